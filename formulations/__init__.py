@@ -1,0 +1,1 @@
+"""Statements: one file a statement, its docstring is the mathematics."""

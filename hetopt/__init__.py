@@ -1,0 +1,77 @@
+"""hetopt plans the training of large language models on mixed GPUs.
+
+Every plan comes with a proof of how far from optimal it is. The public names are
+loaded on first use, so that `import hetopt` stays quick and pulls in no solver.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+_root = Path(__file__).resolve().parent.parent
+if (_root / "pyproject.toml").is_file():
+    # A checkout: `formulations` and `instances` are sibling folders of this one.
+    __path__.append(str(_root))
+
+if TYPE_CHECKING:
+    from .api import check, compare, load, plan, solve
+    from .errors import HetoptError
+    from .gaps import GapReport, gap
+    from .modelling import Limits
+    from .plans import Grouping, Partition, Provisioning, TrainingPlan
+    from .result import Bound, Result, Status, Stop
+    from .schema import Instance
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "check": "api",
+    "compare": "api",
+    "load": "api",
+    "plan": "api",
+    "solve": "api",
+    "HetoptError": "errors",
+    "GapReport": "gaps",
+    "gap": "gaps",
+    "Limits": "modelling",
+    "Grouping": "plans",
+    "Partition": "plans",
+    "Provisioning": "plans",
+    "TrainingPlan": "plans",
+    "Bound": "result",
+    "Result": "result",
+    "Status": "result",
+    "Stop": "result",
+    "Instance": "schema",
+}
+
+__all__ = [
+    "Bound",
+    "GapReport",
+    "Grouping",
+    "HetoptError",
+    "Instance",
+    "Limits",
+    "Partition",
+    "Provisioning",
+    "Result",
+    "Status",
+    "Stop",
+    "TrainingPlan",
+    "check",
+    "compare",
+    "gap",
+    "load",
+    "plan",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

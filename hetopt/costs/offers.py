@@ -1,0 +1,73 @@
+"""What one layer needs on each offer: the provisioning problem of an instance.
+
+A micro-batch of global_batch / K sequences is shared by the d GPUs of a stage, each
+taking ceil of its share. Synchronisation is the ring of cost-model.md over the
+offer's network: 2 (d - 1) (alpha + 2 p / (d beta)) a layer.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+from ..errors import InstanceError
+from ..schema import GpuType, Instance, exact
+from . import compute, memory
+from .compute import ceil
+
+
+def provisioning_data(instance: Instance) -> dict[str, Any]:
+    """The fields of a provisioning problem file, from offers and model."""
+    search, model, workload = instance.search, instance.model, instance.workload
+    if not instance.offers or search is None:
+        raise InstanceError(
+            f"instance {instance.name!r}: provisioning needs offers and search "
+            "(micro_batches, data_parallel, max_stages)"
+        )
+    if len(set(model.parameters)) > 1:
+        raise InstanceError(
+            f"instance {instance.name!r}: provisioning needs layers of equal size"
+        )
+    per_micro_batch = Fraction(workload.global_batch, search.micro_batches)
+    offers = []
+    for offer in instance.offers:
+        gpu = GpuType(
+            peak_tflops=offer.peak_tflops,
+            memory_gib=offer.memory_gib,
+            efficiency=offer.efficiency,
+        )
+        by_degree = {}
+        for d in search.data_parallel:
+            share = ceil(per_micro_batch / d)
+            both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
+            backward = compute.backward_share(workload.costs) * both
+            latency = exact(offer.latency_us)
+            chunk = Fraction(2 * model.parameters[0], d)
+            wire = chunk / (exact(offer.gbytes_per_s) * 1000)
+            by_degree[str(d)] = {
+                "forward_us": ceil(both - backward),
+                "backward_us": ceil(backward),
+                "sync_us": ceil(2 * (d - 1) * (latency + wire)),
+            }
+        widest = ceil(per_micro_batch / min(search.data_parallel))
+        offers.append(
+            {
+                "gpu": offer.gpu,
+                "quota": offer.quota,
+                "usd_per_hour": offer.usd_per_hour,
+                "memory_mib": int(exact(offer.memory_gib) * 1024),
+                "layer_mib": memory.states_mib(workload.costs, model.parameters[0], 1),
+                "in_flight_mib": memory.activations_mib(
+                    model, workload, 1, 1, widest, 1
+                ),
+                "by_data_parallel": by_degree,
+            }
+        )
+    return {
+        "layers": model.layers,
+        "micro_batches": search.micro_batches,
+        "data_parallel": search.data_parallel,
+        "max_stages": search.max_stages,
+        "iterations": workload.iterations,
+        "offers": tuple(offers),
+        "deadline_s": instance.requirements.deadline_s,
+        "budget_usd": instance.requirements.budget_usd,
+    }

@@ -1,0 +1,173 @@
+"""Integer tables of one instance with a cluster, computed when asked for and kept."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from ..errors import InstanceError
+from ..schema import GpuType, Instance, exact
+from . import communication, compute, memory
+from .compute import LinkRate, ceil
+
+
+class NodeClass(NamedTuple):
+    """What a tensor-parallel group's speed depends on: its GPUs and their link."""
+
+    gpu: str
+    intra: LinkRate | None
+
+
+class CostTable:
+    """Times in us and memory in MiB of one instance; nodes are named."""
+
+    def __init__(self, instance: Instance) -> None:
+        """Make the tables of `instance`; `InstanceError` where it has no cluster."""
+        self.instance = instance
+        self.cluster = instance.planned_cluster
+        self.model = instance.model
+        self.workload = instance.workload
+        self.layers = instance.model.layers
+        self._profile = {
+            (row.gpu, row.tensor_parallel, row.micro_batch): row
+            for row in instance.workload.costs.profile
+        }
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self.layer_us = lru_cache(None)(self._layer_us)
+        self.backward_us = lru_cache(None)(self._backward_us)
+        self.head_us = lru_cache(None)(self._head_us)
+        self.hop_us = lru_cache(None)(self._hop_us)
+        self.link = lru_cache(None)(self.cluster.link)
+        self._sync = lru_cache(None)(self._sync_us)
+
+    def gpu(self, node: str) -> GpuType:
+        """The GPU type of a node."""
+        return self.cluster.gpus[self.cluster.node[node].gpu]
+
+    @cached_property
+    def node_class(self) -> dict[str, NodeClass]:
+        """Class of each node: equal classes have equal layer times and memory."""
+        return {
+            node.name: NodeClass(
+                node.gpu, self.link(node.name, node.name) if node.count > 1 else None
+            )
+            for node in self.cluster.nodes
+        }
+
+    def memory_mib(self, node: str) -> int:
+        """Memory of one GPU of a node, rounded down."""
+        return int(exact(self.gpu(node).memory_gib) * 1024)
+
+    def _layer_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
+        """Time of each layer, forward and backward, on `t` GPUs of `node`."""
+        if self._profile:
+            return self._measured(self.cluster.node[node].gpu, t, b)[0]
+        seconds: dict[int, int] = {}
+        gpu, link = self.gpu(node), self.node_class[node].intra
+        for layer, parameters in enumerate(self.model.active_parameters):
+            if parameters not in seconds:
+                exactly = compute.layer_s(
+                    self.model, self.workload, layer, gpu, link, t, b
+                )
+                seconds[parameters] = ceil(exactly * 10**6)
+        return tuple(seconds[p] for p in self.model.active_parameters)
+
+    def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
+        """The backward part of `layer_us`."""
+        if self._profile:
+            backward = self._measured(self.cluster.node[node].gpu, t, b)[1]
+            if backward is not None:
+                return backward
+        share = compute.backward_share(self.workload.costs)
+        return tuple(ceil(us * share) for us in self.layer_us(node, t, b))
+
+    def _measured(
+        self, gpu: str, t: int, b: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Measured times; sizes that were not measured are sums of powers of two."""
+        whole = self._profile.get((gpu, t, b))
+        rows = [whole] if whole else []
+        if not whole:
+            for bit in range(b.bit_length()):
+                if b >> bit & 1:
+                    row = self._profile.get((gpu, t, 1 << bit))
+                    if row is None:
+                        raise InstanceError(
+                            f"instance {self.instance.name!r}: no profile of {gpu!r} "
+                            f"at tensor_parallel {t} and micro_batch {1 << bit}: "
+                            "measure it and add it to workload.costs.profile"
+                        )
+                    rows.append(row)
+        times = tuple(map(sum, zip(*(row.layer_us for row in rows), strict=True)))
+        parts = [row.backward_us for row in rows if row.backward_us is not None]
+        if len(parts) < len(rows):
+            return times, None
+        return times, tuple(map(sum, zip(*parts, strict=True)))
+
+    def measured(self, node: str, t: int, b: int) -> bool:
+        """Whether `layer_us(node, t, b)` can be known (always, when analytic)."""
+        if not self._profile:
+            return True
+        gpu = self.cluster.node[node].gpu
+        bits = (1 << i for i in range(b.bit_length()) if b >> i & 1)
+        return (gpu, t, b) in self._profile or all(
+            (gpu, t, bit) in self._profile for bit in bits
+        )
+
+    def _head_us(self, node: str, t: int, b: int) -> int:
+        """Time of the head, forward and backward; part of the last stage's time."""
+        seconds = compute.head_s(self.model, self.workload, self.gpu(node), t, b)
+        return ceil(seconds * 10**6)
+
+    def _hop_us(self, sender: str, receiver: str, t: int, b: int) -> int:
+        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`."""
+        activation = 2 * b * self.workload.sequence_length * self.model.hidden
+        across = self.link(sender, receiver)
+        within = self.link(receiver, receiver) if t > 1 else None
+        return ceil(communication.hop_s(activation, across, within, t) * 10**6)
+
+    def sync_us(self, parameters: int, holders: Iterable[tuple[str, int]]) -> int:
+        """Time to synchronise `parameters` among replicas (node, degree)."""
+        return self._sync(parameters, tuple(sorted(holders)))
+
+    def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
+        ring = self.workload.costs.sync == "ring"
+        seconds = communication.sync_s(parameters, holders, self.link, ring)
+        return ceil(seconds * 10**6)
+
+    def stage_mib(
+        self, layers: range, t: int, b: int, micro_batches: int, stages: int, j: int
+    ) -> dict[str, int]:
+        """Memory of each GPU of stage `j` of `stages`, by part."""
+        costs = self.workload.costs
+        parameters = sum(self.model.parameters[layers.start : layers.stop])
+        flight = memory.in_flight(costs, micro_batches, stages, j)
+        return {
+            "states": memory.states_mib(costs, parameters, t),
+            "activations": memory.activations_mib(
+                self.model, self.workload, len(layers), t, b, flight
+            ),
+            "ends": memory.ends_mib(
+                self.model, self.workload, j == 0, j == stages - 1, t, b
+            ),
+            "reserve": costs.reserve_mib,
+        }
+
+    @cached_property
+    def forward_flops_per_sample(self) -> int:
+        """FLOPs of one forward pass of one sequence through all layers."""
+        return sum(
+            compute.forward_flops(self.model, self.workload, layer, 1)
+            for layer in range(self.layers)
+        )
+
+    @cached_property
+    def peak_flops_per_s(self) -> Fraction:
+        """Sum of the peak FLOP/s of every GPU of the cluster."""
+        return sum(
+            (
+                node.count * exact(self.cluster.gpus[node.gpu].peak_tflops) * 10**12
+                for node in self.cluster.nodes
+            ),
+            Fraction(0),
+        )

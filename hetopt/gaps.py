@@ -1,0 +1,106 @@
+"""Gaps: how far plans are from what is proved, and from the best that is known.
+
+Each row names its reference; `bound` (proved) and `best known` are never mixed in
+one column. The summary counts unsolved and unproven apart.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .errors import MixedData
+from .result import Result, Status, gap
+
+__all__ = ["GapReport", "GapRow", "gap"]
+
+
+@dataclass(frozen=True)
+class GapRow:
+    """One method on one instance; gaps are None where there is no plan or reference."""
+
+    instance: str
+    method: str
+    result: Result
+    gap_to_bound: float | None
+    gap_to_best: float | None
+
+
+@dataclass(frozen=True)
+class GapReport:
+    """Methods beside each other, instance by instance."""
+
+    rows: tuple[GapRow, ...]
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> "GapReport":
+        """Gaps of results, each to the best bound and best plan of its instance."""
+        by_digest: dict[str, list[Result]] = {}
+        for result in results:
+            by_digest.setdefault(result.digest, []).append(result)
+        rows = []
+        for group in by_digest.values():
+            if len({result.problem for result in group}) > 1:
+                raise MixedData("results of different problems in one gap report")
+            rows += _rows(group)
+        return cls(tuple(rows))
+
+    def summary(self) -> dict[str, Any]:
+        """By method: solved, proved, unsolved; median and worst gap to the bound."""
+        out: dict[str, Any] = {}
+        for method in dict.fromkeys(row.method for row in self.rows):
+            mine = [row for row in self.rows if row.method == method]
+            gaps = sorted(r.gap_to_bound for r in mine if r.gap_to_bound is not None)
+            statuses = [row.result.status for row in mine]
+            out[method] = {
+                "instances": len(mine),
+                "with_plan": sum(row.result.plan is not None for row in mine),
+                "proved_optimal": statuses.count(Status.OPTIMAL),
+                "proved_infeasible": statuses.count(Status.INFEASIBLE),
+                "without_plan_or_proof": statuses.count(Status.UNDECIDED),
+                "median_gap_to_bound": median(gaps) if gaps else None,
+                "worst_gap_to_bound": gaps[-1] if gaps else None,
+            }
+        return out
+
+    def to_json(self) -> dict[str, Any]:
+        """The report document: rows with their results, and the summary."""
+        return {
+            "rows": [
+                {
+                    "instance": row.instance,
+                    "method": row.method,
+                    "gap_to_bound": row.gap_to_bound,
+                    "gap_to_best": row.gap_to_best,
+                    "result": row.result.to_json(),
+                }
+                for row in self.rows
+            ],
+            "summary": self.summary(),
+        }
+
+
+def _rows(group: list[Result]) -> list[GapRow]:
+    pick = min if group[0].sense == "minimise" else max
+    bounds = [r.bound.value for r in group if r.bound is not None]
+    plans = [r.objective for r in group if r.objective is not None]
+    # The strongest bound is the one nearest to the plans: the other extreme.
+    strongest = (max if pick is min else min)(bounds) if bounds else None
+    best = pick(plans) if plans else None
+    rows = []
+    for result in group:
+        value = result.objective
+        rows.append(
+            GapRow(
+                instance=getattr(result.data, "name", result.digest),
+                method=result.method.name,
+                result=result,
+                gap_to_bound=(
+                    None
+                    if value is None or strongest is None
+                    else gap(value, strongest)
+                ),
+                gap_to_best=None if value is None or best is None else gap(value, best),
+            )
+        )
+    return rows

@@ -1,0 +1,79 @@
+"""The few words a statement may use, whatever the solver; and the limits of a run."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .result import Status, Stop
+
+ReadPlan = Callable[[Callable[[Any], float]], Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and what makes a run repeatable.
+
+    `gap` is a target, relative to the bound; `time_s` wall seconds; None is no limit.
+    """
+
+    time_s: float | None = None
+    gap: float | None = None
+    threads: int = 1
+    seed: int = 0
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a back end knows after a solve; `value` reads a variable or expression.
+
+    `objective` and `bound` are the solver's own floats, None where it has none, and
+    in the sense of the statement (a bound of a maximisation is an upper bound).
+    """
+
+    status: Status
+    stop: Stop
+    objective: float | None
+    bound: float | None
+    value: Callable[[Any], float] | None
+    seconds: float
+
+
+class Model(Protocol):
+    """A model under construction on one solver.
+
+    Variables support `+`, `-`, `*` with numbers, and comparisons with expressions.
+    `native` is the solver's own model, for statements that declare `backends`.
+    """
+
+    name: str
+    native: Any
+
+    def binary(self, name: str) -> Any:
+        """A 0-1 variable."""
+
+    def integer(self, name: str, low: int, high: int) -> Any:
+        """An integer variable with finite bounds."""
+
+    def real(self, name: str, low: float, high: float) -> Any:
+        """A continuous variable; `Unsupported` where the solver has only integers."""
+
+    def total(self, terms: Iterable[Any]) -> Any:
+        """The sum of terms, 0 when there are none."""
+
+    def add(self, family: str, index: Any, constraint: Any) -> None:
+        """State one constraint of a family; the docstring lists the families."""
+
+    def minimise(self, expression: Any) -> None:
+        """State the objective."""
+
+    def maximise(self, expression: Any) -> None:
+        """State the objective."""
+
+    def hint(self, variable: Any, value: int) -> None:
+        """Offer a value for the warm start; a solver that takes none ignores it."""
+
+    def solve(
+        self, limits: Limits, report: Callable[[float | None, float | None], None]
+    ) -> Answer:
+        """Solve within the limits; `report(incumbent, bound)` is called on progress."""

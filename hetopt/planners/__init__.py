@@ -1,0 +1,10 @@
+"""Planners: one file a published heuristic; a plan, no proof.
+
+A module has
+
+    problem                               the problem's name
+    plan(data, *, seed, deadline) -> Plan | None
+
+`deadline` is a `time.monotonic()` instant or None. A planner that finds no plan
+raises `NoPlan` with the reason. Same seed, same plan.
+"""

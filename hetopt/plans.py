@@ -1,0 +1,96 @@
+"""Plans: decisions only, by the names of devices and layers."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from .schema import Count, GpuId, Name, Record
+
+
+class Replica(Record):
+    """One tensor-parallel group and the samples of a micro-batch that it takes."""
+
+    gpus: Annotated[tuple[GpuId, ...], Field(min_length=1)]
+    samples: Count = 1
+
+    @property
+    def node(self) -> str:
+        """Node of the first GPU; the judge checks that all lie there."""
+        return self.gpus[0].rpartition(":")[0]
+
+    @property
+    def degree(self) -> int:
+        """Tensor-parallel degree."""
+        return len(self.gpus)
+
+
+class Stage(Record):
+    """A contiguous run of layers, `[first, one past the last)`, on its replicas."""
+
+    layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+    replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
+
+    @property
+    def span(self) -> range:
+        """The layers of the stage."""
+        return range(*self.layers)
+
+
+class Pipeline(Record):
+    """Stages in order, and the micro-batches that flow through them."""
+
+    micro_batches: Count
+    micro_batch_size: Count = 1
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+
+
+class TrainingPlan(Record):
+    """Pipelines that share the global batch; what every training planner returns."""
+
+    pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
+
+
+class Group(Record):
+    """A device group by counts of each type, and how many such groups there are."""
+
+    gpus: dict[Name, Count]
+    copies: Count = 1
+
+
+class Grouping(Record):
+    """Devices in groups, each of which becomes one pipeline."""
+
+    groups: Annotated[tuple[Group, ...], Field(min_length=1)]
+
+
+class Partition(Record):
+    """Stages in order, and how many layers each takes."""
+
+    order: Annotated[tuple[Name, ...], Field(min_length=1)]
+    layers: tuple[Count, ...]
+
+    @model_validator(mode="after")
+    def _one_count_a_stage(self) -> Self:
+        if len(self.order) != len(self.layers):
+            raise ValueError(
+                f"order names {len(self.order)} stages, "
+                f"layers counts {len(self.layers)}"
+            )
+        return self
+
+
+class RentedStage(Record):
+    """A pipeline stage on `data_parallel` GPUs of one offer."""
+
+    gpu: Name
+    layers: Count
+
+
+class Provisioning(Record):
+    """What to rent, and the pipeline that runs on it."""
+
+    data_parallel: Count
+    stages: Annotated[tuple[RentedStage, ...], Field(min_length=1)]
+
+
+Plan = TrainingPlan | Grouping | Partition | Provisioning

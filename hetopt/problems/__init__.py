@@ -1,0 +1,81 @@
+"""Problems: what is wanted, and the judge of plans. One file a problem, no search.
+
+A problem module has
+
+    sense        "minimise" or "maximise"
+    unit(data)   of the objective
+    Data         the record that a problem file is parsed into
+    Plan         the plan type
+    data(instance) -> Data               the problem as an instance poses it
+    evaluate(data, plan) -> Evaluation   the judge
+
+The judge shares no code with statements, exact methods or planners: it recomputes
+the objective from the plan alone and names every rule that the plan breaks.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+from .. import registry
+
+Sense = Literal["minimise", "maximise"]
+Objective = int | Fraction
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a plan breaks, where, and by how much."""
+
+    rule: str
+    where: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.where}: {self.by}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the judge found; `objective` is None where it cannot be computed."""
+
+    objective: Objective | None
+    violations: tuple[Violation, ...] = ()
+    parts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the plan breaks no rule."""
+        return not self.violations
+
+    def to_json(self) -> dict[str, Any]:
+        """The parts, and the violations as objects."""
+        found = [
+            {"rule": v.rule, "where": v.where, "by": v.by} for v in self.violations
+        ]
+        return {**self.parts, "violations": found}
+
+
+class Problem(Protocol):
+    """What a module of this folder offers."""
+
+    @property
+    def sense(self) -> Sense: ...
+    @property
+    def Data(self) -> type[Any]: ...
+    @property
+    def Plan(self) -> type[Any]: ...
+    def data(self, instance: Any) -> Any: ...
+    def unit(self, data: Any) -> str: ...
+    def evaluate(self, data: Any, plan: Any) -> Evaluation: ...
+
+
+def names() -> list[str]:
+    """Names of all problems."""
+    return registry.names("problems")
+
+
+def get(name: str) -> Problem:
+    """The problem of that name; `UnknownName` lists the ones there are."""
+    problem: Any = registry.entry("problems", name)
+    return problem  # type: ignore[no-any-return]

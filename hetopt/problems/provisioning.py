@@ -1,0 +1,193 @@
+"""Provisioning: what to rent, and how to place the model on it.
+
+A stage is d GPUs of one offer and a contiguous run of x >= 1 layers. At position j
+(from 0, of P) it needs  x layer_mib + min(K, P - j) x in_flight_mib <= memory_mib.
+Its forward, backward and sync times are x times the offer's at d; sync is 0 at d = 1.
+    iteration_us = sum (forward + backward) + (K - 1) max (forward + backward)
+                   + max_j max(0, sync_j - sum_{i < j} backward_i)
+    usd = iterations * iteration_us / 3.6e9 * sum of usd_per_hour over all GPUs
+Minimise usd subject to the deadline and the quotas; with a budget instead of a
+deadline, minimise the time of all iterations.
+
+Source: Espresso, Eq. 1-3, 8 and 9.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from .. import plans
+from ..schema import Count, Instance, Name, NotNegative, Record, exact
+from . import Evaluation, Violation
+
+sense: Literal["minimise"] = "minimise"
+Plan = plans.Provisioning
+
+Amount = Annotated[int, Field(ge=0, lt=10**9)]
+MICRO = 10**6
+
+
+class Times(Record):
+    """Times of one layer at one data-parallel degree, per micro-batch; sync once."""
+
+    forward_us: Amount
+    backward_us: Amount
+    sync_us: Amount
+
+
+class Offer(Record):
+    """GPUs of one type, what they cost, and what one layer needs on them."""
+
+    gpu: Name
+    quota: Annotated[int, Field(ge=0, le=1_000_000)]
+    usd_per_hour: Annotated[float, Field(ge=0, le=1000)]
+    memory_mib: Amount
+    layer_mib: Amount
+    in_flight_mib: Amount
+    by_data_parallel: dict[str, Times]
+
+    @field_validator("usd_per_hour")
+    @classmethod
+    def _whole_micro_dollars(cls, price: float) -> float:
+        if (exact(price) * MICRO).denominator != 1:
+            raise ValueError(f"{price} USD has more than 6 decimals")
+        return price
+
+    @property
+    def micro_usd_per_hour(self) -> int:
+        """The price in millionths of a dollar, exactly."""
+        return int(exact(self.usd_per_hour) * MICRO)
+
+
+class Data(Record):
+    """A provisioning problem file."""
+
+    problem: Literal["provisioning"] = "provisioning"
+    layers: Annotated[int, Field(ge=1, le=10_000)]
+    micro_batches: Annotated[int, Field(ge=1, le=1_000_000)]
+    data_parallel: Annotated[tuple[Count, ...], Field(min_length=1, max_length=64)]
+    max_stages: Annotated[int, Field(ge=1, le=1_000)]
+    iterations: Annotated[int, Field(ge=1, le=10**9)]
+    offers: Annotated[tuple[Offer, ...], Field(min_length=1, max_length=1_000)]
+    deadline_s: NotNegative | None = None
+    budget_usd: NotNegative | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.deadline_s is not None and self.budget_usd is not None:
+            raise ValueError("found both of deadline_s and budget_usd: give one")
+        names = [offer.gpu for offer in self.offers]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"offers of one GPU type: {', '.join(twice)}")
+        if len(set(self.data_parallel)) < len(self.data_parallel):
+            raise ValueError("data_parallel lists a degree twice")
+        for offer in self.offers:
+            for d in self.data_parallel:
+                if str(d) not in offer.by_data_parallel:
+                    raise ValueError(
+                        f"offer {offer.gpu!r} has no times for data_parallel {d}: "
+                        f"by_data_parallel lists {', '.join(offer.by_data_parallel)}"
+                    )
+        return self
+
+    @property
+    def minimises_time(self) -> bool:
+        """Whether the objective is time (under a budget) and not cost."""
+        return self.budget_usd is not None
+
+
+def data(instance: Instance) -> Data:
+    """The provisioning problem that an instance with offers poses."""
+    from ..costs.offers import provisioning_data
+
+    return Data.model_validate(provisioning_data(instance))
+
+
+def unit(data: Data) -> str:
+    """USD, or us where the time is minimised under a budget."""
+    return "us" if data.minimises_time else "USD"
+
+
+def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
+    """Judge a provisioning: exact USD, or exact us under a budget."""
+    offers = {offer.gpu: offer for offer in data.offers}
+    d, k, count = plan.data_parallel, data.micro_batches, len(plan.stages)
+    broken: list[Violation] = []
+    if d not in data.data_parallel:
+        return Evaluation(
+            None,
+            (
+                Violation(
+                    "data_parallel", "plan", f"{d} is not in {data.data_parallel}"
+                ),
+            ),
+        )
+    if count > data.max_stages:
+        broken.append(
+            Violation(
+                "max_stages", "plan", f"{count} stages, at most {data.max_stages}"
+            )
+        )
+    placed = sum(stage.layers for stage in plan.stages)
+    if placed != data.layers:
+        broken.append(
+            Violation(
+                "every_layer_once",
+                "plan",
+                f"{placed} layers placed, {data.layers} there are",
+            )
+        )
+    for unknown in sorted({stage.gpu for stage in plan.stages} - set(offers)):
+        broken.append(Violation("unknown_type", "plan", repr(unknown)))
+        return Evaluation(None, tuple(broken))
+
+    rented: Counter[str] = Counter()
+    stage_us: list[int] = []
+    backward_before = exposed = 0
+    for position, stage in enumerate(plan.stages):
+        offer = offers[stage.gpu]
+        rented[stage.gpu] += d
+        held = min(k, count - position)
+        need = stage.layers * (offer.layer_mib + held * offer.in_flight_mib)
+        if need > offer.memory_mib:
+            broken.append(
+                Violation(
+                    "memory",
+                    f"stages[{position}] on {stage.gpu}",
+                    f"{need - offer.memory_mib} MiB too much",
+                )
+            )
+        times = offer.by_data_parallel[str(d)]
+        backward = stage.layers * times.backward_us
+        stage_us.append(stage.layers * times.forward_us + backward)
+        if d > 1:
+            exposed = max(exposed, stage.layers * times.sync_us - backward_before)
+        backward_before += backward
+    for gpu, number in rented.items():
+        if number > offers[gpu].quota:
+            broken.append(
+                Violation("quota", gpu, f"{number} rented, {offers[gpu].quota} offered")
+            )
+
+    iteration_us = sum(stage_us) + (k - 1) * max(stage_us) + exposed
+    total_us = data.iterations * iteration_us
+    price = sum(exact(offers[g].usd_per_hour) * n for g, n in rented.items())
+    usd = Fraction(total_us, 3_600_000_000) * price
+    if data.deadline_s is not None and total_us > exact(data.deadline_s) * MICRO:
+        late = float(Fraction(total_us, MICRO) - exact(data.deadline_s))
+        broken.append(Violation("deadline", "plan", f"{late:.6f} s late"))
+    if data.budget_usd is not None and usd > exact(data.budget_usd):
+        over = float(usd - exact(data.budget_usd))
+        broken.append(Violation("budget", "plan", f"{over:.6f} USD over"))
+    parts = {
+        "iteration_us": iteration_us,
+        "total_s": total_us / MICRO,
+        "usd": float(usd),
+        "usd_per_hour": float(price),
+        "stage_us": stage_us,
+        "exposed_sync_us": exposed,
+        "rented": dict(rented),
+    }
+    return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)

@@ -1,0 +1,27 @@
+"""A folder is a registry: every module in it is an entry, the file name its name."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from .errors import UnknownName
+
+
+def names(folder: str) -> list[str]:
+    """Names of the entries of `hetopt.<folder>`, sorted."""
+    package = import_module(f"hetopt.{folder}")
+    found = (module.name for module in iter_modules(package.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def entry(folder: str, name: str) -> ModuleType:
+    """The module `hetopt.<folder>.<name>`; `UnknownName` lists what is there."""
+    known = names(folder)
+    if name not in known:
+        raise UnknownName(folder.removesuffix("s"), name, known)
+    return import_module(f"hetopt.{folder}.{name}")
+
+
+def entries_for(folder: str, problem: str) -> list[str]:
+    """Names of the entries of a folder that work on `problem`."""
+    return [name for name in names(folder) if entry(folder, name).problem == problem]

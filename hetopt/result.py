@@ -1,0 +1,208 @@
+"""Results: what is known about a problem after somebody worked on it.
+
+`Status` says what is known, `Stop` why the work ended. A result refuses to exist when
+it lies. Its objective is the judge's, whoever made the plan.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Literal
+
+from . import problems
+from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
+from .problems import Evaluation, Objective
+
+
+def gap(objective: Objective, reference: Objective) -> float:
+    """Distance of `objective` from `reference`, relative to `reference`."""
+    if objective == reference:
+        return 0.0
+    if not reference:
+        return float("inf")
+    return float(abs(Fraction(objective) - reference) / abs(Fraction(reference)))
+
+
+class Status(StrEnum):
+    """What is known."""
+
+    OPTIMAL = "optimal"  # a plan, and a proof that none is better
+    FEASIBLE = "feasible"  # a plan, no proof
+    INFEASIBLE = "infeasible"  # a proof that there is no plan
+    UNDECIDED = "undecided"  # neither
+
+
+class Stop(StrEnum):
+    """Why the work ended."""
+
+    PROVED = "proved"
+    TIME = "time"
+    GAP = "gap"
+    MEMORY = "memory"
+    INTERRUPTED = "interrupted"
+    FINISHED = "finished"  # a heuristic that has no more to try
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No plan is better than `value`; `source` says what proves it."""
+
+    value: Objective
+    source: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """Who made a plan, precisely enough to make it again."""
+
+    name: str
+    kind: Literal["exact", "heuristic", "given"]
+    formulation: str | None = None
+    backend: str | None = None
+    version: str | None = None
+    seed: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """Incumbent and bound, `seconds` after the start; None where there is none."""
+
+    seconds: float
+    incumbent: Objective | None
+    bound: Objective | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known: status, plan, objective, bound, and how it came about.
+
+    `certificate` is what `hetopt check --bound` needs to derive the bound again, where
+    the method leaves one. `name` is the instance's name, None for a problem file.
+    """
+
+    problem: str
+    data: Any
+    method: Method
+    status: Status
+    stop: Stop
+    plan: Any | None = None
+    bound: Bound | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    trace: tuple[TracePoint, ...] = ()
+    certificate: dict[str, Any] | None = None
+    evaluation: Evaluation | None = None
+
+    def __post_init__(self) -> None:
+        if self.plan is not None and self.evaluation is None:
+            judged = problems.get(self.problem).evaluate(self.data, self.plan)
+            object.__setattr__(self, "evaluation", judged)
+        self._refuse_lies()
+
+    def _refuse_lies(self) -> None:
+        has_plan = self.plan is not None
+        if has_plan != (self.status in (Status.OPTIMAL, Status.FEASIBLE)):
+            raise InternalError(
+                f"{self.method.name}: status {self.status} "
+                f"{'with' if has_plan else 'without'} a plan"
+            )
+        if self.evaluation is not None and self.evaluation.violations:
+            listed = "; ".join(map(str, self.evaluation.violations[:5]))
+            raise PlanRejected(f"{self.method.name} on {self.problem}: {listed}")
+        if self.status is Status.OPTIMAL and (
+            self.bound is None or self.bound.value != self.objective
+        ):
+            raise InternalError(
+                f"{self.method.name}: optimal at {self.objective}, bound {self.bound}"
+            )
+        if self.bound is not None and self.objective is not None:
+            value, minimise = self.bound.value, self.sense == "minimise"
+            if value > self.objective if minimise else value < self.objective:
+                raise BoundContradicted(
+                    f"{self.method.name} on {self.problem}: bound {value} "
+                    f"({self.bound.source}) contradicts the plan at {self.objective}"
+                )
+
+    @property
+    def sense(self) -> str:
+        """`minimise` or `maximise`."""
+        return problems.get(self.problem).sense
+
+    @property
+    def objective(self) -> Objective | None:
+        """The judge's objective of the plan."""
+        return self.evaluation.objective if self.evaluation else None
+
+    @property
+    def digest(self) -> str:
+        """Digest of the instance or problem file."""
+        return str(self.data.digest)
+
+    @property
+    def gap(self) -> float | None:
+        """|objective - bound| / |bound|, None where either is absent."""
+        if self.objective is None or self.bound is None:
+            return None
+        return gap(self.objective, self.bound.value)
+
+    def claimed(self, objective: Objective) -> "Result":
+        """The result, if its maker's own objective is the judge's."""
+        if objective != self.objective:
+            raise ObjectiveMismatch(
+                f"{self.method.name} on {self.problem}: "
+                f"claimed {objective}, the judge finds {self.objective}"
+            )
+        return self
+
+    def with_bound(self, bound: Bound) -> "Result":
+        """The result with a bound; optimal where it meets the objective."""
+        status = self.status
+        if self.objective is not None and bound.value == self.objective:
+            status = Status.OPTIMAL
+        return replace(self, bound=bound, status=status)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result document of the command line; absent is None."""
+        problem = problems.get(self.problem)
+        document: dict[str, Any] = {
+            "problem": self.problem,
+            "instance": getattr(self.data, "name", None),
+            "digest": self.digest,
+            "status": self.status.value,
+            "stop": self.stop.value,
+            "sense": self.sense,
+            "objective": _number(self.objective),
+            "bound": _number(self.bound.value) if self.bound else None,
+            "bound_source": self.bound.source if self.bound else None,
+            "gap": self.gap,
+            "unit": problem.unit(self.data),
+            "method": self.method.__dict__.copy(),
+            "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
+            "evaluation": self.evaluation.to_json() if self.evaluation else None,
+            "plan": self.plan.model_dump(mode="json") if self.plan else None,
+            "reasons": list(self.reasons),
+            "trace": [
+                {
+                    "seconds": round(point.seconds, 6),
+                    "incumbent": _number(point.incumbent),
+                    "bound": _number(point.bound),
+                }
+                for point in self.trace
+            ],
+        }
+        if isinstance(self.objective, Fraction):
+            document["objective_exact"] = [
+                self.objective.numerator,
+                self.objective.denominator,
+            ]
+        if self.bound and isinstance(self.bound.value, Fraction):
+            exactly = self.bound.value
+            document["bound_exact"] = [exactly.numerator, exactly.denominator]
+        if self.certificate is not None:
+            document["certificate"] = self.certificate
+        return document
+
+
+def _number(value: Objective | None) -> int | float | None:
+    return float(value) if isinstance(value, Fraction) else value

@@ -1,0 +1,418 @@
+"""The shared instance schema: what there is, and what is to be trained on it.
+
+Records are frozen and strict; units end the names. Numbers are taken as the exact
+decimals that the file shows (`exact`), so that every part of hetopt computes with
+the same rationals.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from .errors import InstanceError
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+GpuId = Annotated[str, Field(pattern=r"^.+:\d+$", description="node:index")]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+def exact(number: float) -> Fraction:
+    """The decimal that a file shows for `number`, as a fraction."""
+    return Fraction(repr(number))
+
+
+class Record(BaseModel):
+    """Frozen, strict, refuses unknown fields; equal content has an equal digest."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:` of the canonical JSON of the record."""
+        data = self.model_dump(mode="json")
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+class GpuType(Record):
+    """One type of GPU."""
+
+    peak_tflops: Positive = Field(description="Peak dense 16-bit TFLOP/s.")
+    memory_gib: Positive
+    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    usd_per_hour: NotNegative | None = None
+
+
+class Node(Record):
+    """A machine with GPUs of one type, joined by one intra-node link."""
+
+    name: Name
+    gpu: Name
+    count: Annotated[int, Field(ge=1, le=4096)]
+    intra_gbytes_per_s: Positive | None = None
+    intra_latency_us: NotNegative = 0
+
+    @model_validator(mode="after")
+    def _several_gpus_need_a_link(self) -> Self:
+        if self.count > 1 and self.intra_gbytes_per_s is None:
+            raise ValueError(
+                f"node {self.name!r} has {self.count} GPUs and no intra_gbytes_per_s"
+            )
+        return self
+
+
+def _as_link(value: Any) -> Any:
+    """A pair written as a row, `[node, node, gbytes_per_s, latency_us?]`."""
+    if isinstance(value, list | tuple):
+        if len(value) not in (3, 4):
+            raise ValueError(
+                f"a pair is [node, node, gbytes_per_s] or "
+                f"[node, node, gbytes_per_s, latency_us], not {len(value)} values"
+            )
+        keys = ("first", "second", "gbytes_per_s", "latency_us")
+        return dict(zip(keys, value, strict=False))
+    return value
+
+
+class Link(Record):
+    """The link between two nodes, the same in both directions."""
+
+    first: Name
+    second: Name
+    gbytes_per_s: Positive
+    latency_us: NotNegative = 0
+
+
+class Inter(Record):
+    """Links between nodes: one for all, with exceptions by pair."""
+
+    gbytes_per_s: Positive | None = None
+    latency_us: NotNegative = 0
+    pairs: tuple[Annotated[Link, BeforeValidator(_as_link)], ...] = ()
+
+
+class Cluster(Record):
+    """Nodes of GPUs and the links between them."""
+
+    gpus: dict[Name, GpuType]
+    nodes: Annotated[tuple[Node, ...], Field(min_length=1, max_length=20_000)]
+    inter: Inter = Inter()
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        names = [node.name for node in self.nodes]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"nodes of one name: {', '.join(map(repr, twice))}")
+        for node in self.nodes:
+            if node.gpu not in self.gpus:
+                known = ", ".join(sorted(self.gpus))
+                raise ValueError(
+                    f"node {node.name!r} has GPUs of unknown type {node.gpu!r}; "
+                    f"gpus lists {known}"
+                )
+        if idle := sorted(set(self.gpus) - {node.gpu for node in self.nodes}):
+            raise ValueError(f"GPU types that no node has: {', '.join(idle)}")
+        known_nodes = set(names)
+        for link in self.inter.pairs:
+            for end in (link.first, link.second):
+                if end not in known_nodes:
+                    raise ValueError(f"inter.pairs names the unknown node {end!r}")
+            if link.first == link.second:
+                raise ValueError(f"inter.pairs joins {link.first!r} to itself")
+        if self.inter.gbytes_per_s is None:
+            self._every_pair_is_linked()
+        return self
+
+    def _every_pair_is_linked(self) -> None:
+        linked = {frozenset((p.first, p.second)) for p in self.inter.pairs}
+        for i, a in enumerate(self.nodes):
+            for b in self.nodes[i + 1 :]:
+                if frozenset((a.name, b.name)) not in linked:
+                    raise ValueError(
+                        f"no link between {a.name!r} and {b.name!r}: give "
+                        "inter.gbytes_per_s or a row of inter.pairs"
+                    )
+
+    @cached_property
+    def node(self) -> dict[str, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def gpu_count(self) -> int:
+        """Number of GPUs in the cluster."""
+        return sum(node.count for node in self.nodes)
+
+    def gpu_ids(self) -> Iterator[str]:
+        """Every GPU as `node:index`, in the order of the nodes."""
+        for node in self.nodes:
+            for index in range(node.count):
+                yield f"{node.name}:{index}"
+
+    @cached_property
+    def _pairs(self) -> dict[frozenset[str], Link]:
+        return {frozenset((p.first, p.second)): p for p in self.inter.pairs}
+
+    def link(self, a: str, b: str) -> tuple[Fraction, Fraction]:
+        """Latency in s and bandwidth in bytes/s between GPUs of nodes `a` and `b`.
+
+        For `a == b` it is the intra-node link; a node of one GPU has none (KeyError).
+        """
+        if a == b:
+            node = self.node[a]
+            if node.intra_gbytes_per_s is None:
+                raise KeyError(f"node {a!r} has one GPU and no link within")
+            return _link(node.intra_latency_us, node.intra_gbytes_per_s)
+        if pair := self._pairs.get(frozenset((a, b))):
+            return _link(pair.latency_us, pair.gbytes_per_s)
+        assert self.inter.gbytes_per_s is not None
+        return _link(self.inter.latency_us, self.inter.gbytes_per_s)
+
+
+def _link(latency_us: float, gbytes_per_s: float) -> tuple[Fraction, Fraction]:
+    return exact(latency_us) / 10**6, exact(gbytes_per_s) * 10**9
+
+
+class ModelSpec(Record):
+    """A transformer: layers of equal width, parameters per layer equal or listed.
+
+    Parameters of a layer are, in this order: `layer_parameters`, else
+    `parameters_per_layer`, else derived from the architecture where any of
+    `kv_heads, head_dim, intermediate, gated, experts` is given, else 12 H^2.
+    `active_parameters` are the ones that a token uses (fewer than all for MoE):
+    memory and synchronisation count all, FLOPs count the active ones.
+    """
+
+    name: Name
+    layers: Annotated[int, Field(ge=1, le=10_000)]
+    hidden: Annotated[int, Field(ge=1, le=1_000_000)]
+    heads: Annotated[int, Field(ge=1, le=10_000)]
+    vocabulary: Annotated[int, Field(ge=0, le=10_000_000)]
+    parameters_per_layer: Annotated[int, Field(ge=1, le=10**13)] | None = None
+    layer_parameters: tuple[Annotated[int, Field(ge=0, le=10**13)], ...] | None = None
+    active_layer_parameters: (
+        tuple[Annotated[int, Field(ge=0, le=10**13)], ...] | None
+    ) = None
+    kv_heads: Count | None = None
+    head_dim: Count | None = None
+    intermediate: Count | None = None
+    gated: bool = False
+    tied_embeddings: bool = False
+    experts: Count | None = None
+    active_experts: Count | None = None
+    shared_experts: Annotated[int, Field(ge=0)] = 0
+    expert_intermediate: Count | None = None
+    dense_layers: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for field in ("layer_parameters", "active_layer_parameters"):
+            listed = getattr(self, field)
+            if listed is not None and len(listed) != self.layers:
+                raise ValueError(
+                    f"{field} lists {len(listed)} layers, layers is {self.layers}"
+                )
+        if self.layer_parameters and self.parameters_per_layer:
+            raise ValueError("give parameters_per_layer or layer_parameters, not both")
+        if self.kv_heads and self.heads % self.kv_heads:
+            raise ValueError(
+                f"kv_heads {self.kv_heads} does not divide heads {self.heads}"
+            )
+        if self.head_dim is None and self.hidden % self.heads:
+            raise ValueError(
+                f"heads {self.heads} does not divide hidden {self.hidden}; "
+                "give head_dim"
+            )
+        if (self.experts or 1) < (self.active_experts or 1):
+            raise ValueError(
+                f"active_experts {self.active_experts} exceeds experts {self.experts}"
+            )
+        if self.experts and not self.active_experts:
+            raise ValueError("experts needs active_experts")
+        if self.dense_layers > self.layers:
+            raise ValueError(
+                f"dense_layers {self.dense_layers} exceeds layers {self.layers}"
+            )
+        return self
+
+    @cached_property
+    def attention_width(self) -> int:
+        """heads x head_dim, the width in the 4 b S^2 H term; H unless head_dim."""
+        return self.heads * self.head_dim if self.head_dim else self.hidden
+
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """Parameters of each layer, all experts counted."""
+        if self.layer_parameters is not None:
+            return self.layer_parameters
+        if self.parameters_per_layer is not None:
+            return (self.parameters_per_layer,) * self.layers
+        return self._derived(self.experts)
+
+    @cached_property
+    def active_parameters(self) -> tuple[int, ...]:
+        """Parameters of each layer that one token uses."""
+        if self.active_layer_parameters is not None:
+            return self.active_layer_parameters
+        if self.layer_parameters is not None or self.parameters_per_layer is not None:
+            return self.parameters
+        return self._derived(self.active_experts)
+
+    @property
+    def embedding_parameters(self) -> int:
+        """V H, of the embedding and of the head alike."""
+        return self.vocabulary * self.hidden
+
+    def _derived(self, experts: int | None) -> tuple[int, ...]:
+        h = self.hidden
+        given = (self.kv_heads, self.head_dim, self.intermediate, self.experts)
+        if not any(given) and not self.gated:
+            return (12 * h * h,) * self.layers
+        kv = (self.kv_heads or self.heads) * self.attention_width // self.heads
+        attention = 2 * h * self.attention_width + 2 * h * kv
+        matrices = 3 if self.gated else 2
+        dense = matrices * h * (self.intermediate or 4 * h)
+        norms = 2 * h
+        if not self.experts:
+            return (attention + dense + norms,) * self.layers
+        assert experts is not None
+        expert = matrices * h * (self.expert_intermediate or self.intermediate or 4 * h)
+        router = h * self.experts
+        sparse = expert * (experts + self.shared_experts) + router
+        return tuple(
+            attention + norms + (dense if layer < self.dense_layers else sparse)
+            for layer in range(self.layers)
+        )
+
+
+class Profile(Record):
+    """Measured times of every layer at one (GPU type, TP degree, micro-batch)."""
+
+    gpu: Name
+    tensor_parallel: Count
+    micro_batch: Count
+    layer_us: tuple[Annotated[int, Field(ge=0, le=10**9)], ...] = Field(
+        description="Forward and backward of each layer, TP communication included."
+    )
+    backward_us: tuple[Annotated[int, Field(ge=0, le=10**9)], ...] | None = None
+
+
+class CostSettings(Record):
+    """The variants of the one cost model; each paper's variant is data here."""
+
+    bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
+    head: Literal["include", "omit"] = "include"
+    recompute: Literal["full", "none"] = "full"
+    activations: Literal["standard", "checkpoint"] = "standard"
+    in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
+    sequence_parallel: bool = False
+    flash: bool = False
+    pipeline: Literal["critical", "lockstep"] = "critical"
+    pipeline_factor: Positive = 1
+    sync: Literal["ring", "bottleneck"] = "ring"
+    sync_overlap: Literal["none", "backward"] = "none"
+    sync_factor: NotNegative = 1
+    reserve_mib: Annotated[int, Field(ge=0, le=10**7)] = 0
+    layer_times: Literal["analytic", "profile"] = "analytic"
+    profile: tuple[Profile, ...] = ()
+
+    @model_validator(mode="after")
+    def _profile_is_there_when_asked_for(self) -> Self:
+        if (self.layer_times == "profile") != bool(self.profile):
+            raise ValueError(
+                f"layer_times is {self.layer_times!r} and profile has "
+                f"{len(self.profile)} rows: give both or neither"
+            )
+        return self
+
+
+class Workload(Record):
+    """What is trained, in which batches, for how long."""
+
+    sequence_length: Count
+    global_batch: Count
+    micro_batch_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    iterations: Count = 1
+    costs: CostSettings = CostSettings()
+
+
+class Offer(Record):
+    """GPUs that can be rented: a type, how many, at what price."""
+
+    gpu: Name
+    quota: Annotated[int, Field(ge=0, le=1_000_000)]
+    usd_per_hour: NotNegative
+    peak_tflops: Positive
+    memory_gib: Positive
+    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    gbytes_per_s: Positive = Field(description="Network of an instance.")
+    latency_us: NotNegative = 0
+
+
+class Requirements(Record):
+    """What a provisioning must meet; `None` asks for nothing."""
+
+    deadline_s: NotNegative | None = None
+    budget_usd: NotNegative | None = None
+
+
+class Search(Record):
+    """The structures that provisioning may choose from."""
+
+    micro_batches: Count
+    data_parallel: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    max_stages: Count = 16
+
+
+class Instance(Record):
+    """A model, a workload, and a cluster to plan on or offers to rent from."""
+
+    name: Name
+    source: Annotated[str, Field(max_length=2000)] = ""
+    model: ModelSpec
+    workload: Workload
+    cluster: Cluster | None = None
+    offers: tuple[Offer, ...] = ()
+    requirements: Requirements = Requirements()
+    search: Search | None = None
+
+    @model_validator(mode="after")
+    def _cluster_or_offers(self) -> Self:
+        if (self.cluster is None) == (not self.offers):
+            found = "both" if self.cluster else "neither"
+            raise ValueError(f"found {found} of cluster and offers: give one of them")
+        names = [offer.gpu for offer in self.offers]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"offers of one GPU type: {', '.join(twice)}")
+        for row in self.workload.costs.profile:
+            if len(row.layer_us) != self.model.layers:
+                raise ValueError(
+                    f"the profile of {row.gpu!r} (tensor_parallel "
+                    f"{row.tensor_parallel}, micro_batch {row.micro_batch}) times "
+                    f"{len(row.layer_us)} layers, the model has {self.model.layers}"
+                )
+            if row.backward_us and len(row.backward_us) != self.model.layers:
+                raise ValueError(
+                    f"the profile of {row.gpu!r} has {len(row.backward_us)} "
+                    f"backward times, the model {self.model.layers} layers"
+                )
+        return self
+
+    @property
+    def planned_cluster(self) -> Cluster:
+        """The cluster; an `InstanceError` where the instance has offers instead."""
+        if self.cluster is None:
+            raise InstanceError(
+                f"instance {self.name!r} has offers and no cluster: "
+                "use `hetopt provision`"
+            )
+        return self.cluster

@@ -1,0 +1,1 @@
+"""The instance library: data only, one folder a family."""
