@@ -1,0 +1,292 @@
+"""Files: instances, problems and plans are read and checked, documents are written.
+
+Every reader takes a path, and an instance also by its name in the library. What is
+wrong with a file is an `InstanceError` that names the file, the field, what was found,
+what was expected and the remedy, one line a problem.
+"""
+
+import json
+import os
+import secrets
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from . import problems
+from .complaints import nearest, path_of, shown, unknown_name, validated
+from .errors import InstanceError, MixedData, UnknownName
+from .parsing import parse_tree, read_tree
+from .schema import Instance, Record
+
+__all__ = [
+    "instance_names",
+    "load_instance",
+    "load_plan",
+    "load_problem",
+    "parse_tree",
+    "write_json",
+    "write_text",
+]
+
+Given = Record | str | Path
+
+
+# --- reading ---------------------------------------------------------------------
+
+
+@cache
+def _library() -> dict[str, Path]:
+    """The shipped instances: `<family>/<name>` and the file."""
+    root = Path(import_module("hetopt.instances").__path__[0])
+    found = (
+        path for path in root.glob("*/*.yaml") if path.parent.name != "__pycache__"
+    )
+    return {f"{p.parent.name}/{p.stem}": p for p in sorted(found)}
+
+
+def instance_names() -> list[str]:
+    """Names of the instances of the library, sorted."""
+    return sorted(_library())
+
+
+def load_instance(name_or_path: str | Path) -> Instance:
+    """An instance by its name in the library or its path (YAML or JSON).
+
+    Raises `UnknownName` for a name that the library lacks, `InstanceError` for a file
+    that is absent or wrong.
+    """
+    path = _path_of_instance(name_or_path)
+    return _instance(read_tree(path), path)
+
+
+def load_problem(path: str | Path) -> tuple[str, Any]:
+    """The problem's name and its data, from a problem file or an instance.
+
+    An instance with a cluster poses `training_plan`, one with offers `provisioning`.
+    """
+    file = _path_of_instance(path)
+    tree = read_tree(file)
+    if "problem" in tree:
+        name = _problem_name(tree, file)
+        record = problems.get(name).Data
+        if record is Instance:
+            tree = {key: value for key, value in tree.items() if key != "problem"}
+            return name, _instance(tree, file)
+        return name, validated(record, tree, str(file))
+    if "model" not in tree:
+        raise InstanceError(
+            f"{file}: found neither problem nor model, expected a problem file with "
+            f"problem: one of {', '.join(problems.names())}, or an instance; add it"
+        )
+    instance = _instance(tree, file)
+    name = "training_plan" if instance.cluster is not None else "provisioning"
+    return name, _posed(name, instance)
+
+
+def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:
+    """The problem's name, its data and the plan of a plan file or result document.
+
+    The file names its instance or holds it; `instance` (a record, a name or a path)
+    stands in for it. `MixedData` where a result document was made for data other than
+    what its own instance field leads to.
+    """
+    file = Path(path)
+    tree = read_tree(file)
+    if tree.get("plan") is None:
+        state = "found no plan" if "plan" not in tree else "found plan null"
+        raise InstanceError(
+            f"{file}: {state}, expected a plan file "
+            '{"instance": ..., "plan": {...}}; give a file that holds a plan'
+        )
+    name = _problem_name(tree, file) if "problem" in tree else _guessed(tree, file)
+    if instance is not None:
+        data = _given(name, instance)
+    else:
+        data = _own_data(name, tree, file)
+        digest = tree.get("digest")
+        if digest is not None and digest != data.digest:
+            raise MixedData(
+                f"{file}: digest: found {shown(digest)}, expected {data.digest} of "
+                f"instance {getattr(data, 'name', name)!r}; the plan was made for "
+                "other data: name that with --instance"
+            )
+    plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
+    return name, data, plan
+
+
+def _path_of_instance(name_or_path: str | Path) -> Path:
+    name = str(name_or_path)
+    if isinstance(name_or_path, str) and name in _library():
+        return _library()[name]
+    path = Path(name_or_path)
+    if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
+        return path
+    raise _unknown_instance(name)
+
+
+def _unknown_instance(name: str) -> UnknownName:
+    near = get_close_matches(name, instance_names(), n=5, cutoff=0.4)
+    return UnknownName("instance", name, near or instance_names())
+
+
+def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Instance:
+    tree = {**tree, "model": _model(tree.get("model"), file, (*at, "model"))}
+    if tree["model"] is None:
+        del tree["model"]
+    return validated(Instance, tree, str(file), at)
+
+
+def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
+    """A model with its preset or its configuration written out."""
+    if not isinstance(model, dict) or not {"preset", "config"} & set(model):
+        return model
+    from .architectures import PRESETS, from_config
+
+    place = f"{file}: {path_of(at)}"
+    rest = {k: v for k, v in model.items() if k not in ("preset", "config")}
+    if "preset" in model and "config" in model:
+        raise InstanceError(
+            f"{place}: found both of preset and config, expected one; remove one"
+        )
+    if "preset" in model:
+        preset = model["preset"]
+        if not isinstance(preset, str) or preset not in PRESETS:
+            found = unknown_name("a known preset", preset, sorted(PRESETS))
+            raise InstanceError(f"{place}.preset: {found}")
+        return {"name": preset, **PRESETS[preset], **rest}
+    config = _beside(model["config"], file, f"{place}.config")
+    try:
+        spec = from_config(read_tree(config), str(rest.get("name", config.stem)))
+    except InstanceError as error:
+        raise InstanceError(f"{place}.config: {error}") from None
+    return {**spec.model_dump(mode="json", exclude_unset=True), **rest}
+
+
+def _beside(name: Any, file: Path, place: str) -> Path:
+    """A file named in another: it must lie in that file's folder or below."""
+    if not isinstance(name, str) or not name:
+        raise InstanceError(
+            f"{place}: found {shown(name)}, expected the name of a file; name one"
+        )
+    folder = file.resolve().parent
+    if not (folder / name).resolve().is_relative_to(folder):
+        raise InstanceError(
+            f"{place}: found {shown(name)}, expected a file in the folder of "
+            f"{file.name} or below; move it there"
+        )
+    return file.parent / name
+
+
+def _problem_name(tree: dict[str, Any], file: Path) -> str:
+    name = tree["problem"]
+    if not isinstance(name, str) or name not in problems.names():
+        found = unknown_name("a known problem", name, problems.names())
+        raise InstanceError(f"{file}: problem: {found}")
+    return name
+
+
+_MARK = {
+    "pipelines": "training_plan",
+    "groups": "device_grouping",
+    "order": "layer_partition",
+    "stages": "provisioning",
+}
+
+
+def _guessed(tree: dict[str, Any], file: Path) -> str:
+    """The problem of a plan that does not name it, by the plan's own fields."""
+    plan = tree["plan"]
+    fields = plan if isinstance(plan, dict) else {}
+    for mark, problem in _MARK.items():
+        if mark in fields:
+            return problem
+    if fields:
+        known = nearest(next(iter(fields)), sorted(_MARK))
+        raise InstanceError(
+            f"{file}: plan: found the fields {', '.join(fields)}, expected pipelines "
+            f"(or groups, order, stages of a subproblem); {known}"
+        )
+    return "training_plan"
+
+
+def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
+    """The data that a plan file names or holds."""
+    own = tree.get("instance")
+    if isinstance(own, dict):
+        record = problems.get(name).Data
+        if record is Instance or "model" in own:
+            return _posed(name, _instance(own, file, ("instance",)))
+        return validated(record, own, str(file), ("instance",))
+    if isinstance(own, str):
+        if own in _library():
+            return _posed(name, load_instance(own))
+        if Path(own).suffix in (".yaml", ".yml", ".json"):
+            return _given(name, _beside(own, file, f"{file}: instance"))
+    if own is None:
+        found = "missing; expected a name of the library, or an object"
+    else:
+        found = unknown_name("a name of the library", own, instance_names())
+        if len(found) > 300:
+            found = f"found {shown(own)}, expected a name of the library, or an object"
+    raise InstanceError(f"{file}: instance: {found}; or give --instance FILE")
+
+
+def _given(name: str, given: Given) -> Any:
+    """Data for problem `name` from a record, a name or a path."""
+    if isinstance(given, Record):
+        return _posed(name, given) if isinstance(given, Instance) else given
+    found, data = load_problem(given)
+    if found == name:
+        return data
+    if isinstance(data, Instance):
+        return _posed(name, data)
+    raise MixedData(
+        f"{given}: found a problem {found!r}, the plan is of {name!r}; "
+        "give the data that the plan was made for"
+    )
+
+
+def _posed(name: str, instance: Instance) -> Any:
+    return problems.get(name).data(instance)
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+def write_json(path: str | Path, document: Any) -> None:
+    """Write a document as JSON, whole or not at all; NaN and infinities are refused."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text`, whole or not at all: a reader never sees half a file.
+
+    The text goes to a new file in the same folder, which then takes the name. A path
+    that is no regular file (`/dev/stdout`, a pipe) is written to directly.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
+    except OSError as error:
+        raise InstanceError(
+            f"{path}: cannot be written: {error.strerror}; name a file in a folder "
+            "that exists and may be written to"
+        ) from None
+
+
+def _replace(target: Path, text: str) -> None:
+    draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
