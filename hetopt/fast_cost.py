@@ -1,0 +1,253 @@
+"""Time and memory of training plans, fast: what searches call thousands of times.
+
+It covers the plans whose stages have one replica each, and agrees with the judge
+(`hetopt.problems.training_plan`) to the microsecond under every cost setting; it
+shares no code with it, and a test holds the two together.
+
+A plan is compact here: a `Pipe` is micro-batches, their size and `Slot`s, and a slot
+is a number of GPUs of a node with a run of layers. GPUs of a node are alike, so their
+ids are chosen at the end (`FastCost.plan`). Nodes go by their number in the cluster.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from ._fast_sync import KEPT, Slot, SyncTimes
+from .costs import CostTable, memory
+from .errors import InternalError
+from .plans import Pipeline, Replica, Stage, TrainingPlan
+from .schema import Instance, exact
+
+
+class Pipe(NamedTuple):
+    """A pipeline: how many micro-batches of what size, through which stages."""
+
+    micro_batches: int
+    size: int
+    slots: tuple[Slot, ...]
+
+
+class Timing(NamedTuple):
+    """Times of the stages of a pipeline for one micro-batch, in us."""
+
+    total: int
+    slowest: int
+    taus: tuple[int, ...]
+    behind: tuple[int, ...]  # backward times of all stages before each
+
+
+class FastCost:
+    """Evaluator of compact plans of one instance; everything computed is kept."""
+
+    def __init__(self, instance: Instance) -> None:
+        """Make the evaluator; `InstanceError` where there is no cluster."""
+        self.instance = instance
+        self.table = CostTable(instance)
+        self.costs = instance.workload.costs
+        self.layers = instance.model.layers
+        self.nodes = instance.planned_cluster.nodes
+        self.names = [node.name for node in self.nodes]
+        self.room = [self.table.memory_mib(name) for name in self.names]
+        classes = list(dict.fromkeys(self.table.node_class.values()))
+        self.kind = [classes.index(self.table.node_class[n]) for n in self.names]
+        self._speaker = {
+            kind: name for kind, name in zip(self.kind, self.names, strict=True)
+        }
+        self.pipeline_factor = exact(self.costs.pipeline_factor)
+        self.sync_factor = exact(self.costs.sync_factor)
+        parameters = instance.model.parameters
+        self._behind_parameters = list(accumulate(parameters, initial=0))
+        self.syncs = SyncTimes(self.table, parameters)
+        self._prefix: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
+        self._ends: dict[tuple[int, int, int], int] = {}
+        self._hops: dict[tuple[int, int, int, int], int] = {}
+        self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
+        self._needs: dict[tuple[int, int, int, int, int, bool, bool], int] = {}
+
+    # --- time ------------------------------------------------------------------
+
+    def prefix(self, node: int, t: int, b: int) -> tuple[list[int], list[int]]:
+        """Sums of layer times and of backward times over the layers before each."""
+        key = (self.kind[node], t, b)
+        if key not in self._prefix:
+            name = self._speaker[self.kind[node]]
+            both = accumulate(self.table.layer_us(name, t, b), initial=0)
+            back = accumulate(self.table.backward_us(name, t, b), initial=0)
+            self._prefix[key] = list(both), list(back)
+        return self._prefix[key]
+
+    def head_us(self, node: int, t: int, b: int) -> int:
+        """Time of the head, both passes, in us."""
+        key = (self.kind[node], t, b)
+        if key not in self._ends:
+            self._ends[key] = self.table.head_us(self._speaker[key[0]], t, b)
+        return self._ends[key]
+
+    def hop_us(self, sender: int, receiver: int, t: int, b: int) -> int:
+        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`, in us."""
+        key = (sender, receiver, t, b)
+        if key not in self._hops:
+            names = self.names
+            self._hops[key] = self.table.hop_us(names[sender], names[receiver], t, b)
+        return self._hops[key]
+
+    def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
+        """Times of every stage for micro-batches of `b` sequences."""
+        key = (b, slots)
+        found = self._timings.get(key)
+        if found is None:
+            if len(self._timings) >= KEPT:
+                self._timings.clear()
+            found = self._timings[key] = self._timing(b, slots)
+        return found
+
+    def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
+        taus, backward = [], [0]
+        final = len(slots) - 1
+        for j, (node, t, first, last) in enumerate(slots):
+            both, back = self.prefix(node, t, b)
+            tau, behind = both[last] - both[first], back[last] - back[first]
+            if j == final:
+                head = self.head_us(node, t, b)
+                tau, behind = tau + head, behind + -(-2 * head // 3)
+            else:
+                receiver = slots[j + 1]
+                tau += self.hop_us(node, receiver.node, receiver.t, b)
+            taus.append(tau)
+            backward.append(behind)
+        behind_all = tuple(accumulate(backward[:-1]))
+        return Timing(sum(taus), max(taus), tuple(taus), behind_all)
+
+    def pipeline_us(self, n: int, timing: Timing) -> int:
+        """Time of `n` micro-batches through a pipeline, in us."""
+        if self.costs.pipeline == "critical":
+            return timing.total + (n - 1) * timing.slowest
+        return lockstep_us(n, timing.taus)
+
+    def whole_us(self, pipelines_us: int, sync_us: int) -> int:
+        """Iteration time from the slowest pipeline and the slowest stage's sync."""
+        a, b = self.pipeline_factor, self.sync_factor
+        pipelines = -(-a.numerator * pipelines_us // a.denominator)
+        return pipelines - (-b.numerator * sync_us // b.denominator)
+
+    # --- memory ----------------------------------------------------------------
+
+    def fits(self, pipe: Pipe) -> bool:
+        """Whether every stage of the pipeline fits into its GPUs."""
+        return all(
+            self.need_mib(pipe.size, pipe.micro_batches, len(pipe.slots), j, slot)
+            <= self.room[slot.node]
+            for j, slot in enumerate(pipe.slots)
+        )
+
+    def need_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
+        """Memory of one GPU of stage `j` of `stages`, in MiB."""
+        behind = self._behind_parameters
+        parameters = behind[slot.last] - behind[slot.first]
+        flight = memory.in_flight(self.costs, n, stages, j)
+        count = slot.last - slot.first
+        key = (parameters, count, slot.t, b, flight, j == 0, j == stages - 1)
+        if key not in self._needs:
+            model, workload = self.table.model, self.table.workload
+            self._needs[key] = (
+                memory.states_mib(self.costs, parameters, slot.t)
+                + memory.activations_mib(model, workload, count, slot.t, b, flight)
+                + memory.ends_mib(model, workload, j == 0, j == stages - 1, slot.t, b)
+                + self.costs.reserve_mib
+            )
+        return self._needs[key]
+
+    # --- whole plans -----------------------------------------------------------
+
+    def iteration_us(self, pipes: Sequence[Pipe]) -> int:
+        """Iteration time of a plan, computed afresh; memory is not looked at."""
+        timings = [self.timing(pipe.size, pipe.slots) for pipe in pipes]
+        slowest = max(
+            self.pipeline_us(pipe.micro_batches, timing)
+            for pipe, timing in zip(pipes, timings, strict=True)
+        )
+        sync = self.sync_us(
+            [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
+            self.syncs.signatures(pipe.slots for pipe in pipes),
+        )
+        return self.whole_us(slowest, sync)
+
+    def sync_us(
+        self,
+        pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
+        signatures: Sequence[int],
+    ) -> int:
+        """The slowest stage's synchronisation, less what backward passes hide."""
+        behind, embedding, head = self.syncs.times(signatures)
+        overlap = self.costs.sync_overlap == "backward"
+        if not (overlap or embedding or head):
+            spans = {(s.first, s.last) for slots, _ in pipes for s in slots}
+            return max(behind[last] - behind[first] for first, last in spans)
+        slowest = 0
+        for slots, timing in pipes:
+            final = len(slots) - 1
+            for j, slot in enumerate(slots):
+                sync = behind[slot.last] - behind[slot.first]
+                sync += (embedding if j == 0 else 0) + (head if j == final else 0)
+                slowest = max(slowest, sync - (timing.behind[j] if overlap else 0))
+        return slowest
+
+    def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
+        """The plan in compact form; None where a stage has several replicas."""
+        number = {name: i for i, name in enumerate(self.names)}
+        stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+        if any(len(stage.replicas) > 1 for stage in stages):
+            return None
+        return tuple(
+            Pipe(
+                pipeline.micro_batches,
+                pipeline.micro_batch_size,
+                tuple(
+                    Slot(number[replica.node], replica.degree, *stage.layers)
+                    for stage in pipeline.stages
+                    for replica in stage.replicas
+                ),
+            )
+            for pipeline in plan.pipelines
+        )
+
+    def plan(self, pipes: Iterable[Pipe]) -> TrainingPlan:
+        """The plan with GPU ids; each node's are handed out in order."""
+        given = [0] * len(self.nodes)
+
+        def stage(slot: Slot, b: int) -> Stage:
+            start = given[slot.node]
+            given[slot.node] = end = start + slot.t
+            if end > self.nodes[slot.node].count:
+                raise InternalError(
+                    f"a compact plan uses {end} GPUs of node "
+                    f"{self.names[slot.node]!r}, which has "
+                    f"{self.nodes[slot.node].count}"
+                )
+            gpus = tuple(f"{self.names[slot.node]}:{i}" for i in range(start, end))
+            replica = Replica(gpus=gpus, samples=b)
+            return Stage(layers=(slot.first, slot.last), replicas=(replica,))
+
+        return TrainingPlan(
+            pipelines=tuple(
+                Pipeline(
+                    micro_batches=pipe.micro_batches,
+                    micro_batch_size=pipe.size,
+                    stages=tuple(stage(slot, pipe.size) for slot in pipe.slots),
+                )
+                for pipe in pipes
+            )
+        )
+
+
+def lockstep_us(n: int, taus: Sequence[int]) -> int:
+    """Sum over time slots of the slowest stage that is active in the slot."""
+    count = len(taus)
+    if n >= count:
+        up = sum(accumulate(taus[:-1], max))
+        down = sum(accumulate(reversed(taus[1:]), max))
+        return up + (n - count + 1) * max(taus) + down
+    return sum(
+        max(taus[max(0, slot - n + 1) : slot + 1]) for slot in range(count + n - 1)
+    )

@@ -1,0 +1,59 @@
+"""The fast evaluator and the judge agree to the microsecond."""
+
+from random import Random
+
+import pytest
+from random_plans import random_instance, random_pipes
+
+from hetopt.fast_cost import FastCost, Pipe, Slot, lockstep_us
+from hetopt.problems import training_plan
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_iteration_time_and_memory_equal_the_judges(seed: int) -> None:
+    random = Random(f"fast {seed}")
+    instance = random_instance(random)
+    cost = FastCost(instance)
+    for _ in range(4):
+        pipes = random_pipes(random, instance)
+        plan = cost.plan(pipes)
+        judged = training_plan.evaluate(instance, plan)
+        assert {v.rule for v in judged.violations} <= {"memory"}
+        assert cost.iteration_us(pipes) == judged.objective
+        assert all(map(cost.fits, pipes)) == judged.valid
+        assert cost.compact(plan) == tuple(pipes)
+
+
+def test_random_instances_cover_every_cost_setting() -> None:
+    seen = set()
+    for seed in range(150):
+        costs = random_instance(Random(f"fast {seed}")).workload.costs
+        seen |= {
+            (name, getattr(costs, name))
+            for name in ("head", "recompute", "activations", "in_flight", "flash")
+        }
+        seen |= {
+            (name, getattr(costs, name))
+            for name in ("pipeline", "sync", "sync_overlap", "sequence_parallel")
+        }
+    assert len(seen) == 2 + 2 + 2 + 3 + 2 + 2 + 2 + 2 + 2
+
+
+def test_lockstep_counts_each_slot_at_its_slowest_active_stage() -> None:
+    taus, n = (3, 1, 4, 1, 5), 3
+    slots = [
+        max(taus[j] for j in range(len(taus)) if 0 <= slot - j < n)
+        for slot in range(len(taus) + n - 1)
+    ]
+    assert lockstep_us(n, taus) == sum(slots)
+
+
+def test_a_stage_with_several_replicas_has_no_compact_form() -> None:
+    instance = random_instance(Random("fast 0"))
+    cost = FastCost(instance)
+    (pipe,) = [Pipe(1, 1, (Slot(0, 1, 0, instance.model.layers),))]
+    plan = cost.plan([pipe])
+    stage = plan.pipelines[0].stages[0]
+    doubled = stage.model_copy(update={"replicas": stage.replicas * 2})
+    pipeline = plan.pipelines[0].model_copy(update={"stages": (doubled,)})
+    assert cost.compact(plan.model_copy(update={"pipelines": (pipeline,)})) is None
