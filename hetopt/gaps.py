@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from .errors import MixedData
-from .result import Result, Status, gap
+from .result import Result, Status, gap, known_gap
 
 __all__ = ["GapReport", "GapRow", "gap"]
 
@@ -95,12 +95,8 @@ def _rows(group: list[Result]) -> list[GapRow]:
                 instance=getattr(result.data, "name", result.digest),
                 method=result.method.name,
                 result=result,
-                gap_to_bound=(
-                    None
-                    if value is None or strongest is None
-                    else gap(value, strongest)
-                ),
-                gap_to_best=None if value is None or best is None else gap(value, best),
+                gap_to_bound=known_gap(value, strongest),
+                gap_to_best=known_gap(value, best),
             )
         )
     return rows

@@ -23,6 +23,15 @@ def gap(objective: Objective, reference: Objective) -> float:
     return float(abs(Fraction(objective) - reference) / abs(Fraction(reference)))
 
 
+def known_gap(
+    objective: Objective | None, reference: Objective | None
+) -> float | None:
+    """`gap`; None where a side is absent, or the ratio is infinite."""
+    if objective is None or reference is None or (objective and not reference):
+        return None
+    return gap(objective, reference)
+
+
 class Status(StrEnum):
     """What is known."""
 
@@ -142,9 +151,7 @@ class Result:
     @property
     def gap(self) -> float | None:
         """|objective - bound| / |bound|, None where either is absent."""
-        if self.objective is None or self.bound is None:
-            return None
-        return gap(self.objective, self.bound.value)
+        return known_gap(self.objective, self.bound.value if self.bound else None)
 
     def claimed(self, objective: Objective) -> "Result":
         """The result, if its maker's own objective is the judge's."""

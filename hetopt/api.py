@@ -1,0 +1,424 @@
+"""The front door: load, plan, solve, provision, compare and check.
+
+Every function takes an instance as a name of the library, a path, or an `Instance`.
+`time_limit` is in wall seconds for each method, None for no limit; `gap` a relative
+target at which to stop; `threads` and `seed` go to whatever runs. `report(incumbent,
+bound)` is called while an exact method works. Ctrl-C ends the work, and the result
+holds what was known by then.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from . import files, problems, registry
+from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
+from .gaps import GapReport
+from .modelling import Limits
+from .plans import Plan
+from .problems import Evaluation, Objective
+from .result import Bound, Method, Result, Status, Stop
+from .schema import Instance, Record
+
+Place = str | Path
+Report = Callable[[Objective | None, Objective | None], None]
+Solver = Callable[[Limits], Result]
+
+DEFAULT_TIME_S = 60.0
+
+
+def load(instance: Place | Instance) -> Instance:
+    """The instance of that name or path.
+
+    Raises `UnknownName` for a name that the library lacks, `InstanceError` for a file
+    that cannot be used.
+    """
+    return instance if isinstance(instance, Instance) else files.load_instance(instance)
+
+
+def plan(
+    instance: Place | Instance,
+    planner: str | None = None,
+    *,
+    exact: bool = False,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+) -> Result:
+    """Plan a training run, by one planner or by all of them and the exact method.
+
+    The exact method starts from the best planner's plan. Where it cannot carry the
+    instance, the best planner's plan is returned, with a bound; with `exact` that is
+    an error instead (`Unsupported`). Raises what `load` raises, `InstanceError` for
+    an instance with offers, and `UnknownName` for an unknown planner.
+    """
+    limits = _limits(time_limit, gap, threads, seed)
+    data = load(instance)
+    _ = data.planned_cluster
+    if planner is not None:
+        if exact:
+            raise Unsupported("a planner and exact were both asked for: choose one")
+        _known("planner", planner, registry.entries_for("planners", "training_plan"))
+        return _bounded(_heuristic(planner, data, limits))
+    start = monotonic()
+    tried = _heuristics(data, limits)
+    best = _best(tried)
+    if any(result.stop is Stop.INTERRUPTED for result in tried):
+        return _bounded(replace(best, stop=Stop.INTERRUPTED))
+    left = _less(limits, monotonic() - start)
+    try:
+        return _exact("training_plan", data, left, best.plan, report)
+    except Unsupported:
+        if exact:
+            raise
+        return _bounded(best)
+
+
+def solve(
+    problem: Place | Record,
+    method: str | None = None,
+    backend: str | None = None,
+    *,
+    warm_start: Plan | None = None,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+) -> Result:
+    """Solve one problem that is stated by itself, in a file or as a record.
+
+    `method` is an exact method (the default), a statement or a planner, as listed by
+    `methods_for`. With `backend` it is a statement, by default the first that the
+    back end carries. Raises `InstanceError`, `UnknownName`, `BackendMissing` and
+    `Unsupported`.
+    """
+    limits = _limits(time_limit, gap, threads, seed)
+    name, data = _posed(problem)
+    if backend is not None:
+        formulation = _formulation(name, method, backend)
+        return _stated(name, data, formulation, backend, limits, warm_start, report)
+    known = methods_for(name)
+    _known("method", method or name, [*chain.from_iterable(known.values())])
+    if method is None or method in known["exact"]:
+        return _exact(name, data, limits, warm_start, report)
+    if method in known["formulations"]:
+        backend = carriers(method)[0]
+        return _stated(name, data, method, backend, limits, warm_start, report)
+    return _bounded(_heuristic(method, data, limits))
+
+
+def provision(
+    instance: Place | Instance,
+    *,
+    deadline_s: float | None = None,
+    budget_usd: float | None = None,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+) -> Result:
+    """Rent the cheapest GPUs that meet a deadline, or the fastest within a budget.
+
+    Without either, the instance's own requirements hold. Raises `InstanceError` for
+    an instance without offers, or when both are given.
+    """
+    limits = _limits(time_limit, gap, threads, seed)
+    data = provisioning_data(instance, deadline_s, budget_usd)
+    return _exact("provisioning", data, limits, None, report)
+
+
+def frontier(
+    instance: Place | Instance,
+    *,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+) -> Any:
+    """The Pareto front of cost and time of an instance with offers."""
+    limits = _limits(time_limit, gap, threads, seed)
+    data = provisioning_data(instance, None, None)
+    module: Any = registry.entry("exact", "provisioning")
+    return module.frontier(data, limits=limits, report=report)
+
+
+def compare(
+    instances: Place | Instance | Iterable[Place | Instance],
+    planners: Sequence[str] | None = None,
+    *,
+    exact: bool = False,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+    started: Callable[[str], None] | None = None,
+) -> GapReport:
+    """Set planners side by side, and with `exact` the exact method as well.
+
+    All planners by default. Each gap is to the best bound that is proved for the
+    instance, by whatever method of this report. `started` hears each method's name
+    before it runs. Raises as `plan` does, before any work is done.
+    """
+    limits = _limits(time_limit, gap, threads, seed)
+    if isinstance(instances, str | Path | Instance):
+        instances = [instances]
+    loaded = [load(instance) for instance in instances]
+    for instance in loaded:
+        _ = instance.planned_cluster
+    _refuse_one_name_for_two(loaded)
+    everyone = registry.entries_for("planners", "training_plan")
+    chosen = list(dict.fromkeys(everyone if planners is None else planners))
+    for name in chosen:
+        _known("planner", name, everyone)
+    results: list[Result] = []
+    for instance in loaded:
+        mine = _compared(instance, chosen, exact, limits, report, started)
+        results += mine
+        if any(result.stop is Stop.INTERRUPTED for result in mine):
+            break
+    return GapReport.of(results)
+
+
+def check(plan: Place | Plan, instance: Place | Record | None = None) -> Evaluation:
+    """Judge a plan, whoever made it: objective, parts, and every rule that it breaks.
+
+    `plan` is a plan file or a result file, or a plan with its instance (or problem).
+    """
+    name, data, made = posed_plan(plan, instance)
+    return problems.get(name).evaluate(data, made)
+
+
+# --- what there is ---------------------------------------------------------------
+
+
+def methods_for(problem: str) -> dict[str, list[str]]:
+    """Names that work on a problem, by kind: exact, formulations, planners."""
+    kinds = ("exact", "formulations", "planners")
+    return {kind: registry.entries_for(kind, problem) for kind in kinds}
+
+
+def carriers(formulation: str) -> list[str]:
+    """Back ends that carry a statement; the statement's favourite comes first."""
+    module = registry.entry("formulations", formulation)
+    return list(getattr(module, "backends", None) or registry.names("backends"))
+
+
+def posed_plan(
+    plan: Place | Plan, instance: Place | Record | None = None
+) -> tuple[str, Any, Plan]:
+    """Problem, data and plan of a plan file, or of a plan and its instance."""
+    if isinstance(plan, str | Path):
+        return files.load_plan(plan, instance)
+    if instance is None:
+        raise InstanceError("a plan by itself cannot be judged: give its instance")
+    name, data = _posed(instance)
+    if not isinstance(plan, problems.get(name).Plan):
+        raise MixedData(f"a {type(plan).__name__} is no plan of problem {name!r}")
+    return name, data, plan
+
+
+def provisioning_data(
+    instance: Place | Instance, deadline_s: float | None, budget_usd: float | None
+) -> Any:
+    """The provisioning problem of an instance under other requirements."""
+    loaded = load(instance)
+    if deadline_s is not None and budget_usd is not None:
+        raise InstanceError("found both of a deadline and a budget: give one of them")
+    if deadline_s is not None or budget_usd is not None:
+        asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
+        requirements = type(loaded.requirements).model_validate(asked)
+        loaded = loaded.model_copy(update={"requirements": requirements})
+    return problems.get("provisioning").data(loaded)
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+def _limits(
+    time_limit: float | None, gap: float | None, threads: int, seed: int
+) -> Limits:
+    for word, value, least in (
+        ("time_limit", time_limit, 0),
+        ("gap", gap, 0),
+        ("threads", threads, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None and (math.isnan(value) or value < least):
+            raise Unsupported(f"{word} is {value}: expected at least {least}")
+    if time_limit is not None and math.isinf(time_limit):
+        time_limit = None
+    return Limits(time_s=time_limit, gap=gap, threads=threads, seed=seed)
+
+
+def _less(limits: Limits, seconds: float) -> Limits:
+    if limits.time_s is None:
+        return limits
+    return replace(limits, time_s=max(0.0, limits.time_s - seconds))
+
+
+def _known(kind: str, name: str, known: list[str]) -> None:
+    if name not in known:
+        raise UnknownName(kind, name, known)
+
+
+def _posed(problem: Place | Record) -> tuple[str, Any]:
+    """The problem's name and data; an instance poses the one that it is made for."""
+    if isinstance(problem, str | Path):
+        return files.load_problem(problem)
+    if isinstance(problem, Instance):
+        name = "training_plan" if problem.cluster else "provisioning"
+        return name, problems.get(name).data(problem)
+    name = getattr(problem, "problem", None)
+    if name is None:
+        raise MixedData(f"a {type(problem).__name__} poses no problem")
+    return name, problem
+
+
+def _formulation(problem: str, method: str | None, backend: str) -> str:
+    _known("backend", backend, registry.names("backends"))
+    known = registry.entries_for("formulations", problem)
+    if method is not None:
+        _known("formulation", method, known)
+        return method
+    for name in known:
+        if backend in carriers(name):
+            return name
+    raise Unsupported(f"no statement of {problem} runs on {backend!r}")
+
+
+def _exact(
+    problem: str,
+    data: Any,
+    limits: Limits,
+    warm_start: Any | None,
+    report: Report | None,
+) -> Result:
+    module: Any = registry.entry("exact", problem)
+    found: Result = module.solve(
+        data, limits=limits, warm_start=warm_start, report=report
+    )
+    return _bounded(found)
+
+
+def _stated(
+    problem: str,
+    data: Any,
+    formulation: str,
+    backend: str,
+    limits: Limits,
+    warm_start: Any | None,
+    report: Report | None,
+) -> Result:
+    from . import statements
+
+    return statements.solve(
+        problem,
+        data,
+        formulation,
+        backend,
+        limits=limits,
+        warm_start=warm_start,
+        report=report,
+    )
+
+
+def _heuristic(name: str, data: Any, limits: Limits) -> Result:
+    """What a planner finds; no plan becomes a result with the planner's reason."""
+    module: Any = registry.entry("planners", name)
+    start = monotonic()
+    deadline = None if limits.time_s is None else start + limits.time_s
+    made, stop, reasons = None, Stop.FINISHED, ()
+    try:
+        made = module.plan(data, seed=limits.seed, deadline=deadline)
+    except NoPlan as error:
+        reasons = (str(error),)
+    except KeyboardInterrupt:
+        stop = Stop.INTERRUPTED
+    end = monotonic()
+    if stop is Stop.FINISHED and deadline is not None and end >= deadline:
+        stop = Stop.TIME
+    return Result(
+        problem=module.problem,
+        data=data,
+        method=Method(name=name, kind="heuristic", seed=limits.seed),
+        status=Status.UNDECIDED if made is None else Status.FEASIBLE,
+        stop=stop,
+        plan=made,
+        seconds={"solve": end - start},
+        reasons=reasons,
+    )
+
+
+def _heuristics(data: Instance, limits: Limits) -> list[Result]:
+    """Every planner in turn, until one is interrupted."""
+    results: list[Result] = []
+    for name in registry.entries_for("planners", "training_plan"):
+        results.append(_heuristic(name, data, limits))
+        if results[-1].stop is Stop.INTERRUPTED:
+            break
+    return results
+
+
+def _best(results: list[Result]) -> Result:
+    """The result with the least objective; without any plan, all reasons together."""
+    planned = [result for result in results if result.objective is not None]
+    if planned:
+        return min(planned, key=lambda result: result.objective or 0)
+    reasons = [f"{r.method.name}: {why}" for r in results for why in r.reasons]
+    return replace(results[0], reasons=tuple(reasons))
+
+
+def _bounded(result: Result) -> Result:
+    """The result with the cheap proved bound, where that says more than its own."""
+    if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
+        return result
+    from .bounds import training_plan_bound
+
+    cheap: Bound = training_plan_bound(result.data)
+    if result.bound is None or cheap.value > result.bound.value:
+        return result.with_bound(cheap)
+    return result
+
+
+def _compared(
+    instance: Instance,
+    planners: list[str],
+    exact: bool,
+    limits: Limits,
+    report: Report | None,
+    started: Callable[[str], None] | None,
+) -> list[Result]:
+    """Results of the planners, then of the exact method warm-started by the best."""
+    results: list[Result] = []
+    for name in planners:
+        if started:
+            started(f"{instance.name}: {name}")
+        results.append(_bounded(_heuristic(name, instance, limits)))
+        if results[-1].stop is Stop.INTERRUPTED:
+            return results
+    if exact:
+        if started:
+            started(f"{instance.name}: exact")
+        warm = _best(results).plan if results else None
+        results.append(_exact("training_plan", instance, limits, warm, report))
+    return results
+
+
+def _refuse_one_name_for_two(instances: list[Instance]) -> None:
+    """A report is read by names: one name must not stand for two instances."""
+    digests: dict[str, str] = {}
+    for instance in instances:
+        if digests.setdefault(instance.name, instance.digest) != instance.digest:
+            raise MixedData(
+                f"two different instances are named {instance.name!r}: rename one"
+            )

@@ -1,0 +1,474 @@
+"""The command line: the only file that prints or exits.
+
+Exit codes: 0 a plan, 2 bad input, 3 proved that there is none, 4 none found in time,
+1 a bug of ours. With `--json` stdout holds one document; everything else goes to
+stderr. What is heavy is imported by the command that needs it.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from . import __version__
+from .errors import HetoptError, InternalError, Unsupported
+
+if TYPE_CHECKING:
+    from .progress import Watch
+    from .result import Result, Status
+
+PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
+
+
+class _Answering(TyperGroup):
+    """Turns errors into one message and an exit code, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InternalError as error:
+            _complain(f"a bug in hetopt, please report it: {error}")
+            raise typer.Exit(OURS) from None
+        except HetoptError as error:
+            _complain(str(error))
+            raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            _complain("interrupted before anything was found")
+            raise typer.Exit(NOT_FOUND) from None
+
+
+app = typer.Typer(
+    cls=_Answering,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 a plan, 2 bad input, 3 proved that there is no plan, "
+    "4 none found in time, 1 a bug of ours.",
+)
+
+
+class Kind(StrEnum):
+    """What `hetopt list` lists."""
+
+    INSTANCES = "instances"
+    PROBLEMS = "problems"
+    FORMULATIONS = "formulations"
+    METHODS = "methods"
+    PLANNERS = "planners"
+    BACKENDS = "backends"
+
+
+InstanceWord = Annotated[
+    str, typer.Argument(help="A path, or a name of `hetopt list instances`.")
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="S", help="Seconds for each method; `inf` for no limit."
+    ),
+]
+Gap = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
+]
+Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the result document, a plan file too."),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"hetopt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    """Plans the training of large language models on mixed GPUs.
+
+    Every plan is timed and weighed by one judge, and comes with a proved bound: how
+    much faster any plan could be at most.
+
+    Start with `hetopt compare hexiscale/setting-1-llama2-7b`.
+    """
+
+
+@app.command()
+def plan(
+    instance: InstanceWord,
+    planner: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this planner: `hetopt list planners`."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Insist on the exact method, where it may be unsupported."
+        ),
+    ] = False,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
+
+    By default the exact method, starting from the best planner's plan.
+
+    Example: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`
+    """
+    from . import api
+
+    _writable(out)
+    with _watch("us", time_limit) as watch:
+        result = api.plan(
+            instance,
+            planner,
+            exact=exact,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    _deliver(result, out, as_json)
+
+
+@app.command()
+def solve(
+    file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="An exact method (the default), a statement or a planner.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Solve a statement on scip, cpsat or pulp."),
+    ] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Solve one subproblem that is stated by itself.
+
+    Example: `hetopt solve grouping.json --method device_grouping_counts --backend
+    cpsat`
+    """
+    from . import api
+
+    _writable(out)
+    with _watch("", time_limit) as watch:
+        result = api.solve(
+            file,
+            method,
+            backend,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    _deliver(result, out, as_json)
+
+
+@app.command()
+def compare(
+    instances: Annotated[
+        list[str], typer.Argument(help="Paths, or names of `hetopt list instances`.")
+    ],
+    planners: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="These planners; all by default."),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The exact method and its bound as well.")
+    ] = False,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a .html, .md, .csv or .json report."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the planners side by side: how far is each from what is proved?
+
+    Example: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`
+    """
+    from . import api
+    from .report import writing
+
+    _writable(out)
+    if out is not None:
+        writing.format_of(out)
+    with _watch("us", time_limit) as watch:
+        report = api.compare(
+            instances,
+            None if planners is None else _listed(planners),
+            exact=exact,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+            started=watch.started,
+        )
+    if out is not None:
+        writing.write(report, out)
+        _tell(f"written to {out}")
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        from .report import tables
+
+        _show(tables.compared(report))
+    raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+@app.command()
+def provision(
+    instance: InstanceWord,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="S", help="Cheapest that ends within S seconds."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="USD", help="Fastest that costs no more."),
+    ] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose which GPUs to rent, and how to place the model on them.
+
+    Example: `hetopt provision espresso/llama-7b --deadline 5500`
+    """
+    from . import api
+
+    _writable(out)
+    with _watch("us" if budget is not None else "USD", time_limit) as watch:
+        result = api.provision(
+            instance,
+            deadline_s=deadline,
+            budget_usd=budget,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    _deliver(result, out, as_json)
+
+
+@app.command()
+def check(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE", help="Judge it on this instead of its own instance."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
+
+    Example: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`
+    """
+    from . import api, problems
+
+    name, data, made = api.posed_plan(plan, instance)
+    problem = problems.get(name)
+    found = problem.evaluate(data, made)
+    if as_json:
+        _print_json(_judgement(name, data, made, found))
+    else:
+        from .report import tables
+
+        _show(tables.judged(data, made, found))
+    if not found.valid:
+        count = len(found.violations)
+        _complain(f"{plan}: the plan breaks {count} rule{'s' * (count > 1)}")
+        raise typer.Exit(BAD_INPUT)
+
+
+@app.command("list")
+def list_entries(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    as_json: AsJson = False,
+) -> None:
+    """List what there is, by name.
+
+    Example: `hetopt list planners`
+    """
+    from . import listing
+
+    entries = listing.entries(kind.value)
+    if as_json:
+        _print_json(entries)
+    else:
+        from .report import tables
+
+        _show([tables.named(entries)])
+
+
+# --- answers ---------------------------------------------------------------------
+
+
+def _deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
+    """Write and show a result, and leave with its exit code."""
+    document = result.to_json()
+    if out is not None:
+        from .files import write_json
+
+        write_json(out, document)
+        _tell(f"written to {out}")
+    if as_json:
+        _print_json(document)
+    else:
+        from .report import tables
+
+        _show(tables.solved(result))
+    raise typer.Exit(_exit_of(result.status))
+
+
+def _exit_of(status: "Status") -> int:
+    return {"infeasible": NO_PLAN, "undecided": NOT_FOUND}.get(status.value, PLAN)
+
+
+def _exit_of_comparison(results: Iterable["Result"]) -> int:
+    """0 when every instance has a plan; otherwise what the worst instance gives."""
+    by_instance: dict[str, list[int]] = {}
+    for result in results:
+        by_instance.setdefault(result.digest, []).append(_exit_of(result.status))
+    return max(
+        NO_PLAN if PLAN not in codes and NO_PLAN in codes else min(codes)
+        for codes in by_instance.values()
+    )
+
+
+def _judgement(name: str, data: Any, made: Any, found: Any) -> dict[str, Any]:
+    """A judgement as a document: the fields of a result, and whether it is valid."""
+    from . import problems
+
+    evaluation = found.to_json()
+    objective = found.objective
+    return {
+        "problem": name,
+        "instance": getattr(data, "name", None),
+        "digest": data.digest,
+        "valid": found.valid,
+        "sense": problems.get(name).sense,
+        "objective": objective if objective is None else _number(objective),
+        "unit": problems.get(name).unit(data),
+        "evaluation": evaluation,
+        "violations": evaluation["violations"],
+        "plan": made.model_dump(mode="json"),
+    }
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int) else float(value)
+
+
+def _listed(words: str) -> list[str]:
+    names = [word.strip() for word in words.split(",")]
+    if not all(names):
+        raise Unsupported(f"--planners {words!r}: expected names separated by commas")
+    return names
+
+
+def _writable(out: Path | None) -> None:
+    """Refuse a file that cannot be written, before hours of work and not after."""
+    if out is not None and (not out.parent.is_dir() or out.is_dir()):
+        raise Unsupported(f"--out {out}: expected a file in a folder that exists")
+
+
+# --- output ----------------------------------------------------------------------
+
+
+def _watch(unit: str, time_limit: float) -> "Watch":
+    from rich.console import Console
+
+    from .progress import Watch
+
+    limit = None if time_limit == float("inf") else time_limit
+    return Watch(Console(stderr=True), unit, limit)
+
+
+def _show(renderables: Iterable[Any]) -> None:
+    from rich.console import Console
+
+    # A pipe has no width: lines there must not be folded to 80 columns.
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _tell(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"hetopt: {message}", err=True)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line; SIGTERM ends the work as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app()
+    except BrokenPipeError:  # the reader of stdout has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(OURS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What there is, by name, with one line each; no solver is loaded to tell."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+from . import registry
+
+_FOLDER = {
+    "problems": "problems",
+    "formulations": "formulations",
+    "methods": "exact",
+    "planners": "planners",
+    "backends": "backends",
+}
+
+
+def entries(kind: str) -> list[dict[str, str]]:
+    """Objects with `name` and `description`, sorted by name.
+
+    `kind` is one of instances, problems, formulations, methods, planners, backends.
+    """
+    if kind == "instances":
+        return _instances()
+    folder = _FOLDER[kind]
+    return [
+        {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
+        for name in registry.names(folder)
+    ]
+
+
+def _instances() -> list[dict[str, str]]:
+    from .files import instance_names, load_instance
+
+    return [
+        {"name": name, "description": load_instance(name).source}
+        for name in instance_names()
+    ]
+
+
+def _first_line(module: str) -> str:
+    """First line of a module's docstring, read without importing the module."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0]

@@ -1,0 +1,66 @@
+"""Progress on a terminal: elapsed time, incumbent, bound and gap; silent elsewhere."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+
+from .problems import Objective
+from .report import words
+
+
+class _TimeBar(ProgressColumn):
+    """How much of the time limit is used; a pulse where there is no limit."""
+
+    max_refresh = 0.2
+
+    def __init__(self, limit_s: float | None) -> None:
+        super().__init__()
+        self.limit_s = limit_s
+
+    def render(self, task: Task) -> ProgressBar:
+        elapsed = task.elapsed or 0.0
+        if self.limit_s is None:
+            return ProgressBar(total=None, width=24, animation_time=elapsed)
+        used = min(elapsed, self.limit_s)
+        return ProgressBar(total=self.limit_s or 1.0, completed=used, width=24)
+
+
+class Watch:
+    """A context in which `report` and `started` move one progress line."""
+
+    def __init__(self, console: Console, unit: str, limit_s: float | None) -> None:
+        self.unit = unit
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            _TimeBar(limit_s),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[known]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("planning", known="", total=None)
+
+    def __enter__(self) -> "Watch":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Show what is known; the callback of every exact method."""
+        known = words.progress(incumbent, bound, self.unit)
+        self._progress.update(self._task, known=known)
+
+    def started(self, what: str) -> None:
+        """Begin anew with another method."""
+        text = words.plain(what)
+        self._progress.reset(self._task, description=text, known="", total=None)

@@ -1,0 +1,229 @@
+"""Results, judgements and gap reports as tables for a terminal."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..gaps import GapReport
+from ..plans import Grouping, Partition, Plan, Provisioning, Stage, TrainingPlan
+from ..problems import Evaluation
+from ..result import Result
+from ..schema import Cluster, Instance, exact
+from . import words
+from .rows import COLUMNS, SUMMARY_HEADINGS, sections, summary_rows
+
+
+def compared(report: GapReport) -> Iterator[RenderableType]:
+    """A table for each instance; a summary where there are several."""
+    parts = sections(report)
+    for part in parts:
+        yield Text(words.plain(part.instance), style="bold")
+        yield Text(words.plain(part.headline), style="dim")
+        headings = [(column.heading, column.numeric) for column in COLUMNS]
+        cells = ([column.text(row) for column in COLUMNS] for row in part.rows)
+        yield _table(headings, cells)
+        yield ""
+    if len(parts) > 1:
+        yield Text("summary", style="bold")
+        numbers = [(heading, True) for heading in SUMMARY_HEADINGS.values()]
+        yield _table([("planner", False), *numbers], summary_rows(report))
+
+
+def solved(result: Result) -> Iterator[RenderableType]:
+    """What is known, and the plan."""
+    yield _facts(_known(result))
+    if result.plan is not None and result.evaluation is not None:
+        yield ""
+        yield from judged(result.data, result.plan, result.evaluation)
+
+
+def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:
+    """The plan with its times and memory, its totals, and the rules that it breaks."""
+    if table := _plan_table(data, plan, found.parts):
+        yield table
+    if facts := list(_totals(found.parts)):
+        yield _facts(facts)
+    for violation in found.violations:
+        yield Text(f"breaks {words.plain(str(violation))}", style="red")
+
+
+def named(entries: Iterable[dict[str, str]]) -> RenderableType:
+    """Names and what they stand for."""
+    table = Table.grid(padding=(0, 2))
+    for entry in entries:
+        description = words.plain(entry["description"])
+        table.add_row(Text(entry["name"], style="bold"), Text(description))
+    return table
+
+
+# --- what is known ---------------------------------------------------------------
+
+
+def _known(result: Result) -> Iterator[tuple[str, str]]:
+    from ..problems import get
+
+    unit = get(result.problem).unit(result.data)
+    method = result.method
+    by = [method.name, method.kind, method.formulation, method.backend]
+    yield "status", f"{result.status.value} ({_stop(result)})"
+    yield "method", ", ".join(word for word in by if word)
+    if result.objective is not None:
+        yield "objective", words.amount(result.objective, unit)
+    if result.bound is not None:
+        value = words.amount(result.bound.value, unit)
+        yield "bound", f"{value} ({result.bound.source})"
+    if result.gap is not None:
+        yield "gap", words.share(result.gap)
+    if result.seconds:
+        yield "planning", words.duration(sum(result.seconds.values()))
+    for reason in result.reasons:
+        yield "reason", reason
+
+
+def _stop(result: Result) -> str:
+    return {
+        "proved": "proved",
+        "time": "time limit reached",
+        "gap": "gap target reached",
+        "memory": "memory limit reached",
+        "interrupted": "interrupted",
+        "finished": "finished",
+    }[result.stop.value]
+
+
+def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The judge's totals, whichever problem they are of."""
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
+        "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
+        "tokens_per_second": ("tokens a second", lambda v: f"{v:,.0f}"),
+        "mfu": ("MFU", lambda v: f"{v:.1%}"),
+        "hfu": ("HFU", lambda v: f"{v:.1%}"),
+        "total_s": ("all iterations", words.duration),
+        "usd": ("cost", lambda v: f"{v:,.2f} USD"),
+        "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
+        "usd_per_iteration": ("cost", lambda v: f"{v:,.4f} USD an iteration"),
+        "least_headroom_mib": ("memory headroom", words.memory),
+        "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
+        "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
+    }
+    for key, (heading, text) in shown.items():
+        if parts.get(key) is not None:
+            yield heading, text(parts[key])
+
+
+# --- plans -----------------------------------------------------------------------
+
+
+def _plan_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
+    if isinstance(plan, TrainingPlan):
+        return _training_table(data, plan, parts) if "stages" in parts else None
+    if isinstance(plan, Grouping):
+        rows = [
+            [str(g.copies), ", ".join(f"{n} × {t}" for t, n in g.gpus.items())]
+            for g in plan.groups
+        ]
+        return _table([("groups", True), ("devices of each", False)], rows)
+    times = parts.get("stage_us")
+    if times is None:
+        return None
+    if isinstance(plan, Partition):
+        return _stage_table(plan.order, plan.layers, times)
+    return _stage_table(_rented(plan), (s.layers for s in plan.stages), times)
+
+
+def _rented(plan: Provisioning) -> list[str]:
+    return [f"{plan.data_parallel} × {stage.gpu}" for stage in plan.stages]
+
+
+def _stage_table(
+    names: Iterable[str], layers: Iterable[int], times: Iterable[int]
+) -> Table:
+    rows = [
+        [name, str(count), words.amount(us, "us")]
+        for name, count, us in zip(names, layers, times, strict=True)
+    ]
+    return _table([("stage", False), ("layers", True), ("time", True)], rows)
+
+
+def _training_table(
+    instance: Instance, plan: TrainingPlan, parts: dict[str, Any]
+) -> Table:
+    """A row for each stage: layers, GPUs, compute and hop, memory and headroom."""
+    cluster = instance.planned_cluster
+    rows: list[list[str]] = []
+    for number, (pipeline, timed) in enumerate(
+        zip(plan.pipelines, parts["stages"], strict=True)
+    ):
+        whole = words.amount(parts["pipeline_us"][number], "us")
+        batches = f"{pipeline.micro_batches} × {pipeline.micro_batch_size}"
+        for j, (stage, row) in enumerate(zip(pipeline.stages, timed, strict=True)):
+            need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])
+            rows.append(
+                [
+                    str(number) if j == 0 else "",
+                    batches if j == 0 else "",
+                    whole if j == 0 else "",
+                    words.layers_of(stage),
+                    words.gpus_of(stage, cluster),
+                    words.amount(row["compute_us"], "us"),
+                    words.amount(row["hop_us"], "us"),
+                    words.memory(need),
+                    words.memory(headroom),
+                ]
+            )
+    headings = [
+        ("pipeline", True),
+        ("micro-batches", True),
+        ("time", True),
+        ("layers", True),
+        ("GPUs", False),
+        ("compute", True),
+        ("hop", True),
+        ("memory", True),
+        ("headroom", True),
+    ]
+    return _table(headings, rows)
+
+
+def _memory(
+    stage: Stage, cluster: Cluster, peak_mib: dict[str, int]
+) -> tuple[int, int]:
+    """Need and headroom of the stage's fullest GPU, in MiB."""
+
+    def room(node: str) -> int:
+        gpu = cluster.gpus[cluster.node[node].gpu]
+        return int(exact(gpu.memory_gib) * 1024)
+
+    pairs = [
+        (peak_mib[replica.gpus[0]], room(replica.node)) for replica in stage.replicas
+    ]
+    need, most = min(pairs, key=lambda pair: pair[1] - pair[0])
+    return need, most - need
+
+
+# --- drawing ---------------------------------------------------------------------
+
+
+def _table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, numeric in headings:
+        table.add_column(
+            heading,
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(words.plain(cell)) for cell in row))
+    return table
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for heading, text in pairs:
+        grid.add_row(Text(heading, style="dim"), Text(words.plain(text)))
+    return grid

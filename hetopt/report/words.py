@@ -1,0 +1,83 @@
+"""Numbers and names as people read them."""
+
+from collections import Counter
+from fractions import Fraction
+
+from ..plans import Stage
+from ..problems import Objective
+from ..schema import Cluster
+
+NONE = "–"
+
+
+def plain(text: str) -> str:
+    """The text without control characters, which could rewrite a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def amount(value: Objective | float | None, unit: str) -> str:
+    """A value with its unit; times are shown in ms or s."""
+    if value is None:
+        return NONE
+    if unit == "us":
+        return duration(float(value) / 1e6)
+    if isinstance(value, int):
+        return f"{value:,} {unit}"
+    return f"{float(value):,.2f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds with three to four significant digits."""
+    if seconds is None:
+        return NONE
+    if seconds >= 100:
+        return f"{seconds:,.1f} s"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms"
+
+
+def share(value: float | None, signed: bool = False) -> str:
+    """A fraction of one as a percentage."""
+    if value is None:
+        return NONE
+    return f"{value:+.2%}" if signed and value > 0 else f"{value:.2%}"
+
+
+def memory(mib: int | None) -> str:
+    """MiB, as GiB where there are many."""
+    if mib is None:
+        return NONE
+    return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib} MiB"
+
+
+def progress(
+    incumbent: Objective | None, bound: Objective | None, unit: str = ""
+) -> str:
+    """Incumbent, bound and gap in one line, as far as they are known."""
+    words = []
+    if incumbent is not None:
+        words.append(f"plan {amount(incumbent, unit)}")
+    if bound is not None:
+        words.append(f"bound {amount(bound, unit)}")
+    if incumbent is not None and bound:
+        distance = abs(Fraction(incumbent) - Fraction(bound)) / abs(Fraction(bound))
+        words.append(f"gap {share(float(distance))}")
+    return ", ".join(words) or "no plan yet"
+
+
+def layers_of(stage: Stage) -> str:
+    """First and last layer, both counted from 0 and both included."""
+    first, end = stage.layers
+    return f"{first}" if end == first + 1 else f"{first}–{end - 1}"
+
+
+def gpus_of(stage: Stage, cluster: Cluster) -> str:
+    """The stage's tensor-parallel groups: `2 × (4 × A100 on node0)`."""
+    groups = Counter(
+        f"{replica.degree} × {cluster.node[replica.node].gpu} on {replica.node}"
+        for replica in stage.replicas
+    )
+    return plain(
+        ", ".join(text if n == 1 else f"{n} × ({text})" for text, n in groups.items())
+    )
