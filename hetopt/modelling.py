@@ -43,11 +43,13 @@ class Model(Protocol):
     """A model under construction on one solver.
 
     Variables support `+`, `-`, `*` with numbers, and comparisons with expressions.
-    `native` is the solver's own model, for statements that declare `backends`.
+    `native` is the solver's own model, for statements that declare `backends`;
+    `variables` finds a variable by its name.
     """
 
     name: str
     native: Any
+    variables: dict[str, Any]
 
     def binary(self, name: str) -> Any:
         """A 0-1 variable."""

@@ -1,0 +1,191 @@
+"""CP-SAT, through OR-Tools: integer statements, solved in exact arithmetic.
+
+The objective and the bound of its answers are integers where the objective is.
+One thread is repeatable; several are not.
+"""
+
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from importlib.metadata import version as installed
+from typing import Any
+
+from .. import modelling
+from ..errors import BackendMissing, SolverFailed, Unsupported
+from ..modelling import Answer, Limits
+from ..result import Status, Stop
+from ._running import Relay, Report, relative_gap, run
+
+EXACT = 2**53  # below, a float holds every integer
+
+
+def backend(name: str = "") -> modelling.Model:
+    """A fresh, empty model; `BackendMissing` without OR-Tools."""
+    return Model(name)
+
+
+def version() -> str:
+    """Of OR-Tools."""
+    _library()
+    return installed("ortools")
+
+
+def _library() -> Any:
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError as error:
+        raise BackendMissing("cpsat", "ortools") from error
+    return cp_model
+
+
+class Model:
+    """`hetopt.modelling.Model` on CP-SAT; `native` is a `cp_model.CpModel`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.variables: dict[str, Any] = {}
+        self._cp = _library()
+        self.native: Any = self._cp.CpModel()
+        self.native.name = name
+
+    def binary(self, name: str) -> Any:
+        return self._keep(name, self.native.new_bool_var(name))
+
+    def integer(self, name: str, low: int, high: int) -> Any:
+        return self._keep(name, self.native.new_int_var(low, high, name))
+
+    def real(self, name: str, low: float, high: float) -> Any:
+        raise Unsupported(
+            f"CP-SAT has no continuous variable ({name!r} of model {self.name!r}): "
+            "use back end scip or pulp"
+        )
+
+    def _keep(self, name: str, variable: Any) -> Any:
+        self.variables[name] = variable
+        return variable
+
+    def total(self, terms: Iterable[Any]) -> Any:
+        return self._cp.LinearExpr.sum(list(terms))
+
+    def add(self, family: str, index: Any, constraint: Any) -> None:
+        self.native.add(constraint)
+
+    def minimise(self, expression: Any) -> None:
+        self.native.minimize(expression)
+
+    def maximise(self, expression: Any) -> None:
+        self.native.maximize(expression)
+
+    def hint(self, variable: Any, value: int) -> None:
+        self.native.add_hint(variable, value)
+
+    def solve(self, limits: Limits, report: Report) -> Answer:
+        start = time.monotonic()
+        solver = self._solver(limits)
+        relay = Relay(report, solver.stop_search)
+        watcher = _watcher(self._cp, _Follower(self, solver, relay))
+        said: list[Any] = []
+        interrupted = run(
+            lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
+        )
+        relay.raise_again()
+        seconds = time.monotonic() - start
+        return self._answer(solver, said[0], limits, interrupted, seconds)
+
+    def _solver(self, limits: Limits) -> Any:
+        solver = self._cp.CpSolver()
+        asked = solver.parameters
+        # Signals are handled on our side, so that SIGTERM can be treated alike.
+        asked.catch_sigint_signal = False
+        asked.num_workers = limits.threads
+        asked.random_seed = limits.seed % (2**31 - 1)
+        if limits.time_s is not None:
+            asked.max_time_in_seconds = max(0.0, limits.time_s)
+        if (target := relative_gap(limits)) is not None:
+            asked.relative_gap_limit = target
+        if limits.memory_mib is not None:
+            asked.max_memory_in_mb = limits.memory_mib
+        return solver
+
+    def _answer(
+        self,
+        solver: Any,
+        said: Any,
+        limits: Limits,
+        interrupted: bool,
+        seconds: float,
+    ) -> Answer:
+        # After INFEASIBLE values read 0 and so does the bound: status first.
+        if said == self._cp.INFEASIBLE:
+            return Answer(Status.INFEASIBLE, Stop.PROVED, None, None, None, seconds)
+        if said == self._cp.MODEL_INVALID:
+            raise SolverFailed(
+                f"CP-SAT refuses model {self.name!r}: {self.native.validate()}"
+            )
+        bound = self.whole(solver.best_objective_bound)
+        if said == self._cp.UNKNOWN:
+            stop = _why(solver, limits, interrupted)
+            return Answer(Status.UNDECIDED, stop, None, bound, None, seconds)
+        objective = self.whole(solver.objective_value)
+        # It says OPTIMAL at the gap limit, too.
+        proved = said == self._cp.OPTIMAL and (limits.gap is None or objective == bound)
+        if proved:
+            stop = Stop.PROVED
+        elif said == self._cp.OPTIMAL:
+            stop = Stop.GAP
+        else:
+            stop = _why(solver, limits, interrupted)
+        return Answer(
+            status=Status.OPTIMAL if proved else Status.FEASIBLE,
+            stop=stop,
+            objective=objective,
+            bound=bound,
+            value=solver.value,
+            seconds=seconds,
+        )
+
+    def whole(self, value: float) -> float | None:
+        """The solver's float as the integer that it is; None beyond its range."""
+        if abs(value) > 9e18:
+            return None
+        return round(value) if self._integral and abs(value) < EXACT else value
+
+    @cached_property
+    def _integral(self) -> bool:
+        proto, field = self.native.proto, "floating_point_objective"
+        if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
+            return not proto.HasField(field)
+        return not proto.has_floating_point_objective()
+
+
+def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:
+    """Why an unfinished search ended; CP-SAT itself does not say."""
+    if interrupted:
+        return Stop.INTERRUPTED
+    if limits.time_s is not None and solver.wall_time >= 0.9 * limits.time_s:
+        return Stop.TIME
+    return Stop.MEMORY
+
+
+class _Follower:
+    """Passes on every new incumbent and bound."""
+
+    def __init__(self, model: Model, solver: Any, relay: Relay) -> None:
+        self._whole, self._relay = model.whole, relay
+        self._incumbent: float | None = None
+        solver.best_bound_callback = self.bound
+
+    def bound(self, value: float) -> None:
+        self._relay(self._incumbent, self._whole(value))
+
+    def incumbent(self, value: float, bound: float) -> None:
+        self._incumbent = self._whole(value)
+        self.bound(bound)
+
+
+def _watcher(cp: Any, follower: _Follower) -> Any:
+    class Watcher(cp.CpSolverSolutionCallback):  # type: ignore[misc]
+        def on_solution_callback(self) -> None:
+            follower.incumbent(self.objective_value, self.best_objective_bound)
+
+    return Watcher()
