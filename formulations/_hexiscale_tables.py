@@ -1,0 +1,364 @@
+"""The integers of the `hexiscale` statement: kinds of group, rooms, prices, horizon.
+
+Times are in us; synchronisation is priced in fractions of a us (`Tables.grain`), the
+prices rounded down: see the statement's docstring.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from hetopt.costs import CostTable
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance, exact
+
+LARGEST = 10**9  # of a coefficient
+ENDS = ("embedding", "head")
+Block = int | str  # a layer, or one of the ends
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A tensor-parallel group of `degree` GPUs on node number `node`."""
+
+    node: int
+    degree: int
+    layer_us: int
+    head_us: int
+
+
+class Tables:
+    """What the statement knows of an instance; nodes are numbered in its order."""
+
+    def __init__(self, instance: Instance) -> None:
+        """Tables of `instance`; `Unsupported` names the field that is not carried."""
+        _refuse(instance)
+        self.instance = instance
+        self.costs = instance.workload.costs
+        self.table = CostTable(instance)
+        self.layers = instance.model.layers
+        self.batch = instance.workload.global_batch
+        self.nodes = instance.planned_cluster.nodes
+        # Caches on bound methods of this object only: they die with it.
+        self.room = lru_cache(None)(self._room)
+        self.hop = lru_cache(None)(self._hop)
+        self.pair = lru_cache(None)(self._pair)
+        every = list(self._kinds())
+        # A group that cannot hold one layer is never used; keep some for the proof.
+        self.kinds = [k for k in every if self.most_layers(k)] or every
+        self.kinds_on = [
+            [g for g, kind in enumerate(self.kinds) if kind.node == n]
+            for n in range(len(self.nodes))
+        ]
+        self.degrees = sorted({kind.degree for kind in self.kinds})
+
+    def _kinds(self) -> Iterator[Kind]:
+        for number, node in enumerate(self.nodes):
+            for t in range(1, node.count + 1):
+                if not self.table.measured(node.name, t, 1):
+                    continue
+                times = set(self.table.layer_us(node.name, t, 1))
+                if len(times) > 1:
+                    raise Unsupported(
+                        "hexiscale: workload.costs.profile times layers differently: "
+                        "this statement needs layers of equal time"
+                    )
+                head = self.table.head_us(node.name, t, 1)
+                yield Kind(number, t, times.pop(), head)
+
+    # --- room ------------------------------------------------------------------
+
+    def _room(self, kind: Kind, flight: int, first: bool, last: bool) -> int:
+        """Most layers that fit on each GPU with `flight` micro-batches in flight."""
+        alone = self.costs.in_flight != "1f1b" or flight == 1
+        behind = 1 if last and alone else max(2, flight)
+        stages, j = (behind, 0) if first else (behind + 1, 1)
+        node = self.nodes[kind.node].name
+        memory = self.table.memory_mib(node)
+        low, high = 0, self.layers
+        while low < high:
+            middle = (low + high + 1) // 2
+            parts = self.table.stage_mib(
+                range(middle), kind.degree, 1, flight, stages, j
+            )
+            if sum(parts.values()) <= memory:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def most_layers(self, kind: Kind) -> int:
+        """Most layers that fit at any position with one micro-batch in flight."""
+        return max(
+            self.room(kind, 1, first, last)
+            for first in (True, False)
+            for last in (True, False)
+        )
+
+    def rooms(self, i: int, j: int) -> Iterator[tuple[int, bool, list[int]]]:
+        """Rooms of all kinds at position j of pipeline i, where they bind.
+
+        Yields (flight, last, rooms): with `flight` or more micro-batches in flight,
+        on the last stage or on another, a group holds no more layers.
+        """
+        length = self.lengths[i]
+        most = [self.most_layers(kind) for kind in self.kinds]
+        for last in (True, False) if j + 1 < length else (True,):
+            before = most
+            deepest = self._deepest(length - j, last)
+            for flight in range(1, deepest + 1):
+                rooms = [self.room(kind, flight, j == 0, last) for kind in self.kinds]
+                if rooms != before:
+                    yield flight, last, rooms
+                before = rooms
+
+    def _deepest(self, behind: int, last: bool) -> int:
+        """Most micro-batches in flight that matter for memory."""
+        if self.costs.activations == "checkpoint" or self.costs.in_flight == "one":
+            return 1
+        if self.costs.in_flight == "gpipe":
+            return self.batch
+        return 1 if last else min(behind, self.batch)
+
+    # --- sizes -----------------------------------------------------------------
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Most stages of pipeline 0, 1, ..., in order of non-increasing length.
+
+        The first i + 1 pipelines have at least as many stages each as pipeline i, so
+        this one has at most GPUs / (i + 1). Every pipeline holds every layer, which
+        bounds their number by the memory.
+        """
+        gpus = self.instance.planned_cluster.gpu_count
+        per_gpu = [Fraction(0) for _ in self.nodes]
+        for kind in self.kinds:
+            share = Fraction(self.most_layers(kind), kind.degree)
+            per_gpu[kind.node] = max(per_gpu[kind.node], share)
+        held = sum(
+            node.count * most for node, most in zip(self.nodes, per_gpu, strict=True)
+        )
+        pipelines = max(1, min(gpus, self.batch, int(held / self.layers)))
+        return [min(self.layers, gpus // (i + 1)) for i in range(pipelines)]
+
+    @cached_property
+    def alike(self) -> list[tuple[int, int]]:
+        """Nodes next to each other among those that may be exchanged."""
+        pairs: list[tuple[int, int]] = []
+        for b in range(len(self.nodes)):
+            for a in reversed(range(b)):
+                if self._exchangeable(a, b):
+                    pairs.append((a, b))
+                    break
+        return pairs
+
+    def _exchangeable(self, a: int, b: int) -> bool:
+        one, two = self.nodes[a], self.nodes[b]
+        classes = self.table.node_class
+        if one.count != two.count or classes[one.name] != classes[two.name]:
+            return False
+        others = (n.name for n in self.nodes if n not in (one, two))
+        return all(
+            self.table.link(one.name, c) == self.table.link(two.name, c) for c in others
+        )
+
+    # --- prices ----------------------------------------------------------------
+
+    def _hop(self, sender: int, receiver: Kind) -> int:
+        """Time of a hop from a stage on node `sender` to a group, us."""
+        return self.table.hop_us(
+            self.nodes[sender].name, self.nodes[receiver.node].name, receiver.degree, 1
+        )
+
+    def _pair_us(
+        self, parameters: int, a: int, b: int, smallest: int, pipelines: int
+    ) -> Fraction:
+        """What a replica on node a pays for one on node b (ring), in us."""
+        if a == b and self.nodes[a].count == 1:
+            return Fraction(0)  # never two replicas there
+        latency, bandwidth = self.table.link(self.nodes[a].name, self.nodes[b].name)
+        chunk = Fraction(2 * parameters, smallest * pipelines)
+        return 2 * (latency + chunk / bandwidth) * 10**6
+
+    @cached_property
+    def grain(self) -> int:
+        """Parts of a us in which synchronisation is priced; as fine as fits."""
+        largest = max(
+            self._pair_us(self._parameters(block), a, b, 1, 2)
+            for block, _ in self.blocks()
+            for a in range(len(self.nodes))
+            for b in range(len(self.nodes))
+        )
+        most = largest * len(self.lengths)
+        if most > LARGEST:
+            raise InstanceError(
+                f"instance {self.instance.name!r}: synchronising a layer takes up to "
+                f"{int(most)} us, expected at most {LARGEST}: check the bandwidths"
+            )
+        grain = 1
+        while grain < 1000 and most * grain * 10 <= LARGEST:
+            grain *= 10
+        return grain
+
+    def _pair(self, block: str, a: int, b: int, smallest: int, pipelines: int) -> int:
+        """Price of a replica of `block` on b to one on a, in us / grain, down."""
+        us = self._pair_us(self._parameters(block), a, b, smallest, pipelines)
+        return int(us * self.grain)
+
+    def _parameters(self, block: Block) -> int:
+        model = self.instance.model
+        return model.embedding_parameters if block in ENDS else model.parameters[0]
+
+    @cached_property
+    def factors(self) -> tuple[Fraction, Fraction]:
+        """Factors of the pipelines' time and of the synchronisation."""
+        return exact(self.costs.pipeline_factor), exact(self.costs.sync_factor)
+
+    def blocks(self) -> list[tuple[Block, int]]:
+        """What is synchronised, in order, and the layer whose holders hold it."""
+        layers: list[tuple[Block, int]] = [(l, l) for l in range(self.layers)]
+        if self.costs.head == "omit":
+            return layers
+        return [("embedding", 0), *layers, ("head", self.layers - 1)]
+
+    # --- horizon ---------------------------------------------------------------
+
+    @cached_property
+    def obvious(self) -> tuple[int, TrainingPlan] | None:
+        """The best of some obvious plans and its time, us; None if none fits."""
+        known = [
+            (found.objective, plan)
+            for plan in self._obvious()
+            if (found := training_plan.evaluate(self.instance, plan)).valid
+            and isinstance(found.objective, int)
+        ]
+        return min(known, key=lambda pair: pair[0]) if known else None
+
+    @cached_property
+    def horizon(self) -> int:
+        """No optimum takes longer, us."""
+        horizon = self.obvious[0] if self.obvious else self._slowest()
+        if horizon > LARGEST:
+            raise InstanceError(
+                f"instance {self.instance.name!r}: an iteration may take {horizon} us, "
+                f"expected at most {LARGEST}: lower workload.global_batch"
+            )
+        return horizon
+
+    @cached_property
+    def longest_span(self) -> int:
+        """The horizon, as a bound on the pipelines' time before its factor."""
+        return int(self.horizon / self.factors[0])
+
+    @cached_property
+    def longest_hop(self) -> int:
+        """The dearest hop, us."""
+        nodes = range(len(self.nodes))
+        return max(self.hop(n, kind) for n in nodes for kind in self.kinds)
+
+    @cached_property
+    def slowest(self) -> int:
+        """The slowest that a stage may be, us: all that fits, and the dearest hop."""
+        stages = (self.most_layers(k) * k.layer_us + k.head_us for k in self.kinds)
+        return min(max(stages) + self.longest_hop, self.longest_span)
+
+    @cached_property
+    def most_work(self) -> list[int]:
+        """Layers times micro-batches that a group of each kind does in the horizon."""
+        return [
+            min(
+                self.batch * self.most_layers(kind),
+                self.longest_span // max(kind.layer_us, 1),
+            )
+            for kind in self.kinds
+        ]
+
+    def longest_each(self, block: Block) -> int:
+        """The dearest synchronisation of a block, us."""
+        nodes = range(len(self.nodes))
+        price = max(self.pair(block, a, b, 1, 2) for a in nodes for b in nodes)
+        return -(-len(self.lengths) * price // self.grain)
+
+    @cached_property
+    def longest_sync(self) -> int:
+        """The dearest synchronisation of a stage, us."""
+        total = sum(self.longest_each(block) for block, _ in self.blocks())
+        factor = self.factors[1]
+        return min(total, int(self.horizon / factor)) if factor else total
+
+    def _slowest(self) -> int:
+        """No plan at all takes longer: every factor at its worst."""
+        whole = max(self.layers * k.layer_us + k.head_us for k in self.kinds)
+        pipeline = (self.batch + self.layers) * (whole + self.longest_hop)
+        sync = sum(self.longest_each(block) for block, _ in self.blocks())
+        ours, theirs = self.factors
+        return int(ours * pipeline + theirs * sync) + 2
+
+    def _obvious(self) -> Iterator[TrainingPlan]:
+        """One pipeline over all GPUs; one inside each node that can hold the model."""
+        if any(not self.table.measured(node.name, 1, 1) for node in self.nodes):
+            return
+        gpus = list(self.instance.planned_cluster.gpu_ids())
+        yield TrainingPlan(pipelines=(self._chain(gpus, self.batch),))
+        inside: list[tuple[list[str], Fraction]] = []
+        for number, node in enumerate(self.nodes):
+            names = [f"{node.name}:{index}" for index in range(node.count)]
+            alone = TrainingPlan(pipelines=(self._chain(names, self.batch),))
+            if training_plan.evaluate(self.instance, alone).valid:
+                yield alone
+                times = [k.layer_us for k in self.kinds if k.node == number]
+                inside.append((names, Fraction(node.count, max(times[0], 1))))
+        shares = _shares(self.batch, [speed for _, speed in inside])
+        together = [
+            self._chain(names, share)
+            for (names, _), share in zip(inside, shares, strict=True)
+            if share
+        ]
+        if together:
+            yield TrainingPlan(pipelines=tuple(together))
+
+    def _chain(self, gpus: list[str], micro_batches: int) -> Pipeline:
+        """A pipeline of single GPUs with layers as equal as can be."""
+        count = min(len(gpus), self.layers)
+        cuts = [self.layers * j // count for j in range(count + 1)]
+        return Pipeline(
+            micro_batches=micro_batches,
+            stages=tuple(
+                Stage(layers=(cuts[j], cuts[j + 1]), replicas=(Replica(gpus=(gpu,)),))
+                for j, gpu in enumerate(gpus[:count])
+            ),
+        )
+
+
+def _shares(batch: int, speeds: list[Fraction]) -> list[int]:
+    """`batch` in parts in proportion to the speeds."""
+    parts: list[int] = []
+    for i, speed in enumerate(speeds):
+        left = batch - sum(parts)
+        parts.append(round(left * speed / sum(speeds[i:])))
+    return parts
+
+
+def _refuse(instance: Instance) -> None:
+    """`Unsupported` for what the statement does not carry, with the field's name."""
+    costs, workload = instance.workload.costs, instance.workload
+    carried = [
+        ("workload.micro_batch_sizes", list(workload.micro_batch_sizes), [1]),
+        ("workload.costs.pipeline", costs.pipeline, "critical"),
+        ("workload.costs.sync", costs.sync, "ring"),
+        ("workload.costs.sync_overlap", costs.sync_overlap, "none"),
+    ]
+    for field, found, expected in carried:
+        if found != expected:
+            raise Unsupported(
+                f"hexiscale: {field} is {found!r}, this statement carries {expected!r}"
+            )
+    for field in ("parameters", "active_parameters"):
+        if len(set(getattr(instance.model, field))) > 1:
+            raise Unsupported(
+                f"hexiscale: model.{field} differ by layer, this statement carries "
+                "layers of equal size"
+            )
