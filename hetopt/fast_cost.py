@@ -19,6 +19,8 @@ from .errors import InternalError
 from .plans import Pipeline, Replica, Stage, TrainingPlan
 from .schema import Instance, exact
 
+__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us"]
+
 
 class Pipe(NamedTuple):
     """A pipeline: how many micro-batches of what size, through which stages."""
@@ -141,11 +143,15 @@ class FastCost:
             for j, slot in enumerate(pipe.slots)
         )
 
+    def in_flight(self, n: int, stages: int, j: int) -> int:
+        """Micro-batches whose activations stage `j` of `stages` holds."""
+        return memory.in_flight(self.costs, n, stages, j)
+
     def need_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
         """Memory of one GPU of stage `j` of `stages`, in MiB."""
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
-        flight = memory.in_flight(self.costs, n, stages, j)
+        flight = self.in_flight(n, stages, j)
         count = slot.last - slot.first
         key = (parameters, count, slot.t, b, flight, j == 0, j == stages - 1)
         if key not in self._needs:

@@ -1,0 +1,298 @@
+"""Layers to the stages of a pipeline, micro-batches to pipelines, balanced exactly.
+
+`balanced` minimises sum_k tau_k + (n - 1) max_k tau_k over all ways to cut the layers
+into runs, one for each group of GPUs in the given order, within memory. `shared`
+minimises the time of the slowest pipeline over all ways to share the batch.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+from .fast_cost import FastCost, Slot, Timing
+
+Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
+
+
+class _Row(NamedTuple):
+    """A stage that waits for layers of equal size."""
+
+    each: int  # us of a layer
+    fixed: int  # us of the hop, of the head on the last stage
+    cap: int  # the most layers that it may take
+
+
+class Balancer:
+    """Balances pipelines of one instance; what was computed is kept."""
+
+    def __init__(self, cost: FastCost) -> None:
+        """A balancer that times and weighs by `cost`."""
+        self.cost = cost
+        self._kept: dict[
+            tuple[int, int, Chain, int | None], tuple[Slot, ...] | None
+        ] = {}
+        self._caps: dict[tuple[int, int, int, int, bool, bool], int] = {}
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether all layers are alike, in parameters and in time."""
+        model, costs = self.cost.instance.model, self.cost.costs
+        rows = [row.layer_us for row in costs.profile]
+        rows += [row.backward_us for row in costs.profile if row.backward_us]
+        return all(
+            len(set(row)) == 1
+            for row in (model.parameters, model.active_parameters, *rows)
+        )
+
+    def balanced(
+        self, b: int, n: int, chain: Chain, most: int | None = None
+    ) -> tuple[Slot, ...] | None:
+        """The best cut of the layers for `n` micro-batches of `b`, None if none fits.
+
+        No stage takes more than `most` layers.
+        """
+        key = (b, n, chain, most)
+        if key not in self._kept:
+            if len(self._kept) > 100_000:
+                self._kept.clear()
+            make = self._even if self.even else self._uneven
+            self._kept[key] = make(b, n, chain, most)
+        return self._kept[key]
+
+    def _fixed(self, b: int, chain: Chain, j: int) -> int:
+        node, t = chain[j]
+        if j == len(chain) - 1:
+            return self.cost.head_us(node, t, b)
+        return self.cost.hop_us(node, *chain[j + 1], b)
+
+    # --- layers that are all alike -----------------------------------------------
+
+    def _even(
+        self, b: int, n: int, chain: Chain, most: int | None
+    ) -> tuple[Slot, ...] | None:
+        layers = self.cost.layers
+        most = layers if most is None else most
+        rows = [
+            _Row(
+                self.cost.prefix(node, t, b)[0][1],
+                self._fixed(b, chain, j),
+                min(most, self._cap(b, n, len(chain), j, node, t)),
+            )
+            for j, (node, t) in enumerate(chain)
+        ]
+        if layers < len(chain) or sum(row.cap for row in rows) < layers:
+            return None
+        if any(row.cap < 1 for row in rows):
+            return None
+        counts = _best_counts(rows, layers, n)
+        slots, first = [], 0
+        for (node, t), count in zip(chain, counts, strict=True):
+            slots.append(Slot(node, t, first, first + count))
+            first += count
+        return tuple(slots)
+
+    def _cap(self, b: int, n: int, stages: int, j: int, node: int, t: int) -> int:
+        """The most equal layers that memory allows on stage `j`."""
+        cost = self.cost
+        flight = cost.in_flight(n, stages, j)
+        key = (cost.kind[node], t, b, flight, j == 0, j == stages - 1)
+        if key not in self._caps:
+            low, high = 0, cost.layers
+            while low < high:
+                middle = (low + high + 1) // 2
+                slot = Slot(node, t, 0, middle)
+                if cost.need_mib(b, n, stages, j, slot) <= cost.room[node]:
+                    low = middle
+                else:
+                    high = middle - 1
+            self._caps[key] = low
+        return self._caps[key]
+
+    # --- layers that differ --------------------------------------------------------
+
+    def _uneven(
+        self, b: int, n: int, chain: Chain, most: int | None
+    ) -> tuple[Slot, ...] | None:
+        """Pareto labels (sum, maximum, cuts) over stages and layers."""
+        layers = self.cost.layers
+        most = layers if most is None else most
+        labels: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {0: [(0, 0, ())]}
+        for j in range(len(chain)):
+            reached: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
+            for first, kept in labels.items():
+                for last, tau in self._runs(b, n, chain, j, first, most):
+                    reached.setdefault(last, []).extend(
+                        (total + tau, max(slowest, tau), (*cuts, last))
+                        for total, slowest, cuts in kept
+                    )
+            labels = {last: _undominated(found) for last, found in reached.items()}
+        final = labels.get(layers)
+        if not final:
+            return None
+        cuts = min(final, key=lambda label: label[0] + (n - 1) * label[1])[2]
+        starts = (0, *cuts[:-1])
+        return tuple(
+            Slot(node, t, first, last)
+            for (node, t), first, last in zip(chain, starts, cuts, strict=True)
+        )
+
+    def _runs(
+        self, b: int, n: int, chain: Chain, j: int, first: int, most: int
+    ) -> list[tuple[int, int]]:
+        """Where a run from `first` on stage `j` may end, and its time."""
+        (node, t), stages = chain[j], len(chain)
+        layers, prefix = self.cost.layers, self.cost.prefix(*chain[j], b)[0]
+        fixed = self._fixed(b, chain, j)
+        left = stages - 1 - j  # stages behind, each of which needs a layer
+        ends = range(first + 1, min(layers - left, first + most) + 1)
+        found = []
+        for last in ends:
+            slot = Slot(node, t, first, last)
+            if self.cost.need_mib(b, n, stages, j, slot) > self.cost.room[node]:
+                break
+            if left or last == layers:
+                found.append((last, prefix[last] - prefix[first] + fixed))
+        return found
+
+
+def _undominated(
+    labels: list[tuple[int, int, tuple[int, ...]]],
+) -> list[tuple[int, int, tuple[int, ...]]]:
+    kept: list[tuple[int, int, tuple[int, ...]]] = []
+    for label in sorted(labels):
+        if not kept or label[1] < kept[-1][1]:
+            kept.append(label)
+    return kept
+
+
+def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
+    """Layers of each stage; the caps allow `layers` and at least one each."""
+    slowest = _least_bottleneck(rows, layers)
+    cheapest = sorted(range(len(rows)), key=lambda k: rows[k].each)
+    best, best_value = _filled(rows, layers, slowest, cheapest)
+    value = best_value + (n - 1) * slowest
+    # A slower bottleneck pays only while it can still shorten the sum: at best all
+    # caps but memory are gone.
+    floor = _filled(rows, layers, None, cheapest)[1]
+    while True:
+        slowest = min(
+            (
+                row.fixed + ((slowest - row.fixed) // row.each + 1) * row.each
+                for row in rows
+                if (slowest - row.fixed) // row.each < row.cap
+            ),
+            default=-1,
+        )
+        if slowest < 0 or floor + (n - 1) * slowest >= value:
+            return best
+        counts, total = _filled(rows, layers, slowest, cheapest)
+        if total + (n - 1) * slowest < value:
+            best, value = counts, total + (n - 1) * slowest
+
+
+def _least_bottleneck(rows: Sequence[_Row], layers: int) -> int:
+    """The least maximum of fixed + layers x each, by giving layers out one by one."""
+    counts = [1] * len(rows)
+    level = (layers + sum(r.fixed / r.each for r in rows)) / sum(
+        1 / r.each for r in rows
+    )
+    start = [max(1, min(r.cap, int((level - r.fixed) / r.each))) for r in rows]
+    # Rounding down from the fluid level never exceeds the optimum where it fits.
+    if sum(start) <= layers and all(
+        r.fixed + r.each * c <= level or c == 1
+        for r, c in zip(rows, start, strict=True)
+    ):
+        counts = start
+    heap = [
+        (r.fixed + r.each * (c + 1), k)
+        for k, (r, c) in enumerate(zip(rows, counts, strict=True))
+        if c < r.cap
+    ]
+    heapify(heap)
+    for _ in range(layers - sum(counts)):
+        reached, k = heap[0]
+        counts[k] += 1
+        full = counts[k] == rows[k].cap
+        heapreplace(heap, (1 << 62 if full else reached + rows[k].each, k))
+    return max(r.fixed + r.each * c for r, c in zip(rows, counts, strict=True))
+
+
+def _filled(
+    rows: Sequence[_Row], layers: int, slowest: int | None, cheapest: Sequence[int]
+) -> tuple[list[int], int]:
+    """The least sum of stage times below a bottleneck: cheapest stages filled first."""
+    counts = [1] * len(rows)
+    left = layers - len(rows)
+    for k in cheapest:
+        row = rows[k]
+        cap = row.cap
+        if slowest is not None:
+            cap = min(cap, (slowest - row.fixed) // row.each)
+        more = min(left, cap - 1)
+        counts[k] += more
+        left -= more
+        if not left:
+            break
+    return counts, sum(r.fixed + r.each * c for r, c in zip(rows, counts, strict=True))
+
+
+def shared(
+    cost: FastCost, timings: Sequence[Timing], sizes: Sequence[int]
+) -> list[int] | None:
+    """Micro-batches of each pipeline, so that the slowest ends soonest.
+
+    Exact for equal sizes. With unequal ones the last few sequences are placed
+    greedily. None where the batch cannot be shared with at least one micro-batch each.
+    """
+    batch = cost.instance.workload.global_batch
+    if sum(sizes) > batch:
+        return None
+    rates = [b / t.slowest for t, b in zip(timings, sizes, strict=True)]
+    fills = [
+        cost.pipeline_us(len(t.taus), t) - len(t.taus) * t.slowest for t in timings
+    ]
+    filled = sum(map(float.__mul__, rates, map(float, fills)))
+    level = (batch + filled) / sum(rates)  # when all end at once, in fluid
+    counts = [
+        max(1, int((level - fill) / t.slowest))
+        for fill, t in zip(fills, timings, strict=True)
+    ]
+    if cost.costs.pipeline == "lockstep":  # short runs take longer than the line
+        for i, t in enumerate(timings):
+            while counts[i] > 1 and cost.pipeline_us(counts[i], t) > level:
+                counts[i] -= 1
+    left = batch - sum(map(int.__mul__, counts, sizes))
+    if left < 0:
+        counts = [1] * len(timings)
+        left = batch - sum(sizes)
+    return _topped_up(cost, timings, sizes, counts, left)
+
+
+def _topped_up(
+    cost: FastCost,
+    timings: Sequence[Timing],
+    sizes: Sequence[int],
+    counts: list[int],
+    left: int,
+) -> list[int] | None:
+    """Give what is left, one micro-batch at a time, to whoever ends soonest."""
+    critical = cost.costs.pipeline == "critical"
+    heap = [
+        (cost.pipeline_us(n + 1, t), i)
+        for i, (n, t) in enumerate(zip(counts, timings, strict=True))
+    ]
+    heapify(heap)
+    while left and heap:
+        reached, i = heap[0]
+        if sizes[i] > left:
+            heappop(heap)
+            continue
+        counts[i] += 1
+        left -= sizes[i]
+        step = timings[i].slowest
+        later = (
+            reached + step if critical else cost.pipeline_us(counts[i] + 1, timings[i])
+        )
+        heapreplace(heap, (later, i))
+    return None if left else counts

@@ -1,0 +1,93 @@
+"""Layers and micro-batches are balanced as well as trying everything finds."""
+
+from itertools import combinations, pairwise
+from random import Random
+
+import pytest
+from random_plans import random_instance, random_pipes
+
+from hetopt.balancing import Balancer, shared
+from hetopt.fast_cost import FastCost, Pipe, Slot
+
+
+def _best_cut(cost: FastCost, b: int, n: int, chain: tuple, most: int) -> int | None:
+    layers, best = cost.layers, None
+    for cuts in combinations(range(1, layers), len(chain) - 1):
+        runs = list(pairwise((0, *cuts, layers)))
+        slots = tuple(Slot(*c, *r) for c, r in zip(chain, runs, strict=True))
+        if max(s.last - s.first for s in slots) > most:
+            continue
+        if not cost.fits(Pipe(n, b, slots)):
+            continue
+        timing = cost.timing(b, slots)
+        value = timing.total + (n - 1) * timing.slowest
+        best = value if best is None else min(best, value)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_layers_are_cut_as_well_as_by_trying_all_cuts(seed: int) -> None:
+    random = Random(f"balance {seed}")
+    instance = random_instance(random)
+    cost = FastCost(instance)
+    balancer = Balancer(cost)
+    for pipe in random_pipes(random, instance):
+        chain = tuple((slot.node, slot.t) for slot in pipe.slots)
+        most = random.randint(1, cost.layers)
+        n, b = pipe.micro_batches, pipe.size
+        slots = balancer.balanced(b, n, chain, most)
+        best = _best_cut(cost, b, n, chain, most)
+        assert (slots is None) == (best is None)
+        if slots is not None:
+            assert cost.fits(Pipe(n, b, slots))
+            timing = cost.timing(b, slots)
+            assert timing.total + (n - 1) * timing.slowest == best
+
+
+def _ways(batch: int, pipes: int) -> list[tuple[int, ...]]:
+    cuts = combinations(range(1, batch), pipes - 1)
+    return [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(seed: int) -> None:
+    random = Random(f"share {seed}")
+    instance = random_instance(random, uniform=True)
+    cost = FastCost(instance)
+    pipes = random_pipes(random, instance)
+    timings = [cost.timing(1, pipe.slots) for pipe in pipes]
+    counts = shared(cost, timings, [1] * len(pipes))
+    assert counts is not None
+    assert sum(counts) == instance.workload.global_batch
+
+    def slowest(way: tuple[int, ...] | list[int]) -> int:
+        return max(map(cost.pipeline_us, way, timings))
+
+    ways = _ways(instance.workload.global_batch, len(pipes))
+    assert slowest(counts) == min(map(slowest, ways))
+
+
+def test_unequal_sizes_still_add_up_to_the_batch() -> None:
+    shares = 0
+    for seed in range(30):
+        random = Random(f"sizes {seed}")
+        instance = random_instance(random)
+        cost = FastCost(instance)
+        pipes = random_pipes(random, instance)
+        sizes = [pipe.size for pipe in pipes]
+        timings = [cost.timing(pipe.size, pipe.slots) for pipe in pipes]
+        counts = shared(cost, timings, sizes)
+        if counts is not None:
+            shares += 1
+            batch = sum(n * b for n, b in zip(counts, sizes, strict=True))
+            assert batch == instance.workload.global_batch
+            assert min(counts) >= 1
+    assert shares > 20
+
+
+def test_a_batch_smaller_than_the_pipelines_cannot_be_shared() -> None:
+    instance = random_instance(Random("few"), uniform=True)
+    cost = FastCost(instance)
+    timing = cost.timing(1, (Slot(0, 1, 0, cost.layers),))
+    pipelines = instance.workload.global_batch + 1
+    assert shared(cost, [timing] * pipelines, [1] * pipelines) is None
