@@ -132,11 +132,6 @@ def from_config(config: Fields, name: str) -> ModelSpec:
     inner = config.get("text_config")
     if isinstance(inner, dict):
         config = {**config, **inner}
-    if config.get("kv_lora_rank"):
-        raise InstanceError(
-            "found kv_lora_rank (multi-head latent attention), expected grouped-query "
-            "attention; give layer_parameters instead"
-        )
     family = str(config.get("model_type", ""))
     fields: Fields = {
         "name": name,
@@ -152,13 +147,43 @@ def from_config(config: Fields, name: str) -> ModelSpec:
     if (width := _whole(config, "head_dim")) is not None:
         fields["head_dim"] = width
     fields |= _experts(config, fields["layers"])
-    return _spec(fields)
+    spec = _spec(fields)
+    return _latent(config, fields, spec) if config.get("kv_lora_rank") else spec
 
 
 def _spec(fields: Fields) -> ModelSpec:
     from .complaints import validated
 
     return validated(ModelSpec, fields, "config")
+
+
+def _latent(config: Fields, fields: Fields, grouped: ModelSpec) -> ModelSpec:
+    """The same model with multi-head latent attention (DeepSeek-V2, section 2.1).
+
+    The rest of a layer is as in `grouped`, which has ordinary attention of the width
+    of the values; the difference is listed layer by layer.
+    """
+    hidden, heads = fields["hidden"], fields["heads"]
+    plain, rope = _need(config, "qk_nope_head_dim"), _need(config, "qk_rope_head_dim")
+    value, rank = _need(config, "v_head_dim"), _need(config, "kv_lora_rank")
+    low = _whole(config, "q_lora_rank")
+    query = heads * (plain + rope)
+    attention = hidden * (rank + rope) + rank * heads * (plain + value)
+    attention += heads * value * hidden
+    attention += low * (hidden + query) if low else hidden * query
+    kv = grouped.kv_heads or heads
+    ordinary = 2 * hidden * grouped.attention_width * (heads + kv) // heads
+    more = attention - ordinary
+    drop = ("kv_heads", "gated", "intermediate")
+    return _spec(
+        {key: fields[key] for key in fields if key not in drop and "expert" not in key}
+        | {
+            "dense_layers": 0,
+            "layer_parameters": [p + more for p in grouped.parameters],
+            "active_layer_parameters": [p + more for p in grouped.active_parameters],
+            "head_dim": value,
+        }
+    )
 
 
 def _whole(config: Fields, *keys: str) -> int | None:
@@ -216,6 +241,12 @@ def _experts(config: Fields, layers: int) -> Fields:
     experts = _whole(config, "num_experts", "n_routed_experts", "num_local_experts")
     if not experts or experts == 1:
         return {}
+    for key in ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"):
+        if config.get(key, 1) != 1:
+            raise InstanceError(
+                f"{key}: found {config[key]!r}, expected 1 (experts in every layer "
+                "after the dense ones); give layer_parameters instead"
+            )
     fields: Fields = {
         "experts": experts,
         "active_experts": _need(
