@@ -3,13 +3,18 @@
 A micro-batch of global_batch / K sequences is shared by the d GPUs of a stage, each
 taking ceil of its share. Synchronisation is the ring of cost-model.md over the
 offer's network: 2 (d - 1) (alpha + 2 p / (d beta)) a layer.
+
+The problem's memory does not know d, so activations are those of the smallest d, the
+largest share: what fits then fits at every d. The layer being recomputed is held once
+a stage, and like `reserve_mib` it is taken off the GPU's memory. Embedding and head
+are not priced: give them as layers of the model where they count.
 """
 
 from fractions import Fraction
 from typing import Any
 
 from ..errors import InstanceError
-from ..schema import GpuType, Instance, exact
+from ..schema import GpuType, Instance, Search, exact
 from . import compute, memory
 from .compute import ceil
 
@@ -27,6 +32,8 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
             f"instance {instance.name!r}: provisioning needs layers of equal size"
         )
     per_micro_batch = Fraction(workload.global_batch, search.micro_batches)
+    widest = ceil(per_micro_batch / min(search.data_parallel))
+    once, layer_mib, in_flight_mib = _memory_mib(instance, search, widest)
     offers = []
     for offer in instance.offers:
         gpu = GpuType(
@@ -47,17 +54,14 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
                 "backward_us": ceil(backward),
                 "sync_us": ceil(2 * (d - 1) * (latency + wire)),
             }
-        widest = ceil(per_micro_batch / min(search.data_parallel))
         offers.append(
             {
                 "gpu": offer.gpu,
                 "quota": offer.quota,
                 "usd_per_hour": offer.usd_per_hour,
-                "memory_mib": int(exact(offer.memory_gib) * 1024),
-                "layer_mib": memory.states_mib(workload.costs, model.parameters[0], 1),
-                "in_flight_mib": memory.activations_mib(
-                    model, workload, 1, 1, widest, 1
-                ),
+                "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
+                "layer_mib": layer_mib,
+                "in_flight_mib": in_flight_mib,
                 "by_data_parallel": by_degree,
             }
         )
@@ -71,3 +75,18 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
         "deadline_s": instance.requirements.deadline_s,
         "budget_usd": instance.requirements.budget_usd,
     }
+
+
+def _memory_mib(instance: Instance, search: Search, b: int) -> tuple[int, int, int]:
+    """MiB once a GPU, of each layer, and of each layer and micro-batch in flight."""
+    model, workload = instance.model, instance.workload
+    costs = workload.costs
+    states = memory.states_mib(costs, model.parameters[0], 1)
+    recomputed = memory.activations_mib(model, workload, 0, 1, b, 0)
+    each = memory.activations_mib(model, workload, 1, 1, b, 1) - recomputed
+    once = costs.reserve_mib + recomputed
+    if costs.activations == "checkpoint" or costs.in_flight == "one":
+        return once, states + each, 0
+    if costs.in_flight == "gpipe":
+        return once, states + search.micro_batches * each, 0
+    return once, states, each
