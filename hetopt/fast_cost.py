@@ -79,6 +79,11 @@ class FastCost:
             self._prefix[key] = list(both), list(back)
         return self._prefix[key]
 
+    def degrees(self, node: int, b: int) -> list[int]:
+        """Degrees that a stage on a node can have: all, or those with a profile."""
+        count, name = self.nodes[node].count, self.names[node]
+        return [t for t in range(1, count + 1) if self.table.measured(name, t, b)]
+
     def head_us(self, node: int, t: int, b: int) -> int:
         """Time of the head, both passes, in us."""
         key = (self.kind[node], t, b)

@@ -1,0 +1,142 @@
+"""The ways in which a set of nodes can run equal pipelines across all of its nodes."""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+from math import ceil
+from typing import NamedTuple
+
+from ..balancing import Balancer, Chain
+from ..fast_cost import FastCost, Slot
+
+Nodes = tuple[int, ...]
+
+
+class Option(NamedTuple):
+    """`copies` equal pipelines of one set of nodes."""
+
+    copies: int
+    size: int  # sequences of a micro-batch
+    slots: tuple[Slot, ...]
+
+
+class Options:
+    """Options of sets of nodes, best first; sets of equal nodes share the work."""
+
+    def __init__(self, cost: FastCost, balancer: Balancer, kept: int = 16) -> None:
+        """`kept` bounds the options of a set."""
+        self.cost = cost
+        self._balancer = balancer
+        self._keep = kept
+        cluster = cost.instance.planned_cluster
+        # With links by pair equal nodes differ: then each is a kind of its own.
+        alike = not cluster.inter.pairs
+        counts = [(cost.kind[i], node.count) for i, node in enumerate(cluster.nodes)]
+        self.kind = [
+            counts.index(pair) if alike else i for i, pair in enumerate(counts)
+        ]
+        self._power = [self._node_power(i) for i in range(len(counts))]
+        self._kept: dict[Nodes, list[Option]] = {}  # by kinds
+        self._named: dict[Nodes, list[Option]] = {}  # by nodes
+
+    def _node_power(self, node: int) -> float:
+        """Layers per us of all GPUs of a node, at the degree and size that suit it."""
+        gpus = self.cost.nodes[node].count
+        return max(
+            b * (gpus // t) * self.cost.layers / self.cost.prefix(node, t, b)[0][-1]
+            for b in self.cost.instance.workload.micro_batch_sizes
+            for t in self.cost.degrees(node, b)
+        )
+
+    def of(self, nodes: Nodes) -> list[Option]:
+        """Options of a set of nodes; empty where the model does not fit."""
+        if nodes not in self._named:
+            self._named[nodes] = self._of(nodes)
+        return self._named[nodes]
+
+    def _of(self, nodes: Nodes) -> list[Option]:
+        ordered = tuple(sorted(nodes, key=lambda i: (self.kind[i], i)))
+        key = tuple(self.kind[i] for i in ordered)
+        if key not in self._kept:
+            self._kept[key] = self._best(key)
+        back: dict[int, list[int]] = {}
+        for i in ordered:
+            back.setdefault(self.kind[i], []).append(i)
+        return [self._renamed(option, back) for option in self._kept[key]]
+
+    def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
+        """The option on the nodes themselves: a kind's k-th place is its k-th node."""
+        slots = tuple(
+            slot._replace(node=back[self.kind[place]][rank])
+            for slot, (place, rank) in zip(
+                option.slots, self._places(option), strict=True
+            )
+        )
+        return option._replace(slots=slots)
+
+    def _places(self, option: Option) -> Iterator[tuple[int, int]]:
+        """For each slot the kind's first node, and the rank of the node in its kind.
+
+        A node's slots follow one another and take the same number of GPUs.
+        """
+        used: dict[int, int] = {}
+        for slot in option.slots:
+            share = self.cost.nodes[slot.node].count // option.copies
+            room = share // slot.t  # slots of one node
+            yield slot.node, used.get(slot.node, 0) // room
+            used[slot.node] = used.get(slot.node, 0) + 1
+
+    def _best(self, kinds: Nodes) -> list[Option]:
+        """The best options of a set, given by the first node of each node's kind."""
+        share = sum(self._power[k] for k in kinds) / sum(self._power)
+        batch = self.cost.instance.workload.global_batch
+        best: dict[tuple[int, int, tuple[int, ...]], tuple[float, Option]] = {}
+        for b in self.cost.instance.workload.micro_batch_sizes:
+            for copies in self._copies(kinds):
+                n = max(1, ceil(share * batch / (copies * b)))
+                for degrees, chain in self._chains(kinds, copies, b):
+                    slots = self._balancer.balanced(b, n, chain)
+                    if slots is None:
+                        continue
+                    timing = self.cost.timing(b, slots)
+                    time = timing.total + (n - 1) * timing.slowest
+                    key = (copies, b, degrees)
+                    if key not in best or time < best[key][0]:
+                        best[key] = time, Option(copies, b, slots)
+        ranked = sorted(best.values(), key=lambda found: (found[0], found[1]))
+        return [option for _, option in ranked[: self._keep]]
+
+    def _copies(self, kinds: Nodes) -> Iterator[int]:
+        counts = [self.cost.nodes[k].count for k in kinds]
+        for copies in range(1, min(counts) + 1):
+            if any(count % copies == 0 for count in counts):
+                yield copies
+
+    def _chains(
+        self, kinds: Nodes, copies: int, b: int
+    ) -> Iterator[tuple[tuple[int, ...], Chain]]:
+        """Degrees by kind, and the chain, over all degrees and some orders of kinds."""
+        distinct = list(dict.fromkeys(kinds))
+        choices = []
+        for kind in distinct:
+            share = self.cost.nodes[kind].count // copies
+            known = self.cost.degrees(kind, b)
+            choices.append([t for t in known if share % t == 0])
+        orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
+        for degrees in product(*choices):
+            runs = [
+                ((kind, t),)
+                * (kinds.count(kind) * (self.cost.nodes[kind].count // copies // t))
+                for kind, t in zip(distinct, degrees, strict=True)
+            ]
+            if sum(map(len, runs)) > self.cost.layers:
+                continue
+            for order in orders or self._few_orders(distinct):
+                yield degrees, tuple(pair for k in order for pair in runs[k])
+
+    def _few_orders(self, distinct: list[int]) -> list[tuple[int, ...]]:
+        """Most memory first and last, fastest first and last."""
+        ranks = range(len(distinct))
+        by_room = sorted(ranks, key=lambda k: -self.cost.room[distinct[k]])
+        by_power = sorted(ranks, key=lambda k: -self._power[distinct[k]])
+        orders = (by_room, by_room[::-1], by_power, by_power[::-1])
+        return list(dict.fromkeys(map(tuple, orders)))
