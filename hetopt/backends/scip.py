@@ -15,6 +15,7 @@ from ..modelling import Answer, Limits
 from ..result import Status, Stop
 from ._running import Relay, Report, relative_gap, run
 
+MOST_THREADS = 1
 NOTHING = 1e20  # SCIP's infinity: no bound, no incumbent
 
 _STOPS = {
