@@ -12,6 +12,11 @@ from ._hexiscale_tables import Block, Tables
 Index = tuple[Any, ...]
 
 
+def name(family: str, index: Index) -> str:
+    """Name of a variable."""
+    return f"{family}[{','.join(map(str, index))}]" if index else family
+
+
 def domains(t: Tables) -> Iterator[tuple[str, Index, int]]:
     """Family, index and largest value of every variable; the least is 0."""
     many: dict[Index, None] = {}
@@ -48,9 +53,8 @@ def _sync_domains(t: Tables) -> Iterator[tuple[str, Index, int]]:
     for i, length in enumerate(t.lengths):
         for l in range(t.layers):
             for j in range(length):
-                yield "at", (i, j, l), 1
-            for n in nodes:
-                yield "holds", (i, l, n), 1
+                for n in nodes:
+                    yield "at", (i, j, l, n), 1
         for block, _ in t.blocks():
             yield "run", (i, block), t.longest_sync
         yield "many_are", (i + 1,), 1
@@ -61,6 +65,8 @@ def _sync_domains(t: Tables) -> Iterator[tuple[str, Index, int]]:
         for d in t.degrees:
             yield "least", (l, d), 1
         yield "smallest", (l,), t.degrees[-1]
+        for c in t.pieces:
+            yield "pieces", (l, c), 1
     for block, _ in t.blocks():
         yield "each", (block,), t.longest_each(block)
     yield "sync", (), t.longest_sync
@@ -177,10 +183,10 @@ class _Values:
     def _places(self, i: int, j: int, stage: Stage, g: int) -> None:
         for l in stage.span:
             self.stage_of[i, l] = (j, g)
-            self._add("at", i, j, l)
-            self._add("holds", i, l, self.t.kinds[g].node)
-            self._add("copies", l, self.t.kinds[g].node)
-            self._most("here", l, self.t.kinds[g].node, at_least=1)
+            node = self.t.kinds[g].node
+            self._add("at", i, j, l, node)
+            self._add("copies", l, node)
+            self._most("here", l, node, at_least=1)
 
     def _batch(self, i: int, n: int, taus: list[int]) -> None:
         slow = max(taus)
@@ -202,6 +208,7 @@ class _Values:
             held = [t.kinds[self.stage_of[i, l][1]].degree for i in range(pipelines)]
             self._add("smallest", l, by=min(held))
             self._add("least", l, min(held))
+            self._add("pieces", l, min(held) * pipelines)
         for block, l in t.blocks():
             self._add("each", block, by=self._each(block, l, pipelines))
         for i in range(len(t.lengths)):
@@ -214,13 +221,10 @@ class _Values:
         t = self.t
         if pipelines == 1:
             return 0
-        d = self.of["smallest", (l,)]
+        c = self.of["smallest", (l,)] * pipelines
         copies = [self.of.get(("copies", (l, n)), 0) for n in range(len(t.nodes))]
         dearest = max(
-            sum(
-                (m - (a == b)) * t.pair(block, a, b, d, pipelines)
-                for b, m in enumerate(copies)
-            )
+            sum((m - (a == b)) * t.pair(block, a, b, c) for b, m in enumerate(copies))
             for a, mine in enumerate(copies)
             if mine
         )

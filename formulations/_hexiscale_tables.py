@@ -173,21 +173,24 @@ class Tables:
             self.nodes[sender].name, self.nodes[receiver.node].name, receiver.degree, 1
         )
 
-    def _pair_us(
-        self, parameters: int, a: int, b: int, smallest: int, pipelines: int
-    ) -> Fraction:
+    @cached_property
+    def pieces(self) -> list[int]:
+        """In how many pieces a gradient can go: least degree times pipelines."""
+        counts = range(2, len(self.lengths) + 1)
+        return sorted({d * count for d in self.degrees for count in counts})
+
+    def _pair_us(self, parameters: int, a: int, b: int, pieces: int) -> Fraction:
         """What a replica on node a pays for one on node b (ring), in us."""
         if a == b and self.nodes[a].count == 1:
             return Fraction(0)  # never two replicas there
         latency, bandwidth = self.table.link(self.nodes[a].name, self.nodes[b].name)
-        chunk = Fraction(2 * parameters, smallest * pipelines)
-        return 2 * (latency + chunk / bandwidth) * 10**6
+        return 2 * (latency + Fraction(2 * parameters, pieces) / bandwidth) * 10**6
 
     @cached_property
     def grain(self) -> int:
         """Parts of a us in which synchronisation is priced; as fine as fits."""
         largest = max(
-            self._pair_us(self._parameters(block), a, b, 1, 2)
+            self._pair_us(self._parameters(block), a, b, 2)
             for block, _ in self.blocks()
             for a in range(len(self.nodes))
             for b in range(len(self.nodes))
@@ -203,9 +206,9 @@ class Tables:
             grain *= 10
         return grain
 
-    def _pair(self, block: str, a: int, b: int, smallest: int, pipelines: int) -> int:
+    def _pair(self, block: Block, a: int, b: int, pieces: int) -> int:
         """Price of a replica of `block` on b to one on a, in us / grain, down."""
-        us = self._pair_us(self._parameters(block), a, b, smallest, pipelines)
+        us = self._pair_us(self._parameters(block), a, b, pieces)
         return int(us * self.grain)
 
     def _parameters(self, block: Block) -> int:
@@ -254,6 +257,20 @@ class Tables:
         return int(self.horizon / self.factors[0])
 
     @cached_property
+    def least_span(self) -> int:
+        """All work over all that the GPUs can do at once, us, rounded up."""
+        fastest = [Fraction(0) for _ in self.nodes]  # layers a us, of one GPU
+        for kind in self.kinds:
+            if not kind.layer_us:
+                return 0
+            speed = Fraction(1, kind.degree * kind.layer_us)
+            fastest[kind.node] = max(fastest[kind.node], speed)
+        rate = sum(
+            node.count * speed for node, speed in zip(self.nodes, fastest, strict=True)
+        )
+        return -int(-(self.layers * self.batch) // rate)
+
+    @cached_property
     def longest_hop(self) -> int:
         """The dearest hop, us."""
         nodes = range(len(self.nodes))
@@ -279,7 +296,7 @@ class Tables:
     def longest_each(self, block: Block) -> int:
         """The dearest synchronisation of a block, us."""
         nodes = range(len(self.nodes))
-        price = max(self.pair(block, a, b, 1, 2) for a in nodes for b in nodes)
+        price = max(self.pair(block, a, b, 2) for a in nodes for b in nodes)
         return -(-len(self.lengths) * price // self.grain)
 
     @cached_property

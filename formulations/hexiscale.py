@@ -8,8 +8,8 @@ setting. `Unsupported` names the field where an instance asks for more.
 Given   pipelines i, positions j < length[i], layers l < L, nodes n, B micro-batches;
         kinds g = (node n[g], degree t[g]) of tensor-parallel groups, with the time
         of a layer time[g], of the head head[g], and the most layers room[g];
-        hop[n,g] from node n to a group g; pair[a,b,t,D], what a replica on a pays
-        to synchronise a layer with one on b if t is the least degree, D pipelines.
+        hop[n,g] from node n to a group g; pair[a,b,c], what a replica on a pays to
+        synchronise a layer with one on b if the gradient goes in c pieces.
 Choose  use[i,j,g]    position j of pipeline i is a group of kind g      (0 or 1)
         layers[i,j,g] and holds so many layers                           (integer)
         batch[i]      micro-batches of pipeline i, with digits bit[i,k]  (integer)
@@ -29,7 +29,7 @@ depend on the order of the pipelines, nor their order on that of the nodes.
     node_order      GPUs in use on n >= GPUs in use on the next node like n
 Layers and memory. flight = micro-batches in flight, last = 1 - used[i,j+1];
 room at a given flight, first and last is exact, term by term.
-    some_layer      layers[i,j,g] >= use[i,j,g]
+    some_layer      sum_g layers[i,j,g] >= used[i,j]
     fits            layers[i,j,g] <= room[g] use[i,j,g]
     all_layers      sum_{j,g} layers[i,j,g] = L used[i,0]
     many            batch[i] <= f - 1 + (B - f + 1) many[i,f]
@@ -53,23 +53,24 @@ more than the horizon does. It loses no plan, and gives the relaxation its bound
     all_work        sum_g work[i,g] = L batch[i]
     work_there      work[i,g] <= (horizon / time[g]) sum_j use[i,j,g]
     work_cut        sum_{i, g on n} t[g] time[g] work[i,g] <= count[n] span
-Which layer lies where, for the synchronisation.
+    least_span      span >= L B / sum_n count[n] max_{g on n} 1 / (t[g] time[g])
+Which layer lies where, for the synchronisation: at[i,j,l,n] = 1 if position j of
+pipeline i holds layer l on node n, at[i,j,l] = its sum over n.
     placed          sum_j at[i,j,l] = used[i,0]
-    as_many         sum_l at[i,j,l] = sum_g layers[i,j,g]
+    as_many         sum_l at[i,j,l,n] = sum_{g on n} layers[i,j,g]
     in_order        sum_{j' <= j} at[i,j',l+1] <= sum_{j' <= j} at[i,j',l]
-    one_place       sum_n holds[i,l,n] = used[i,0]
-    place           holds[i,l,n] >= at[i,j,l] + on[i,j,n] - 1
-    node_layers     sum_l holds[i,l,n] = sum_{j, g on n} layers[i,j,g]
-    replicas        copies[l,n] = sum_i holds[i,l,n]
-    present         here[l,n] >= holds[i,l,n]
+    replicas        copies[l,n] = sum_{i,j} at[i,j,l,n]
+    present         here[l,n] >= sum_j at[i,j,l,n]
     least_degree    smallest[l] <= sum_g t[g] use[i,j,g] + (max t) (1 - at[i,j,l])
     degree          sum_t least[l,t] = 1,  sum_t t least[l,t] = smallest[l]
     pipelines       sum_D many_are[D] = 1,  sum_D D many_are[D] = sum_i used[i,0]
-Synchronisation: the slowest replica of a layer, the layers of a stage in sequence,
-the slowest stage; embedding and head, where counted, with the ends. cut = the
-position of layer l less that of layer l-1 in pipeline i, 0 inside a stage.
-    layer_sync      grain each[l] >= sum_b pair[a,b,t,D] (copies[l,b] - [a = b])
-                        - most[t,D] (3 - here[l,a] - least[l,t] - many_are[D])
+Synchronisation: a gradient goes in c = t D pieces; the slowest replica of a layer,
+the layers of a stage in sequence, the slowest stage; embedding and head, where they
+count, with the end layers. cut = the position of layer l less that of layer l-1 in
+pipeline i, 0 inside a stage.
+    pieces          pieces[l,c] >= least[l,t] + many_are[D] - 1      c = t D
+    layer_sync      grain each[l] >= sum_b pair[a,b,c] (copies[l,b] - [a = b])
+                        - most[c] (2 - here[l,a] - pieces[l,c])
     stage_sync      run[i,l] >= each[l];  run[i,l] >= each[l] + run[i,l-1]
                         - (largest run) (cut + 1 - used[i,0])
     sync            sync >= run[i,l]
@@ -79,20 +80,21 @@ Prices of pairs are rounded down to 1 / grain us (a thousandth where 1e9 allows)
 `each` is an integer, so a layer's synchronisation is the judge's, except that it may
 be less, by 1 us, if its exact time exceeds an integer by less than copies / grain us.
 The optimum is thus never above the judge's; it is claimed as such only where equal.
-The horizon is the iteration time of an obvious plan (else of the worst): `big-M`s
-are what the machines can do within it. Size, for a length[i] of at most GPUs / (i+1):
-O(kinds GPUs log GPUs) variables for groups and layers, O(L nodes GPUs log GPUs) rows
-for the places, and L nodes degrees pipelines rows of `layer_sync`.
+The horizon is the iteration time of an obvious plan (else of the worst): big-Ms are
+what the machines can do within it. With lengths of at most GPUs / (i+1) there are
+S ~ GPUs log(pipelines) positions, so O(S (kinds + L nodes)) variables and rows, and
+L nodes (pieces) rows of `layer_sync`.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hetopt.modelling import Model
+from hetopt.modelling import Model, ReadPlan
 from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
-from ._hexiscale_plans import domains, read, values
+from ._hexiscale_plans import domains, name, read, values
 from ._hexiscale_tables import Block, Tables
 
 problem = "training_plan"
@@ -101,30 +103,8 @@ backends = ("cpsat", "scip", "pulp")
 Variables = dict[str, dict[Any, Any]]
 
 
-class Reader:
-    """Reads the plan of a solved model; `hint` offers one before it is solved."""
-
-    def __init__(self, tables: Tables, model: Model, variables: Variables) -> None:
-        self.tables, self.model, self.variables = tables, model, variables
-
-    def __call__(self, value: Callable[[Any], float]) -> TrainingPlan:
-        """The plan that the values of the variables say."""
-
-        def of(family: str, index: Any) -> int:
-            return round(value(self.variables[family][index]))
-
-        return read(self.tables, of)
-
-    def hint(self, plan: TrainingPlan) -> None:
-        """Offer `plan`, or a better obvious one, with a value for every variable."""
-        offered = values(self.tables, plan)
-        for family, table in self.variables.items():
-            for index, variable in table.items():
-                self.model.hint(variable, offered[family][index])
-
-
-def build(data: Instance, model: Model) -> Reader:
-    """State the problem; return what reads the plan back, and takes a warm start.
+def build(data: Instance, model: Model) -> ReadPlan:
+    """State the problem; return what reads the plan back.
 
     `Unsupported` names the field of the instance that the statement does not carry.
     """
@@ -143,12 +123,27 @@ def build(data: Instance, model: Model) -> Reader:
         _replicas(t, model, v)
         _synchronisation(t, model, v)
     _objective(t, model, v)
-    return Reader(t, model, v)
+
+    def read_plan(value: Callable[[Any], float]) -> TrainingPlan:
+        return read(t, lambda family, index: round(value(v[family][index])))
+
+    return read_plan
 
 
-def hint(data: Instance, plan: TrainingPlan, reader: Reader) -> None:
-    """Offer `plan` as the warm start of the statement that `reader` reads."""
-    reader.hint(plan)
+def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
+    """A value for every variable, by name: those of `plan`, a valid one.
+
+    Where an obvious plan is better, its values: `plan` lies past the horizon.
+    """
+    t = Tables(data)
+    judged = training_plan.evaluate(data, plan).objective
+    if t.obvious and (judged is None or judged > t.horizon):
+        plan = t.obvious[1]
+    return {
+        name(family, index): value
+        for family, table in values(t, plan).items()
+        for index, value in table.items()
+    }
 
 
 # --- variables -----------------------------------------------------------------
@@ -157,9 +152,8 @@ def hint(data: Instance, plan: TrainingPlan, reader: Reader) -> None:
 def _declare(t: Tables, model: Model, v: Variables) -> None:
     """All variables; `domains` says which there are and how large they get."""
     for family, index, top in domains(t):
-        where = ",".join(map(str, index))
-        name = f"{family}[{where}]" if index else family
-        made = model.binary(name) if top == 1 else model.integer(name, 0, top)
+        called = name(family, index)
+        made = model.binary(called) if top == 1 else model.integer(called, 0, top)
         v.setdefault(family, {})[index] = made
 
 
@@ -216,9 +210,10 @@ def _order(t: Tables, model: Model, v: Variables) -> None:
 
 def _layers(t: Tables, model: Model, v: Variables) -> None:
     for i, j in _positions(t):
+        some = _sum(model, v, "layers", t, i, j) >= v["used"][i, j]
+        model.add("some_layer", (i, j), some)
         for g, kind in enumerate(t.kinds):
             layers, use = v["layers"][i, j, g], v["use"][i, j, g]
-            model.add("some_layer", (i, j, g), layers >= use)
             model.add("fits", (i, j, g), layers <= t.most_layers(kind) * use)
     for i, length in enumerate(t.lengths):
         held = model.total(_sum(model, v, "layers", t, i, j) for j in range(length))
@@ -322,44 +317,33 @@ def _work(t: Tables, model: Model, v: Variables) -> None:
             for g in t.kinds_on[n]
         )
         model.add("work_cut", n, busy <= node.count * v["span"][()])
+    model.add("least_span", (), v["span"][()] >= t.least_span)
 
 
 # --- synchronisation -----------------------------------------------------------
 
 
+def _at(t: Tables, model: Model, v: Variables, i: int, j: int, l: int) -> Any:
+    """`at[i,j,l]`, whether position j of pipeline i holds layer l."""
+    return model.total(v["at"][i, j, l, n] for n in range(len(t.nodes)))
+
+
 def _places(t: Tables, model: Model, v: Variables) -> None:
+    for i, j in _positions(t):
+        for n in range(len(t.nodes)):
+            there = model.total(v["at"][i, j, l, n] for l in range(t.layers))
+            held = model.total(v["layers"][i, j, g] for g in t.kinds_on[n])
+            model.add("as_many", (i, j, n), there == held)
     for i, length in enumerate(t.lengths):
-        for j in range(length):
-            at = [v["at"][i, j, l] for l in range(t.layers)]
-            held = _sum(model, v, "layers", t, i, j)
-            model.add("as_many", (i, j), model.total(at) == held)
         for l in range(t.layers):
-            at = [v["at"][i, j, l] for j in range(length)]
+            at = [_at(t, model, v, i, j, l) for j in range(length)]
             model.add("placed", (i, l), model.total(at) == v["used"][i, 0])
-            if l + 1 == t.layers:
-                continue
-            for j in range(length - 1):
-                later = model.total(v["at"][i, p, l + 1] for p in range(j + 1))
-                model.add("in_order", (i, j, l), later <= model.total(at[: j + 1]))
-        _nodes(t, model, v, i)
-
-
-def _nodes(t: Tables, model: Model, v: Variables, i: int) -> None:
-    """On which node pipeline i holds each layer."""
-    nodes, positions = range(len(t.nodes)), range(t.lengths[i])
-    for l in range(t.layers):
-        places = [v["holds"][i, l, n] for n in nodes]
-        model.add("one_place", (i, l), model.total(places) == v["used"][i, 0])
-        for j in positions:
-            for n in nodes:
-                both = v["at"][i, j, l] + v["on"][i, j, n] - 1
-                model.add("place", (i, j, l, n), places[n] >= both)
-    for n in nodes:
-        there = model.total(v["holds"][i, l, n] for l in range(t.layers))
-        held = model.total(
-            v["layers"][i, j, g] for j in positions for g in t.kinds_on[n]
-        )
-        model.add("node_layers", (i, n), there == held)
+            for j in range(length - 1) if l else ():
+                later = model.total(at[: j + 1])
+                sooner = model.total(
+                    _at(t, model, v, i, p, l - 1) for p in range(j + 1)
+                )
+                model.add("in_order", (i, j, l - 1), later <= sooner)
 
 
 def _replicas(t: Tables, model: Model, v: Variables) -> None:
@@ -367,7 +351,10 @@ def _replicas(t: Tables, model: Model, v: Variables) -> None:
     pipelines = range(len(t.lengths))
     for l in range(t.layers):
         for n in range(len(t.nodes)):
-            holds = [v["holds"][i, l, n] for i in pipelines]
+            holds = [
+                model.total(v["at"][i, j, l, n] for j in range(t.lengths[i]))
+                for i in pipelines
+            ]
             model.add("replicas", (l, n), v["copies"][l, n] == model.total(holds))
             for i in pipelines:
                 model.add("present", (i, l, n), v["here"][l, n] >= holds[i])
@@ -375,7 +362,7 @@ def _replicas(t: Tables, model: Model, v: Variables) -> None:
             degree = model.total(
                 kind.degree * v["use"][i, j, g] for g, kind in enumerate(t.kinds)
             )
-            away = t.degrees[-1] * (1 - v["at"][i, j, l])
+            away = t.degrees[-1] * (1 - _at(t, model, v, i, j, l))
             model.add("least_degree", (i, j, l), v["smallest"][l,] <= degree + away)
         least = [v["least"][l, d] for d in t.degrees]
         model.add("degree", (l, "one"), model.total(least) == 1)
@@ -389,51 +376,52 @@ def _replicas(t: Tables, model: Model, v: Variables) -> None:
 
 
 def _synchronisation(t: Tables, model: Model, v: Variables) -> None:
-    for block, holder in t.blocks():
+    for l in range(t.layers):
         for d in t.degrees:
             for count in range(2, len(t.lengths) + 1):
-                for a in range(len(t.nodes)):
-                    _layer_sync(t, model, v, block, holder, d, count, a)
+                both = v["least"][l, d] + v["many_are"][count,] - 1
+                model.add("pieces", (l, d, count), v["pieces"][l, d * count] >= both)
+    for block, l in t.blocks():
+        for a in range(len(t.nodes)):
+            for c in t.pieces:
+                _layer_sync(t, model, v, block, l, a, c)
     for i in range(len(t.lengths)):
-        before = None
-        for block, l in t.blocks():
-            run, each = v["run"][i, block], v["each"][block,]
-            model.add("stage_sync", (i, block, "alone"), run >= each)
-            if before is not None:
-                cut = _position(t, model, v, i, l) - _position(
-                    t, model, v, i, before[1]
-                )
-                off = t.longest_sync * (cut + 1 - v["used"][i, 0])
-                so_far = v["run"][i, before[0]]
-                model.add("stage_sync", (i, block), run >= each + so_far - off)
-            model.add("sync", (i, block), v["sync"][()] >= run)
-            before = (block, l)
+        _stage_sync(t, model, v, i)
 
 
 def _layer_sync(
-    t: Tables,
-    model: Model,
-    v: Variables,
-    block: Block,
-    l: int,
-    d: int,
-    count: int,
-    a: int,
+    t: Tables, model: Model, v: Variables, block: Block, l: int, a: int, c: int
 ) -> None:
-    """What a replica on node a pays if `d` is the least degree of `count` replicas."""
-    price = [t.pair(block, a, b, d, count) for b in range(len(t.nodes))]
+    """What a replica on node a pays if the gradient goes in `c` pieces."""
+    price = [t.pair(block, a, b, c) for b in range(len(t.nodes))]
     most = len(t.lengths) * max(price)  # what all pipelines at most could add up to
     paid = model.total(p * v["copies"][l, b] for b, p in enumerate(price)) - price[a]
-    known = v["here"][l, a] + v["least"][l, d] + v["many_are"][count,]
-    where = (block, a, d, count)
-    model.add(
-        "layer_sync", where, t.grain * v["each"][block,] >= paid - most * (3 - known)
-    )
+    off = most * (2 - v["here"][l, a] - v["pieces"][l, c])
+    each = t.grain * v["each"][block,]
+    model.add("layer_sync", (block, a, c), each >= paid - off)
+
+
+def _stage_sync(t: Tables, model: Model, v: Variables, i: int) -> None:
+    before = None
+    for block, l in t.blocks():
+        run, each = v["run"][i, block], v["each"][block,]
+        model.add("stage_sync", (i, block, "alone"), run >= each)
+        if before is not None:
+            here, there = (_position(t, model, v, i, x) for x in (l, before[1]))
+            off = t.longest_sync * (here - there + 1 - v["used"][i, 0])
+            so_far = v["run"][i, before[0]]
+            model.add("stage_sync", (i, block), run >= each + so_far - off)
+        model.add("sync", (i, block), v["sync"][()] >= run)
+        before = (block, l)
 
 
 def _position(t: Tables, model: Model, v: Variables, i: int, l: int) -> Any:
     """The position of the stage of pipeline i that holds layer l."""
-    return model.total(j * v["at"][i, j, l] for j in range(1, t.lengths[i]))
+    return model.total(
+        j * v["at"][i, j, l, n]
+        for j in range(1, t.lengths[i])
+        for n in range(len(t.nodes))
+    )
 
 
 # --- objective -----------------------------------------------------------------

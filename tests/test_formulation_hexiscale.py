@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan
-
-from hetopt.errors import Unsupported
 from hetopt.formulations import hexiscale
+
 from hetopt.modelling import Limits
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
@@ -135,31 +134,15 @@ class Checker:
         self.objective = expression
 
 
-class Names(Checker):
-    """Collects the names of the variables."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.names: dict[str, Any] = {}
-
-    def integer(self, name: str, low: int, high: int) -> int:
-        self.names[name] = None
-        return 0
-
-
 def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPlan]:
-    """The statement at the values that it offers for `plan`, and the plan read back."""
-    blank = Names()
-    reader = hexiscale.build(instance, blank)
-    offered = hexiscale.values(reader.tables, plan)
-    flat = [value for table in offered.values() for value in table.values()]
-    inorder = [
-        f"{family}[{','.join(map(str, index))}]" if index else family
-        for family, table in offered.items()
-        for index in table
-    ]
-    assert set(inorder) == set(blank.names)
-    checker = Checker(dict(zip(inorder, flat, strict=True)))
+    """The statement at the values that it has for `plan`, and the plan read back."""
+    tables = hexiscale.Tables(instance)
+    known = {
+        hexiscale.name(family, index): value
+        for family, table in hexiscale.values(tables, plan).items()
+        for index, value in table.items()
+    }
+    checker = Checker(known)
     reader = hexiscale.build(instance, checker)
     return checker, reader(lambda variable: variable)
 
