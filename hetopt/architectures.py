@@ -144,7 +144,8 @@ def from_config(config: Fields, name: str) -> ModelSpec:
     }
     fields["kv_heads"] = _kv_heads(config, fields["heads"])
     fields["intermediate"] = _intermediate(config, fields["hidden"])
-    if (width := _whole(config, "head_dim")) is not None:
+    width = _whole(config, "v_head_dim", "head_dim")
+    if width is not None:
         fields["head_dim"] = width
     fields |= _experts(config, fields["layers"])
     spec = _spec(fields)
@@ -160,8 +161,8 @@ def _spec(fields: Fields) -> ModelSpec:
 def _latent(config: Fields, fields: Fields, grouped: ModelSpec) -> ModelSpec:
     """The same model with multi-head latent attention (DeepSeek-V2, section 2.1).
 
-    The rest of a layer is as in `grouped`, which has ordinary attention of the width
-    of the values; the difference is listed layer by layer.
+    The rest of a layer is as in `grouped`, which has ordinary attention as wide as the
+    values; the difference is added layer by layer.
     """
     hidden, heads = fields["hidden"], fields["heads"]
     plain, rope = _need(config, "qk_nope_head_dim"), _need(config, "qk_rope_head_dim")
@@ -181,7 +182,8 @@ def _latent(config: Fields, fields: Fields, grouped: ModelSpec) -> ModelSpec:
             "dense_layers": 0,
             "layer_parameters": [p + more for p in grouped.parameters],
             "active_layer_parameters": [p + more for p in grouped.active_parameters],
-            "head_dim": value,
+            # 4 b S^2 W counts the scores and the values: W is the mean of both widths.
+            "head_dim": (plain + rope + value) // 2,
         }
     )
 

@@ -59,7 +59,7 @@ def path_of(loc: Loc) -> str:
 def shown(value: Any) -> str:
     """A value as its file shows it, shortened; lists and objects by their size."""
     if isinstance(value, dict):
-        return f"an object of {len(value)} fields"
+        return f"an object of {len(value)} field{'s' if len(value) != 1 else ''}"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
     text = json.dumps(value, ensure_ascii=False)
@@ -194,7 +194,8 @@ def _one(node: dict[str, Any]) -> str:
         case "array":
             return "a list" + _items(node)
         case "object" if "properties" in node:
-            return f"an object with {', '.join(node.get('required', [])) or 'fields'}"
+            names = node.get("required") or list(node["properties"])
+            return f"an object with {', '.join(names)}"
     return "an object"
 
 

@@ -82,7 +82,7 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
         )
     instance = _instance(tree, file)
     name = "training_plan" if instance.cluster is not None else "provisioning"
-    return name, _posed(name, instance)
+    return name, _posed(name, instance, file)
 
 
 def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:
@@ -102,7 +102,7 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
         )
     name = _problem_name(tree, file) if "problem" in tree else _guessed(tree, file)
     if instance is not None:
-        data = _given(name, instance)
+        data = _given(name, instance, file)
     else:
         data = _own_data(name, tree, file)
         digest = tree.get("digest")
@@ -217,13 +217,13 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
     if isinstance(own, dict):
         record = problems.get(name).Data
         if record is Instance or "model" in own:
-            return _posed(name, _instance(own, file, ("instance",)))
+            return _posed(name, _instance(own, file, ("instance",)), file)
         return validated(record, own, str(file), ("instance",))
     if isinstance(own, str):
         if own in _library():
-            return _posed(name, load_instance(own))
+            return _posed(name, load_instance(own), file)
         if Path(own).suffix in (".yaml", ".yml", ".json"):
-            return _given(name, _beside(own, file, f"{file}: instance"))
+            return _given(name, _beside(own, file, f"{file}: instance"), file)
     if own is None:
         found = "missing; expected a name of the library, or an object"
     else:
@@ -233,23 +233,27 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
     raise InstanceError(f"{file}: instance: {found}; or give --instance FILE")
 
 
-def _given(name: str, given: Given) -> Any:
+def _given(name: str, given: Given, file: Path) -> Any:
     """Data for problem `name` from a record, a name or a path."""
     if isinstance(given, Record):
-        return _posed(name, given) if isinstance(given, Instance) else given
+        return _posed(name, given, file) if isinstance(given, Instance) else given
     found, data = load_problem(given)
     if found == name:
         return data
     if isinstance(data, Instance):
-        return _posed(name, data)
+        return _posed(name, data, file)
     raise MixedData(
         f"{given}: found a problem {found!r}, the plan is of {name!r}; "
         "give the data that the plan was made for"
     )
 
 
-def _posed(name: str, instance: Instance) -> Any:
-    return problems.get(name).data(instance)
+def _posed(name: str, instance: Instance, file: Path) -> Any:
+    """The problem that an instance poses; messages begin with the file at hand."""
+    try:
+        return problems.get(name).data(instance)
+    except InstanceError as error:
+        raise InstanceError(f"{file}: {error}") from None
 
 
 # --- writing ---------------------------------------------------------------------

@@ -65,7 +65,8 @@ class Node(Record):
     def _several_gpus_need_a_link(self) -> Self:
         if self.count > 1 and self.intra_gbytes_per_s is None:
             raise ValueError(
-                f"node {self.name!r} has {self.count} GPUs and no intra_gbytes_per_s"
+                f"node {self.name!r} has {self.count} GPUs and no intra_gbytes_per_s: "
+                "add it"
             )
         return self
 
@@ -111,23 +112,34 @@ class Cluster(Record):
     def _names_agree(self) -> Self:
         names = [node.name for node in self.nodes]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"nodes of one name: {', '.join(map(repr, twice))}")
+            raise ValueError(
+                f"nodes of one name: {', '.join(map(repr, twice))}: rename all but one"
+            )
         for node in self.nodes:
             if node.gpu not in self.gpus:
                 known = ", ".join(sorted(self.gpus))
                 raise ValueError(
-                    f"node {node.name!r} has GPUs of unknown type {node.gpu!r}; "
-                    f"gpus lists {known}"
+                    f"node {node.name!r} has GPUs of unknown type {node.gpu!r}, "
+                    f"expected one of {known}: correct it or add the type to gpus"
                 )
         if idle := sorted(set(self.gpus) - {node.gpu for node in self.nodes}):
-            raise ValueError(f"GPU types that no node has: {', '.join(idle)}")
+            raise ValueError(
+                f"GPU types that no node has: {', '.join(idle)}: "
+                "add a node of the type or remove it"
+            )
         known_nodes = set(names)
         for link in self.inter.pairs:
             for end in (link.first, link.second):
                 if end not in known_nodes:
-                    raise ValueError(f"inter.pairs names the unknown node {end!r}")
+                    raise ValueError(
+                        f"inter.pairs names {end!r}, expected a name that nodes lists: "
+                        "correct it"
+                    )
             if link.first == link.second:
-                raise ValueError(f"inter.pairs joins {link.first!r} to itself")
+                raise ValueError(
+                    f"inter.pairs joins {link.first!r} to itself: give its "
+                    "intra_gbytes_per_s instead"
+                )
         if self.inter.gbytes_per_s is None:
             self._every_pair_is_linked()
         return self
@@ -219,28 +231,34 @@ class ModelSpec(Record):
             listed = getattr(self, field)
             if listed is not None and len(listed) != self.layers:
                 raise ValueError(
-                    f"{field} lists {len(listed)} layers, layers is {self.layers}"
+                    f"{field} lists {len(listed)} layers, layers is {self.layers}: "
+                    "list one number a layer"
                 )
         if self.layer_parameters and self.parameters_per_layer:
             raise ValueError("give parameters_per_layer or layer_parameters, not both")
         if self.kv_heads and self.heads % self.kv_heads:
             raise ValueError(
-                f"kv_heads {self.kv_heads} does not divide heads {self.heads}"
+                f"kv_heads {self.kv_heads} does not divide heads {self.heads}: "
+                "correct one of them"
             )
         if self.head_dim is None and self.hidden % self.heads:
             raise ValueError(
-                f"heads {self.heads} does not divide hidden {self.hidden}; "
+                f"heads {self.heads} does not divide hidden {self.hidden}: "
                 "give head_dim"
             )
         if (self.experts or 1) < (self.active_experts or 1):
             raise ValueError(
-                f"active_experts {self.active_experts} exceeds experts {self.experts}"
+                f"active_experts {self.active_experts} exceeds experts "
+                f"{self.experts or 1}: correct one of them"
             )
         if self.experts and not self.active_experts:
-            raise ValueError("experts needs active_experts")
+            raise ValueError(
+                "found experts without active_experts: add how many a token uses"
+            )
         if self.dense_layers > self.layers:
             raise ValueError(
-                f"dense_layers {self.dense_layers} exceeds layers {self.layers}"
+                f"dense_layers {self.dense_layers} exceeds layers {self.layers}: "
+                "correct one of them"
             )
         return self
 
@@ -392,18 +410,20 @@ class Instance(Record):
             raise ValueError(f"found {found} of cluster and offers: give one of them")
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}")
+            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
         for row in self.workload.costs.profile:
             if len(row.layer_us) != self.model.layers:
                 raise ValueError(
                     f"the profile of {row.gpu!r} (tensor_parallel "
                     f"{row.tensor_parallel}, micro_batch {row.micro_batch}) times "
-                    f"{len(row.layer_us)} layers, the model has {self.model.layers}"
+                    f"{len(row.layer_us)} layers, the model has {self.model.layers}: "
+                    "list one time a layer"
                 )
             if row.backward_us and len(row.backward_us) != self.model.layers:
                 raise ValueError(
                     f"the profile of {row.gpu!r} has {len(row.backward_us)} "
-                    f"backward times, the model {self.model.layers} layers"
+                    f"backward times, the model {self.model.layers} layers: "
+                    "list one time a layer"
                 )
         return self
 

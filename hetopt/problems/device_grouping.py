@@ -53,7 +53,7 @@ class Data(Record):
             )
         types = [gpu.type for gpu in self.gpus]
         if twice := sorted(t for t, n in Counter(types).items() if n > 1):
-            raise ValueError(f"types listed twice: {', '.join(twice)}")
+            raise ValueError(f"types listed twice: {', '.join(twice)}: merge them")
         return self
 
     @property

@@ -51,15 +51,21 @@ class Data(Record):
     def _one_number_a_layer(self) -> Self:
         want = len(self.layer_mib)
         if (got := len(self.in_flight_mib)) != want:
-            raise ValueError(f"in_flight_mib has {got} layers, layer_mib has {want}")
+            raise ValueError(
+                f"in_flight_mib has {got} layers, layer_mib has {want}: "
+                "list one number a layer"
+            )
         for stage in self.stages:
             if (got := len(stage.layer_us)) != want:
                 raise ValueError(
-                    f"stage {stage.name!r} times {got} layers, layer_mib has {want}"
+                    f"stage {stage.name!r} times {got} layers, layer_mib has {want}: "
+                    "list one time a layer"
                 )
         names = [stage.name for stage in self.stages]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"stages of one name: {', '.join(twice)}")
+            raise ValueError(
+                f"stages of one name: {', '.join(twice)}: rename all but one"
+            )
         return self
 
 

@@ -52,7 +52,7 @@ class Offer(Record):
     @classmethod
     def _whole_micro_dollars(cls, price: float) -> float:
         if (exact(price) * MICRO).denominator != 1:
-            raise ValueError(f"{price} USD has more than 6 decimals")
+            raise ValueError(f"{price} USD has more than 6 decimals: round it")
         return price
 
     @property
@@ -77,18 +77,19 @@ class Data(Record):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.deadline_s is not None and self.budget_usd is not None:
-            raise ValueError("found both of deadline_s and budget_usd: give one")
+            raise ValueError("found both of deadline_s and budget_usd: remove one")
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}")
+            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
         if len(set(self.data_parallel)) < len(self.data_parallel):
-            raise ValueError("data_parallel lists a degree twice")
+            raise ValueError("data_parallel lists a degree twice: remove one")
         for offer in self.offers:
             for d in self.data_parallel:
                 if str(d) not in offer.by_data_parallel:
                     raise ValueError(
                         f"offer {offer.gpu!r} has no times for data_parallel {d}: "
-                        f"by_data_parallel lists {', '.join(offer.by_data_parallel)}"
+                        f"by_data_parallel lists {', '.join(offer.by_data_parallel)}: "
+                        "add them"
                     )
         return self
 

@@ -1,0 +1,266 @@
+"""Models by name and from configurations, against published parameter counts."""
+
+import json
+
+import pytest
+
+from hetopt.architectures import PRESETS, from_config
+from hetopt.errors import InstanceError
+from hetopt.files import load_instance
+from hetopt.schema import ModelSpec
+
+LLAMA_3_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+MIXTRAL = {
+    **LLAMA_3_8B,
+    "model_type": "mixtral",
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+QWEN_7B = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+QWEN_57B = {
+    **QWEN_7B,
+    "model_type": "qwen2_moe",
+    "vocab_size": 151936,
+    "num_experts": 64,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 2560,
+    "shared_expert_intermediate_size": 20480,
+    "decoder_sparse_step": 1,
+}
+GPT2_XL = {
+    "model_type": "gpt2",
+    "n_embd": 1600,
+    "n_layer": 48,
+    "n_head": 25,
+    "vocab_size": 50257,
+    "activation_function": "gelu_new",
+}
+FALCON_7B = {
+    "model_type": "falcon",
+    "hidden_size": 4544,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 71,
+    "multi_query": True,
+    "vocab_size": 65024,
+    "tie_word_embeddings": True,
+}
+GEMMA_7B = {
+    "model_type": "gemma",
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 256,
+    "intermediate_size": 24576,
+    "vocab_size": 256000,
+    "hidden_act": "gelu",
+}
+OPT_6B = {
+    "model_type": "opt",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "ffn_dim": 16384,
+    "vocab_size": 50272,
+    "activation_function": "relu",
+}
+DEEPSEEK_16B = {
+    "model_type": "deepseek",
+    "hidden_size": 2048,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "intermediate_size": 10944,
+    "moe_intermediate_size": 1408,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 6,
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "vocab_size": 102400,
+    "hidden_act": "silu",
+}
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+    "hidden_act": "silu",
+}
+
+
+def billions(model: ModelSpec, *, active: bool = False) -> float:
+    """Parameters of the whole model, embedding and head included, in 1e9."""
+    layers = model.active_parameters if active else model.parameters
+    matrices = 1 if model.tied_embeddings else 2
+    return (sum(layers) + matrices * model.embedding_parameters) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [
+        (LLAMA_3_8B, 8.03, 8.03),
+        (MIXTRAL, 46.7, 12.88),
+        (QWEN_7B, 7.615, 7.615),
+        (QWEN_57B, 57.4, 14.2),
+        (GPT2_XL, 1.557, 1.557),
+        (FALCON_7B, 6.92, 6.92),
+        (GEMMA_7B, 8.54, 8.54),
+        (OPT_6B, 6.66, 6.66),
+        (DEEPSEEK_16B, 16.38, 2.83),
+        (DEEPSEEK_V3, 671, 37.5),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+)
+def test_parameters_of_a_configuration_are_the_published_ones(
+    config: dict[str, object], total: float, active: float
+) -> None:
+    model = from_config(config, "model")
+    assert billions(model) == pytest.approx(total, rel=0.01)
+    assert billions(model, active=True) == pytest.approx(active, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("gpt2", 0.124),
+        ("gpt2-xl", 1.557),
+        ("gpt3-1.3b", 1.31),
+        ("gpt3-6.7b", 6.65),
+        ("gpt3-13b", 12.85),
+        ("gpt3-15b", 15.36),
+        ("gpt3-20b", 20.2),
+        ("gpt3-175b", 174.6),
+        ("bert-large", 0.335),
+        ("opt-350m", 0.353),
+        ("opt-6.7b", 6.65),
+        ("llama-7b", 6.74),
+        ("llama-13b", 13.02),
+        ("llama-30b", 32.53),
+        ("llama-65b", 65.29),
+        ("llama-2-7b", 6.74),
+        ("llama-2-70b", 68.98),
+        ("llama-3-8b", 8.03),
+        ("llama-3-70b", 70.55),
+        ("llama-3.1-405b", 405.9),
+        ("llama-3.2-1b", 1.236),
+        ("llama-3.2-3b", 3.213),
+        ("mistral-7b", 7.24),
+        ("qwen2.5-7b", 7.615),
+        ("mixtral-8x7b", 46.7),
+        ("mixtral-8x22b", 140.6),
+        ("deepseek-moe-16b", 16.38),
+    ],
+)
+def test_parameters_of_a_preset_are_the_published_ones(name: str, total: float) -> None:
+    model = ModelSpec(name=name, **PRESETS[name])
+    assert billions(model) == pytest.approx(total, rel=0.012)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_is_a_model_of_about_the_size_in_its_name(name: str) -> None:
+    model = ModelSpec(name=name, **PRESETS[name])
+    last = name.rpartition("-")[2]
+    if last[-1] in "bm" and last[0].isdigit() and "x" not in last:
+        size = float(last[:-1]) * (1 if last[-1] == "b" else 1e-3)
+        assert billions(model) == pytest.approx(size, rel=0.25)
+
+
+def test_a_preset_and_the_same_models_configuration_agree() -> None:
+    preset = ModelSpec(name="model", **PRESETS["llama-3-8b"])
+    assert from_config(LLAMA_3_8B, "model").parameters == preset.parameters
+    mixture = ModelSpec(name="model", **PRESETS["mixtral-8x7b"])
+    assert from_config(MIXTRAL, "model").active_parameters == mixture.active_parameters
+
+
+def test_a_text_configuration_inside_a_multimodal_one_is_read() -> None:
+    inner = from_config(QWEN_7B, "model")
+    outer = {"model_type": "some_vl", "vision_config": {}, "text_config": QWEN_7B}
+    assert from_config(outer, "model") == inner
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"hidden_size": None},
+            "missing key, expected one of hidden_size, n_embd, d_model; is this the "
+            "config.json of a language model?",
+        ),
+        (
+            {"num_hidden_layers": "32"},
+            "num_hidden_layers: found '32', expected a whole number; correct the "
+            "configuration",
+        ),
+        (
+            {"num_experts": 8},
+            "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
+            "moe_topk; is this the config.json of a language model?",
+        ),
+        (
+            {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 2},
+            "decoder_sparse_step: found 2, expected 1 (experts in every layer after "
+            "the dense ones); give layer_parameters instead",
+        ),
+        (
+            {"num_key_value_heads": 7},
+            "config: kv_heads 7 does not divide heads 32",
+        ),
+    ],
+)
+def test_a_configuration_that_is_incomplete_says_what_is_missing(
+    change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InstanceError) as caught:
+        from_config({**LLAMA_3_8B, **change}, "model")
+    assert str(caught.value) == message
+
+
+def test_an_instance_takes_its_model_from_a_configuration_beside_it(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_3_8B))
+    file = tmp_path / "instance.yaml"
+    file.write_text(
+        "name: mine\n"
+        "model: {config: config.json, name: llama-3-8b, layers: 4}\n"
+        "cluster: {gpus: {A100: {peak_tflops: 312, memory_gib: 80}},\n"
+        "          nodes: [{name: a, gpu: A100, count: 1}], inter: {gbytes_per_s: 1}}\n"
+        "workload: {sequence_length: 4096, global_batch: 8}\n"
+    )
+    model = load_instance(file).model
+    whole = from_config(LLAMA_3_8B, "llama-3-8b")
+    assert (model.name, model.layers) == ("llama-3-8b", 4)
+    assert model.parameters == whole.parameters[:4]
