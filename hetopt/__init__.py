@@ -14,7 +14,7 @@ if (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
 
 if TYPE_CHECKING:
-    from .api import check, compare, load, plan, solve
+    from .api import check, compare, frontier, load, plan, provision, solve
     from .errors import HetoptError
     from .gaps import GapReport, gap
     from .modelling import Limits
@@ -27,8 +27,10 @@ __version__ = "0.1.0"
 _HOME = {
     "check": "api",
     "compare": "api",
+    "frontier": "api",
     "load": "api",
     "plan": "api",
+    "provision": "api",
     "solve": "api",
     "HetoptError": "errors",
     "GapReport": "gaps",
@@ -60,9 +62,11 @@ __all__ = [
     "TrainingPlan",
     "check",
     "compare",
+    "frontier",
     "gap",
     "load",
     "plan",
+    "provision",
     "solve",
 ]
 

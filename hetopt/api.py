@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import files, problems, registry
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
@@ -23,6 +23,9 @@ from .plans import Plan
 from .problems import Evaluation, Objective
 from .result import Bound, Method, Result, Status, Stop
 from .schema import Instance, Record
+
+if TYPE_CHECKING:
+    from .exact.provisioning import Frontier
 
 Place = str | Path
 Report = Callable[[Objective | None, Objective | None], None]
@@ -143,12 +146,17 @@ def frontier(
     threads: int = 1,
     seed: int = 0,
     report: Report | None = None,
-) -> Any:
-    """The Pareto front of cost and time of an instance with offers."""
+) -> "Frontier":
+    """All plans of an instance with offers that none beats in both cost and time.
+
+    The instance's own deadline or budget leaves out what exceeds it. `report` is
+    called with the number of plans so far, and no bound.
+    """
+    from .exact import provisioning
+
     limits = _limits(time_limit, gap, threads, seed)
     data = provisioning_data(instance, None, None)
-    module: Any = registry.entry("exact", "provisioning")
-    return module.frontier(data, limits=limits, report=report)
+    return provisioning.frontier(data, limits=limits, report=report)
 
 
 def compare(
@@ -278,10 +286,10 @@ def _posed(problem: Place | Record) -> tuple[str, Any]:
     if isinstance(problem, Instance):
         name = "training_plan" if problem.cluster else "provisioning"
         return name, problems.get(name).data(problem)
-    name = getattr(problem, "problem", None)
-    if name is None:
+    stated = getattr(problem, "problem", None)
+    if stated is None:
         raise MixedData(f"a {type(problem).__name__} poses no problem")
-    return name, problem
+    return stated, problem
 
 
 def _formulation(problem: str, method: str | None, backend: str) -> str:
@@ -321,7 +329,7 @@ def _stated(
 ) -> Result:
     from . import statements
 
-    return statements.solve(
+    found: Result = statements.solve(
         problem,
         data,
         formulation,
@@ -330,6 +338,7 @@ def _stated(
         warm_start=warm_start,
         report=report,
     )
+    return found
 
 
 def _heuristic(name: str, data: Any, limits: Limits) -> Result:
@@ -337,7 +346,8 @@ def _heuristic(name: str, data: Any, limits: Limits) -> Result:
     module: Any = registry.entry("planners", name)
     start = monotonic()
     deadline = None if limits.time_s is None else start + limits.time_s
-    made, stop, reasons = None, Stop.FINISHED, ()
+    made, stop = None, Stop.FINISHED
+    reasons: tuple[str, ...] = ()
     try:
         made = module.plan(data, seed=limits.seed, deadline=deadline)
     except NoPlan as error:
@@ -374,8 +384,8 @@ def _best(results: list[Result]) -> Result:
     planned = [result for result in results if result.objective is not None]
     if planned:
         return min(planned, key=lambda result: result.objective or 0)
-    reasons = [f"{r.method.name}: {why}" for r in results for why in r.reasons]
-    return replace(results[0], reasons=tuple(reasons))
+    reasons = tuple(why for result in results for why in result.reasons)
+    return replace(results[0], reasons=reasons)
 
 
 def _bounded(result: Result) -> Result:

@@ -22,6 +22,7 @@ from . import __version__
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
+    from .exact.provisioning import Frontier
     from .progress import Watch
     from .result import Result, Status
 
@@ -269,6 +270,10 @@ def provision(
         float | None,
         typer.Option(min=0, metavar="USD", help="Fastest that costs no more."),
     ] = None,
+    frontier: Annotated[
+        bool,
+        typer.Option("--frontier", help="Every best trade of cost against time."),
+    ] = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -283,6 +288,19 @@ def provision(
     from . import api
 
     _writable(out)
+    if frontier:
+        if deadline is not None or budget is not None:
+            raise Unsupported("--frontier has every deadline and budget: give it alone")
+        with _watch("points", time_limit) as watch:
+            front = api.frontier(
+                instance,
+                time_limit=time_limit,
+                gap=gap,
+                threads=threads,
+                seed=seed,
+                report=watch.report,
+            )
+        _deliver_front(front, out, as_json)
     with _watch("us" if budget is not None else "USD", time_limit) as watch:
         result = api.provision(
             instance,
@@ -354,7 +372,23 @@ def list_entries(
 
 def _deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     """Write and show a result, and leave with its exit code."""
-    document = result.to_json()
+    from .report import tables
+
+    _give(result.to_json(), tables.solved(result), out, as_json)
+    raise typer.Exit(_exit_of(result.status))
+
+
+def _deliver_front(front: "Frontier", out: Path | None, as_json: bool) -> NoReturn:
+    """Write and show a Pareto front, and leave with its exit code."""
+    from .report import tables
+
+    _give(front.to_json(), tables.traded(front), out, as_json)
+    if front.points:
+        raise typer.Exit(PLAN)
+    raise typer.Exit(NO_PLAN if front.stop.value == "proved" else NOT_FOUND)
+
+
+def _give(document: Any, shown: Iterable[Any], out: Path | None, as_json: bool) -> None:
     if out is not None:
         from .files import write_json
 
@@ -363,10 +397,7 @@ def _deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     if as_json:
         _print_json(document)
     else:
-        from .report import tables
-
-        _show(tables.solved(result))
-    raise typer.Exit(_exit_of(result.status))
+        _show(shown)
 
 
 def _exit_of(status: "Status") -> int:

@@ -39,6 +39,11 @@ class Box:
     text: str
     tooltip: str
 
+    @property
+    def middle(self) -> float:
+        """Where the label stands: in the middle of what is no hop."""
+        return round(self.x + (self.width - self.hop_width) / 2, 2)
+
 
 @dataclass(frozen=True)
 class Lane:
@@ -114,7 +119,7 @@ def _boxes(
             width=round(width, 2),
             hop_width=round(row["hop_us"] * scale, 2),
             colour=palette[gpu],
-            text=_fitting(stage, gpu, width),
+            text=_fitting(stage, gpu, row["compute_us"] * scale),
             tooltip=(
                 f"pipeline {number}, stage {j}: layers {words.layers_of(stage)} on "
                 f"{words.gpus_of(stage, cluster)}; "

@@ -97,7 +97,6 @@ COLUMNS = (
     Column("gap to bound", "gap_to_bound"),
     Column("gap to best plan", "gap_to_best"),
     Column("planning", "planning_s"),
-    Column("pipelines", "pipelines"),
     Column("stages", "stages"),
     Column("memory headroom", "headroom_mib"),
     Column("status", "outcome", numeric=False),

@@ -1,16 +1,18 @@
 """Results, judgements and gap reports as tables for a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..exact.provisioning import Frontier
 from ..gaps import GapReport
 from ..plans import Grouping, Partition, Plan, Provisioning, Stage, TrainingPlan
 from ..problems import Evaluation
-from ..result import Result
+from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
 from . import words
 from .rows import COLUMNS, SUMMARY_HEADINGS, sections, summary_rows
@@ -48,6 +50,42 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]
         yield _facts(facts)
     for violation in found.violations:
         yield Text(f"breaks {words.plain(str(violation))}", style="red")
+
+
+def traded(front: Frontier) -> Iterator[RenderableType]:
+    """A Pareto front: a row for each best trade of cost against time."""
+    rows = [
+        [
+            words.duration(point.evaluation.parts["total_s"]),
+            words.number(point.evaluation.parts["usd"]),
+            " + ".join(f"{n} × {g}" for g, n in _hired(point.evaluation.parts)),
+            _runs(point.plan),
+            point.status.value,
+        ]
+        for point in front.points
+    ]
+    headings = [
+        ("time", True),
+        ("USD", True),
+        ("GPUs", False),
+        ("layers", False),
+        ("status", False),
+    ]
+    yield _table(headings, rows)
+    whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
+    yield Text(f"{len(rows)} plans: {whole}", style="dim")
+
+
+def _runs(plan: Provisioning) -> str:
+    """Layers of the stages in order, once a run of one GPU type: `A30: 4 5, ...`."""
+    runs = groupby(plan.stages, lambda stage: stage.gpu)
+    return ", ".join(
+        f"{gpu}: {' '.join(str(stage.layers) for stage in run)}" for gpu, run in runs
+    )
+
+
+def _hired(parts: dict[str, Any]) -> list[tuple[str, int]]:
+    return sorted(parts["rented"].items())
 
 
 def named(entries: Iterable[dict[str, str]]) -> RenderableType:
@@ -103,7 +141,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
         "hfu": ("HFU", lambda v: f"{v:.1%}"),
         "total_s": ("all iterations", words.duration),
-        "usd": ("cost", lambda v: f"{v:,.2f} USD"),
+        "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
         "usd_per_iteration": ("cost", lambda v: f"{v:,.4f} USD an iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
@@ -212,7 +250,7 @@ def _table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, numeric in headings:
         table.add_column(
-            heading,
+            heading.replace(" ", "\n"),  # ten columns fit on 80 characters
             justify="right" if numeric else "left",
             no_wrap=numeric,
             overflow="fold",

@@ -23,7 +23,12 @@ def amount(value: Objective | float | None, unit: str) -> str:
         return duration(float(value) / 1e6)
     if isinstance(value, int):
         return f"{value:,} {unit}"
-    return f"{float(value):,.2f} {unit}"
+    return f"{number(float(value))} {unit}"
+
+
+def number(value: float) -> str:
+    """Two decimals, or four where the value is small."""
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
 def duration(seconds: float | None) -> str:
@@ -34,7 +39,9 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:,.1f} s"
     if seconds >= 1:
         return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.1f} ms"
+    if seconds >= 0.1:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def share(value: float | None, signed: bool = False) -> str:
