@@ -81,10 +81,9 @@ class Search:
         price = [int(p) for p in counts @ degree.c]
         cut = np.array([min(self.goal.cut(p), LONGEST) for p in price], dtype=np.int64)
         rows = np.flatnonzero(time <= cut)
-        rows = np.array(sorted(rows, key=lambda i: self._key(time[i], price[i])), int)
-        whole = Batch(
-            0, 0, degree, counts[rows], time[rows], [price[i] for i in rows]
-        )
+        best_first = sorted(rows.tolist(), key=lambda i: self._key(time[i], price[i]))
+        rows = np.array(best_first, dtype=np.int64)
+        whole = Batch(0, 0, degree, counts[rows], time[rows], [price[i] for i in rows])
         self._push(whole, 0)
 
     def _push(self, batch: Batch, first: int) -> None:
@@ -142,9 +141,7 @@ class Search:
             return
         plan = Provisioning(
             data_parallel=degree.d,
-            stages=tuple(
-                RentedStage(gpu=degree.types[t], layers=x) for t, x in stages
-            ),
+            stages=tuple(RentedStage(gpu=degree.types[t], layers=x) for t, x in stages),
         )
         self.goal.take(Found(time, price, plan))
 
@@ -179,4 +176,4 @@ def allocations(degree: Degree) -> Ints:
             [np.repeat(rows, len(n), axis=0), np.tile(n, len(rows))[:, None]], axis=1
         )
         rows = wider[wider.sum(axis=1) <= degree.stages]
-    return rows[rows.sum(axis=1) > 0]
+    return np.asarray(rows[rows.sum(axis=1) > 0])

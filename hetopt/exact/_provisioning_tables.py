@@ -90,7 +90,10 @@ class Degree:
     @cached_property
     def betas(self) -> Ints:
         """Every time that a slowest stage can have, ascending."""
-        steps = [w * np.arange(1, cap[1] + 1) for w, cap in zip(self.w, self.cap)]
+        steps = [
+            w * np.arange(1, cap[1] + 1)
+            for w, cap in zip(self.w, self.cap, strict=True)
+        ]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *steps]))
 
     @cached_property
@@ -120,7 +123,9 @@ class Degree:
         """[t, i]: whether betas[i] is a whole number of layers of t."""
         w = np.maximum(self.w, 1)[:, None]
         whole = (self.betas[None, :] % w == 0) & (self.w[:, None] > 0)
-        return np.where(self.w[:, None] == 0, self.betas[None, :] == 0, whole)
+        return np.where(self.w[:, None] == 0, self.betas[None, :] == 0, whole).astype(
+            np.bool_
+        )
 
     def need(self, b: int, s: int) -> Ints:
         """[u, r, l]: the least G with which r stages of at most u layers hold l.

@@ -1,0 +1,332 @@
+"""Exact provisioning: against all plans, against itself, and under limits."""
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+from brute_force import best, valid
+from random_data import tiny
+
+from hetopt.errors import InstanceError
+from hetopt.exact import provisioning as exact
+from hetopt.modelling import Limits
+from hetopt.plans import Provisioning, RentedStage
+from hetopt.problems import provisioning as judge
+from hetopt.result import Status, Stop
+
+UNLIMITED = Limits()
+
+
+def solve(data, **limits):
+    return exact.solve(data, limits=Limits(**limits))
+
+
+def asking(data, deadline_s=None, budget_usd=None):
+    """The same offers, asked something else."""
+    return data.model_copy(update={"deadline_s": deadline_s, "budget_usd": budget_usd})
+
+
+def medium(seed):
+    """Too many plans to try: 12 layers, up to 6 stages of 3 offers, degrees 1 and 2."""
+    random = Random(f"medium {seed}")
+    offers = []
+    for i in range(3):
+        slow = random.randint(1, 4)
+        times = {
+            str(d): judge.Times(
+                forward_us=random.randint(900, 1100) * slow // d,
+                backward_us=random.randint(1900, 2100) * slow // d,
+                sync_us=random.choice([200, 3000, 20_000]),
+            )
+            for d in (1, 2)
+        }
+        offers.append(
+            judge.Offer(
+                gpu=f"G{i}",
+                quota=random.randint(1, 6),
+                usd_per_hour=round(random.choice([2.0, 3.0, 5.5]) / slow, 2),
+                memory_mib=random.randint(20, 60),
+                layer_mib=4,
+                in_flight_mib=random.randint(0, 2),
+                by_data_parallel=times,
+            )
+        )
+    return judge.Data(
+        layers=12,
+        micro_batches=4,
+        data_parallel=(1, 2),
+        max_stages=6,
+        iterations=1000,
+        offers=tuple(offers),
+    )
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_optimum_and_status_equal_trying_all_plans(seed):
+    data = tiny("provisioning", seed)
+    result = solve(data)
+    assert result.objective == best("provisioning", data)
+    assert result.stop is Stop.PROVED
+    assert (result.status is Status.INFEASIBLE) == (result.plan is None)
+    assert bool(result.reasons) == (result.plan is None)
+
+
+def long(seed):
+    """Few offers, up to 5 stages: order, synchronisation and memory by position."""
+    random = Random(f"long {seed}")
+    offers = tuple(
+        judge.Offer(
+            gpu=f"G{i}",
+            quota=random.choice([2, 4, 6]),
+            usd_per_hour=random.choice([1.0, 1.5, 3.0]),
+            memory_mib=random.randint(8, 30),
+            layer_mib=random.randint(1, 4),
+            in_flight_mib=random.randint(0, 3),
+            by_data_parallel={
+                "2": judge.Times(
+                    forward_us=random.randint(0, 30),
+                    backward_us=random.randint(0, 60),
+                    sync_us=random.choice([0, 20, 60, 300, 1000]),
+                )
+            },
+        )
+        for i in range(2)
+    )
+    return judge.Data(
+        layers=8,
+        micro_batches=random.choice([1, 2, 4, 16]),
+        data_parallel=(2,),
+        max_stages=5,
+        iterations=1,
+        offers=offers,
+        budget_usd=random.choice([None, 0.001]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_long_pipelines_are_placed_as_well_as_by_trying_all(seed):
+    data = long(seed)
+    assert solve(data).objective == best("provisioning", data)
+
+
+def pareto(values):
+    """Pairs (us, USD) that no other pair reaches in both."""
+    kept = []
+    for pair in sorted(set(values)):
+        if not kept or pair[1] < kept[-1][1]:
+            kept.append(pair)
+    return kept
+
+
+def points(data):
+    front = exact.frontier(data, limits=UNLIMITED)
+    assert front.stop is Stop.PROVED
+    assert all(point.status is Status.OPTIMAL for point in front.points)
+    free = asking(data)
+    return [
+        (
+            data.iterations * point.evaluation.parts["iteration_us"],
+            judge.evaluate(free, point.plan).objective,
+        )
+        for point in front.points
+    ]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_frontier_equals_the_pareto_set_of_all_plans(seed):
+    data = tiny("provisioning", seed)
+    every = [
+        (
+            data.iterations * judge.evaluate(data, plan).parts["iteration_us"],
+            judge.evaluate(asking(data), plan).objective,
+        )
+        for _, plan in valid("provisioning", data)
+    ]
+    assert points(data) == pareto(every)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(seed):
+    data = medium(seed)
+    front = points(data)
+    for us, usd in front:
+        assert solve(asking(data, deadline_s=us / 1e6)).objective == usd
+    if front:
+        least = asking(data, deadline_s=(front[0][0] - 1) / 1e6)
+        assert solve(least).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_looser_deadline_is_never_dearer(seed):
+    data = medium(seed)
+    costs = [solve(asking(data, deadline_s=s)).objective for s in (60, 90, 150, 400)]
+    found = [cost for cost in costs if cost is not None]
+    assert found == sorted(found, reverse=True)
+    assert costs == [None] * (len(costs) - len(found)) + found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_larger_quota_is_never_dearer(seed):
+    data = medium(seed)
+    more = data.model_copy(
+        update={
+            "offers": tuple(
+                offer.model_copy(update={"quota": offer.quota + 2})
+                for offer in data.offers
+            )
+        }
+    )
+    few, many = solve(data).objective, solve(more).objective
+    assert many is not None or few is None
+    assert few is None or many <= few
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_budget_that_a_deadline_needs_buys_that_deadline(seed):
+    data = medium(seed)
+    cheapest = solve(asking(data, deadline_s=150))
+    if cheapest.objective is None:
+        assert cheapest.status is Status.INFEASIBLE
+        return
+    # A budget has few decimals: the next one above the cost.
+    budget = float(Fraction(int(cheapest.objective * 10**9) + 1, 10**9))
+    fastest = solve(asking(data, budget_usd=budget))
+    assert fastest.objective <= 150 * 10**6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_doubled_times_double_the_optimum(seed):
+    data = medium(seed)
+    slower = data.model_copy(
+        update={
+            "offers": tuple(
+                offer.model_copy(
+                    update={
+                        "by_data_parallel": {
+                            d: judge.Times(
+                                forward_us=2 * times.forward_us,
+                                backward_us=2 * times.backward_us,
+                                sync_us=2 * times.sync_us,
+                            )
+                            for d, times in offer.by_data_parallel.items()
+                        }
+                    }
+                )
+                for offer in data.offers
+            )
+        }
+    )
+    once, twice = solve(data).objective, solve(slower).objective
+    assert twice == (None if once is None else 2 * once)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_on_the_way_never_cross_the_optimum(seed):
+    data = asking(medium(seed), deadline_s=150)
+    seen = []
+    result = exact.solve(
+        data,
+        limits=UNLIMITED,
+        report=lambda incumbent, bound: seen.append((incumbent, bound)),
+    )
+    for incumbent, bound in seen:
+        if result.objective is not None:
+            assert bound is None or bound <= result.objective
+            assert incumbent is None or incumbent >= result.objective
+    assert result.objective is None or seen[-1] == (result.objective,) * 2
+
+
+def test_without_time_the_warm_start_is_returned_unproved():
+    data = medium(0)
+    best_plan = solve(data).plan
+    result = exact.solve(data, limits=Limits(time_s=0.0), warm_start=best_plan)
+    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.TIME)
+    assert result.plan == best_plan
+    assert solve(data, time_s=0.0).status is Status.UNDECIDED
+
+
+def test_a_frontier_without_time_claims_nothing():
+    front = exact.frontier(medium(0), limits=Limits(time_s=0.0))
+    assert front.stop is Stop.TIME
+    assert all(point.status is Status.FEASIBLE for point in front.points)
+
+
+def test_an_interrupted_frontier_claims_only_what_is_proved():
+    data, calls = medium(1), []
+
+    def interrupt(incumbent, bound):
+        calls.append(incumbent)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    front = exact.frontier(data, limits=UNLIMITED, report=interrupt)
+    assert front.stop is Stop.INTERRUPTED
+    whole = points(data)
+    for point in front.points:
+        if point.status is Status.OPTIMAL:
+            us = data.iterations * point.evaluation.parts["iteration_us"]
+            assert (us, judge.evaluate(data, point.plan).objective) in whole
+
+
+def test_a_warm_start_that_breaks_a_rule_is_refused():
+    data = medium(0)
+    stages = (RentedStage(gpu=data.offers[0].gpu, layers=data.layers + 1),)
+    plan = Provisioning(data_parallel=1, stages=stages)
+    with pytest.raises(InstanceError, match="every_layer_once"):
+        exact.solve(data, limits=UNLIMITED, warm_start=plan)
+
+
+def offer(gpu, quota=1, price=1.0, memory=100, **times):
+    us = {"forward_us": 1_000_000, "backward_us": 2_000_000, "sync_us": 0, **times}
+    return judge.Offer(
+        gpu=gpu,
+        quota=quota,
+        usd_per_hour=price,
+        memory_mib=memory,
+        layer_mib=10,
+        in_flight_mib=0,
+        by_data_parallel={"1": judge.Times(**us)},
+    )
+
+
+def one_layer_a_second(offers, **asked):
+    return judge.Data(
+        layers=4,
+        micro_batches=1,
+        data_parallel=(1,),
+        max_stages=4,
+        iterations=1,
+        offers=offers,
+        **asked,
+    )
+
+
+def test_a_missed_deadline_names_the_least_deadline_budget_and_the_quota():
+    slow = offer("slow", quota=4, price=1.0)
+    fast = offer("fast", price=36.0, memory=20, forward_us=0, backward_us=1_000_000)
+    reasons = solve(one_layer_a_second((slow, fast), deadline_s=5.0)).reasons
+    # Two layers fit on the one fast GPU: 2 x 1 s + 2 x 3 s.
+    assert "deadline: the least that any plan meets is 8.000000 s" in reasons
+    assert "budget: the cheapest plan costs 0.003333 USD" in reasons
+    assert (
+        "quota: fast binds at 1: with 4 of them the least deadline is 4.000000 s (met)"
+        in reasons
+    )
+
+
+def test_a_model_that_no_memory_holds_says_how_many_layers_fit():
+    reasons = solve(one_layer_a_second((offer("small", quota=2, memory=19),))).reasons
+    assert reasons[-1] == (
+        "memory: at most 4 stages within the quotas (small 2) hold at most "
+        "2 layers of 4"
+    )
+
+
+def test_free_gpus_and_timeless_layers_are_counted_too():
+    free = offer("free", quota=2, price=0.0)
+    timeless = offer("timeless", price=1.0, memory=20, forward_us=0, backward_us=0)
+    data = one_layer_a_second((free, timeless))
+    assert solve(data).objective == best("provisioning", data) == 0
+    fast = asking(data, budget_usd=0.1)
+    assert solve(fast).objective == best("provisioning", fast)
+    assert len(points(data)) == 2
