@@ -1,0 +1,171 @@
+"""A plan under local search: its score, and what a change of some pipelines gives.
+
+Micro-batches are no decision of the search: for every structure they are shared
+exactly. The score is the objective, with a small part of it smoothed: the pipelines'
+time as if micro-batches were divisible, and the mean of the stages' synchronisation.
+Without it most moves would leave the maximum, and so the score, where it was.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from .balancing import shared
+from .fast_cost import FastCost, Pipe, Slot, Timing
+
+SMOOTH = 0.3  # how much of the pipelines' time is taken as if it were fluid
+SPREAD = 0.05  # weight of the mean synchronisation beside the slowest stage's
+
+
+class Line(NamedTuple):
+    """A pipeline without its number of micro-batches."""
+
+    size: int
+    slots: tuple[Slot, ...]
+
+
+class State:
+    """Pipelines, their micro-batches and score; never changed after it was made."""
+
+    __slots__ = (
+        "cost", "counts", "free", "lines", "objective", "score", "signatures",
+        "timings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        cost: FastCost,
+        lines: list[Line],
+        timings: list[Timing],
+        counts: list[int],
+        free: list[int],
+        signatures: list[int],
+    ) -> None:
+        """All parts are given; the score and the objective are computed."""
+        self.cost = cost
+        self.lines = lines
+        self.timings = timings
+        self.counts = counts
+        self.free = free
+        self.signatures = signatures
+        self.objective, self.score = self._values()
+
+    def pipes(self) -> tuple[Pipe, ...]:
+        """The plan in compact form."""
+        return tuple(
+            Pipe(n, line.size, line.slots)
+            for n, line in zip(self.counts, self.lines, strict=True)
+        )
+
+    def changed(self, removed: Sequence[int], added: Sequence[Line]) -> "State | None":
+        """The state with some pipelines taken out and others put in.
+
+        None where GPUs, memory or the batch do not suffice.
+        """
+        cost, lines = self.cost, self.lines
+        free = self.free.copy()
+        for i in removed:
+            for slot in lines[i].slots:
+                free[slot.node] += slot.t
+        for line in added:
+            for slot in line.slots:
+                free[slot.node] -= slot.t
+                if free[slot.node] < 0:
+                    return None
+        kept = [i for i in range(len(lines)) if i not in removed]
+        new_lines = [lines[i] for i in kept] + list(added)
+        timings = [self.timings[i] for i in kept]
+        timings += [cost.timing(line.size, line.slots) for line in added]
+        if not new_lines:
+            return None
+        counts = shared(cost, timings, [line.size for line in new_lines])
+        if counts is None or not self._fit(new_lines, counts, len(kept)):
+            return None
+        signatures = self.signatures.copy()
+        _exchange(cost, signatures, [lines[i].slots for i in removed], added)
+        return State(cost, new_lines, timings, counts, free, signatures)
+
+    def _fit(self, lines: list[Line], counts: list[int], kept: int) -> bool:
+        """Whether memory suffices; kept pipelines with enough in flight still fit."""
+        fits, flight = self.cost.fits, self.cost.costs.in_flight
+        for i, (line, n) in enumerate(zip(lines, counts, strict=True)):
+            settled = i < kept and (
+                flight == "one" or (flight == "1f1b" and n >= len(line.slots))
+            )
+            if not settled and not fits(Pipe(n, line.size, line.slots)):
+                return False
+        return True
+
+    def _values(self) -> tuple[int, float]:
+        cost = self.cost
+        slowest = max(map(cost.pipeline_us, self.counts, self.timings))
+        sync, mean = self._sync()
+        whole = cost.whole_us(slowest, sync)
+        fluid = self._fluid_us() - slowest
+        return whole, (
+            whole
+            + SMOOTH * fluid * float(cost.pipeline_factor)
+            + SPREAD * mean * float(cost.sync_factor)
+        )
+
+    def _sync(self) -> tuple[int, float]:
+        """The slowest stage's synchronisation, and the mean over pipelines' worst."""
+        pairs = [
+            (line.slots, timing)
+            for line, timing in zip(self.lines, self.timings, strict=True)
+        ]
+        behind, _, _ = self.cost.syncs.times(self.signatures)
+        mean = 0
+        for slots, _ in pairs:
+            mean += max(behind[slot.last] - behind[slot.first] for slot in slots)
+        return self.cost.sync_us(pairs, self.signatures), mean / len(pairs)
+
+    def _fluid_us(self) -> float:
+        """Time of the pipelines if micro-batches were divisible."""
+        work: float = self.cost.instance.workload.global_batch
+        rates = 0.0
+        for line, timing in zip(self.lines, self.timings, strict=True):
+            rate = line.size / timing.slowest
+            rates += rate
+            work += rate * (timing.total - timing.slowest)
+        return work / rates
+
+
+def _exchange(
+    cost: FastCost,
+    signatures: list[int],
+    removed: Sequence[tuple[Slot, ...]],
+    added: Sequence[Line],
+) -> None:
+    for slots in removed:
+        cost.syncs.add(signatures, slots, -1)
+    for line in added:
+        cost.syncs.add(signatures, line.slots, 1)
+
+
+def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:
+    """The state of a plan; None where its micro-batches cannot be shared anew."""
+    free = [node.count for node in cost.nodes]
+    for pipe in pipes:
+        for slot in pipe.slots:
+            free[slot.node] -= slot.t
+    lines = [Line(pipe.size, pipe.slots) for pipe in pipes]
+    timings = [cost.timing(line.size, line.slots) for line in lines]
+    counts = shared(cost, timings, [line.size for line in lines])
+    if counts is None:
+        return None
+    fresh = [
+        Pipe(n, line.size, line.slots) for n, line in zip(counts, lines, strict=True)
+    ]
+    if not all(map(cost.fits, fresh)):
+        counts = [pipe.micro_batches for pipe in pipes]
+    signatures = cost.syncs.signatures(line.slots for line in lines)
+    return State(cost, lines, timings, counts, free, signatures)
+
+
+def with_cuts(slots: Sequence[Slot], cuts: Sequence[int]) -> tuple[Slot, ...]:
+    """The same stages with other boundaries, 0 and the number of layers included."""
+    return tuple(
+        Slot(slot.node, slot.t, first, last)
+        for slot, (first, last) in zip(slots, pairwise(cuts), strict=True)
+    )
