@@ -1,119 +1,78 @@
-"""Random small clusters with every cost setting, and random plans on them."""
+"""Seeded random training plans that keep every rule but, perhaps, memory."""
 
 from itertools import pairwise
 from random import Random
-from typing import Any
 
-from hetopt.fast_cost import Pipe, Slot
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
 
-def random_instance(random: Random, *, uniform: bool = False) -> Instance:
-    """Up to 4 nodes of up to 4 GPUs, up to 7 layers; `uniform` keeps it plain."""
-    types = {
-        f"T{i}": {
-            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
-            "memory_gib": random.choice([0.03, 0.1, 2.0]),
-            "efficiency": random.choice([1.0, 0.47]),
-        }
-        for i in range(random.randint(1, 2))
-    }
-    nodes: list[dict[str, Any]] = [
-        {
-            "name": f"n{i}",
-            "gpu": gpu,
-            "count": random.choice([1, 2, 3, 4]),
-            "intra_gbytes_per_s": random.choice([24.0, 200.0]),
-            "intra_latency_us": random.choice([0, 5.5]),
-        }
-        for i, gpu in enumerate([*types, *random.choices(list(types), k=2)])
-    ]
-    inter: dict[str, Any] = {"gbytes_per_s": 0.7, "latency_us": random.choice([0, 9])}
-    if not uniform and random.random() < 0.4:
-        inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
-    layers = random.randint(2, 7)
-    model: dict[str, Any] = {
-        "name": "m",
-        "layers": layers,
-        "hidden": 256,
-        "heads": 4,
-        "vocabulary": 1000,
-    }
-    if not uniform and random.random() < 0.4:
-        model["layer_parameters"] = [
-            random.randint(10**5, 9 * 10**6) for _ in range(layers)
-        ]
-    return Instance.model_validate(
-        {
-            "name": "random",
-            "model": model,
-            "workload": {
-                "sequence_length": 512,
-                "global_batch": random.randint(8, 20),
-                "micro_batch_sizes": (1,) if uniform else (1, 2),
-                "costs": random_costs(random),
-            },
-            "cluster": {"gpus": types, "nodes": tuple(nodes), "inter": inter},
-        },
-        strict=False,
+def random_plan(instance: Instance, seed: int) -> TrainingPlan:
+    """A plan of random pipelines on some of the instance's GPUs."""
+    rng = Random(f"plan/{seed}")
+    groups = _groups(instance, rng)
+    rng.shuffle(groups)
+    batch = instance.workload.global_batch
+    count = rng.randint(1, min(len(groups), batch, 4))
+    sizes = _batches(rng, count, batch, instance.workload.micro_batch_sizes)
+    shares = [groups[i::count] for i in range(count)]
+    return TrainingPlan(
+        pipelines=tuple(
+            _pipeline(rng, instance.model.layers, share, number, size)
+            for share, (number, size) in zip(shares, sizes, strict=True)
+        )
     )
 
 
-def random_costs(random: Random) -> dict[str, Any]:
-    """Every setting of the cost model at one of its values."""
-    return {
-        "bytes_per_parameter": random.choice([8, 16]),
-        "head": random.choice(["include", "omit"]),
-        "recompute": random.choice(["full", "none"]),
-        "activations": random.choice(["standard", "checkpoint"]),
-        "in_flight": random.choice(["1f1b", "gpipe", "one"]),
-        "sequence_parallel": random.random() < 0.5,
-        "flash": random.random() < 0.5,
-        "pipeline": random.choice(["critical", "lockstep"]),
-        "pipeline_factor": random.choice([1, 1.8]),
-        "sync": random.choice(["ring", "bottleneck"]),
-        "sync_overlap": random.choice(["none", "backward"]),
-        "sync_factor": random.choice([1, 1.65]),
-        "reserve_mib": random.choice([0, 10]),
-    }
+def _groups(instance: Instance, rng: Random) -> list[tuple[str, ...]]:
+    """The GPUs of every node, cut into tensor-parallel groups of random sizes."""
+    groups = []
+    for node in instance.planned_cluster.nodes:
+        gpus = [f"{node.name}:{i}" for i in range(node.count)]
+        rng.shuffle(gpus)
+        while gpus:
+            size = rng.randint(1, len(gpus))
+            groups.append(tuple(gpus[:size]))
+            del gpus[:size]
+    return groups
 
 
-def random_pipes(random: Random, instance: Instance) -> list[Pipe]:
-    """A structurally valid plan in compact form; it may need too much memory."""
-    free = {i: n.count for i, n in enumerate(instance.planned_cluster.nodes)}
-    layers, batch = instance.model.layers, instance.workload.global_batch
-    chains: list[tuple[Slot, ...]] = []
-    while len(chains) < 4 and any(free.values()):
-        total = min(layers, random.randint(1, 4))
-        cuts = sorted(random.sample(range(1, layers), min(total, layers) - 1))
-        slots = []
-        for first, last in pairwise([0, *cuts, layers]):
-            open_nodes = [i for i, left in free.items() if left]
-            if not open_nodes:
-                break
-            node = random.choice(open_nodes)
-            t = random.randint(1, free[node])
-            free[node] -= t
-            slots.append(Slot(node, t, first, last))
-        if slots and slots[-1].last != layers:
-            slots[-1] = slots[-1]._replace(last=layers)
-        if slots:
-            chains.append(tuple(slots))
-    chains = chains[: batch // 2]
-    sizes = [random.choice(instance.workload.micro_batch_sizes) for _ in chains]
-    if batch % 2:
-        sizes[0] = 1
-    return _share(random, chains, sizes, batch)
+def _batches(
+    rng: Random, count: int, batch: int, sizes: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """(micro-batches, size) of each pipeline; 1 is among the sizes."""
+    chosen = [1] + [rng.choice(sizes) for _ in range(count - 1)]
+    numbers = [1] * count
+    rest = batch - sum(chosen)
+    if rest < 0:
+        chosen, rest = [1] * count, batch - count
+    while rest:
+        i = rng.randrange(count)
+        if chosen[i] <= rest:
+            numbers[i] += 1
+            rest -= chosen[i]
+    return list(zip(numbers, chosen, strict=True))
 
 
-def _share(
-    random: Random, chains: list[tuple[Slot, ...]], sizes: list[int], batch: int
-) -> list[Pipe]:
-    counts = [1] * len(chains)
-    while (left := batch - sum(map(int.__mul__, counts, sizes))) > 0:
-        open_ones = [i for i, size in enumerate(sizes) if size <= left]
-        if not open_ones:  # one sequence is left and all sizes are 2
-            sizes[0], counts[0] = 1, counts[0] * 2 + 1
-            break
-        counts[random.choice(open_ones)] += 1
-    return [Pipe(n, b, s) for n, b, s in zip(counts, sizes, chains, strict=True)]
+def _pipeline(
+    rng: Random, layers: int, groups: list[tuple[str, ...]], number: int, size: int
+) -> Pipeline:
+    stages = []
+    most = rng.randint(1, min(layers, len(groups)))
+    cuts = [0, *sorted(rng.sample(range(1, layers), most - 1)), layers]
+    for position, (first, last) in enumerate(pairwise(cuts)):
+        mine = groups[position::most][:size]
+        mine = mine[: rng.randint(1, len(mine))]
+        samples = [1] * len(mine)
+        for _ in range(size - len(mine)):
+            samples[rng.randrange(len(mine))] += 1
+        stages.append(
+            Stage(
+                layers=(first, last),
+                replicas=tuple(
+                    Replica(gpus=gpus, samples=n)
+                    for gpus, n in zip(mine, samples, strict=True)
+                ),
+            )
+        )
+    return Pipeline(micro_batches=number, micro_batch_size=size, stages=tuple(stages))
