@@ -1,10 +1,10 @@
 """The front door: load, plan, solve, provision, compare and check.
 
 Every function takes an instance as a name of the library, a path, or an `Instance`.
-`time_limit` is in wall seconds for each method, None for no limit; `gap` a relative
-target at which to stop; `threads` and `seed` go to whatever runs. `report(incumbent,
-bound)` is called while an exact method works. Ctrl-C ends the work, and the result
-holds what was known by then.
+`time_limit` is in wall seconds (in `compare`, for each method), None for no limit;
+`gap` a relative target at which to stop; `threads` and `seed` go to whatever runs.
+`report(incumbent, bound)` is called while an exact method works. Ctrl-C ends the work,
+and the result holds what was known by then.
 """
 
 import math
@@ -56,10 +56,11 @@ def plan(
 ) -> Result:
     """Plan a training run, by one planner or by all of them and the exact method.
 
-    The exact method starts from the best planner's plan. Where it cannot carry the
-    instance, the best planner's plan is returned, with a bound; with `exact` that is
-    an error instead (`Unsupported`). Raises what `load` raises, `InstanceError` for
-    an instance with offers, and `UnknownName` for an unknown planner.
+    The planners take at most half of the time limit, the exact method the rest, and
+    starts from the best of their plans. Where it cannot carry the instance, that plan
+    is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
+    Raises what `load` raises, `InstanceError` for an instance with offers, and
+    `UnknownName` for an unknown planner.
     """
     limits = _limits(time_limit, gap, threads, seed)
     data = load(instance)
@@ -370,12 +371,20 @@ def _heuristic(name: str, data: Any, limits: Limits) -> Result:
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
-    """Every planner in turn, until one is interrupted."""
+    """Every planner in turn, in half of the time together, until one is interrupted.
+
+    What a planner leaves of its share goes to those after it.
+    """
+    names = registry.entries_for("planners", "training_plan")
+    left = None if limits.time_s is None else limits.time_s / 2
     results: list[Result] = []
-    for name in registry.entries_for("planners", "training_plan"):
-        results.append(_heuristic(name, data, limits))
+    for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
+        share = replace(limits, time_s=None if left is None else left / waiting)
+        results.append(_heuristic(name, data, share))
         if results[-1].stop is Stop.INTERRUPTED:
             break
+        if left is not None:
+            left = max(0.0, left - results[-1].seconds["solve"])
     return results
 
 

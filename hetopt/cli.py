@@ -74,9 +74,7 @@ InstanceWord = Annotated[
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(
-        min=0, metavar="S", help="Seconds for each method; `inf` for no limit."
-    ),
+    typer.Option(min=0, metavar="S", help="Wall seconds; `inf` for no limit."),
 ]
 Gap = Annotated[
     float | None,

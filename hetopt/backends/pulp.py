@@ -39,7 +39,7 @@ def _library() -> Any:
         # no longer be loaded in the process; the other way round both can.
         import ortools.sat.python.cp_model  # noqa: F401
     try:
-        import pulp
+        import pulp  # type: ignore[import-untyped]
     except ImportError as error:
         raise BackendMissing("pulp", "'pulp>=3.3,<4'") from error
     return pulp
