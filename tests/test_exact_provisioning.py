@@ -8,6 +8,7 @@ from brute_force import best, valid
 from random_data import tiny
 
 from hetopt.errors import InstanceError
+from hetopt.exact import _provisioning_search as search
 from hetopt.exact import provisioning as exact
 from hetopt.modelling import Limits
 from hetopt.plans import Provisioning, RentedStage
@@ -107,6 +108,26 @@ def long(seed):
 def test_long_pipelines_are_placed_as_well_as_by_trying_all(seed):
     data = long(seed)
     assert solve(data).objective == best("provisioning", data)
+
+
+@pytest.fixture
+def unlisted(monkeypatch):
+    """Every degree is searched through partial allocations, however few there are."""
+    monkeypatch.setattr(search, "_LISTED", 0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_partial_allocations_lose_no_optimum(unlisted, seed):
+    data = tiny("provisioning", seed)
+    assert solve(data).objective == best("provisioning", data)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_partial_allocations_lose_no_point_of_the_front(monkeypatch, seed):
+    data = medium(seed)
+    listed = points(data)
+    monkeypatch.setattr(search, "_LISTED", 0)
+    assert points(data) == listed
 
 
 def pareto(values):

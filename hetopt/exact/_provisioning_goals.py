@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ..problems.provisioning import MICRO, Data
 from ..schema import exact
+
+Floats = npt.NDArray[np.float64]
 
 LONGEST = 2**60  # us; above every time that the tables allow
 _PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
@@ -41,6 +46,9 @@ class Goal(Protocol):
     def key(self, time: int, cost: int) -> int:
         """The objective of a bound (time, cost): smaller is searched first."""
 
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Keys of bounds; infinite where nothing of that time and price is wanted."""
+
     def take(self, found: Found) -> None:
         """Keep a plan that passed `cut`."""
 
@@ -63,6 +71,13 @@ class Cheapest:
     def key(self, time: int, cost: int) -> int:
         """The cost."""
         return cost
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Costs, where they are below the best and in time."""
+        cost = time * price
+        if time > self.longest:
+            return np.full_like(cost, np.inf)
+        return cost if self.best is None else _below(cost, cost, self.best.cost)
 
     def take(self, found: Found) -> None:
         """Keep the cheapest."""
@@ -88,6 +103,13 @@ class Fastest:
     def key(self, time: int, cost: int) -> int:
         """The time."""
         return time
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """The time, where it is below the best and affordable."""
+        best = np.inf if self.best is None else self.best.time
+        most = np.inf if self.most is None else self.most
+        key = np.where(np.isfinite(price) & (time * price <= most), time, np.inf)
+        return _below(key, key, best)
 
     def take(self, found: Found) -> None:
         """Keep the fastest."""
@@ -120,6 +142,16 @@ class Tradeoffs:
         """Time x cost: the middle of the front first."""
         return time * cost
 
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Time x cost, where no point reaches both and both are within limits."""
+        cost, most = time * price, np.inf if self.most is None else self.most
+        if time > self.longest:
+            return np.full_like(cost, np.inf)
+        # Of the points that are as fast, the last is the cheapest.
+        at = bisect_right([point.time for point in self.points], time)
+        reached = self.points[at - 1].cost if at else np.inf
+        return _below(np.where(cost <= most, time * cost, np.inf), cost, reached)
+
     def take(self, found: Found) -> None:
         """Keep the point, and drop those that it reaches."""
         if found.time > self.cut(found.price):
@@ -128,6 +160,10 @@ class Tradeoffs:
         at = bisect_right([p.time for p in kept], found.time)
         kept.insert(at, found)
         self.points = kept
+
+
+def _below(keys: Floats, values: Floats, limit: float) -> Floats:
+    return np.where(values < limit, keys, np.inf)
 
 
 def longest_iteration(data: Data) -> int:

@@ -1,37 +1,51 @@
 """Best-first search over allocations; each is placed exactly, or shown to be too slow.
 
-The queue holds batches of allocations by their bound. A batch is placed with the time
-that its goal leaves at its price as a cut-off; what is left in the queue when the
-search stops bounds every plan that was not seen.
+The queue holds, by their bound, batches of allocations and branches of partial ones.
+A degree with few allocations is listed at once; another starts from its branches. A
+batch is placed with the time that its goal leaves at its price as a cut-off; what is
+left in the queue when the search stops bounds every plan that was not seen.
 """
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 from ..plans import Provisioning, RentedStage
-from ._provisioning_bounds import by_beta, least_times
-from ._provisioning_goals import LONGEST, Found, Goal
+from ._provisioning_bounds import by_beta, least_times, spans
+from ._provisioning_branches import Branch, children, how_many, roots
+from ._provisioning_goals import Found, Goal
 from ._provisioning_placement import Jobs, Stages, place
 from ._provisioning_tables import Degree, Ints
 
-_FIRST, _LARGEST = 4, 256  # allocations of a batch
+_FIRST, _LARGEST = 4, 256  # allocations of a batch that are placed together
 _BEAM, _QUICK_BATCHES = 16, 6
+_LISTED = 100_000  # allocations of a degree that are listed at once
+_SLICE = 2048  # partial allocations of a branch
+_DIVES, _DIVE_ROWS = 3, 64
 
 
-@dataclass(order=True)
+@dataclass(frozen=True)
 class Batch:
     """Allocations of one degree in ascending order of their bound."""
 
-    key: int
-    order: int
-    degree: Degree = field(compare=False)
-    counts: Ints = field(compare=False)
-    time: Ints = field(compare=False)
-    price: list[int] = field(compare=False)
+    degree: Degree
+    counts: Ints
+    time: Ints
+    price: list[int]
+
+    def pick(self, rows: list[int] | slice) -> "Batch":
+        """Some of the allocations, in the order of `rows`."""
+        if isinstance(rows, slice):
+            rows = list(range(*rows.indices(len(self.price))))
+        return Batch(
+            self.degree,
+            self.counts[rows],
+            self.time[rows],
+            [self.price[row] for row in rows],
+        )
 
 
 class Search:
@@ -41,9 +55,10 @@ class Search:
         self, degrees: Iterable[Degree], goal: Goal, check: Callable[[], None]
     ) -> None:
         self.goal, self.check = goal, check
-        self.queue: list[Batch] = []
+        self.queue: list[tuple[int, int, Batch | Branch]] = []
         self._pending = list(degrees)
         self._number = count()
+        self._size = _FIRST
         self._batches = 0
 
     def run(self, report: Callable[[int], object] = id) -> None:
@@ -53,69 +68,106 @@ class Search:
         """
         while self._pending:
             self.check()
-            self._push_all(self._pending[-1])
+            self._start(self._pending[-1])
             self._pending.pop()
-        size = _FIRST
         while self.queue:
-            batch = self.queue[0]
-            report(batch.key)
+            key, _, node = self.queue[0]
+            report(key)
             self.check()
-            self._place(_head(batch, size))
+            if isinstance(node, Batch):
+                self._place(node.pick(slice(self._size)))
+                follow: list[tuple[int, Batch | Branch]] = []
+                if (
+                    rest := self._wanted(node.pick(slice(self._size, None)))
+                ) is not None:
+                    follow.append(rest)
+                self._size = min(2 * self._size, _LARGEST)
+            else:
+                follow = self._open(node)
+            # Only now: what a limit cuts short stays in the queue.
             heapq.heappop(self.queue)
-            if len(batch.time) > size:
-                self._push(batch, size)
-            self._batches += 1
-            size = min(2 * size, _LARGEST)
+            for entry in follow:
+                self._push(*entry)
 
     def may_beat(self, found: Found) -> bool:
         """Whether what is left may reach `found` in both time and cost."""
         return bool(self._pending) or any(
-            time <= found.time and time * price <= found.cost
-            for batch in self.queue
-            for time, price in zip(batch.time.tolist(), batch.price, strict=True)
+            isinstance(node, Branch)
+            or any(
+                time <= found.time and time * price <= found.cost
+                for time, price in zip(node.time.tolist(), node.price, strict=True)
+            )
+            for _, _, node in self.queue
         )
 
-    def _push_all(self, degree: Degree) -> None:
-        counts = allocations(degree)
+    def _push(self, key: int, node: Batch | Branch) -> None:
+        heapq.heappush(self.queue, (key, next(self._number), node))
+
+    def _start(self, degree: Degree) -> None:
+        """Put a degree into the queue, whole or not at all."""
+        if how_many(degree) <= _LISTED:
+            entry = self._batch(degree, allocations(degree))
+            if entry is not None:
+                self._push(*entry)
+            return
+        branches = sorted(roots(degree, self.goal), key=lambda entry: entry[0])
+        for _, branch in branches[:_DIVES]:
+            self._dive(branch)
+        for branch_entry in branches:
+            self._push(*branch_entry)
+
+    def _dive(self, branch: Branch) -> None:
+        """A first plan: only the best few partial allocations are followed."""
+        while not branch.complete:
+            self.check()
+            counts, _ = children(branch, self.goal)
+            branch = Branch(branch.degree, branch.stages, counts[:_DIVE_ROWS])
+        entry = self._batch(branch.degree, branch.counts)
+        if entry is not None:
+            self._place_within(entry[1].pick(slice(_FIRST)), _BEAM)
+
+    def _open(self, branch: Branch) -> list[tuple[int, Batch | Branch]]:
+        """What follows a branch."""
+        degree = branch.degree
+        counts, keys = children(branch, self.goal)
+        follow: list[tuple[int, Batch | Branch]] = []
+        for first, end in spans(len(counts), _SLICE):
+            child = Branch(degree, branch.stages, counts[first:end])
+            if not child.complete:
+                follow.append((int(keys[first]), child))
+            elif (entry := self._batch(degree, child.counts)) is not None:
+                follow.append(entry)
+        return follow
+
+    def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
+        """Allocations with their bounds, in order, those worth having."""
         time = least_times(degree, counts)
         price = [int(p) for p in counts @ degree.c]
-        cut = np.array([min(self.goal.cut(p), LONGEST) for p in price], dtype=np.int64)
-        rows = np.flatnonzero(time <= cut)
-        best_first = sorted(rows.tolist(), key=lambda i: self._key(time[i], price[i]))
-        rows = np.array(best_first, dtype=np.int64)
-        whole = Batch(0, 0, degree, counts[rows], time[rows], [price[i] for i in rows])
-        self._push(whole, 0)
+        keys = [self._key(t, p) for t, p in zip(time.tolist(), price, strict=True)]
+        order = sorted(range(len(price)), key=keys.__getitem__)
+        return self._wanted(Batch(degree, counts, time, price).pick(order))
 
-    def _push(self, batch: Batch, first: int) -> None:
-        """What follows row `first`, as far as it may still be worth having."""
-        price, times = batch.price[first:], batch.time[first:]
-        keep = [
-            i
-            for i, (p, t) in enumerate(zip(price, times, strict=True))
-            if t <= self.goal.cut(p)
-        ]
+    def _wanted(self, batch: Batch) -> tuple[int, Batch] | None:
+        """What may still be worth having of an ordered batch, with its key."""
+        cuts: dict[int, int] = {}
+        keep = []
+        for i, (price, time) in enumerate(zip(batch.price, batch.time, strict=True)):
+            if price not in cuts:
+                cuts[price] = self.goal.cut(price)
+            if time <= cuts[price]:
+                keep.append(i)
         if not keep:
-            return
-        price, times = [price[i] for i in keep], times[keep]
-        key = self._key(times[0], price[0])
-        heapq.heappush(
-            self.queue,
-            Batch(
-                key,
-                next(self._number),
-                batch.degree,
-                batch.counts[first:][keep],
-                times,
-                price,
-            ),
-        )
+            return None
+        kept = batch.pick(keep)
+        return self._key(int(kept.time[0]), kept.price[0]), kept
 
-    def _key(self, time: np.int64, price: int) -> int:
-        return self.goal.key(int(time), int(time) * price)
+    def _key(self, time: int, price: int) -> int:
+        return self.goal.key(time, time * price)
 
     def _place(self, batch: Batch) -> None:
         if self._batches < _QUICK_BATCHES:
             self._place_within(batch, _BEAM)
+        self._batches += 1
         self._place_within(batch, None)
 
     def _place_within(self, batch: Batch, beam: int | None) -> None:
@@ -144,17 +196,6 @@ class Search:
             stages=tuple(RentedStage(gpu=degree.types[t], layers=x) for t, x in stages),
         )
         self.goal.take(Found(time, price, plan))
-
-
-def _head(batch: Batch, size: int) -> Batch:
-    return Batch(
-        batch.key,
-        batch.order,
-        batch.degree,
-        batch.counts[:size],
-        batch.time[:size],
-        batch.price[:size],
-    )
 
 
 def iteration(degree: Degree, stages: Stages) -> int:

@@ -123,9 +123,9 @@ class Degree:
         """[t, i]: whether betas[i] is a whole number of layers of t."""
         w = np.maximum(self.w, 1)[:, None]
         whole = (self.betas[None, :] % w == 0) & (self.w[:, None] > 0)
-        return np.where(self.w[:, None] == 0, self.betas[None, :] == 0, whole).astype(
-            np.bool_
-        )
+        timeless = self.w[:, None] == 0
+        found = np.where(timeless, self.betas[None, :] == 0, whole)
+        return np.asarray(found, dtype=np.bool_)
 
     def need(self, b: int, s: int) -> Ints:
         """[u, r, l]: the least G with which r stages of at most u layers hold l.
