@@ -63,8 +63,9 @@ class Tables:
                 times = set(self.table.layer_us(node.name, t, 1))
                 if len(times) > 1:
                     raise Unsupported(
-                        "hexiscale: workload.costs.profile times layers differently: "
-                        "this statement needs layers of equal time"
+                        "the hexiscale statement does not carry instance "
+                        f"{self.instance.name!r}: workload.costs.profile times layers "
+                        "differently, expected equal layers"
                     )
                 head = self.table.head_us(node.name, t, 1)
                 yield Kind(number, t, times.pop(), head)
@@ -368,14 +369,18 @@ def _refuse(instance: Instance) -> None:
         ("workload.costs.sync", costs.sync, "ring"),
         ("workload.costs.sync_overlap", costs.sync_overlap, "none"),
     ]
-    for field, found, expected in carried:
-        if found != expected:
-            raise Unsupported(
-                f"hexiscale: {field} is {found!r}, this statement carries {expected!r}"
-            )
-    for field in ("parameters", "active_parameters"):
-        if len(set(getattr(instance.model, field))) > 1:
-            raise Unsupported(
-                f"hexiscale: model.{field} differ by layer, this statement carries "
-                "layers of equal size"
-            )
+    asked = [
+        f"{field} is {found!r}, expected {expected!r}"
+        for field, found, expected in carried
+        if found != expected
+    ]
+    asked += [
+        f"model.{field} differ by layer, expected equal layers"
+        for field in ("parameters", "active_parameters")
+        if len(set(getattr(instance.model, field))) > 1
+    ]
+    if asked:
+        raise Unsupported(
+            f"the hexiscale statement does not carry instance {instance.name!r}: "
+            + "; ".join(asked)
+        )
