@@ -23,9 +23,7 @@ def gap(objective: Objective, reference: Objective) -> float:
     return float(abs(Fraction(objective) - reference) / abs(Fraction(reference)))
 
 
-def known_gap(
-    objective: Objective | None, reference: Objective | None
-) -> float | None:
+def known_gap(objective: Objective | None, reference: Objective | None) -> float | None:
     """`gap`; None where a side is absent, or the ratio is infinite."""
     if objective is None or reference is None or (objective and not reference):
         return None
