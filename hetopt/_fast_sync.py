@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import lcm
+from operator import add, sub
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class SyncTimes:
         # No layer has more replicas than there are GPUs: digits never overflow.
         self._bits = 8 * next(w for w in (1, 2, 4, 8) if cluster.gpu_count < 256**w)
         self._kept: dict[tuple[int, int], int] = {}
+        self._weights: dict[tuple[Slot, ...], list[int]] = {}
         self._links(table)
 
     def _links(self, table: CostTable) -> None:
@@ -72,24 +74,35 @@ class SyncTimes:
         self._within = [whole(link) for link in within]
         self._across = [[whole(link) for link in row] for row in rows]
 
-    def weight(self, slot: Slot) -> int:
-        """What a replica in this slot adds to the signatures of its layers."""
-        bits = self._bits
-        return (1 << bits * slot.node) + (1 << bits * (self._count + slot.t - 1))
+    def weights(self, slots: tuple[Slot, ...]) -> list[int]:
+        """What a pipeline adds to the signature of each layer."""
+        found = self._weights.get(slots)
+        if found is None:
+            if len(self._weights) >= KEPT // 4:
+                self._weights.clear()
+            bits, found = self._bits, []
+            for node, t, first, last in slots:
+                weight = (1 << bits * node) + (1 << bits * (self._count + t - 1))
+                found += [weight] * (last - first)
+            self._weights[slots] = found
+        return found
 
     def signatures(self, pipes: Iterable[tuple[Slot, ...]]) -> list[int]:
         """Signature of every layer."""
-        found = [0] * len(self._parameters)
-        for slots in pipes:
-            self.add(found, slots, 1)
-        return found
+        return self.changed([0] * len(self._parameters), (), pipes)
 
-    def add(self, signatures: list[int], slots: tuple[Slot, ...], sign: int) -> None:
-        """Add a pipeline to the signatures, or take it away (`sign` -1)."""
-        for slot in slots:
-            weight = sign * self.weight(slot)
-            for layer in range(slot.first, slot.last):
-                signatures[layer] += weight
+    def changed(
+        self,
+        signatures: list[int],
+        removed: Iterable[tuple[Slot, ...]],
+        added: Iterable[tuple[Slot, ...]],
+    ) -> list[int]:
+        """Signatures with some pipelines taken away and others added."""
+        for slots in removed:
+            signatures = list(map(sub, signatures, self.weights(slots)))
+        for slots in added:
+            signatures = list(map(add, signatures, self.weights(slots)))
+        return signatures
 
     def times(self, signatures: Sequence[int]) -> tuple[list[int], int, int]:
         """Sums of sync times over the layers before each; embedding's; head's."""
@@ -115,24 +128,31 @@ class SyncTimes:
         return found
 
     def _time_of(self, parameters: int, signature: int) -> int:
-        width = self._bits // 8
-        raw = signature.to_bytes(width * self._digits, "little")
-        digits = np.frombuffer(raw, f"<u{width}").tolist()
-        held = [(a, c) for a, c in enumerate(digits[: self._count]) if c]
-        replicas = sum(c for _, c in held)
+        digits = self._decoded(signature)
+        counts = digits[: self._count]
+        replicas = sum(counts)
         if replicas < 2:
             return 0
         t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
         if not self._ring:
-            inverse = self._slowest_link(held)
+            inverse = self._slowest_link([(a, c) for a, c in enumerate(counts) if c])
             top = 4 * (replicas - 1) * parameters * inverse * 10**6
-            return int(-(-top // (replicas * t * self._beta)))
+            return -(-top // (replicas * t * self._beta))
         share = t * replicas
         worst = max(
             alphas * share * self._beta + 2 * parameters * betas * self._alpha
-            for alphas, betas in self._to_others(held, replicas)
+            for alphas, betas in self._to_others(counts, replicas)
         )
-        return int(-(-2 * worst * 10**6 // (self._alpha * share * self._beta)))
+        return -(-2 * worst * 10**6 // (self._alpha * share * self._beta))
+
+    def _decoded(self, signature: int) -> Sequence[int]:
+        """Replicas on each node, then replicas of each degree from 1."""
+        width = self._bits // 8
+        raw = signature.to_bytes(width * self._digits, "little")
+        if width == 1:
+            return raw
+        found: list[int] = np.frombuffer(raw, f"<u{width}").tolist()
+        return found
 
     def _slowest_link(self, held: list[tuple[int, int]]) -> int:
         """The largest inverse bandwidth between two replicas."""
@@ -144,17 +164,24 @@ class SyncTimes:
         return max(rates)
 
     def _to_others(
-        self, held: list[tuple[int, int]], replicas: int
+        self, counts: Sequence[int], replicas: int
     ) -> Iterable[tuple[int, int]]:
         """Latencies and inverse bandwidths from a replica of each node, summed."""
+        if self._uniform:  # nodes of equal links and counts are in the same place
+            alpha, beta = self._across[0][0]
+            for (within_alpha, within_beta), c in set(
+                zip(self._within, counts, strict=True)
+            ):
+                if c:
+                    yield (
+                        (c - 1) * within_alpha + (replicas - c) * alpha,
+                        (c - 1) * within_beta + (replicas - c) * beta,
+                    )
+            return
+        held = [(a, c) for a, c in enumerate(counts) if c]
         for a, here in held:
             alpha, beta = self._within[a]
             alphas, betas = (here - 1) * alpha, (here - 1) * beta
-            if self._uniform:
-                alpha, beta = self._across[0][0]
-                away = replicas - here
-                yield alphas + away * alpha, betas + away * beta
-                continue
             for b, there in held:
                 if b != a:
                     alpha, beta = self._across[a][b]

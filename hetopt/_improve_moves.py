@@ -13,6 +13,7 @@ from .balancing import Balancer, Chain
 from .fast_cost import Slot
 
 Move = tuple[list[int], list[Line]]  # pipelines that go, pipelines that come
+Make = tuple[int, tuple[tuple[int, ...], ...]]  # a pipeline with kinds for nodes
 Recipe = tuple[list[tuple[int, int]], list[int] | None]  # (stage, degree)s, cuts
 
 
@@ -43,6 +44,7 @@ class Moves:
             (3, self._drop_stage),
             (2, self._rebalance),
         ]
+        self._makes: dict[Line, Make] = {}
         self._within = [move for _, move in within]
         self._within_weights = [weight for weight, _ in within]
         self._across = [move for _, move in across]
@@ -81,9 +83,15 @@ class Moves:
             lines.append(line)
         return alike, lines
 
-    def _make(self, line: Line) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        kind = self._cost.kind
-        return line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
+    def _make(self, line: Line) -> Make:
+        found = self._makes.get(line)
+        if found is None:
+            if len(self._makes) > 100_000:
+                self._makes.clear()
+            kind = self._cost.kind
+            found = line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
+            self._makes[line] = found
+        return found
 
     def _cooked(
         self, line: Line, n: int, recipe: Recipe, most: int | None

@@ -81,8 +81,11 @@ class State:
         counts = shared(cost, timings, [line.size for line in new_lines])
         if counts is None or not self._fit(new_lines, counts, len(kept)):
             return None
-        signatures = self.signatures.copy()
-        _exchange(cost, signatures, [lines[i].slots for i in removed], added)
+        signatures = cost.syncs.changed(
+            self.signatures,
+            [lines[i].slots for i in removed],
+            [line.slots for line in added],
+        )
         return State(cost, new_lines, timings, counts, free, signatures)
 
     def _fit(self, lines: list[Line], counts: list[int], kept: int) -> bool:
@@ -114,11 +117,11 @@ class State:
             (line.slots, timing)
             for line, timing in zip(self.lines, self.timings, strict=True)
         ]
-        behind, _, _ = self.cost.syncs.times(self.signatures)
-        mean = 0
+        times = self.cost.syncs.times(self.signatures)
+        behind, total = times[0], 0
         for slots, _ in pairs:
-            mean += max(behind[slot.last] - behind[slot.first] for slot in slots)
-        return self.cost.sync_us(pairs, self.signatures), mean / len(pairs)
+            total += max([behind[last] - behind[first] for _, _, first, last in slots])
+        return self.cost.sync_us(pairs, times), total / len(pairs)
 
     def _fluid_us(self) -> float:
         """Time of the pipelines if micro-batches were divisible."""
@@ -129,18 +132,6 @@ class State:
             rates += rate
             work += rate * (timing.total - timing.slowest)
         return work / rates
-
-
-def _exchange(
-    cost: FastCost,
-    signatures: list[int],
-    removed: Sequence[tuple[Slot, ...]],
-    added: Sequence[Line],
-) -> None:
-    for slots in removed:
-        cost.syncs.add(signatures, slots, -1)
-    for line in added:
-        cost.syncs.add(signatures, line.slots, 1)
 
 
 def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:

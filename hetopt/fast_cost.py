@@ -62,9 +62,11 @@ class FastCost:
         self._behind_parameters = list(accumulate(parameters, initial=0))
         self.syncs = SyncTimes(self.table, parameters)
         self._prefix: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
+        self._degrees: dict[tuple[int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
         self._hops: dict[tuple[int, int, int, int], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
+        self._fit: dict[tuple[int, int, tuple[Slot, ...]], bool] = {}
         self._needs: dict[tuple[int, int, int, int, int, bool, bool], int] = {}
 
     # --- time ------------------------------------------------------------------
@@ -81,8 +83,12 @@ class FastCost:
 
     def degrees(self, node: int, b: int) -> list[int]:
         """Degrees that a stage on a node can have: all, or those with a profile."""
-        count, name = self.nodes[node].count, self.names[node]
-        return [t for t in range(1, count + 1) if self.table.measured(name, t, b)]
+        key = (node, b)
+        if key not in self._degrees:
+            every = range(1, self.nodes[node].count + 1)
+            measured, name = self.table.measured, self.names[node]
+            self._degrees[key] = [t for t in every if measured(name, t, b)]
+        return self._degrees[key]
 
     def head_us(self, node: int, t: int, b: int) -> int:
         """Time of the head, both passes, in us."""
@@ -142,11 +148,16 @@ class FastCost:
 
     def fits(self, pipe: Pipe) -> bool:
         """Whether every stage of the pipeline fits into its GPUs."""
-        return all(
-            self.need_mib(pipe.size, pipe.micro_batches, len(pipe.slots), j, slot)
-            <= self.room[slot.node]
-            for j, slot in enumerate(pipe.slots)
-        )
+        n, b, slots = pipe
+        key = (self.in_flight(n, len(slots), 0), b, slots)
+        if key not in self._fit:
+            if len(self._fit) >= KEPT:
+                self._fit.clear()
+            self._fit[key] = all(
+                self.need_mib(b, n, len(slots), j, slot) <= self.room[slot.node]
+                for j, slot in enumerate(slots)
+            )
+        return self._fit[key]
 
     def in_flight(self, n: int, stages: int, j: int) -> int:
         """Micro-batches whose activations stage `j` of `stages` holds."""
@@ -178,19 +189,23 @@ class FastCost:
             self.pipeline_us(pipe.micro_batches, timing)
             for pipe, timing in zip(pipes, timings, strict=True)
         )
+        signatures = self.syncs.signatures(pipe.slots for pipe in pipes)
         sync = self.sync_us(
             [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
-            self.syncs.signatures(pipe.slots for pipe in pipes),
+            self.syncs.times(signatures),
         )
         return self.whole_us(slowest, sync)
 
     def sync_us(
         self,
         pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
-        signatures: Sequence[int],
+        times: tuple[list[int], int, int],
     ) -> int:
-        """The slowest stage's synchronisation, less what backward passes hide."""
-        behind, embedding, head = self.syncs.times(signatures)
+        """The slowest stage's synchronisation, less what backward passes hide.
+
+        `times` are those of `SyncTimes.times`.
+        """
+        behind, embedding, head = times
         overlap = self.costs.sync_overlap == "backward"
         if not (overlap or embedding or head):
             spans = {(s.first, s.last) for slots, _ in pipes for s in slots}

@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 from random import Random
 
 import pytest
-from random_plans import random_instance, random_pipes
+from random_pipelines import random_instance, random_pipes
 
 from hetopt.balancing import Balancer, shared
 from hetopt.fast_cost import FastCost, Pipe, Slot

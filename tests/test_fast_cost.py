@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from random_plans import random_instance, random_pipes
+from random_pipelines import random_instance, random_pipes
 
 from hetopt.fast_cost import FastCost, Pipe, Slot, lockstep_us
 from hetopt.problems import training_plan
