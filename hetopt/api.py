@@ -104,7 +104,7 @@ def solve(
     `Unsupported`.
     """
     limits = _limits(time_limit, gap, threads, seed)
-    name, data = _posed(problem)
+    name, data = posed(problem)
     if backend is not None:
         formulation = _formulation(name, method, backend)
         return _stated(name, data, formulation, backend, limits, warm_start, report)
@@ -222,6 +222,22 @@ def carriers(formulation: str) -> list[str]:
     return list(getattr(module, "backends", None) or registry.names("backends"))
 
 
+def posed(problem: Place | Record) -> tuple[str, Any]:
+    """The problem's name and data; an instance poses the one that it is made for.
+
+    Raises what `load` raises, and `MixedData` for a record that poses none.
+    """
+    if isinstance(problem, str | Path):
+        return files.load_problem(problem)
+    if isinstance(problem, Instance):
+        name = "training_plan" if problem.cluster else "provisioning"
+        return name, problems.get(name).data(problem)
+    stated = getattr(problem, "problem", None)
+    if stated is None:
+        raise MixedData(f"a {type(problem).__name__} poses no problem")
+    return stated, problem
+
+
 def posed_plan(
     plan: Place | Plan, instance: Place | Record | None = None
 ) -> tuple[str, Any, Plan]:
@@ -230,7 +246,7 @@ def posed_plan(
         return files.load_plan(plan, instance)
     if instance is None:
         raise InstanceError("a plan by itself cannot be judged: give its instance")
-    name, data = _posed(instance)
+    name, data = posed(instance)
     if not isinstance(plan, problems.get(name).Plan):
         raise MixedData(f"a {type(plan).__name__} is no plan of problem {name!r}")
     return name, data, plan
@@ -278,19 +294,6 @@ def _less(limits: Limits, seconds: float) -> Limits:
 def _known(kind: str, name: str, known: list[str]) -> None:
     if name not in known:
         raise UnknownName(kind, name, known)
-
-
-def _posed(problem: Place | Record) -> tuple[str, Any]:
-    """The problem's name and data; an instance poses the one that it is made for."""
-    if isinstance(problem, str | Path):
-        return files.load_problem(problem)
-    if isinstance(problem, Instance):
-        name = "training_plan" if problem.cluster else "provisioning"
-        return name, problems.get(name).data(problem)
-    stated = getattr(problem, "problem", None)
-    if stated is None:
-        raise MixedData(f"a {type(problem).__name__} poses no problem")
-    return stated, problem
 
 
 def _formulation(problem: str, method: str | None, backend: str) -> str:

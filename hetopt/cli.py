@@ -184,12 +184,13 @@ def solve(
     Example: `hetopt solve grouping.json --method device_grouping_counts --backend
     cpsat`
     """
-    from . import api
+    from . import api, problems
 
     _writable(out)
-    with _watch("", time_limit) as watch:
+    name, data = api.posed(file)
+    with _watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
-            file,
+            data,
             method,
             backend,
             time_limit=time_limit,

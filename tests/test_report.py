@@ -230,7 +230,7 @@ def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path) -> None:
         (9_458, "us", "9.46 ms"),
         (290_123_456, "us", "290.1 s"),
         (31.4278, "USD", "31.43 USD"),
-        (0.037590, "USD", "0.0376 USD"),
+        (0.037590, "USD", "0.03759 USD"),
         (1234, "GFLOP/s", "1,234 GFLOP/s"),
         (None, "us", "–"),
     ],

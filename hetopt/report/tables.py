@@ -107,7 +107,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     method = result.method
     by = [method.name, method.kind, method.formulation, method.backend]
     yield "status", f"{result.status.value} ({_stop(result)})"
-    yield "method", ", ".join(word for word in by if word)
+    yield "method", ", ".join(dict.fromkeys(word for word in by if word))
     if result.objective is not None:
         yield "objective", words.amount(result.objective, unit)
     if result.bound is not None:
@@ -143,7 +143,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "total_s": ("all iterations", words.duration),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
-        "usd_per_iteration": ("cost", lambda v: f"{v:,.4f} USD an iteration"),
+        "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD an iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),

@@ -27,8 +27,8 @@ def amount(value: Objective | float | None, unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals, or four where the value is small."""
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
+    """Two decimals, or four digits where the value is small."""
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
 def duration(seconds: float | None) -> str:

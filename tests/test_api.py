@@ -1,0 +1,280 @@
+"""The library's front door does what it says, and says why when it cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brute_force import best
+
+import hetopt
+from hetopt import api, registry
+from hetopt.bounds import training_plan_bound
+from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
+from hetopt.planners import megatron
+from hetopt.problems import device_grouping
+from hetopt.result import Status, Stop
+
+SMALL = "tiny/two-nodes"
+PLANNERS = registry.entries_for("planners", "training_plan")
+DEVICES = device_grouping.Data(
+    gpus=(
+        device_grouping.DeviceType(type="A", count=3, gflops=10, memory_mib=5),
+        device_grouping.DeviceType(type="B", count=2, gflops=7, memory_mib=9),
+    ),
+    minimum_memory_mib=9,
+    micro_batches=4,
+)
+
+
+def stopped_by_ctrl_c(*args: Any, **kwargs: Any) -> Any:
+    """A planner that is interrupted at once."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_planner_gives_a_judged_plan_with_a_bound(planner: str) -> None:
+    result = hetopt.plan(SMALL, planner)
+    assert result.method.name == planner
+    assert result.plan is not None
+    assert hetopt.check(result.plan, SMALL).objective == result.objective
+    assert result.bound is not None
+    assert result.bound.value >= training_plan_bound(hetopt.load(SMALL)).value
+    assert result.seconds["solve"] > 0
+
+
+def test_the_default_plan_is_no_worse_than_any_planners() -> None:
+    result = hetopt.plan(SMALL, time_limit=10)
+    each = [hetopt.plan(SMALL, planner).objective for planner in PLANNERS]
+    assert result.objective is not None
+    assert all(value is None or result.objective <= value for value in each)
+
+
+def test_no_plan_is_a_result_with_the_planners_reason() -> None:
+    result = hetopt.plan("tiny/infeasible", "megatron")
+    assert (result.status, result.stop) == (Status.UNDECIDED, Stop.FINISHED)
+    assert result.objective is None
+    assert "MiB" in result.reasons[0]
+
+
+def test_an_interrupted_planner_leaves_an_interrupted_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(megatron, "plan", stopped_by_ctrl_c)
+    result = hetopt.plan(SMALL, "megatron")
+    assert (result.status, result.stop) == (Status.UNDECIDED, Stop.INTERRUPTED)
+
+
+def test_ctrl_c_keeps_the_plans_that_were_found_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last = registry.entry("planners", PLANNERS[-1])
+    monkeypatch.setattr(last, "plan", stopped_by_ctrl_c)
+    result = hetopt.plan(SMALL)
+    assert result.stop is Stop.INTERRUPTED
+    assert (result.plan is not None) == (len(PLANNERS) > 1)
+
+
+def test_an_unknown_planner_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"unknown planner 'megatrom'.*megatron"):
+        hetopt.plan(SMALL, "megatrom")
+
+
+def test_a_planner_and_exact_exclude_each_other() -> None:
+    with pytest.raises(Unsupported, match="choose one"):
+        hetopt.plan(SMALL, "megatron", exact=True)
+
+
+def test_offers_are_not_planned_but_provisioned() -> None:
+    with pytest.raises(InstanceError, match="hetopt provision"):
+        hetopt.plan("tiny/offers")
+    assert hetopt.solve("tiny/offers").status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"time_limit": -1}, "time_limit is -1: expected at least 0"),
+        ({"time_limit": float("nan")}, "time_limit is nan"),
+        ({"gap": -0.1}, "gap is -0.1"),
+        ({"threads": 0}, "threads is 0: expected at least 1"),
+        ({"seed": -3}, "seed is -3"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(
+    limits: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Unsupported, match=message):
+        hetopt.plan(SMALL, **limits)
+
+
+def test_an_infinite_time_limit_is_no_limit() -> None:
+    assert hetopt.plan(SMALL, "megatron", time_limit=float("inf")).plan is not None
+
+
+# --- solve -----------------------------------------------------------------------
+
+
+def grouping_methods() -> list[tuple[str, str | None]]:
+    """Every method of device grouping, statements with each of their back ends."""
+    known = api.methods_for("device_grouping")
+    stated = [(f, b) for f in known["formulations"] for b in api.carriers(f)]
+    return [*((name, None) for name in known["exact"] + known["planners"]), *stated]
+
+
+@pytest.mark.parametrize(("method", "backend"), grouping_methods())
+def test_every_method_of_a_problem_can_be_asked_for(
+    method: str, backend: str | None
+) -> None:
+    expected = best("device_grouping", DEVICES)
+    result = hetopt.solve(DEVICES, method, backend)
+    assert result.objective == expected
+    assert result.method.backend == backend or backend is None
+
+
+def test_the_exact_method_is_the_default_of_solve() -> None:
+    result = hetopt.solve(DEVICES)
+    assert result.method.kind == "exact"
+    assert result.status is Status.OPTIMAL
+    assert result.objective == best("device_grouping", DEVICES)
+
+
+def test_a_back_end_without_a_method_takes_a_statement_that_it_carries() -> None:
+    result = hetopt.solve(DEVICES, backend="cpsat")
+    assert (
+        result.method.formulation in api.methods_for("device_grouping")["formulations"]
+    )
+    assert result.objective == best("device_grouping", DEVICES)
+
+
+def test_an_unknown_method_lists_those_of_the_problem() -> None:
+    with pytest.raises(UnknownName) as caught:
+        hetopt.solve(DEVICES, "megatron")
+    for names in api.methods_for("device_grouping").values():
+        assert all(name in str(caught.value) for name in names)
+
+
+def test_an_unknown_back_end_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="cpsat, pulp, scip"):
+        hetopt.solve(DEVICES, backend="gurobi")
+
+
+def test_what_poses_no_problem_is_refused() -> None:
+    with pytest.raises(MixedData, match="poses no problem"):
+        hetopt.solve(DEVICES.gpus[0])
+
+
+# --- provision -------------------------------------------------------------------
+
+
+def test_the_cheapest_in_time_costs_no_less_than_the_cheapest_of_all() -> None:
+    free = hetopt.provision("tiny/offers", deadline_s=1e6)
+    tight = hetopt.provision("tiny/offers", deadline_s=17)
+    assert free.objective is not None
+    assert tight.objective is not None
+    assert free.objective <= tight.objective
+    assert tight.evaluation is not None
+    assert tight.evaluation.parts["total_s"] <= 17
+
+
+def test_a_budget_asks_for_time() -> None:
+    result = hetopt.provision("tiny/offers", budget_usd=1)
+    assert result.to_json()["unit"] == "us"
+    assert result.evaluation is not None
+    assert result.evaluation.parts["usd"] <= 1
+
+
+def test_a_deadline_and_a_budget_exclude_each_other() -> None:
+    with pytest.raises(InstanceError, match="give one"):
+        hetopt.provision("tiny/offers", deadline_s=1, budget_usd=1)
+
+
+def test_the_front_holds_the_cheapest_plan() -> None:
+    front = hetopt.frontier("tiny/offers")
+    cheapest = hetopt.provision("tiny/offers")
+    assert min(p.evaluation.parts["usd"] for p in front.points) == pytest.approx(
+        float(cheapest.objective or 0)
+    )
+
+
+# --- compare ---------------------------------------------------------------------
+
+
+def test_compare_has_a_row_for_every_planner_on_every_instance() -> None:
+    started: list[str] = []
+    names = ["tiny/two-nodes", "tiny/three-nodes", "tiny/infeasible"]
+    report = hetopt.compare(names, started=started.append)
+    pairs = [(row.instance, row.method) for row in report.rows]
+    assert pairs == [(name, planner) for name in names for planner in PLANNERS]
+    assert started == [f"{name}: {planner}" for name, planner in pairs]
+    for row in report.rows:
+        assert (row.gap_to_bound is None) == (row.result.plan is None)
+        assert row.gap_to_bound is None or row.gap_to_bound >= 0
+
+
+def test_compare_keeps_to_the_planners_that_were_named() -> None:
+    report = hetopt.compare(SMALL, ["megatron", "megatron"])
+    assert [row.method for row in report.rows] == ["megatron"]
+
+
+def test_the_exact_methods_bound_is_every_rows_bound() -> None:
+    report = hetopt.compare(SMALL, ["megatron"], exact=True, time_limit=10)
+    planner, exact = report.rows
+    assert exact.result.method.kind == "exact"
+    assert exact.result.bound is not None
+    assert planner.result.objective is not None
+    assert exact.result.objective is not None
+    assert exact.result.objective <= planner.result.objective
+    assert planner.gap_to_bound == hetopt.gap(
+        planner.result.objective, exact.result.bound.value
+    )
+
+
+def test_nothing_is_planned_when_one_instance_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(megatron, "plan", stopped_by_ctrl_c)
+    with pytest.raises(UnknownName, match="two-nodez"):
+        hetopt.compare([SMALL, "tiny/two-nodez"], ["megatron"])
+    with pytest.raises(InstanceError, match="offers"):
+        hetopt.compare([SMALL, "tiny/offers"], ["megatron"])
+
+
+def test_one_name_for_two_instances_is_refused() -> None:
+    instance = hetopt.load(SMALL)
+    other = instance.model_copy(update={"source": "changed"})
+    with pytest.raises(MixedData, match="two different instances are named"):
+        hetopt.compare([instance, other])
+
+
+# --- check -----------------------------------------------------------------------
+
+
+def test_a_plan_is_checked_on_the_instance_that_is_named() -> None:
+    result = hetopt.plan(SMALL, "megatron")
+    assert result.plan is not None
+    elsewhere = hetopt.check(result.plan, "tiny/one-gpu")
+    assert not elsewhere.valid
+    assert {violation.rule for violation in elsewhere.violations} >= {"unknown_gpu"}
+
+
+def test_a_plan_by_itself_cannot_be_judged() -> None:
+    result = hetopt.plan(SMALL, "megatron")
+    assert result.plan is not None
+    with pytest.raises(InstanceError, match="give its instance"):
+        hetopt.check(result.plan)
+
+
+def test_a_plan_of_another_problem_is_refused() -> None:
+    result = hetopt.plan(SMALL, "megatron")
+    assert result.plan is not None
+    with pytest.raises(MixedData, match="is no plan of problem 'device_grouping'"):
+        hetopt.check(result.plan, DEVICES)
+
+
+def test_a_written_result_is_a_plan_file(tmp_path: Path) -> None:
+    from hetopt.files import write_json
+
+    result = hetopt.plan(SMALL, "megatron")
+    path = tmp_path / "result.json"
+    write_json(path, result.to_json())
+    assert hetopt.check(path).objective == result.objective

@@ -1,0 +1,395 @@
+"""The command line end to end: what it prints, where, and how it exits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import api, cli, registry
+from hetopt.errors import BoundContradicted
+from hetopt.planners import megatron
+from hetopt.result import Method, Result, Status, Stop
+
+SMALL = "tiny/two-nodes"
+GROUPING = {
+    "problem": "device_grouping",
+    "gpus": [{"type": "A", "count": 4, "gflops": 10, "memory_mib": 5}],
+    "minimum_memory_mib": 9,
+    "micro_batches": 4,
+}
+IMPOSSIBLE = {**GROUPING, "minimum_memory_mib": 21}
+
+
+def hetopt(*words: str | Path) -> Any:
+    """Run the command line in this process."""
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def process(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "hetopt.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[Any], Path]:
+    """Write a document to a file."""
+
+    def write(document: Any) -> Path:
+        path = tmp_path / "document.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        return path
+
+    return write
+
+
+# --- every command, with its documents and its tables ----------------------------
+
+
+def test_plan_writes_one_document_and_a_file_that_check_accepts(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "plan.json"
+    told = hetopt(
+        "plan", SMALL, "--planner", "megatron", "--json", "--out", out, "--seed", 3
+    )
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document == json.loads(out.read_text(encoding="utf-8"))
+    assert document["instance"] == SMALL
+    assert document["unit"] == "us"
+    assert document["method"]["seed"] == 3
+    assert document["bound"] <= document["objective"]
+    checked = hetopt("check", out, "--json")
+    assert checked.exit_code == 0
+    assert json.loads(checked.stdout)["objective"] == document["objective"]
+
+
+def test_plan_shows_time_bound_and_stages() -> None:
+    told = hetopt("plan", SMALL, "--planner", "megatron")
+    assert told.exit_code == 0
+    for word in ("feasible", "bound", "gap", "pipeline", "node0", "MFU", "headroom"):
+        assert word in told.stdout
+
+
+def test_solve_answers_with_the_optimum(written: Callable[[Any], Path]) -> None:
+    told = hetopt("solve", written(GROUPING), "--json")
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document["status"] == "optimal"
+    # Two pairs: 2 groups of 20 GFLOP/s, of which 4 / 5 outside the bubble.
+    assert document["objective_exact"] == [32, 1]
+
+
+def test_solve_by_a_statement_agrees(written: Callable[[Any], Path]) -> None:
+    method = ("--method", "device_grouping_counts", "--backend", "cpsat")
+    told = hetopt("solve", written(GROUPING), *method, "--json")
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document["objective_exact"] == [32, 1]
+    assert document["method"]["backend"] == "cpsat"
+
+
+def test_solve_shows_the_plan_of_a_subproblem(written: Callable[[Any], Path]) -> None:
+    told = hetopt("solve", written(GROUPING))
+    assert told.exit_code == 0
+    assert "2 × A" in told.stdout
+
+
+def test_compare_has_a_row_a_planner_and_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "gaps.html"
+    told = hetopt("compare", SMALL, "--out", out)
+    assert told.exit_code == 0
+    for planner in registry.entries_for("planners", "training_plan"):
+        assert planner in told.stdout
+        assert planner in out.read_text(encoding="utf-8")
+
+
+def test_compare_gives_the_report_document() -> None:
+    told = hetopt("compare", SMALL, "--planners", "megatron", "--json")
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    (row,) = document["rows"]
+    assert row["method"] == "megatron"
+    assert row["result"]["instance"] == SMALL
+    assert document["summary"]["megatron"]["with_plan"] == 1
+
+
+def test_provision_meets_the_deadline() -> None:
+    told = hetopt("provision", "tiny/offers", "--deadline", 17, "--json")
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["evaluation"]["total_s"] <= 17
+
+
+def test_provision_shows_the_front() -> None:
+    told = hetopt("provision", "tiny/offers", "--frontier")
+    assert told.exit_code == 0
+    assert "all of them, proved" in told.stdout
+    document = json.loads(
+        hetopt("provision", "tiny/offers", "--frontier", "--json").stdout
+    )
+    assert len(document["points"]) >= 1
+
+
+def test_check_shows_stage_times_and_headroom(tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    hetopt("plan", SMALL, "--planner", "megatron", "--out", out)
+    told = hetopt("check", out)
+    assert told.exit_code == 0
+    for word in ("compute", "hop", "headroom", "iteration", "synchronisation"):
+        assert word in told.stdout
+
+
+@pytest.mark.parametrize("kind", list(cli.Kind))
+def test_list_gives_objects_with_a_name(kind: cli.Kind) -> None:
+    entries = json.loads(hetopt("list", kind, "--json").stdout)
+    assert entries
+    assert all(entry["name"] and entry["description"] for entry in entries)
+    shown = hetopt("list", kind).stdout
+    assert all(entry["name"] in shown for entry in entries)
+
+
+def test_the_version_is_the_packages() -> None:
+    from hetopt import __version__
+
+    assert hetopt("--version").stdout.split() == ["hetopt", __version__]
+
+
+@pytest.mark.parametrize(
+    "command", ["plan", "solve", "compare", "provision", "check", "list"]
+)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    told = hetopt(command, "--help")
+    assert told.exit_code == 0
+    assert f"hetopt {command}" in told.stdout
+
+
+# --- exit codes ------------------------------------------------------------------
+
+
+def test_proved_that_there_is_no_plan_exits_3(written: Callable[[Any], Path]) -> None:
+    told = hetopt("solve", written(IMPOSSIBLE), "--json")
+    assert told.exit_code == 3
+    document = json.loads(told.stdout)
+    assert (document["status"], document["plan"]) == ("infeasible", None)
+    assert document["reasons"]
+
+
+def test_no_deadline_that_can_be_met_exits_3() -> None:
+    assert hetopt("provision", "tiny/offers", "--deadline", 0.001).exit_code == 3
+
+
+def test_a_planner_without_plan_exits_4_and_gives_its_reason() -> None:
+    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
+    assert told.exit_code == 4
+    document = json.loads(told.stdout)
+    assert (document["status"], document["objective"]) == ("undecided", None)
+    assert document["reasons"]
+
+
+def test_compare_without_any_plan_exits_4() -> None:
+    names = ("tiny/two-nodes", "tiny/infeasible")
+    assert hetopt("compare", *names, "--planners", "megatron").exit_code == 4
+
+
+def result_with(status: Status) -> Result:
+    """A result without plan."""
+    return Result(
+        problem="training_plan",
+        data=api.load(SMALL),
+        method=Method("somebody", "heuristic"),
+        status=status,
+        stop=Stop.FINISHED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ([Status.UNDECIDED, Status.UNDECIDED], 4),
+        ([Status.UNDECIDED, Status.INFEASIBLE], 3),
+    ],
+)
+def test_compare_exits_as_the_instances_best_answer(
+    statuses: list[Status], code: int
+) -> None:
+    assert cli._exit_of_comparison(map(result_with, statuses)) == code
+
+
+def test_our_own_bug_exits_1_and_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradicted(*args: Any, **kwargs: Any) -> Any:
+        raise BoundContradicted("bound 3 contradicts the plan at 2")
+
+    monkeypatch.setattr(api, "plan", contradicted)
+    told = hetopt("plan", SMALL)
+    assert told.exit_code == 1
+    assert "a bug in hetopt, please report it: bound 3 contradicts" in told.stderr
+
+
+BAD_FILES: dict[str, str] = {
+    "not JSON": "{",
+    "not an object": "[1, 2]",
+    "an unknown problem": '{"problem": "knapsack"}',
+    "an unknown field": json.dumps({**GROUPING, "colour": "red"}),
+    "a missing field": json.dumps({**GROUPING, "gpus": None}),
+    "a negative count": json.dumps(
+        {**GROUPING, "gpus": [{**GROUPING["gpus"][0], "count": -1}]}  # type: ignore[index]
+    ),
+    "no number": json.dumps({**GROUPING, "minimum_memory_mib": "much"}),
+    "not a number": '{"problem": "device_grouping", "micro_batches": NaN}',
+    "neither problem nor model": "{}",
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_bad_file_exits_2_with_its_name_and_no_traceback(
+    what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(BAD_FILES[what], encoding="utf-8")
+    told = hetopt("solve", path, "--json")
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert str(path) in told.stderr
+    assert isinstance(told.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan", "tiny/two-nodez"], "tiny/two-nodes"),
+        (["plan", "nowhere.yaml"], "nowhere.yaml"),
+        (["plan", "tiny/offers"], "hetopt provision"),
+        (["plan", SMALL, "--planner", "megatrom"], "megatron"),
+        (["plan", SMALL, "--planner", "megatron", "--exact"], "choose one"),
+        (["plan", SMALL, "--time-limit", "-1"], "--time-limit"),
+        (["plan", SMALL, "--time-limit", "nan"], "--time-limit"),
+        (["plan", SMALL, "--threads", "0"], "--threads"),
+        (["plan", SMALL, "--out", "no/such/folder/plan.json"], "no/such/folder"),
+        (["plan"], "instance"),
+        (["plan", SMALL, "--colour"], "--colour"),
+        (["compare", SMALL, "--planners", "megatron,"], "commas"),
+        (["compare", SMALL, "--out", "report.pdf"], ".html, .md, .csv, .json"),
+        (["solve", SMALL, "--backend", "gurobi"], "cpsat, pulp, scip"),
+        (["solve", SMALL, "--method", "provisioning"], "provisioning"),
+        (["provision", SMALL], "offers"),
+        (["provision", "tiny/offers", "--deadline", "1", "--budget", "1"], "give one"),
+        (["provision", "tiny/offers", "--frontier", "--budget", "1"], "alone"),
+        (["check", "nowhere.json"], "nowhere.json"),
+        (["list", "colours"], "instances"),
+        (["dance"], "dance"),
+    ],
+)
+def test_bad_words_exit_2_with_a_remedy(words: list[str], message: str) -> None:
+    told = hetopt(*words)
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert message in told.stderr.replace("\n", " ")
+    assert isinstance(told.exception, SystemExit)
+
+
+def test_a_plan_that_breaks_rules_exits_2_and_names_each(
+    written: Callable[[Any], Path],
+) -> None:
+    stage = {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node1:7"]}]}
+    broken = {"pipelines": [{"micro_batches": 9, "stages": [stage]}]}
+    path = written({"instance": SMALL, "plan": broken})
+    told = hetopt("check", path)
+    assert told.exit_code == 2
+    for rule in ("layer_missing", "unknown_gpu", "global_batch"):
+        assert rule in told.stdout
+    document = json.loads(hetopt("check", path, "--json").stdout)
+    assert not document["valid"]
+    assert document["objective"] is None
+    assert len(document["violations"]) >= 3
+
+
+# --- streams and signals ---------------------------------------------------------
+
+
+def test_a_pipe_gets_the_answer_and_stderr_stays_silent() -> None:
+    told = process("plan", SMALL, "--planner", "megatron")
+    assert told.returncode == 0
+    assert "iteration" in told.stdout
+    assert "\x1b" not in told.stdout
+    assert told.stderr == ""
+
+
+def test_bad_input_shows_no_traceback(tmp_path: Path) -> None:
+    told = process("plan", tmp_path / "nowhere.yaml")
+    assert told.returncode == 2
+    assert "Traceback" not in told.stderr
+    assert told.stderr.startswith("hetopt: ")
+
+
+def test_a_reader_that_leaves_early_is_no_error_message() -> None:
+    command = [sys.executable, "-m", "hetopt.cli", "list", "instances", "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert told.stderr == ""
+
+
+def test_ctrl_c_before_anything_is_found_exits_4(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "load", interrupted)
+    monkeypatch.setattr(api, "plan", interrupted)
+    told = hetopt("plan", SMALL)
+    assert told.exit_code == 4
+    assert "interrupted" in told.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_work_with_a_document(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = threading.Event()
+
+    def planning(*args: Any, **kwargs: Any) -> Any:
+        os.kill(os.getpid(), number)
+        waiting.wait(30)
+        raise AssertionError("the signal did not interrupt the planner")
+
+    monkeypatch.setattr(megatron, "plan", planning)
+    before = signal.signal(signal.SIGTERM, cli._interrupt)
+    try:
+        told = hetopt("plan", SMALL, "--planner", "megatron", "--json")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told.exit_code == 4
+    assert json.loads(told.stdout)["stop"] == "interrupted"
+
+
+def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
+    import io
+
+    from rich.console import Console
+
+    from hetopt.progress import Watch
+
+    for terminal in (True, False):
+        stream = io.StringIO()
+        console = Console(file=stream, force_terminal=terminal, width=100)
+        with Watch(console, "us", 60.0) as watch:
+            watch.started("tiny/two-nodes: exact")
+            watch.report(12_000_000, 10_000_000)
+        seen = "plan 12.00 s, bound 10.00 s, gap 20.00%" in stream.getvalue()
+        assert seen == terminal
+        assert (stream.getvalue() == "") == (not terminal)
