@@ -1,6 +1,7 @@
 """Models by name and from configurations, against published parameter counts."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -238,7 +239,7 @@ def test_a_text_configuration_inside_a_multimodal_one_is_read() -> None:
         ),
         (
             {"num_key_value_heads": 7},
-            "config: kv_heads 7 does not divide heads 32",
+            "config: kv_heads 7 does not divide heads 32: correct one of them",
         ),
     ],
 )
@@ -250,7 +251,9 @@ def test_a_configuration_that_is_incomplete_says_what_is_missing(
     assert str(caught.value) == message
 
 
-def test_an_instance_takes_its_model_from_a_configuration_beside_it(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_an_instance_takes_its_model_from_a_configuration_beside_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_3_8B))
     file = tmp_path / "instance.yaml"
     file.write_text(

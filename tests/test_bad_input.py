@@ -40,7 +40,7 @@ def text_and_suffix(kind: str, base: str, case: dict[str, str]) -> tuple[str, st
     )
 
 
-@pytest.mark.parametrize(("kind", "base", "case"), cases())
+@pytest.mark.parametrize(("kind", "base", "case"), list(cases()))
 def test_a_malformed_file_gets_exactly_its_message(
     kind: str, base: str, case: dict[str, str], tmp_path: Path
 ) -> None:
