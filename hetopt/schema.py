@@ -7,6 +7,7 @@ the same rationals.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -120,7 +121,7 @@ class Cluster(Record):
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
         names = [node.name for node in self.nodes]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
+        if twice := sorted(n for n, times in Counter(names).items() if times > 1):
             raise ValueError(
                 f"nodes of one name: {', '.join(map(repr, twice))}: rename all but one"
             )
