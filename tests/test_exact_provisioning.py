@@ -7,6 +7,7 @@ import pytest
 from brute_force import best, valid
 from random_data import tiny
 
+from hetopt import statements
 from hetopt.errors import InstanceError
 from hetopt.exact import _provisioning_search as search
 from hetopt.exact import provisioning as exact
@@ -108,6 +109,17 @@ def long(seed):
 def test_long_pipelines_are_placed_as_well_as_by_trying_all(seed):
     data = long(seed)
     assert solve(data).objective == best("provisioning", data)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_statement_finds_the_same_optimum(seed):
+    data = long(seed)
+    stated = statements.solve(
+        "provisioning", data, "provisioning", "cpsat", limits=Limits(time_s=60)
+    )
+    found = solve(data)
+    assert stated.stop is Stop.PROVED
+    assert (stated.status, stated.objective) == (found.status, found.objective)
 
 
 @pytest.fixture

@@ -1,0 +1,181 @@
+"""Exact provisioning: seconds to a proof, or the gap that a minute leaves.
+
+    python benchmarks/exact_provisioning.py [--large] [--runs 5]
+
+Espresso's four jobs (56 GPUs of 4 types, up to 16 stages, d = 1 .. 16) under 10
+deadlines each, from the least that can be met to the one that binds nothing any more,
+and their whole fronts; `--large` takes 8 types, 512 GPUs and up to 24 stages instead.
+Every row goes to benchmarks/results/exact_provisioning.jsonl as well.
+"""
+
+import argparse
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from hetopt import Instance, Limits
+from hetopt.exact import provisioning
+from hetopt.files import load_instance
+from hetopt.problems.provisioning import Data, data
+
+RESULTS = Path(__file__).parent / "results" / "exact_provisioning.jsonl"
+JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
+DEGREES = (1, 2, 4, 8, 16)
+DEADLINES = 10
+# type: peak TFLOP/s, GiB, USD an hour, GB/s of network for each GPU
+MARKET = {
+    "H100": (989, 80, 12.3, 12.5),
+    "A100-80": (312, 80, 5.1, 6.25),
+    "A100-40": (312, 40, 4.1, 6.25),
+    "L40S": (362, 48, 2.3, 3.125),
+    "V100": (125, 32, 2.5, 3.125),
+    "A10G": (125, 24, 1.2, 1.5625),
+    "L4": (121, 24, 0.8, 1.5625),
+    "T4": (65, 16, 0.5, 1.5625),
+}
+
+
+def job(name: str) -> Data:
+    """One of Espresso's jobs at every degree, asked nothing yet."""
+    instance = load_instance(f"espresso/{name}")
+    listed = json.loads(instance.model_dump_json())
+    listed["search"]["data_parallel"] = list(DEGREES)
+    listed["requirements"] = {}
+    return data(Instance.model_validate_json(json.dumps(listed)))
+
+
+def large() -> Data:
+    """70 layers of width 4096 on the market's 8 types, 64 GPUs of each."""
+    offers = [
+        {
+            "gpu": gpu,
+            "quota": 64,
+            "usd_per_hour": usd,
+            "peak_tflops": tflops,
+            "memory_gib": gib,
+            "efficiency": 0.45,
+            "gbytes_per_s": gbytes,
+        }
+        for gpu, (tflops, gib, usd, gbytes) in MARKET.items()
+    ]
+    instance = {
+        "name": "market-512",
+        "model": {
+            "name": "70 layers",
+            "layers": 70,
+            "hidden": 4096,
+            "heads": 32,
+            "vocabulary": 32000,
+        },
+        "workload": {
+            "sequence_length": 4096,
+            "global_batch": 128,
+            "iterations": 1000,
+            "costs": {"head": "omit", "flash": True, "sync_overlap": "backward"},
+        },
+        "offers": offers,
+        "search": {
+            "micro_batches": 16,
+            "data_parallel": list(DEGREES),
+            "max_stages": 24,
+        },
+    }
+    return data(Instance.model_validate_json(json.dumps(instance)))
+
+
+def deadlines(posed: Data, limits: Limits) -> list[float]:
+    """Geometric steps from the least deadline found to that of the cheapest plan."""
+    cheapest = provisioning.solve(posed, limits=limits)
+    rich = posed.model_copy(update={"budget_usd": 1e9})
+    fastest = provisioning.solve(rich, limits=limits)
+    low = fastest.evaluation.parts["total_s"]
+    high = cheapest.evaluation.parts["total_s"]
+    steps = [low * (high / low) ** (i / (DEADLINES - 1)) for i in range(DEADLINES)]
+    return [round(step + 0.001, 3) for step in steps]
+
+
+def measure(posed: Data, runs: int, limits: Limits) -> dict[str, Any]:
+    """One row: the result, and the median of the seconds of some runs."""
+    seconds = []
+    for _ in range(runs):
+        started = perf_counter()
+        result = provisioning.solve(posed, limits=limits)
+        seconds.append(perf_counter() - started)
+    return {
+        "deadline_s": posed.deadline_s,
+        "status": result.status.value,
+        "usd": None if result.objective is None else float(result.objective),
+        "gap": result.gap,
+        "stages": None if result.plan is None else len(result.plan.stages),
+        "data_parallel": None if result.plan is None else result.plan.data_parallel,
+        "runs": runs,
+        "seconds": round(median(seconds), 3),
+    }
+
+
+def measure_front(posed: Data, runs: int, limits: Limits) -> dict[str, Any]:
+    """One row: how many points the front has, and the seconds it took."""
+    seconds = []
+    for _ in range(runs):
+        front = provisioning.frontier(posed, limits=limits)
+        seconds.append(front.seconds)
+    return {
+        "front": len(front.points),
+        "status": front.stop.value,
+        "runs": runs,
+        "seconds": round(median(seconds), 3),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the seconds were measured on."""
+    pages, page_size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages * page_size / 2**30),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "hetopt": version("hetopt"),
+    }
+
+
+def show(name: str, row: dict[str, Any]) -> None:
+    """One line on the terminal, one in the file."""
+    asked = f"front of {row['front']}" if "front" in row else f"{row['deadline_s']} s"
+    usd, gap = row.get("usd"), row.get("gap")
+    print(
+        f"{name:12} {asked:>16} {row['status']:>10}"
+        f" {'' if usd is None else f'{usd:.4f} USD':>16}"
+        f" {'' if gap is None else f'gap {gap:.4%}':>14} {row['seconds']:9.3f} s",
+        flush=True,
+    )
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a") as file:
+        file.write(json.dumps({"instance": name, **row, "machine": machine()}) + "\n")
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--time-limit", type=float, default=60.0)
+    asked = parser.parse_args()
+    limits = Limits(time_s=asked.time_limit, gap=0.01 if asked.large else None)
+    problems = {"market-512": large()} if asked.large else {n: job(n) for n in JOBS}
+    for name, posed in problems.items():
+        for deadline_s in [*deadlines(posed, limits), None]:
+            due = posed.model_copy(update={"deadline_s": deadline_s})
+            show(name, measure(due, asked.runs, limits))
+        if not asked.large:
+            show(name, measure_front(posed, asked.runs, limits))
+
+
+if __name__ == "__main__":
+    main()
