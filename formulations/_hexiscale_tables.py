@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from heapq import heapify, heapreplace
 
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
@@ -321,15 +322,16 @@ class Tables:
             return
         gpus = list(self.instance.planned_cluster.gpu_ids())
         yield TrainingPlan(pipelines=(self._chain(gpus, self.batch),))
-        inside: list[tuple[list[str], Fraction]] = []
-        for number, node in enumerate(self.nodes):
+        inside: list[tuple[list[str], list[int]]] = []
+        for node in self.nodes:
             names = [f"{node.name}:{index}" for index in range(node.count)]
             alone = TrainingPlan(pipelines=(self._chain(names, self.batch),))
-            if training_plan.evaluate(self.instance, alone).valid:
+            found = training_plan.evaluate(self.instance, alone)
+            if found.valid:
                 yield alone
-                times = [k.layer_us for k in self.kinds if k.node == number]
-                inside.append((names, Fraction(node.count, max(times[0], 1))))
-        shares = _shares(self.batch, [speed for _, speed in inside])
+                rows = found.parts["stages"][0]
+                inside.append((names, [r["compute_us"] + r["hop_us"] for r in rows]))
+        shares = _shares(self.batch, [taus for _, taus in inside]) if inside else []
         together = [
             self._chain(names, share)
             for (names, _), share in zip(inside, shares, strict=True)
@@ -351,13 +353,16 @@ class Tables:
         )
 
 
-def _shares(batch: int, speeds: list[Fraction]) -> list[int]:
-    """`batch` in parts in proportion to the speeds."""
-    parts: list[int] = []
-    for i, speed in enumerate(speeds):
-        left = batch - sum(parts)
-        parts.append(round(left * speed / sum(speeds[i:])))
-    return parts
+def _shares(batch: int, stages: list[list[int]]) -> list[int]:
+    """Micro-batches of pipelines, by their stages' times: each to the first to end."""
+    shares = [0] * len(stages)
+    ends = [(sum(taus), i) for i, taus in enumerate(stages)]
+    heapify(ends)
+    for _ in range(batch):
+        end, i = ends[0]
+        shares[i] += 1
+        heapreplace(ends, (end + max(stages[i]), i))
+    return shares
 
 
 def _refuse(instance: Instance) -> None:
