@@ -29,6 +29,7 @@ from ..plans import Grouping
 from ..problems.device_grouping import Data
 from ..result import Result, Stop
 from ._anytime import Halt, Report, Run
+from ._grouping_certificate import recheck
 from ._pattern_lp import relax
 from ._pattern_search import (
     Groups,
@@ -39,6 +40,8 @@ from ._pattern_search import (
     work,
 )
 from ._patterns import Kinds, Question, TooMany, complete, patterns, to_plan
+
+__all__ = ["problem", "recheck", "solve"]
 
 problem = "device_grouping"
 
