@@ -15,13 +15,14 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from . import files, problems, registry
+from . import files, problems, registry, statements
+from .bounds import training_plan_bound
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
 from .gaps import GapReport
 from .modelling import Limits
 from .plans import Plan
 from .problems import Evaluation, Objective
-from .result import Bound, Method, Result, Status, Stop
+from .result import Method, Result, Status, Stop
 from .schema import Instance, Record
 
 if TYPE_CHECKING:
@@ -331,9 +332,7 @@ def _stated(
     warm_start: Any | None,
     report: Report | None,
 ) -> Result:
-    from . import statements
-
-    found: Result = statements.solve(
+    return statements.solve(
         problem,
         data,
         formulation,
@@ -342,7 +341,6 @@ def _stated(
         warm_start=warm_start,
         report=report,
     )
-    return found
 
 
 def _heuristic(name: str, data: Any, limits: Limits) -> Result:
@@ -404,9 +402,7 @@ def _bounded(result: Result) -> Result:
     """The result with the cheap proved bound, where that says more than its own."""
     if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
         return result
-    from .bounds import training_plan_bound
-
-    cheap: Bound = training_plan_bound(result.data)
+    cheap = training_plan_bound(result.data)
     if result.bound is None or cheap.value > result.bound.value:
         return result.with_bound(cheap)
     return result

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from textwrap import wrap
 from typing import Any
 
 from rich.console import RenderableType
@@ -250,7 +251,7 @@ def _table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, numeric in headings:
         table.add_column(
-            heading.replace(" ", "\n"),  # ten columns fit on 80 characters
+            "\n".join(wrap(heading, 10)),  # so that a gap report fits on 80 columns
             justify="right" if numeric else "left",
             no_wrap=numeric,
             overflow="fold",
