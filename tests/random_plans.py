@@ -41,16 +41,16 @@ def _batches(
     rng: Random, count: int, batch: int, sizes: tuple[int, ...]
 ) -> list[tuple[int, int]]:
     """(micro-batches, size) of each pipeline; 1 is among the sizes."""
-    chosen = [1] + [rng.choice(sizes) for _ in range(count - 1)]
-    numbers = [1] * count
-    rest = batch - sum(chosen)
-    if rest < 0:
-        chosen, rest = [1] * count, batch - count
-    while rest:
-        i = rng.randrange(count)
-        if chosen[i] <= rest:
-            numbers[i] += 1
-            rest -= chosen[i]
+    chosen = [rng.choice(sizes) for _ in range(count)]
+    if sum(chosen) > batch:
+        chosen = [1] * count
+    numbers, rest = [1] * count, batch - sum(chosen)
+    while fitting := [i for i in range(count) if chosen[i] <= rest]:
+        i = rng.choice(fitting)
+        numbers[i] += 1
+        rest -= chosen[i]
+    if rest:  # what no size divides goes through one by one
+        numbers[0], chosen[0] = numbers[0] * chosen[0] + rest, 1
     return list(zip(numbers, chosen, strict=True))
 
 

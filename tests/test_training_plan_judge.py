@@ -15,7 +15,7 @@ from hetopt.files import load_instance, load_plan
 from hetopt.generate import generate
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import CostSettings, Instance
 
 MIB = 2**20
 LIBRARY = Path(__file__).parent.parent / "instances"
@@ -54,7 +54,27 @@ def roundings(instance: Instance, plan: TrainingPlan) -> float:
 def test_iteration_time_is_that_of_the_plain_float_formulas(
     family: str, seed: int
 ) -> None:
-    instance = generate(family, seed=seed)
+    agrees(generate(family, seed=seed), seed)
+
+
+OVERLAP = CostSettings(sync_overlap="backward")
+
+
+@pytest.mark.parametrize("costs", [None, OVERLAP], ids=["drawn", "overlap"])
+@pytest.mark.parametrize("seed", range(30))
+def test_stages_of_several_unequal_replicas_are_timed_by_the_slowest(
+    costs: CostSettings | None, seed: int
+) -> None:
+    instance = generate("unequal", size="small", seed=seed, costs=costs)
+
+    def samples(data: dict[str, Any]) -> None:
+        data["workload"] |= {"micro_batch_sizes": [2, 4, 1], "global_batch": 8}
+
+    agrees(changed(instance, samples), seed)
+
+
+def agrees(instance: Instance, seed: int) -> None:
+    """The judge and the plain floats find the same iteration time of a random plan."""
     plan = random_plan(instance, seed)
     found = judged(instance, plan)["iteration_us"]
     value = 1e6 * FloatJudge(instance).iteration(plan)
