@@ -19,90 +19,85 @@ HexiScale.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from ..costs import CostTable
 from ..errors import NoPlan
+from ..fast_cost import FastCost, Pipe, Slot
 from ..plans import TrainingPlan
-from ..schema import Instance, Node
-from ..search_cost import PipelineShape, SearchCost, Shortage, StageShape
+from ..schema import Instance
+from ._shortage import Shortage, worst_shortage
 
-problem = "training_plan"
+problem: Literal["training_plan"] = "training_plan"
+
+
+class _Candidate(NamedTuple):
+    name: str
+    pipes: tuple[Pipe, ...]
 
 
 def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
 ) -> TrainingPlan:
     """The fastest symmetric plan; `NoPlan` says what is short. `seed` has no effect."""
-    cost = SearchCost(CostTable(data))
-    nodes = list(cost.table.cluster.nodes)
+    cost = FastCost(data)
+    nodes = list(range(len(cost.nodes)))
     nearest: tuple[Shortage, str] | None = None
     while nodes:
-        best: tuple[int, tuple[PipelineShape, ...]] | None = None
-        for name, pipelines in candidates(cost, nodes):
+        best: tuple[int, tuple[Pipe, ...]] | None = None
+        for name, pipes in _candidates(cost, nodes):
             if deadline is not None and time.monotonic() > deadline:
                 break
-            short = max(
-                (s for shape in set(pipelines) for s in cost.shortages(shape)),
-                default=None,
-            )
-            if short is not None:
-                if nearest is None or short < nearest[0]:
-                    nearest = (short, name)
+            if short := worst_shortage(cost, pipes):
+                nearest = min(nearest or (short, name), (short, name))
                 continue
-            value = cost.iteration_us(pipelines)
+            value = cost.iteration_us(pipes)
             if best is None or value < best[0]:
-                best = (value, pipelines)
+                best = (value, pipes)
         if best is not None:
             return cost.plan(best[1])
         if deadline is not None and time.monotonic() > deadline:
-            raise NoPlan("megatron: no factorisation was found to fit in time")
-        nodes.remove(least_useful(cost.table, nodes))
+            raise NoPlan("megatron: no factorisation that fits was found in time")
+        nodes.remove(_least_useful(cost, nodes))
     raise NoPlan(_reason(data, nearest))
 
 
-def candidates(
-    cost: SearchCost, nodes: list[Node]
-) -> Iterator[tuple[str, tuple[PipelineShape, ...]]]:
+def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
     """Every symmetric plan on all GPUs of `nodes`, with a name for messages."""
-    batch, layers = cost.table.workload.global_batch, cost.table.layers
-    for t in degrees(nodes):
-        groups = [node.name for node in nodes for _ in range(node.count // t)]
+    batch, layers = cost.instance.workload.global_batch, cost.layers
+    sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
+    for t in common_degrees(cost, nodes):
+        groups = [node for node in nodes for _ in range(cost.nodes[node].count // t)]
         for pp in range(1, min(len(groups), layers) + 1):
             if len(groups) % pp:
                 continue
             dp, cuts = len(groups) // pp, equal_cuts(layers, pp)
-            for b in sorted(set(cost.table.workload.micro_batch_sizes)):
-                if batch % (dp * b) or not all_measured(cost.table, nodes, t, b):
+            by_rank = [groups[d::dp] for d in range(dp)]
+            in_nodes = [groups[d * pp : (d + 1) * pp] for d in range(dp)]
+            for b in sizes:
+                if batch % (dp * b) or not measured(cost, nodes, t, b):
                     continue
                 name = f"tp {t}, pp {pp}, dp {dp}, micro-batches of {b}"
                 n = batch // (dp * b)
-                for rows in (
-                    [groups[d::dp] for d in range(dp)],
-                    [groups[d * pp : (d + 1) * pp] for d in range(dp)],
-                ):
-                    yield (
+                for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
+                    yield _Candidate(
                         name,
-                        tuple(
-                            PipelineShape(n, b, on_groups(row, cuts, t)) for row in rows
-                        ),
+                        tuple(Pipe(n, b, on_groups(row, cuts, t)) for row in rows),
                     )
-                    if 1 in (pp, dp):
-                        break  # the two layouts are one
 
 
-def on_groups(row: list[str], cuts: list[int], t: int) -> tuple[StageShape, ...]:
+def on_groups(row: Sequence[int], cuts: Sequence[int], t: int) -> tuple[Slot, ...]:
     """Stages between `cuts`, the j-th on `t` GPUs of the j-th node of `row`."""
     spans = zip(pairwise(cuts), row, strict=True)
-    return tuple(StageShape(first, last, node, t) for (first, last), node in spans)
+    return tuple(Slot(node, t, first, last) for (first, last), node in spans)
 
 
-def degrees(nodes: list[Node]) -> list[int]:
+def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:
     """Tensor-parallel degrees that divide the GPUs of every node."""
-    least = min(node.count for node in nodes)
+    counts = [cost.nodes[node].count for node in nodes]
     return [
-        t for t in range(1, least + 1) if all(node.count % t == 0 for node in nodes)
+        t for t in range(1, min(counts) + 1) if all(count % t == 0 for count in counts)
     ]
 
 
@@ -112,32 +107,28 @@ def equal_cuts(layers: int, stages: int) -> list[int]:
     return [j * share + min(j, more) for j in range(stages + 1)]
 
 
-def all_measured(table: CostTable, nodes: list[Node], t: int, b: int) -> bool:
+def measured(cost: FastCost, nodes: Sequence[int], t: int, b: int) -> bool:
     """Whether the times of degree `t` and micro-batch `b` are known on `nodes`."""
-    return all(table.measured(node.name, t, b) for node in nodes)
+    return all(t in cost.degrees(node, b) for node in nodes)
 
 
-def least_useful(table: CostTable, nodes: list[Node]) -> Node:
+def _least_useful(cost: FastCost, nodes: Sequence[int]) -> int:
     """The node to leave out first: least memory, then least compute, then last."""
 
-    def usefulness(place: int) -> tuple[int, float, int]:
-        gpu = table.gpu(nodes[place].name)
-        speed = gpu.peak_tflops * gpu.efficiency
-        return table.memory_mib(nodes[place].name), speed, -place
+    def usefulness(node: int) -> tuple[int, float, int]:
+        gpu = cost.table.gpu(cost.names[node])
+        return cost.room[node], gpu.peak_tflops * gpu.efficiency, -node
 
-    return nodes[min(range(len(nodes)), key=usefulness)]
+    return min(nodes, key=usefulness)
 
 
 def _reason(data: Instance, nearest: tuple[Shortage, str] | None) -> str:
     if nearest is None:
         sizes = list(data.workload.micro_batch_sizes)
         return (
-            "megatron: no factorisation of any set of nodes divides the global "
-            f"batch {data.workload.global_batch} into micro-batches of {sizes}, "
-            "with times for every node"
+            "megatron: no factorisation of any set of nodes shares the global batch "
+            f"{data.workload.global_batch} equally in micro-batches of {sizes} that "
+            "every node has times for"
         )
     short, name = nearest
-    return (
-        f"megatron: no symmetric plan fits; the nearest ({name}) lacks "
-        f"{short.mib} MiB a GPU on node {short.node!r}, stage {short.stage}"
-    )
+    return f"megatron: no symmetric plan fits; the nearest ({name}) lacks {short}"
