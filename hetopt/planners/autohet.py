@@ -1,0 +1,202 @@
+"""AutoHet: its Algorithm 1, for every tensor-parallel degree that divides all nodes.
+
+1. Grouping: devices (tensor-parallel groups of t GPUs) into D groups of balanced
+   effective compute (Eq. 2 and 3), solved to the proved optimum. K = B / (b D).
+2. Mapping: nodes and stages to groups (`_autohet_mapping`).
+3. Balancing: layers to the stages of each group, exactly.
+The plan of the least cost among all degrees and micro-batch sizes is kept.
+
+Where it deviates from the paper, or the paper is silent:
+- Eq. 1 is the instance's cost model; `sync: bottleneck` is the paper's T_sync.
+- Eq. 4 minimises the slowest stage; here the layers minimise Eq. 1 of the group, sum
+  plus (K - 1) times the slowest, since the exact method for that is at hand.
+- MIN_mem is that of the states. Where stages then do not fit (activations, layers are
+  not divisible), the grouping is solved again with an eighth fewer groups, at least
+  one fewer, until they do.
+- B / b need not be a multiple of D: the remainder goes, a micro-batch each, to the
+  groups that end soonest.
+- The mapping takes up the next type where one can no longer be shared by all groups.
+
+Source: AutoHet, section III.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop
+from typing import Literal
+
+from ..balancing import Balancer, Chain
+from ..costs.memory import states_mib
+from ..errors import NoPlan
+from ..exact import device_grouping
+from ..fast_cost import FastCost, Pipe, Slot
+from ..modelling import Limits
+from ..plans import Grouping, TrainingPlan
+from ..problems.device_grouping import Data, DeviceType
+from ..schema import Instance
+from ._autohet_mapping import Group, compute_of, in_order, mapped
+from ._shortage import worst_shortage
+from .megatron import common_degrees, equal_cuts, measured, on_groups
+
+problem: Literal["training_plan"] = "training_plan"
+
+
+def plan(
+    data: Instance, *, seed: int = 0, deadline: float | None = None
+) -> TrainingPlan:
+    """The best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect."""
+    return plan_with(data, deadline=deadline)
+
+
+def plan_with(
+    data: Instance,
+    *,
+    grouping: bool = True,
+    mapping: bool = True,
+    balancing: bool = True,
+    deadline: float | None = None,
+) -> TrainingPlan:
+    """Algorithm 1 with its steps switched on or off, for the paper's breakdown.
+
+    Without grouping all devices are one pipeline; without mapping they are taken in
+    the order of the nodes; without balancing stages have equal layers.
+    """
+    cost = FastCost(data)
+    trial = _Trial(cost, mapping, balancing)
+    nodes = range(len(cost.nodes))
+    batch = data.workload.global_batch
+    for t in common_degrees(cost, nodes):
+        for b in sorted(set(data.workload.micro_batch_sizes)):
+            if deadline is not None and time.monotonic() > deadline:
+                return trial.best_plan("in time")
+            if batch % b or not measured(cost, nodes, t, b):
+                trial.reasons.append(f"tp {t}, micro-batches of {b}: no times or share")
+                continue
+            proposals = (
+                _groupings(cost, t, b, deadline, trial.reasons)
+                if grouping
+                else iter([[_everything(cost, t)]])
+            )
+            for groups in proposals:
+                if trial.fits(t, b, groups):
+                    break
+    return trial.best_plan("that fits")
+
+
+class _Trial:
+    """Turns groups into plans, and keeps the best and the reasons against others."""
+
+    def __init__(self, cost: FastCost, mapping: bool, balancing: bool) -> None:
+        self._cost = cost
+        self._balancer = Balancer(cost)
+        self._rows = mapped if mapping else in_order
+        self._balancing = balancing
+        self.reasons: list[str] = []
+        self._best: tuple[int, tuple[Pipe, ...]] | None = None
+
+    def best_plan(self, lacking: str) -> TrainingPlan:
+        """The plan kept; `NoPlan` with the reasons where there is none."""
+        if self._best is None:
+            why = "; ".join(self.reasons[:4])
+            raise NoPlan(f"autohet: no plan {lacking} was found ({why})")
+        return self._cost.plan(self._best[1])
+
+    def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
+        """Plan these groups; False where they do not fit."""
+        where = f"tp {t}, micro-batches of {b}, {len(groups)} groups"
+        cost, share = self._cost, self._cost.instance.workload.global_batch // b
+        k, rest = divmod(share, len(groups))
+        if not k:
+            self.reasons.append(f"{where}: {share} micro-batches in all")
+            return False
+        shapes = []
+        for row in self._rows(cost, groups, t):
+            slots = self._stages(row, t, b, k + bool(rest))
+            if slots is None:
+                self.reasons.append(f"{where}: {len(row)} stages do not fit")
+                return False
+            shapes.append(slots)
+        pipes = self._share_rest(b, k, rest, shapes)
+        if short := worst_shortage(cost, pipes):
+            self.reasons.append(f"{where}: lacks {short}")
+            return False
+        value = cost.iteration_us(pipes)
+        if self._best is None or value < self._best[0]:
+            self._best = (value, pipes)
+        return True
+
+    def _stages(
+        self, row: Sequence[int], t: int, b: int, n: int
+    ) -> tuple[Slot, ...] | None:
+        if len(row) > self._cost.layers:
+            return None
+        if not self._balancing:
+            return on_groups(row, equal_cuts(self._cost.layers, len(row)), t)
+        chain: Chain = tuple((node, t) for node in row)
+        return self._balancer.balanced(b, n, chain)
+
+    def _share_rest(
+        self, b: int, k: int, rest: int, shapes: Sequence[tuple[Slot, ...]]
+    ) -> tuple[Pipe, ...]:
+        """K micro-batches each, and one more where that ends soonest."""
+        cost = self._cost
+        ends = [
+            (cost.pipeline_us(k + 1, cost.timing(b, slots)), i)
+            for i, slots in enumerate(shapes)
+        ]
+        heapify(ends)
+        more = {heappop(ends)[1] for _ in range(rest)}
+        return tuple(Pipe(k + (i in more), b, s) for i, s in enumerate(shapes))
+
+
+def _everything(cost: FastCost, t: int) -> Group:
+    devices: Counter[str] = Counter()
+    for node in cost.nodes:
+        devices[node.gpu] += node.count // t
+    return devices
+
+
+def _groupings(
+    cost: FastCost, t: int, b: int, deadline: float | None, reasons: list[str]
+) -> Iterator[list[Group]]:
+    """The optimal grouping, then those with fewer and fewer groups."""
+    data = grouping_data(cost, t, b)
+    while True:
+        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        result = device_grouping.solve(data, limits=Limits(time_s=left))
+        if not isinstance(result.plan, Grouping):
+            why = ", ".join(result.reasons) or "no grouping found"
+            reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+            return
+        groups: list[Group] = [
+            group.gpus for group in result.plan.groups for _ in range(group.copies)
+        ]
+        yield groups
+        count = len(groups)
+        if count == 1:
+            return
+        data = data.model_copy(update={"groups": count - max(1, count // 8)})
+
+
+def grouping_data(cost: FastCost, t: int, b: int) -> Data:
+    """The grouping problem whose devices are groups of `t` GPUs of one node."""
+    model, costs = cost.instance.model, cost.costs
+    parameters = sum(model.parameters)
+    if costs.head == "include":
+        parameters += model.embedding_parameters * (2 - model.tied_embeddings)
+    power = compute_of(cost)
+    room = {node.gpu: cost.room[i] for i, node in enumerate(cost.nodes)}
+    return Data(
+        gpus=tuple(
+            DeviceType(
+                type=name,
+                count=count,
+                gflops=max(1, int(t * power[name] * 1000)),
+                memory_mib=t * room[name],
+            )
+            for name, count in sorted(_everything(cost, t).items())
+        ),
+        minimum_memory_mib=states_mib(costs, parameters, 1),
+        global_batch_micro_batches=cost.instance.workload.global_batch // b,
+    )
