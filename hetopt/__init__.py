@@ -14,7 +14,7 @@ if (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
 
 if TYPE_CHECKING:
-    from .api import check, compare, frontier, load, plan, provision, solve
+    from .api import check, check_bound, compare, frontier, load, plan, provision, solve
     from .errors import HetoptError
     from .gaps import GapReport, gap
     from .modelling import Limits
@@ -26,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "check": "api",
+    "check_bound": "api",
     "compare": "api",
     "frontier": "api",
     "load": "api",
@@ -61,6 +62,7 @@ __all__ = [
     "Stop",
     "TrainingPlan",
     "check",
+    "check_bound",
     "compare",
     "frontier",
     "gap",

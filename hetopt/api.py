@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from . import files, problems, registry, statements
+from . import files, problems, recheck, registry, statements
 from .bounds import training_plan_bound
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
 from .gaps import GapReport
@@ -206,6 +206,15 @@ def check(plan: Place | Plan, instance: Place | Record | None = None) -> Evaluat
     """
     name, data, made = posed_plan(plan, instance)
     return problems.get(name).evaluate(data, made)
+
+
+def check_bound(result: Place, instance: Place | Record | None = None) -> list[str]:
+    """Derive the bound of a result document again: what is missing, empty if proved.
+
+    Raises `InstanceError` for a document without a bound, and `Unsupported` where the
+    bound cannot be derived again cheaply.
+    """
+    return recheck.missing(result, instance)
 
 
 # --- what there is ---------------------------------------------------------------

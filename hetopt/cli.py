@@ -323,6 +323,10 @@ def check(
             metavar="INSTANCE", help="Judge it on this instead of its own instance."
         ),
     ] = None,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="Derive the bound of a result document again."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
@@ -334,15 +338,24 @@ def check(
     name, data, made = api.posed_plan(plan, instance)
     problem = problems.get(name)
     found = problem.evaluate(data, made)
+    missing = api.check_bound(plan, instance) if bound else None
     if as_json:
-        _print_json(_judgement(name, data, made, found))
+        document = _judgement(name, data, made, found)
+        if missing is not None:
+            document |= {"bound_proved": not missing, "bound_misses": missing}
+        _print_json(document)
     else:
         from .report import tables
 
         _show(tables.judged(data, made, found))
+        if missing == []:
+            _show(["the bound is proved again"])
     if not found.valid:
         count = len(found.violations)
         _complain(f"{plan}: the plan breaks {count} rule{'s' * (count > 1)}")
+        raise typer.Exit(BAD_INPUT)
+    if missing:
+        _complain(f"{plan}: the bound is not proved: {'; '.join(missing)}")
         raise typer.Exit(BAD_INPUT)
 
 

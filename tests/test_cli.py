@@ -25,6 +25,13 @@ GROUPING = {
     "minimum_memory_mib": 9,
     "micro_batches": 4,
 }
+UNEVEN = {  # no closed form reaches its optimum: the proof is in the certificate
+    **GROUPING,
+    "gpus": [
+        {"type": "A", "count": 3, "gflops": 10, "memory_mib": 5},
+        {"type": "B", "count": 2, "gflops": 7, "memory_mib": 9},
+    ],
+}
 IMPOSSIBLE = {**GROUPING, "minimum_memory_mib": 21}
 
 
@@ -314,6 +321,53 @@ def test_a_plan_that_breaks_rules_exits_2_and_names_each(
     assert not document["valid"]
     assert document["objective"] is None
     assert len(document["violations"]) >= 3
+
+
+def test_a_written_bound_is_derived_again(
+    written: Callable[[Any], Path], tmp_path: Path
+) -> None:
+    problem, out = written(UNEVEN), tmp_path / "result.json"
+    assert hetopt("solve", problem, "--out", out).exit_code == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["certificate"]["claims"]
+    told = hetopt("check", "--bound", out, "--instance", problem, "--json")
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["bound_proved"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bound_exact": [1, 1]}, "contradicts the document's own plan"),
+        (
+            {"bound_exact": None, "bound": None},
+            "expected a whole number or bound_exact",
+        ),
+        ({"certificate": None}, "leaves nothing to check it by"),
+        ({"certificate": {"claims": [{}]}}, "expected one that"),
+        ({"certificate": {"claims": []}}, "the bound is not proved: 3 groups"),
+    ],
+)
+def test_a_bound_without_its_proof_exits_2(
+    change: dict[str, Any],
+    message: str,
+    written: Callable[[Any], Path],
+    tmp_path: Path,
+) -> None:
+    problem, out = written(UNEVEN), tmp_path / "result.json"
+    assert hetopt("solve", problem, "--out", out).exit_code == 0
+    document = json.loads(out.read_text(encoding="utf-8"))
+    out.write_text(json.dumps(document | change), encoding="utf-8")
+    told = hetopt("check", "--bound", out, "--instance", problem)
+    assert told.exit_code == 2
+    assert message in told.stderr
+
+
+def test_the_bound_of_a_training_plan_is_derived_again(tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    hetopt("plan", SMALL, "--planner", "megatron", "--out", out)
+    told = hetopt("check", "--bound", out)
+    assert told.exit_code == 0
+    assert "the bound is proved again" in told.stdout
 
 
 # --- streams and signals ---------------------------------------------------------
