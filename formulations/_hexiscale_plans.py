@@ -18,7 +18,7 @@ def name(family: str, index: Index) -> str:
 
 
 def domains(t: Tables) -> Iterator[tuple[str, Index, int]]:
-    """Family, index and largest value of every variable; the least is 0."""
+    """Family, index and largest value of every variable; `t.least` has the least."""
     many: dict[Index, None] = {}
     for i, length in enumerate(t.lengths):
         for j in range(length):
@@ -132,7 +132,7 @@ def _numbers(t: Tables, plan: TrainingPlan) -> dict[str, int]:
     leader = list(range(len(t.nodes)))
     for a, b in t.alike:
         leader[b] = leader[a]
-    number = {}
+    number: dict[str, int] = {}
     for orbit in sorted(set(leader)):
         members = [n for n, lead in enumerate(leader) if lead == orbit]
         names = [t.nodes[n].name for n in members]
