@@ -104,7 +104,7 @@ class _Search:
 
     def descend(self, start: list[Nodes]) -> None:
         """First improvement over joins, moves and swaps of nodes."""
-        if any(not self._options.of(nodes) for nodes in start):
+        if not start or any(not self._options.of(nodes) for nodes in start):
             return
         choice, value = self._first_choice(start)
         sets = start
