@@ -121,14 +121,14 @@ def grouping_methods() -> list[tuple[str, str | None]]:
     return [*((name, None) for name in known["exact"] + known["planners"]), *stated]
 
 
-@pytest.mark.parametrize(("method", "backend"), grouping_methods())
+@pytest.mark.parametrize(("method", "solver"), grouping_methods())
 def test_every_method_of_a_problem_can_be_asked_for(
-    method: str, backend: str | None
+    method: str, solver: str | None
 ) -> None:
     expected = best("device_grouping", DEVICES)
-    result = hetopt.solve(DEVICES, method, backend)
+    result = hetopt.solve(DEVICES, method, solver)
     assert result.objective == expected
-    assert result.method.backend == backend or backend is None
+    assert result.method.backend == solver or solver is None
 
 
 def test_the_exact_method_is_the_default_of_solve() -> None:
