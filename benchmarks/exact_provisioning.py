@@ -18,6 +18,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import hetopt
 from hetopt import Instance, Limits
 from hetopt.exact import provisioning
 from hetopt.files import load_instance
@@ -141,7 +142,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(pages * page_size / 2**30),
         "python": platform.python_version(),
         "numpy": version("numpy"),
-        "hetopt": version("hetopt"),
+        "hetopt": hetopt.__version__,
     }
 
 
