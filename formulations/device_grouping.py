@@ -46,7 +46,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     put = {(i, j): model.binary(f"put[{i},{j}]") for i in devices for j in devices}
     used = {j: model.binary(f"used[{j}]") for j in devices}
     z = model.real("z", 0, most)
-    total = model.real("total", 0, most * len(types))
+    total = model.real("total", 0, most)
     number = model.total(used.values())
     k = _micro_batches(data, model, number)
 

@@ -1,11 +1,25 @@
 """Solves that a Ctrl-C can end without losing the incumbent."""
 
+import os
 from collections.abc import Callable
-from threading import Event, Thread
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 
 from ..modelling import Limits
 
 Report = Callable[[float | None, float | None], None]
+
+
+# A fresh thread for every solve crashes SCIP after some hundred nonlinear ones: its
+# automatic differentiation numbers the threads it has ever seen, up to a fixed most.
+# The pool hands an idle thread out again; it grows only for solves within solves.
+MOST_AT_ONCE = 32
+
+
+@cache
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads of this process; a forked child has none of its parent's."""
+    return ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="hetopt-solver")
 
 
 def run(work: Callable[[], None], stop: Callable[[], None]) -> bool:
@@ -16,29 +30,20 @@ def run(work: Callable[[], None], stop: Callable[[], None]) -> bool:
     into KeyboardInterrupt. `stop` asks the solver to end; it is called until it does.
     What `work` raises is raised here.
     """
-    ended, interrupted = Event(), False
-    raised: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:  # handed over to the caller's thread
-            raised.append(error)
-        finally:
-            ended.set()
-
-    Thread(target=guarded, daemon=True).start()
-    while not ended.is_set():
+    interrupted = False
+    ended = _threads(os.getpid()).submit(work)
+    while True:
         try:
             # Lock waits cannot be interrupted on Windows: hence the period.
-            ended.wait(0.1 if interrupted else 0.5)
-            if interrupted and not ended.is_set():
+            wait([ended], 0.1 if interrupted else 0.5)
+            if ended.done():
+                break
+            if interrupted:
                 stop()
         except KeyboardInterrupt:
             interrupted = True
             stop()
-    if raised:
-        raise raised[0]
+    ended.result()
     return interrupted
 
 

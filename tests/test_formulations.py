@@ -1,0 +1,422 @@
+"""Every statement on every back end that carries it, against brute force."""
+
+from fractions import Fraction
+from functools import cache
+from itertools import count, islice
+from typing import Any
+
+import brute_force
+import pytest
+import random_data
+
+from hetopt import problems, registry, statements
+from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.modelling import Limits
+from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
+from hetopt.problems import Objective, device_grouping, layer_partition
+from hetopt.result import Result, Status, Stop
+
+ENUMERATED = ("device_grouping", "layer_partition", "provisioning")
+SEEDS = range(200)
+
+
+def carried(wanted: tuple[str, ...] = ENUMERATED) -> list[Any]:
+    """(problem, statement, back end), as test parameters."""
+    found = []
+    for name in registry.names("formulations"):
+        module: Any = registry.entry("formulations", name)
+        if module.problem in wanted:
+            for backend in getattr(module, "backends", registry.names("backends")):
+                label = f"{name}-{backend}"
+                found.append(pytest.param(module.problem, name, backend, id=label))
+    return found
+
+
+every_statement = pytest.mark.parametrize(
+    ("problem", "name", "backend"), carried(), ids=str
+)
+every_large_statement = pytest.mark.parametrize(
+    ("problem", "name", "backend"),
+    [case for case in carried() if case.values[1] != "device_grouping"],
+)
+
+
+@cache
+def enumerated(problem: str, seed: int) -> tuple[Any, Objective | None]:
+    data = random_data.tiny(problem, seed)
+    return data, brute_force.best(problem, data)
+
+
+def check(problem: str, name: str, backend: str, seed: int) -> None:
+    data, best = enumerated(problem, seed)
+    result = statements.solve(problem, data, name, backend)
+    said = (seed, result.status.value, result.objective)
+    assert said == (seed, "infeasible" if best is None else "optimal", best)
+    assert result.stop is Stop.PROVED
+    if best is None:
+        assert result.bound is None
+    else:
+        assert result.bound is not None
+        assert result.bound.value == best
+
+
+def small_enough(name: str, seeds: Any) -> Any:
+    """The literal statement of device grouping takes seconds beyond three devices."""
+    if name != "device_grouping":
+        return seeds
+    few = (
+        seed
+        for seed in count()
+        if random_data.tiny("device_grouping", seed).devices <= 3
+    )
+    return islice(few, len(seeds))
+
+
+@every_statement
+def test_a_statement_agrees_with_brute_force(
+    problem: str, name: str, backend: str
+) -> None:
+    for seed in small_enough(name, SEEDS):
+        check(problem, name, backend, seed)
+
+
+@pytest.mark.slow
+def test_the_literal_grouping_agrees_with_brute_force_on_all_sizes() -> None:
+    for seed in SEEDS:
+        check("device_grouping", "device_grouping", "scip", seed)
+
+
+@pytest.mark.parametrize("problem", ENUMERATED)
+def test_the_random_problems_have_and_have_not_plans(problem: str) -> None:
+    found = [enumerated(problem, seed)[1] is None for seed in SEEDS]
+    assert 20 < sum(found) < 180
+
+
+# --- warm starts -----------------------------------------------------------------
+
+
+@every_statement
+def test_a_warm_start_is_kept_and_changes_no_optimum(
+    problem: str, name: str, backend: str
+) -> None:
+    for seed in islice(small_enough(name, SEEDS), 12):
+        data, best = enumerated(problem, seed)
+        plans = brute_force.valid(problem, data)
+        for _, plan in islice(plans, 2):
+            result = statements.solve(problem, data, name, backend, warm_start=plan)
+            assert (result.status, result.objective) == (Status.OPTIMAL, best)
+
+
+@every_statement
+def test_a_warm_start_satisfies_every_constraint(
+    problem: str, name: str, backend: str
+) -> None:
+    """All variables are fixed to the hint: the plan itself must come back."""
+    if name == "device_grouping":
+        pytest.skip("its hint leaves the continuous variables to the solver")
+    module: Any = registry.entry("formulations", name)
+    for seed in islice(SEEDS, 25):
+        data, _ = enumerated(problem, seed)
+        for value, plan in islice(brute_force.valid(problem, data), 2):
+            cases = module.cases(data) if hasattr(module, "cases") else [data]
+            hints = [(case, module.hint(case, plan)) for case in cases]
+            case, hint = next(pair for pair in hints if pair[1])
+            model: Any = registry.entry("backends", backend).backend("fixed")
+            read = module.build(case, model)
+            assert set(hint) == set(model.variables)
+            for variable, fixed in hint.items():
+                model.add("fixed", variable, model.variables[variable] == fixed)
+            answer = model.solve(Limits(), lambda *_: None)
+            assert answer.value is not None
+            again = problems.get(problem).evaluate(data, read(answer.value))
+            assert again.objective == value
+
+
+def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
+    data = layer_partition.Data.model_validate_json(
+        '{"layer_mib": [1, 1], "in_flight_mib": [0, 0], "micro_batches": 1,'
+        '"stages": [{"name": "a", "memory_mib": 9, "layer_us": [1, 1]}]}'
+    )
+    wrong = Partition(order=("a",), layers=(1,))
+    with pytest.raises(InstanceError, match="warm start breaks rules of layer_part"):
+        statements.solve(
+            "layer_partition", data, "layer_partition", "cpsat", warm_start=wrong
+        )
+
+
+# --- what the runner refuses -----------------------------------------------------
+
+
+def test_a_back_end_that_cannot_carry_a_statement_is_named_with_those_that_can() -> (
+    None
+):
+    data = random_data.tiny("device_grouping", 0)
+    with pytest.raises(Unsupported, match=r"'cpsat' cannot carry .* one of scip"):
+        statements.solve("device_grouping", data, "device_grouping", "cpsat")
+
+
+def test_a_statement_of_another_problem_is_refused_with_the_fitting_ones() -> None:
+    data = random_data.tiny("device_grouping", 0)
+    fitting = "expected one of device_grouping, device_grouping_counts"
+    with pytest.raises(Unsupported, match=fitting):
+        statements.solve("device_grouping", data, "provisioning", "cpsat")
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "backend", "message"),
+    [
+        ("knitting", "provisioning", "cpsat", "unknown problem 'knitting'"),
+        ("provisioning", "guess", "cpsat", "unknown formulation 'guess'"),
+        ("provisioning", "provisioning", "abacus", "unknown backend 'abacus'"),
+    ],
+)
+def test_unknown_names_list_the_known_ones(
+    problem: str, name: str, backend: str, message: str
+) -> None:
+    data = random_data.tiny("provisioning", 0)
+    with pytest.raises(UnknownName, match=message):
+        statements.solve(problem, data, name, backend)
+
+
+# --- limits, bounds, progress ----------------------------------------------------
+
+
+def paper_sized(problem: str) -> Any:
+    """Too large to finish in half a second; plans exist."""
+    if problem == "device_grouping":
+        kinds = [("A100", 12, 312_000), ("H800", 9, 624_001), ("H20", 11, 148_003)]
+        return device_grouping.Data(
+            gpus=tuple(
+                device_grouping.DeviceType(type=t, count=n, gflops=g, memory_mib=81920)
+                for t, n, g in kinds
+            ),
+            minimum_memory_mib=200_000,
+            micro_batches=16,
+        )
+    if problem == "layer_partition":
+        return layer_partition.Data(
+            layer_mib=tuple(900 + 37 * (l % 7) for l in range(48)),
+            in_flight_mib=tuple(40 + l % 5 for l in range(48)),
+            stages=tuple(
+                layer_partition.Stage(
+                    name=f"s{s}",
+                    memory_mib=12_000 + 700 * s,
+                    layer_us=tuple(7001 - 411 * s + 13 * (l % 11) for l in range(48)),
+                    hop_us=500 + 91 * s,
+                )
+                for s in range(8)
+            ),
+            micro_batches=16,
+            order="free",
+        )
+    base = random_data.tiny("provisioning", 1)
+    offer = base.offers[0]
+    offers = [
+        offer.model_copy(
+            update={
+                "gpu": f"G{i}",
+                "quota": 8 + 4 * i,
+                "usd_per_hour": 1.0 + 1.3 * i,
+                "memory_mib": 40 + 9 * i,
+                "layer_mib": 4,
+                "in_flight_mib": 1,
+                "by_data_parallel": {
+                    str(d): offer.by_data_parallel[
+                        next(iter(offer.by_data_parallel))
+                    ].model_copy(update={"forward_us": (4000 + 977 * (4 - i)) // d})
+                    for d in (1, 2, 4)
+                },
+            }
+        )
+        for i in range(4)
+    ]
+    return base.model_copy(
+        update={
+            "layers": 40,
+            "micro_batches": 8,
+            "data_parallel": (1, 2, 4),
+            "max_stages": 12,
+            "offers": tuple(offers),
+            "deadline_s": None,
+            "budget_usd": None,
+        }
+    )
+
+
+def some_plan(problem: str) -> Any:
+    """A plan of the large problem, by hand."""
+    if problem == "device_grouping":
+        return Grouping(groups=(Group(gpus={"A100": 12, "H800": 9, "H20": 11}),))
+    if problem == "layer_partition":
+        return Partition(order=tuple(f"s{s}" for s in range(8)), layers=(6,) * 8)
+    return Provisioning(
+        data_parallel=2,
+        stages=tuple(RentedStage(gpu="G3", layers=5) for _ in range(8)),
+    )
+
+
+def no_better(result: Result, value: Objective) -> bool:
+    """Whether the bound of a result is not beaten by `value`."""
+    assert result.bound is not None
+    if result.sense == "minimise":
+        return result.bound.value <= value
+    return result.bound.value >= value
+
+
+@every_large_statement
+def test_at_the_time_limit_the_incumbent_comes_with_a_valid_bound(
+    problem: str, name: str, backend: str
+) -> None:
+    data, plan = paper_sized(problem), some_plan(problem)
+    result = statements.solve(
+        problem, data, name, backend, limits=Limits(time_s=1), warm_start=plan
+    )
+    worth = problems.get(problem).evaluate(data, plan).objective
+    assert result.plan is not None
+    assert result.objective is not None
+    assert worth is not None
+    if result.sense == "minimise":
+        assert result.objective <= worth
+    else:
+        assert result.objective >= worth
+    if result.bound is not None:
+        assert no_better(result, result.objective)
+
+
+@pytest.mark.parametrize("problem", ENUMERATED)
+def test_progress_stays_on_its_side_of_the_optimum(problem: str) -> None:
+    for seed in range(15):
+        data, best = enumerated(problem, seed)
+        for _, name, backend in (case.values for case in carried((problem,))):
+            if best is None or name == "device_grouping":
+                continue
+            seen: list[tuple[Any, Any]] = []
+            result = statements.solve(
+                problem,
+                data,
+                name,
+                backend,
+                report=lambda *now, to=seen: to.append(now),
+            )
+            assert [(p.incumbent, p.bound) for p in result.trace] == seen
+            minimise = result.sense == "minimise"
+            for incumbent, bound in seen:
+                for value in [incumbent] if incumbent is not None else []:
+                    assert value >= best if minimise else value <= best
+                for value in [bound] if bound is not None else []:
+                    assert value <= best if minimise else value >= best
+
+
+def test_a_result_says_who_made_it_and_how_long_it_took() -> None:
+    data = random_data.tiny("layer_partition", 0)
+    result = statements.solve(
+        "layer_partition", data, "layer_partition", "scip", limits=Limits(seed=3)
+    )
+    method = result.method
+    said = (method.formulation, method.backend, method.seed, method.threads)
+    assert said == ("layer_partition", "scip", 3, 1)
+    assert set(result.seconds) == {"build", "solve"}
+
+
+def test_the_same_seed_gives_the_same_plan() -> None:
+    for problem, name, backend in (case.values for case in carried()):
+        seed = next(iter(small_enough(name, range(1))))
+        data, _ = enumerated(problem, seed)
+        one, two = (
+            statements.solve(problem, data, name, backend, limits=Limits(seed=9))
+            for _ in range(2)
+        )
+        assert one.plan == two.plan
+
+
+# --- bounds of float solvers -----------------------------------------------------
+
+
+class Pretender:
+    """A back end that answers what it is told, in floats, with the plan of another."""
+
+    def __init__(self, real: Any, bound: float, shift: int = 0) -> None:
+        self.real, self.claimed, self.shift = real, bound, shift
+
+    def backend(self, name: str) -> Any:
+        inner: Any = self.real.backend(name)
+        solve = inner.solve
+
+        def pretend(limits: Any, report: Any) -> Any:
+            answer = solve(limits, report)
+            value = answer.value
+            return type(answer)(
+                status=Status.OPTIMAL,
+                stop=Stop.PROVED,
+                objective=float(self.claimed),
+                bound=float(self.claimed),
+                value=lambda x: value(x) + self.shift,
+                seconds=0.0,
+            )
+
+        inner.solve = pretend
+        return inner
+
+    def version(self) -> str:
+        return "0"
+
+
+def pretended(monkeypatch: pytest.MonkeyPatch, scale: int, **how: Any) -> Result:
+    """A partition whose optimum is 7 x scale, by a solver that claims `how`."""
+    data = layer_partition.Data(
+        layer_mib=(1, 1),
+        in_flight_mib=(0, 0),
+        stages=(
+            layer_partition.Stage(
+                name="a", memory_mib=9, layer_us=(3 * scale, 4 * scale)
+            ),
+        ),
+        micro_batches=1,
+    )
+    real = registry.entry
+
+    def entry(folder: str, name: str) -> Any:
+        if folder != "backends":
+            return real(folder, name)
+        return Pretender(real("backends", "cpsat"), **how)
+
+    monkeypatch.setattr(registry, "entry", entry)
+    return statements.solve("layer_partition", data, "layer_partition", "scip")
+
+
+def test_a_float_optimum_within_tolerance_of_an_integer_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = pretended(monkeypatch, scale=1, bound=7.0000004)
+    assert (result.status, result.bound and result.bound.value) == (Status.OPTIMAL, 7)
+
+
+def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = pretended(monkeypatch, scale=10**7, bound=7e7)
+    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.GAP)
+    assert result.objective == 7 * 10**7
+    assert result.bound is not None
+    assert result.bound.value == 7 * 10**7 - 70
+
+
+def test_a_plan_that_a_float_solver_gets_wrong_is_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = pretended(monkeypatch, scale=1, bound=7.0, shift=1)
+    assert (result.status, result.plan) == (Status.UNDECIDED, None)
+    assert "breaks a rule: every_layer_once" in result.reasons[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_grouping_bound_is_the_next_reachable_value(seed: int) -> None:
+    """`bound` of the literal statement, against all values of all plans."""
+    from hetopt.formulations import device_grouping as literal
+
+    data = random_data.tiny("device_grouping", seed)
+    values = sorted({v for v, _ in brute_force.valid("device_grouping", data)})
+    for value in values:
+        at = Fraction(value) / literal.unit(data)
+        assert literal.bound(data, at) == value
+        assert value <= literal.bound(data, at + Fraction(1, 1000))
