@@ -273,6 +273,13 @@ class Tables:
         return -int(-(self.layers * self.batch) // rate)
 
     @cached_property
+    def least(self) -> dict[str, int]:
+        """Least values of the families of variables where they are not 0."""
+        span = min(self.least_span, self.longest_span)
+        scaled = -int(-self.factors[0] * span // 1)
+        return {"span": span, "span_scaled": min(scaled, self.horizon)}
+
+    @cached_property
     def longest_hop(self) -> int:
         """The dearest hop, us."""
         nodes = range(len(self.nodes))

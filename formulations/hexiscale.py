@@ -53,7 +53,8 @@ more than the horizon does. It loses no plan, and gives the relaxation its bound
     all_work        sum_g work[i,g] = L batch[i]
     work_there      work[i,g] <= (horizon / time[g]) sum_j use[i,j,g]
     work_cut        sum_{i, g on n} t[g] time[g] work[i,g] <= count[n] span
-    least_span      span >= L B / sum_n count[n] max_{g on n} 1 / (t[g] time[g])
+span is declared to be at least what the cut proves by itself, which needs no more
+than a presolve: L B / sum_n count[n] max_{g on n} 1 / (t[g] time[g]).
 Which layer lies where, for the synchronisation: at[i,j,l,n] = 1 if position j of
 pipeline i holds layer l on node n, at[i,j,l] = its sum over n.
     placed          sum_j at[i,j,l] = used[i,0]
@@ -150,10 +151,11 @@ def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
 
 
 def _declare(t: Tables, model: Model, v: Variables) -> None:
-    """All variables; `domains` says which there are and how large they get."""
+    """All variables; `domains` says which there are, `t.least` which exceed 0."""
     for family, index, top in domains(t):
         called = name(family, index)
-        made = model.binary(called) if top == 1 else model.integer(called, 0, top)
+        low = t.least.get(family, 0)
+        made = model.binary(called) if top == 1 else model.integer(called, low, top)
         v.setdefault(family, {})[index] = made
 
 
@@ -317,7 +319,6 @@ def _work(t: Tables, model: Model, v: Variables) -> None:
             for g in t.kinds_on[n]
         )
         model.add("work_cut", n, busy <= node.count * v["span"][()])
-    model.add("least_span", (), v["span"][()] >= t.least_span)
 
 
 # --- synchronisation -----------------------------------------------------------
