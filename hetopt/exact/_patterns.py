@@ -15,6 +15,7 @@ devices left over anywhere afterwards. Harmful kinds must be placed exactly.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,10 +28,12 @@ from ..problems.device_grouping import Data
 
 Array = Any  # integers: int64, or Python's own where int64 would overflow
 _SAFE = 2**61
+_PIECE = 100_000
+MOST = 300_000
 
 
 class TooMany(Exception):
-    """More patterns than fit in memory."""
+    """More patterns than can be handled."""
 
 
 @dataclass(frozen=True)
@@ -128,32 +131,87 @@ class Question:
         return np.int64 if max(largest, self.kinds.memory) < _SAFE else object
 
 
-def patterns(question: Question, limit: int) -> Array:
-    """All minimal patterns, one a row, kinds in order; `TooMany` above `limit`."""
-    kinds, dtype = question.kinds, question._dtype()
-    width = len(kinds.count)
+def patterns(
+    question: Question,
+    effort: int,
+    check: Callable[[], None] = lambda: None,
+    most_devices: int | None = None,
+) -> Array:
+    """All minimal patterns, one a row, kinds in order.
+
+    With `most_devices` only those of so many devices, which refute nothing. `TooMany`
+    where `effort` rows do not suffice to look through them, or more than `MOST` of
+    them are found.
+    """
+    width = len(question.kinds.count)
     # Harmful kinds first, so that slack only grows afterwards; the lightest kind
     # last, where its count is forced.
     order = sorted(
         range(width), key=lambda i: (question.harmless[i], -question.weights[i])
     )
-    rows = np.zeros((1, width), dtype=np.int64)
-    slack = np.array([-question.price], dtype=dtype)
-    room = np.array([-kinds.floor_mib], dtype=dtype)
-    for step, i in enumerate(order):
-        low, high = _range(question, order[step + 1 :], i, slack, room)
-        keep = high >= low
-        rows, slack, room = rows[keep], slack[keep], room[keep]
-        times = (high - low + 1)[keep].astype(np.int64)
-        if int(times.sum()) > limit:
-            raise TooMany
-        first = np.repeat(np.cumsum(times) - times, times)
-        taken = np.repeat(low[keep], times) + (np.arange(len(first)) - first)
-        rows = np.repeat(rows, times, axis=0)
+    start = _Partial(
+        np.zeros((1, width), dtype=np.int64),
+        np.array([-question.price], dtype=question._dtype()),
+        np.array([-question.kinds.floor_mib], dtype=np.int64),
+    )
+    stack, found, looked_at = [(0, start)], [np.zeros((0, width), dtype=np.int64)], 0
+    while stack:
+        step, partial = stack.pop()
+        if step == width:
+            found.append(partial.rows[_minimal(question, partial)])
+            if sum(map(len, found)) > MOST:
+                raise TooMany
+            continue
+        check()
+        for piece in _extended(question, order, step, partial, most_devices):
+            looked_at += len(piece.rows)
+            if looked_at > effort:
+                raise TooMany
+            stack.append((step + 1, piece))
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """Patterns under construction: counts, and slack and memory beyond the least."""
+
+    rows: Array
+    slack: Array
+    room: Array
+
+
+def _extended(
+    question: Question,
+    order: list[int],
+    step: int,
+    partial: _Partial,
+    most_devices: int | None,
+) -> Iterator[_Partial]:
+    """Every way to take devices of the next kind, in pieces that fit in memory."""
+    i = order[step]
+    low, high = _range(question, order[step + 1 :], i, partial.slack, partial.room)
+    if most_devices is not None:
+        high = np.minimum(high, most_devices - partial.rows.sum(axis=1))
+    keep = np.flatnonzero(high >= low)
+    low, times = low[keep].astype(np.int64), (high - low + 1)[keep].astype(np.int64)
+    ends = np.cumsum(times)
+    at = 0
+    while at < len(keep):
+        # The rows whose extensions start within one piece.
+        past = ends[at] - times[at] + _PIECE
+        to = max(at + 1, int(np.searchsorted(ends, past, side="right")))
+        many, chosen = times[at:to], keep[at:to]
+        offset = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        taken = np.repeat(low[at:to], many) + offset
+        rows = np.repeat(partial.rows[chosen], many, axis=0)
         rows[:, i] = taken
-        slack = np.repeat(slack, times) + taken * question.weights[i]
-        room = np.repeat(room, times) + taken * kinds.memory_mib[i]
-    return rows[_minimal(question, rows, slack, room)]
+        yield _Partial(
+            rows,
+            np.repeat(partial.slack[chosen], many) + taken * question.weights[i],
+            np.repeat(partial.room[chosen], many)
+            + taken * question.kinds.memory_mib[i],
+        )
+        at = to
 
 
 def _range(
@@ -178,8 +236,9 @@ def _range(
     return low, np.minimum(high, useful)
 
 
-def _minimal(question: Question, rows: Array, slack: Array, room: Array) -> Array:
+def _minimal(question: Question, partial: _Partial) -> Array:
     """Rows within the spare slack that no harmless device can leave."""
+    rows, slack, room = partial.rows, partial.slack, partial.room
     keep = (slack <= question.spare) & (room <= question.spare_mib)
     for i, harmless in enumerate(question.harmless):
         if harmless:

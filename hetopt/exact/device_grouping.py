@@ -19,7 +19,7 @@ Source: the problem is AutoHet's, Eq. 2 and 3; the method is our own.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from ..plans import Grouping
 from ..problems.device_grouping import Data
 from ..result import Result, Stop
 from ._anytime import Halt, Report, Run
+from ._balance import balanced
 from ._grouping_certificate import recheck
 from ._pattern_lp import relax
 from ._pattern_search import (
@@ -48,7 +49,7 @@ problem = "device_grouping"
 _CHEAP = 1e8  # bytes moved by a search that is done without a second thought
 _ENOUGH = 1e14  # beyond hours of work a number of groups is left open
 _STORE = 1e9  # bytes that a search may keep
-_MOST_PATTERNS = 2_000_000
+_ROWS = 1e-2  # rows of patterns looked at, a byte of work
 _FIRST_PLANS = 24
 _NARROW = 1.1  # a range of D this much wider than its least is worth one refutation
 
@@ -180,23 +181,9 @@ class _Search:
                 self._offer_balanced(groups)
 
     def _offer_balanced(self, groups: int) -> None:
-        """Strongest device first, each to the weakest group."""
-        k, width = self.k(groups), len(self.kinds.count)
-        found = [[0] * width for _ in range(groups)]
-        heap = [(0.0, 0, 0, j) for j in range(groups)]
-        for i, there in enumerate(self.kinds.count):
-            for _ in range(there):
-                _, strength, size, j = heap[0]
-                found[j][i] += 1
-                strength, size = strength + self.kinds.gflops[i], size + 1
-                heapreplace(heap, (strength / (k + size - 1), strength, size, j))
-        memory = self.kinds.memory_mib
-        for group in found:
-            if sum(m * n for m, n in zip(memory, group, strict=True)) < (
-                self.kinds.floor_mib
-            ):
-                return
-        self._offer([tuple(group) for group in found])
+        self.run.check()
+        if found := balanced(self.kinds, groups, self.k(groups)):
+            self._offer(found)
 
     def _offer(self, groups: Groups) -> None:
         self.run.offer(to_plan(self.data, self.kinds, groups))
@@ -227,7 +214,7 @@ class _Search:
         if question.refuted_by_totals():
             return {"by": "totals"}
         try:
-            rows = patterns(question, _MOST_PATTERNS)
+            rows = patterns(question, int(_CHEAP * _ROWS), self.run.check)
         except TooMany:
             return None
         prices = relax(question, rows).prices
@@ -236,6 +223,8 @@ class _Search:
     def _one_number(self, node: _Node) -> list[_Node]:
         """Narrow the range of the ratio for one number of groups; [] when closed."""
         scale = node.low * self.k(node.low)
+        if node.budget == _CHEAP:
+            self._offer_balanced(node.low)
         if self.run.plan is None and not self._first_of(node):
             return []
         bracket = _Bracket(node.low, self.best / scale, -node.minus_bound / scale)
@@ -305,9 +294,9 @@ class _Search:
         if question.refuted_by_totals():
             return {"by": "totals"}
         try:
-            rows = patterns(question, _MOST_PATTERNS)
+            rows = patterns(question, int(budget * _ROWS), self.run.check)
         except TooMany:
-            return None
+            return self._small_groups(question, budget)
         relaxed = relax(question, rows)
         if relaxed.prices is not None:
             return {"by": "prices", "prices": list(relaxed.prices)}
@@ -321,6 +310,17 @@ class _Search:
             return None
         found = search(question, rows, count, question.groups, check)
         return {"by": "search"} if found is None else found
+
+    def _small_groups(self, question: Question, budget: float) -> Groups | None:
+        """A grouping without large groups, where one comes up; None says nothing."""
+        most = 2 * -(-question.kinds.devices // question.groups)
+        effort = int(min(budget, 4 * _CHEAP) * _ROWS)
+        try:
+            rows = patterns(question, effort, self.run.check, most)
+        except TooMany:
+            return None
+        relaxed = relax(question, rows)
+        return round_relaxed(question, rows, relaxed, _CHEAP, self.run.check)
 
     def _not_divisible(self) -> tuple[str, ...]:
         """Why a given number of groups cannot all reach the memory floor."""

@@ -1,0 +1,426 @@
+"""Exact device grouping against brute force, statements, certificates and laws."""
+
+import os
+import signal
+from fractions import Fraction
+from typing import Any
+
+import brute_force
+import numpy as np
+import pytest
+import random_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetopt import registry, statements
+from hetopt.errors import InstanceError
+from hetopt.exact import device_grouping as exact
+from hetopt.exact._pattern_lp import relax
+from hetopt.exact._pattern_search import search
+from hetopt.exact._patterns import Kinds, Question, complete, patterns
+from hetopt.modelling import Limits
+from hetopt.plans import Group, Grouping
+from hetopt.problems.device_grouping import Data, DeviceType
+from hetopt.result import Status, Stop
+
+GPUS = (
+    ("A100", 312_000, 81_920),
+    ("H800", 989_000, 81_920),
+    ("H20", 148_000, 98_304),
+    ("V100", 125_000, 32_768),
+    ("T4", 65_000, 16_384),
+    ("L40", 181_000, 49_152),
+)
+
+
+def cluster(counts: tuple[int, ...], floor_mib: int, **changed: Any) -> Data:
+    """Devices of the first types of `GPUS`, 16 micro-batches unless changed."""
+    given_k = "global_batch_micro_batches" in changed
+    gpus = tuple(
+        DeviceType(type=name, count=count, gflops=gflops, memory_mib=memory)
+        for count, (name, gflops, memory) in zip(counts, GPUS, strict=False)
+        if count
+    )
+    settings_ = {} if given_k else {"micro_batches": 16}
+    return Data(gpus=gpus, minimum_memory_mib=floor_mib, **{**settings_, **changed})
+
+
+@st.composite
+def tiny(draw: st.DrawFn, most: int = 6) -> Data:
+    """Up to `most` devices of up to four types; small numbers, so that much ties."""
+    kinds = draw(st.integers(1, 4))
+    left, gpus = most, []
+    for i in range(kinds):
+        count = draw(st.integers(1, max(1, min(3, left - (kinds - i - 1)))))
+        left -= count
+        gpus.append(
+            DeviceType(
+                type=f"T{i}",
+                count=count,
+                gflops=draw(st.integers(1, 9) | st.integers(50, 999_999)),
+                memory_mib=draw(st.integers(1, 9)),
+            )
+        )
+    k = draw(st.sampled_from((1, 2, 3, 5, 16, 100)))
+    fixed = draw(st.booleans())
+    return Data(
+        gpus=tuple(gpus),
+        minimum_memory_mib=draw(st.just(0) | st.integers(0, 25)),
+        micro_batches=k if fixed else None,
+        global_batch_micro_batches=None if fixed else k,
+        groups=draw(st.none() | st.integers(1, 4)),
+    )
+
+
+def changed(data: Data, **fields: Any) -> Data:
+    """The problem with other fields, checked anew."""
+    return Data.model_validate({**dict(data), **fields})
+
+
+@settings(max_examples=80, deadline=None)
+@given(tiny())
+def test_the_exact_optimum_equals_the_best_of_all_groupings(data: Data) -> None:
+    result = exact.solve(data)
+    assert result.objective == brute_force.best("device_grouping", data)
+    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_exact_optimum_of_a_shared_random_problem_equals_brute_force(
+    seed: int,
+) -> None:
+    data = random_data.tiny("device_grouping", seed)
+    assert exact.solve(data).objective == brute_force.best("device_grouping", data)
+
+
+@pytest.mark.parametrize("backend", registry.names("backends"))
+@pytest.mark.parametrize(
+    "formulation", registry.entries_for("formulations", "device_grouping")
+)
+@pytest.mark.parametrize("counts", [(2, 1, 2), (1, 2, 1, 1)])
+def test_exact_and_every_statement_on_every_back_end_agree(
+    formulation: str, backend: str, counts: tuple[int, ...]
+) -> None:
+    able = getattr(registry.entry("formulations", formulation), "backends", None)
+    if able is not None and backend not in able:
+        pytest.skip(f"{formulation} is not carried by {backend}")
+    data = cluster(counts, 100_000)
+    stated = statements.solve(
+        "device_grouping", data, formulation, backend, limits=Limits(time_s=20)
+    )
+    proved = exact.solve(data)
+    assert stated.bound is not None
+    assert proved.objective is not None
+    assert stated.bound.value >= proved.objective
+    if stated.status is Status.OPTIMAL:
+        assert stated.objective == proved.objective
+
+
+# Floors of 2, 12 and 15 GPUs of 80 GiB: many small groups, and few large ones.
+SIZES = {
+    "3 types, 64 GPUs": cluster((22, 21, 21), 137_216),
+    "3 types, 256 GPUs": cluster((86, 85, 85), 137_216),
+    "4 types, 64 GPUs": cluster((16, 16, 16, 16), 137_216),
+    "6 types, 60 GPUs": cluster((10,) * 6, 137_216),
+    "3 types, 64 GPUs, large groups": cluster((22, 21, 21), 15 * 81_920),
+    "3 types, 256 GPUs, large groups": cluster((86, 85, 85), 15 * 81_920),
+    "4 types, 64 GPUs, large groups": cluster((16, 16, 16, 16), 12 * 81_920),
+    "4 types, 1024 GPUs": cluster((256,) * 4, 137_216),
+    "K from the batch": cluster((22, 21, 21), 137_216, global_batch_micro_batches=512),
+    "13 groups asked for": cluster((22, 21, 21), 137_216, groups=13),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_real_cluster_is_proved_and_its_certificate_shows_it(name: str) -> None:
+    data = SIZES[name]
+    result = exact.solve(data)
+    assert result.status is Status.OPTIMAL
+    assert result.stop is Stop.PROVED
+    assert result.bound is not None
+    assert result.certificate is not None
+    assert exact.recheck(data, result.certificate, result.bound.value) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(tiny())
+def test_a_certificate_shows_the_bound_and_no_better_one(data: Data) -> None:
+    result = exact.solve(data)
+    if result.bound is None or result.certificate is None or result.plan is None:
+        return
+    bound = Fraction(result.bound.value)
+    assert exact.recheck(data, result.certificate, bound) == []
+    assert exact.recheck(data, result.certificate, bound * Fraction(999, 1000)) != []
+
+
+def test_a_certificate_with_prices_that_prove_nothing_is_refused() -> None:
+    data = SIZES["3 types, 64 GPUs"]
+    result = exact.solve(data)
+    assert result.bound is not None
+    assert result.certificate is not None
+    claims = [
+        {**claim, "prices": [0] * len(claim.get("prices", []))}
+        for claim in result.certificate["claims"]
+    ]
+    complaints = exact.recheck(data, {"claims": claims}, result.bound.value)
+    assert any("groups cost" in complaint for complaint in complaints)
+
+
+def searched(result: Any) -> dict[str, Any]:
+    """The certificate with every claim to be shown by search."""
+    claims = [{**claim, "by": "search"} for claim in result.certificate["claims"]]
+    return {"claims": claims}
+
+
+def test_what_prices_refute_a_search_refutes_too() -> None:
+    data = cluster((6, 5, 5), 137_216)
+    result = exact.solve(data)
+    assert result.bound is not None
+    assert exact.recheck(data, searched(result), result.bound.value) == []
+
+
+def test_a_search_that_finds_a_grouping_refuses_the_claim() -> None:
+    """The claim says that no 5 groups do better than a tenth of what the best do."""
+    data = cluster((6, 5, 5), 137_216, groups=5)
+    best = optimum(data)
+    assert best is not None
+    bound = best / 10
+    ratio = bound / (5 * 16)
+    claim = {
+        "least_groups": 5,
+        "most_groups": 5,
+        "micro_batches": 16,
+        "ratio": [ratio.numerator, ratio.denominator],
+        "by": "search",
+    }
+    complaints = exact.recheck(data, {"claims": [claim]}, bound)
+    assert "the back end ended with" in complaints[0]
+
+
+# -- the integer program behind a proof ------------------------------------------------
+
+
+def reachable(question: Question, rows: Any) -> bool:
+    """Whether so many patterns hold every device, by sets of totals."""
+    count = question.kinds.count
+    totals = {(0,) * len(count)}
+    for _ in range(question.groups):
+        totals = {
+            tuple(a + b for a, b in zip(total, row, strict=True))
+            for total in totals
+            for row in rows.tolist()
+        }
+        totals = {
+            t for t in totals if all(a <= b for a, b in zip(t, count, strict=True))
+        }
+    return any(
+        all(
+            free or a == b
+            for a, b, free in zip(t, count, question.harmless, strict=True)
+        )
+        for t in totals
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(3, 24), min_size=2, max_size=3),
+    st.integers(1, 8),
+    st.sampled_from((2, 4, 16)),
+    st.integers(85, 100),
+    st.integers(1, 4),
+)
+def test_reachability_in_the_box_equals_reachability_everywhere(
+    counts: list[int], groups: int, k: int, percent: int, floor: int
+) -> None:
+    kinds = Kinds.of(cluster(tuple(counts), floor * 81_920))
+    ratio = kinds.closed_form(groups, k) * percent / 100
+    question = Question(kinds, groups, k, ratio)
+    if question.refuted_by_totals():
+        return
+    rows = patterns(question, 100_000)
+    if len(rows) > 60:
+        return
+    count = np.array(kinds.count)
+    found = search(question, rows, count, groups, lambda: None)
+    assert (found is not None) == reachable(question, rows)
+    if relax(question, rows).prices is not None:
+        assert found is None
+    if found is not None:
+        whole = complete(question, found)
+        assert np.array(whole).sum(axis=0).tolist() == count.tolist()
+        assert min(kinds.ratio(group, k) for group in whole) > ratio
+
+
+# -- laws ------------------------------------------------------------------------------
+
+
+def optimum(data: Data) -> Fraction | None:
+    """The proved optimum, None where there is no plan."""
+    value = exact.solve(data).objective
+    return None if value is None else Fraction(value)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tiny(8))
+def test_a_lower_memory_floor_never_worsens_the_optimum(data: Data) -> None:
+    high = optimum(data)
+    low = optimum(changed(data, minimum_memory_mib=data.minimum_memory_mib // 2))
+    assert high is None or (low is not None and low >= high)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tiny(8), st.integers(2, 7))
+def test_faster_devices_scale_the_optimum(data: Data, factor: int) -> None:
+    gpus = tuple(
+        gpu.model_copy(update={"gflops": gpu.gflops * factor}) for gpu in data.gpus
+    )
+    slow = optimum(data)
+    assert optimum(changed(data, gpus=gpus)) == (
+        None if slow is None else slow * factor
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(tiny(8), st.randoms(use_true_random=False))
+def test_the_order_of_the_types_changes_nothing(data: Data, random: Any) -> None:
+    gpus = list(data.gpus)
+    random.shuffle(gpus)
+    assert optimum(changed(data, gpus=tuple(gpus))) == optimum(data)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tiny(8))
+def test_a_free_number_of_groups_is_the_best_of_all_given_ones(data: Data) -> None:
+    given_ones = [optimum(changed(data, groups=d)) for d in range(1, data.devices + 1)]
+    found = [value for value in given_ones if value is not None]
+    assert optimum(changed(data, groups=None)) == max(found, default=None)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tiny(8))
+def test_splitting_a_type_in_two_names_changes_nothing(data: Data) -> None:
+    first, *others = data.gpus
+    if first.count == 1:
+        return
+    halves = (
+        first.model_copy(update={"count": 1}),
+        first.model_copy(update={"type": "again", "count": first.count - 1}),
+    )
+    assert optimum(changed(data, gpus=(*halves, *others))) == optimum(data)
+
+
+def test_one_more_device_may_worsen_the_optimum() -> None:
+    """Every device has to be placed, and a weak one lengthens the bubble."""
+    strong = DeviceType(type="strong", count=1, gflops=100, memory_mib=1)
+    weak = DeviceType(type="weak", count=1, gflops=1, memory_mib=1)
+    alone = optimum(Data(gpus=(strong,), micro_batches=2))
+    joined = optimum(Data(gpus=(strong, weak), micro_batches=2))
+    assert alone == 100
+    assert joined == Fraction(101 * 2, 3)
+
+
+# -- named instances that once went wrong ----------------------------------------------
+
+
+def test_groups_that_cannot_divide_the_memory_are_infeasible_with_the_reason() -> None:
+    """The totals suffice; no two groups of these two devices reach the floor."""
+    data = Data(
+        gpus=(
+            DeviceType(type="large", count=1, gflops=142_000, memory_mib=12),
+            DeviceType(type="small", count=1, gflops=142_000, memory_mib=8),
+        ),
+        minimum_memory_mib=10,
+        global_batch_micro_batches=7,
+        groups=2,
+    )
+    result = exact.solve(data)
+    assert result.status is Status.INFEASIBLE
+    assert "no more than 1 groups can each have 10 MiB" in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"minimum_memory_mib": 500_000}, "5088 MiB too little"),
+        ({"groups": 9}, "9 asked for, 6 devices there are"),
+        (
+            {"micro_batches": None, "global_batch_micro_batches": 2, "groups": 3},
+            "2 in the batch, 3 groups need one each",
+        ),
+    ],
+)
+def test_totals_that_forbid_any_grouping_are_named_with_their_amount(
+    fields: dict[str, Any], reason: str
+) -> None:
+    data = cluster((2, 2, 0, 1, 0, 1), 0)
+    result = exact.solve(changed(data, **fields))
+    found = sum(g.count * g.memory_mib for g in data.gpus)
+    assert result.status is Status.INFEASIBLE
+    expected = reason.replace("5088", str(500_000 - found))
+    assert any(expected in line for line in result.reasons)
+
+
+# -- anytime ---------------------------------------------------------------------------
+
+LARGE = SIZES["3 types, 256 GPUs"]
+
+
+def test_no_time_at_all_is_a_result_and_no_error() -> None:
+    result = exact.solve(LARGE, limits=Limits(time_s=0.0))
+    assert result.stop is Stop.TIME
+    assert result.status is Status.UNDECIDED
+
+
+def test_a_gap_target_ends_the_work_with_a_valid_bound() -> None:
+    result = exact.solve(LARGE, limits=Limits(gap=0.5))
+    assert result.gap is not None
+    assert result.gap <= 0.5
+    best = exact.solve(LARGE).objective
+    assert best is not None
+    assert result.bound is not None
+    assert result.objective is not None
+    assert result.objective <= best <= result.bound.value
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_returns_incumbent_and_bound(signal_: signal.Signals) -> None:
+    best = exact.solve(LARGE).objective
+
+    def interrupt(incumbent: Any, bound: Any) -> None:
+        if incumbent is not None and bound is not None:
+            os.kill(os.getpid(), signal_)
+
+    result = exact.solve(LARGE, report=interrupt)
+    assert result.stop is Stop.INTERRUPTED
+    assert result.bound is not None
+    assert best is not None
+    assert result.objective is not None
+    assert result.objective <= best <= result.bound.value
+
+
+def test_progress_only_improves_and_ends_in_the_result() -> None:
+    seen: list[tuple[Any, Any]] = []
+    result = exact.solve(LARGE, report=lambda *now: seen.append(now))
+    incumbents = [value for value, _ in seen if value is not None]
+    bounds = [bound for _, bound in seen if bound is not None]
+    assert incumbents == sorted(incumbents)
+    assert bounds == sorted(bounds, reverse=True)
+    assert result.bound is not None
+    assert seen[-1] == (result.objective, result.bound.value)
+    assert [(p.incumbent, p.bound) for p in result.trace] == seen
+
+
+def test_an_optimal_warm_start_is_kept() -> None:
+    data = SIZES["4 types, 64 GPUs"]
+    first = exact.solve(data)
+    again = exact.solve(data, warm_start=first.plan)
+    assert again.objective == first.objective
+    assert again.trace[0].incumbent == first.objective
+
+
+def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
+    plan = Grouping(groups=(Group(gpus={"A100": 1}),))
+    with pytest.raises(InstanceError, match="every_device_once"):
+        exact.solve(LARGE, warm_start=plan)
