@@ -1,0 +1,243 @@
+"""Multilevel partition of GPUs into groups: HexiScale's phase 1 (section 4.2).
+
+Coarsening by heavy edge matching, recursive bisection of the coarsest graph under a
+balance factor, projection, Kernighan-Lin refinement at every level. The cut is
+minimised (slow links between groups, fast ones inside) or maximised (the reverse:
+then light edges are matched, and refinement seeks heavy cuts).
+
+The graph is complete: an edge is as heavy as the bandwidth of its link. All GPUs of a
+node have the same links, so a vertex is a row of counts by node and the edges of all
+vertices are one product of matrices.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+_PASSES = 4  # of refinement at each level; later ones rarely move anything
+
+
+class Graph:
+    """Bandwidths between nodes, and the compute of a GPU of each node."""
+
+    def __init__(self, bandwidth: Floats, compute: Floats) -> None:
+        """`bandwidth[a, b]` in GB/s, the diagonal within nodes; `compute` per GPU."""
+        self.bandwidth = bandwidth
+        self.compute = compute
+
+    def partition(
+        self,
+        counts: Sequence[int],
+        groups: int,
+        random: Random,
+        *,
+        maximise: bool = False,
+        balance: float = 1.1,
+    ) -> list[list[int]]:
+        """GPUs of each node for each of `groups` groups, from `counts` GPUs a node."""
+        if groups == 1:
+            return [list(counts)]
+        rows = [node for node, count in enumerate(counts) for _ in range(count)]
+        finest = np.zeros((len(rows), len(counts)))
+        finest[np.arange(len(rows)), rows] = 1.0
+        levels = [finest]
+        parents: list[NDArray[np.intp]] = []
+        while len(levels[-1]) > max(4 * groups, 24):
+            parent = self._matched(levels[-1], groups, random, maximise)
+            if parent.max() + 1 == len(levels[-1]):
+                break
+            coarse = np.zeros((parent.max() + 1, len(counts)))
+            np.add.at(coarse, parent, levels[-1])
+            levels.append(coarse)
+            parents.append(parent)
+        sign = -1.0 if maximise else 1.0
+        part = self._bisected(levels[-1], groups, random, sign)
+        part = self._refined(levels[-1], part, groups, random, sign, balance)
+        for level, parent in zip(reversed(levels[:-1]), reversed(parents), strict=True):
+            part = self._refined(level, part[parent], groups, random, sign, balance)
+        return [
+            [int(n) for n in finest[part == group].sum(axis=0)]
+            for group in range(groups)
+        ]
+
+    def _edges(self, vertices: Floats) -> Floats:
+        edges: Floats = vertices @ self.bandwidth @ vertices.T
+        np.fill_diagonal(edges, 0.0)
+        return edges
+
+    def _matched(
+        self, vertices: Floats, groups: int, random: Random, maximise: bool
+    ) -> NDArray[np.intp]:
+        """Heavy edge matching (light when maximising): each vertex's coarse vertex."""
+        edges = self._edges(vertices)
+        weights = vertices @ self.compute
+        limit = 1.2 * weights.sum() / groups  # no vertex heavier than a group
+        score = -edges if maximise else edges.copy()
+        score[weights[:, None] + weights[None, :] > limit] = -np.inf
+        np.fill_diagonal(score, -np.inf)
+        parent = np.full(len(vertices), -1, dtype=np.intp)
+        order = list(range(len(vertices)))
+        random.shuffle(order)
+        found = 0
+        for v in order:
+            if parent[v] >= 0:
+                continue
+            mate = int(score[v].argmax())
+            parent[v] = found
+            if score[v, mate] > -np.inf:
+                parent[mate] = found
+                score[:, mate] = -np.inf
+            score[:, v] = -np.inf
+            found += 1
+        return parent
+
+    def _bisected(
+        self, vertices: Floats, groups: int, random: Random, sign: float
+    ) -> NDArray[np.intp]:
+        """Recursive bisection by growing one side from a seed."""
+        edges = sign * self._edges(vertices)
+        weights = vertices @ self.compute
+        part = np.zeros(len(vertices), dtype=np.intp)
+        waiting = [(list(range(len(vertices))), 0, groups)]
+        while waiting:
+            members, first, parts = waiting.pop()
+            if parts == 1:
+                part[members] = first
+                continue
+            left = parts // 2
+            one, two = _grown(edges, weights, members, (left, parts - left), random)
+            waiting += [(one, first, left), (two, first + left, parts - left)]
+        return part
+
+    def _refined(
+        self,
+        vertices: Floats,
+        part: NDArray[np.intp],
+        groups: int,
+        random: Random,
+        sign: float,
+        balance: float,
+    ) -> NDArray[np.intp]:
+        """Kernighan-Lin: moves and swaps that lessen `sign` times the cut."""
+        state = _Cut(
+            sign * self._edges(vertices), vertices @ self.compute, part, groups
+        )
+        limit = balance * state.loads.mean()
+        for _ in range(_PASSES):
+            order = list(range(len(vertices)))
+            random.shuffle(order)
+            moved = [state.move(v, limit) or state.swap(v, limit) for v in order]
+            if not any(moved):
+                break
+        return state.part
+
+
+class _Cut:
+    """A partition and, for every vertex, the weight of its edges into every group."""
+
+    def __init__(
+        self, edges: Floats, weights: Floats, part: NDArray[np.intp], groups: int
+    ) -> None:
+        self.edges, self.weights, self.part = edges, weights, part.copy()
+        member = np.zeros((len(part), groups))
+        member[np.arange(len(part)), part] = 1.0
+        self.into: Floats = edges @ member
+        self.loads: Floats = weights @ member
+        self.sizes = member.sum(axis=0)
+
+    def move(self, v: int, limit: float) -> bool:
+        """Move `v` where it lessens the cut, or the largest load of two groups."""
+        here = self.part[v]
+        if self.sizes[here] == 1:
+            return False
+        weight = self.weights[v]
+        allowed = self.loads + weight <= max(limit, self.loads[here] - 1e-9)
+        allowed[here] = False
+        gain = np.where(allowed, self.into[v] - self.into[v, here], -np.inf)
+        if self.loads[here] > limit:  # too heavy: any allowed group will do
+            there = int(gain.argmax())
+            better = gain[there] > -np.inf
+        else:
+            there = int(gain.argmax())
+            better = bool(gain[there] > 1e-9)
+        if better:
+            self._put(v, there)
+        return bool(better)
+
+    def swap(self, v: int, limit: float) -> bool:
+        """Swap `v` with the vertex of another group that lessens the cut most."""
+        here, weight = self.part[v], self.weights[v]
+        there = self.part
+        gain = (
+            self.into[v, there]
+            - self.into[v, here]
+            + self.into[:, here]
+            - self.into[np.arange(len(there)), there]
+            - 2 * self.edges[v]
+        )
+        change = self.weights - weight  # what `here` gains in load
+        ceiling = np.maximum(limit, np.maximum(self.loads[here], self.loads[there]))
+        fits = (self.loads[here] + change <= ceiling) & (
+            self.loads[there] - change <= ceiling
+        )
+        gain = np.where(fits & (there != here), gain, -np.inf)
+        other = int(gain.argmax())
+        if not gain[other] > 1e-9:
+            return False
+        group = int(there[other])
+        self._put(other, int(here))
+        self._put(v, group)
+        return True
+
+    def _put(self, v: int, group: int) -> None:
+        here = self.part[v]
+        self.into[:, here] -= self.edges[:, v]
+        self.into[:, group] += self.edges[:, v]
+        self.loads[here] -= self.weights[v]
+        self.loads[group] += self.weights[v]
+        self.sizes[here] -= 1
+        self.sizes[group] += 1
+        self.part[v] = group
+
+
+def _grown(
+    edges: Floats,
+    weights: Floats,
+    members: list[int],
+    parts: tuple[int, int],
+    random: Random,
+) -> tuple[list[int], list[int]]:
+    """Two sides with loads in the ratio of `parts`, one grown by its best edges."""
+    inside = np.array(members)
+    target = weights[inside].sum() * parts[0] / sum(parts)
+    seed = random.randrange(len(members))
+    taken = np.zeros(len(members), dtype=bool)
+    taken[seed] = True
+    pull = edges[inside[seed], inside].copy()
+    load, most = weights[inside[seed]], len(members) - parts[1]
+    while load < target and taken.sum() < most:
+        best = int(np.where(taken, -np.inf, pull).argmax())
+        weight = weights[inside[best]]
+        if taken.sum() >= parts[0] and load + weight / 2 > target:
+            break
+        taken[best] = True
+        load += weight
+        pull += edges[inside[best], inside]
+    while taken.sum() < parts[0]:  # at least one vertex for every group
+        taken[int(np.where(taken, -np.inf, pull).argmax())] = True
+    return inside[taken].tolist(), inside[~taken].tolist()
+
+
+def random_partition(
+    counts: Sequence[int], groups: int, random: Random
+) -> list[list[int]]:
+    """GPUs of each node dealt out at random to groups of equal sizes."""
+    gpus = [node for node, count in enumerate(counts) for _ in range(count)]
+    random.shuffle(gpus)
+    found = [[0] * len(counts) for _ in range(groups)]
+    for i, node in enumerate(gpus):
+        found[i % groups][node] += 1
+    return found

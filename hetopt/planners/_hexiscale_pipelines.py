@@ -1,0 +1,137 @@
+"""From a group of GPUs to a pipeline: HexiScale's phase 2 (section 4.3).
+
+The group is split into sub-groups with fast links inside; in each, the GPUs of a
+machine take the TP x PP strategy that is best there by the cost model; the order of
+these strategies is found by a top-tau greedy walk along the fastest links from every
+start; layers are balanced under memory.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from .._improve_state import Line
+from ..balancing import Balancer, Chain
+from ._hexiscale_graph import Graph
+
+TAU = 2  # neighbours that the walk tries at each step
+_WALKS = 24  # complete walks from one start; with equal links they are all alike
+
+
+class Block(NamedTuple):
+    """The stages of one machine in one sub-group: `stages` of degree `t`."""
+
+    node: int
+    t: int
+    stages: int
+
+
+class PipelineMaker:
+    """Makes pipelines out of groups; equal groups are made once."""
+
+    def __init__(self, balancer: Balancer, graph: Graph, degree: int | None) -> None:
+        """`degree` fixes the tensor-parallel degree of all stages where it is given."""
+        self._balancer = balancer
+        self._cost = balancer.cost
+        self._graph = graph
+        self._degree = degree
+        self._made: dict[
+            tuple[int, int, tuple[tuple[int, ...], ...]], tuple[Line, int] | None
+        ] = {}
+
+    def pipeline(
+        self, group: list[int], parts: int, b: int, n: int, random: Random
+    ) -> Line | None:
+        """The best pipeline found for a group (GPUs by node); None out of memory.
+
+        `parts` is the number of sub-groups, `n` the micro-batches expected.
+        """
+        subgroups = self._graph.partition(group, parts, random, balance=1.5)
+        key = b, n, tuple(sorted(map(tuple, subgroups)))
+        if key not in self._made:
+            blocks = [
+                self._block(node, count, b, n)
+                for sub in key[2]
+                for node, count in enumerate(sub)
+                if count
+            ]
+            self._made[key] = self._ordered(blocks, b, n)
+        made = self._made[key]
+        return None if made is None else made[0]
+
+    def _block(self, node: int, gpus: int, b: int, n: int) -> Block:
+        """The locally best TP x PP of `gpus` GPUs of a node.
+
+        With x layers on them the time is x layer_us(t) / PP (PP + n - 1).
+        """
+        cost = self._cost
+        known = cost.degrees(node, b)
+        degrees = [t for t in known if gpus % t == 0]
+        if self._degree is not None:
+            degrees = [t for t in degrees if t == self._degree] or degrees[:1]
+
+        def time(t: int) -> float:
+            stages = gpus // t
+            return cost.prefix(node, t, b)[0][-1] * (stages + n - 1) / stages
+
+        t = min(degrees or known[:1], key=time)
+        return Block(node, t, max(1, gpus // t))
+
+    def _ordered(self, blocks: list[Block], b: int, n: int) -> tuple[Line, int] | None:
+        best: tuple[Line, int] | None = None
+        seen = set()
+        for walk in self._walks(blocks):
+            chain: Chain = tuple(
+                (blocks[k].node, blocks[k].t)
+                for k in walk
+                for _ in range(blocks[k].stages)
+            )
+            if chain in seen:
+                continue
+            seen.add(chain)
+            slots = self._cut(chain, b, n)
+            if slots is None:
+                continue
+            timing = self._cost.timing(b, slots.slots)
+            time = timing.total + (n - 1) * timing.slowest
+            if best is None or time < best[1]:
+                best = slots, time
+        return best
+
+    def _cut(self, chain: Chain, b: int, n: int) -> Line | None:
+        if len(chain) > self._cost.layers:  # more stages than layers: join some
+            chain = _joined(chain, self._cost.layers)
+        if any(t not in self._cost.degrees(node, b) for node, t in chain):
+            return None
+        slots = self._balancer.balanced(b, n, chain)
+        return None if slots is None else Line(b, slots)
+
+    def _walks(self, blocks: list[Block]) -> Iterator[list[int]]:
+        """Top-tau greedy: from every block along the fastest links, depth first."""
+        width = self._graph.bandwidth
+        starts = {block: k for k, block in enumerate(blocks)}  # equal ones are alike
+        for start in starts.values():
+            stack, complete = [[start]], 0
+            while stack and complete < _WALKS:
+                walk = stack.pop()
+                if len(walk) == len(blocks):
+                    complete += 1
+                    yield walk
+                    continue
+                here = blocks[walk[-1]].node
+                rest = {
+                    blocks[k]: k for k in range(len(blocks)) if k not in walk
+                }.values()
+                near = sorted(rest, key=lambda k: -width[here, blocks[k].node])
+                stack += [[*walk, k] for k in reversed(near[:TAU])]
+
+
+def _joined(chain: Chain, stages: int) -> Chain:
+    """At most `stages` stages: neighbours on one node and of one degree join."""
+    found = list(chain)
+    k = 0
+    while len(found) > stages and k < len(found) - 1:
+        if found[k] == found[k + 1]:
+            found[k : k + 2] = [(found[k][0], 2 * found[k][1])]
+        k += 1
+    return tuple(found)

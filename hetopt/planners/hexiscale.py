@@ -1,0 +1,199 @@
+"""HexiScale: asymmetric plans by two phases of graph partitioning.
+
+Source: HexiScale, section 4. Each of 50 rounds chooses a number of pipelines D, splits
+the graph of all GPUs into D groups (phase 1, `_hexiscale_graph`), turns every group
+into a pipeline (phase 2, `_hexiscale_pipelines`) and evaluates the plan by the cost
+model; the best is kept. The cut between groups is minimised or maximised, whichever
+has had the better moving average of costs; every fourth round takes the other one.
+
+Where the paper is silent: D is enumerated up to what memory allows, then drawn near
+the best; k_i starts at the number of nodes of the group and is then drawn; ties of
+the walk over equal links are broken by order. Layers and micro-batches are balanced
+exactly rather than in proportion to compute.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from ..balancing import Balancer, shared
+from ..errors import NoPlan
+from ..fast_cost import FastCost, Pipe
+from ..plans import TrainingPlan
+from ..schema import Instance
+from ._hexiscale_graph import Graph, random_partition
+from ._hexiscale_pipelines import PipelineMaker
+
+problem: Literal["training_plan"] = "training_plan"
+ROUNDS = 50
+_MEMORY = 0.7  # weight of the newest cost in the moving average is 1 - this
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round tried, and the objective in us; None where memory is short."""
+
+    pipelines: int
+    maximise: bool
+    objective: int | None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """Parts of the planner switched off (the paper's Fig. 6 and 8).
+
+    `degree` fixes one tensor-parallel degree for all stages (no asymmetry);
+    `random_partition` deals the GPUs out at random.
+    """
+
+    degree: int | None = None
+    random_partition: bool = False
+
+
+def plan(
+    data: Instance, *, seed: int = 0, deadline: float | None = None
+) -> TrainingPlan:
+    """The best plan of 50 rounds; `NoPlan` where every round runs out of memory."""
+    return plan_with(data, seed=seed, deadline=deadline)[0]
+
+
+def plan_with(
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    rounds: int = ROUNDS,
+    ablation: Ablation | None = None,
+) -> tuple[TrainingPlan, list[Round]]:
+    """The best plan, and every round; for the ablations and convergence."""
+    search = _Rounds(FastCost(data), Random(seed), ablation or Ablation())
+    history = search.run(rounds, deadline)
+    if search.best is None:
+        raise NoPlan(
+            f"instance {data.name!r}: no partition in {len(history)} rounds holds "
+            "the model and its activations"
+        )
+    return search.cost.plan(search.best[1]), history
+
+
+class _Rounds:
+    def __init__(self, cost: FastCost, random: Random, ablation: Ablation) -> None:
+        self.cost = cost
+        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self._random = random
+        self._ablation = ablation
+        cluster = cost.instance.planned_cluster
+        self._counts = [node.count for node in cluster.nodes]
+        self._graph = _graph(cost)
+        self._maker = PipelineMaker(Balancer(cost), self._graph, ablation.degree)
+        self._averages: dict[tuple[int, bool], float] = {}
+        self._by_option: dict[bool, float] = {}
+
+    def run(self, rounds: int, deadline: float | None) -> list[Round]:
+        """Rounds until the number or the deadline is reached."""
+        history: list[Round] = []
+        numbers = self._numbers()
+        for index in range(rounds):
+            late = deadline is not None and time.monotonic() >= deadline
+            if late and self.best is not None:
+                break
+            pipelines = next(numbers)
+            maximise = self._option(index)
+            objective = self._round(index, pipelines, maximise)
+            self._learn(maximise, objective)
+            history.append(Round(pipelines, maximise, objective))
+        return history
+
+    # --- what a round tries ----------------------------------------------------------
+
+    def _numbers(self) -> Iterator[int]:
+        """Numbers of pipelines: all that memory allows, or some; then near the best."""
+        most = self._most_pipelines()
+        step = max(1.0, most / (ROUNDS * 0.5))
+        spread = sorted({min(most, round(1 + k * step)) for k in range(most)})
+        for number in spread[: ROUNDS // 2]:
+            yield number
+            yield number
+        while True:
+            centre = len(self.best[1]) if self.best else max(1, most // 2)
+            near = round(self._random.gauss(centre, 1 + centre / 8))
+            yield min(most, max(1, near))
+
+    def _most_pipelines(self) -> int:
+        """Pipelines whose weights fit into all GPUs together."""
+        cost = self.cost
+        states = sum(cost.instance.model.parameters) * cost.costs.bytes_per_parameter
+        room = sum(
+            mib * count for mib, count in zip(cost.room, self._counts, strict=True)
+        )
+        batch = cost.instance.workload.global_batch // min(self._sizes())
+        return max(1, min(sum(self._counts), batch, room * 2**20 // max(1, states)))
+
+    def _sizes(self) -> tuple[int, ...]:
+        return self.cost.instance.workload.micro_batch_sizes
+
+    def _option(self, index: int) -> bool:
+        """Whether to maximise the cut: the option that did better, mostly."""
+        if len(self._by_option) < 2:
+            return index % 2 == 1
+        maximise = self._by_option[True] < self._by_option[False]
+        return maximise != (index % 4 == 3)
+
+    def _learn(self, maximise: bool, objective: int | None) -> None:
+        if objective is not None:
+            old = self._by_option.get(maximise, float(objective))
+            self._by_option[maximise] = _MEMORY * old + (1 - _MEMORY) * objective
+
+    # --- a round ---------------------------------------------------------------------
+
+    def _round(self, index: int, pipelines: int, maximise: bool) -> int | None:
+        random, workload = self._random, self.cost.instance.workload
+        if self._ablation.random_partition:
+            groups = random_partition(self._counts, pipelines, random)
+        else:
+            groups = self._graph.partition(
+                self._counts, pipelines, random, maximise=maximise
+            )
+        if not all(map(any, groups)):
+            return None
+        b = workload.micro_batch_sizes[index % len(self._sizes())]
+        n = max(1, workload.global_batch // (b * pipelines))
+        extra = random.choice((0, 0, 1, 2))
+        lines = []
+        for group in groups:
+            nodes, gpus = sum(map(bool, group)), sum(group)
+            parts = min(gpus, nodes + extra)
+            line = self._maker.pipeline(group, parts, b, n, random)
+            if line is None:
+                return None
+            lines.append(line)
+        timings = [self.cost.timing(b, line.slots) for line in lines]
+        counts = shared(self.cost, timings, [b] * len(lines))
+        if counts is None:
+            return None
+        pipes = tuple(
+            Pipe(c, b, line.slots) for c, line in zip(counts, lines, strict=True)
+        )
+        if not all(map(self.cost.fits, pipes)):
+            return None
+        objective = self.cost.iteration_us(pipes)
+        if self.best is None or objective < self.best[0]:
+            self.best = objective, pipes
+        return objective
+
+
+def _graph(cost: FastCost) -> Graph:
+    """Bandwidths in GB/s between all nodes, compute in TFLOP/s of a GPU of each."""
+    cluster, link = cost.instance.planned_cluster, cost.table.link
+    names = cost.names
+    bandwidth = np.zeros((len(names), len(names)))
+    for i, a in enumerate(names):
+        for j, b in enumerate(names[: i + 1]):
+            if i != j or cluster.nodes[i].count > 1:
+                bandwidth[i, j] = bandwidth[j, i] = float(link(a, b)[1]) / 1e9
+    gpus = [cluster.gpus[node.gpu] for node in cluster.nodes]
+    return Graph(bandwidth, np.array([g.peak_tflops * g.efficiency for g in gpus]))
