@@ -270,6 +270,16 @@ def test_a_solve_within_a_solve_works() -> None:
     assert inner[0].status is Status.OPTIMAL
 
 
+def test_many_solves_use_few_threads() -> None:
+    """SCIP crashes in the nonlinear solver after some two hundred of them."""
+    threads = set()
+    for seed in range(50):
+        model = fresh("scip")
+        knapsack(model, seed=seed, items=4, rows=1)
+        model.solve(FAST, lambda *_: threads.add(threading.current_thread()))
+    assert 0 < len(threads) <= 32
+
+
 def test_all_back_ends_load_in_one_process_in_every_order() -> None:
     code = (
         "import sys; from hetopt import registry\n"

@@ -10,8 +10,8 @@ from ..modelling import Limits
 Report = Callable[[float | None, float | None], None]
 
 
-# A fresh thread for every solve crashes SCIP after some hundred nonlinear ones: its
-# automatic differentiation numbers the threads it has ever seen, up to a fixed most.
+# With a fresh thread for every solve, SCIP 10 crashes in its expression interpreter at
+# the two-hundredth nonlinear one, and only then: it seems to keep a table by thread.
 # The pool hands an idle thread out again; it grows only for solves within solves.
 MOST_AT_ONCE = 32
 
