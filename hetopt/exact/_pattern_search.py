@@ -86,7 +86,8 @@ def _leftover(question: Question, count: Array) -> list[int]:
 
 def work(box: Box, rows: Array) -> float:
     """Bytes moved by a search; about 5e9 of them take a second."""
-    return box.groups * len(rows) * box.bits / 8
+    # The first group is set bit by bit, the last one is what is left.
+    return (max(0, box.groups - 2) * len(rows) + 1) * box.bits / 8
 
 
 def store(box: Box) -> float:
@@ -101,24 +102,54 @@ def search(
     groups: int,
     check: Callable[[], None],
 ) -> Groups | None:
-    """`groups` patterns that hold `count` (harmless kinds: at most); None: none do."""
+    """`groups` groups that hold exactly `count`; None: there are none.
+
+    All but the last are patterns; the last takes every device left over.
+    """
     if not len(rows):
         return None
+    if groups == 1:
+        alone = count[None, :]
+        return [tuple(count.tolist())] if _is_group(question, alone)[0] else None
     box = box_for(question, rows, count, groups)
-    mask, layers = _mask(box), [1]
-    for d in range(groups):
+    mask, layers = _mask(box), [1, _first(box, rows)]
+    for d in range(1, groups - 1):
         moves = (rows - (box.low(d + 1) - box.low(d))) @ box.strides
         before, after = layers[-1], 0
         for number, move in enumerate(moves.tolist()):
             after |= before << move if move >= 0 else before >> -move
             if number % _CHECK_EVERY == 0:
                 check()
-        after &= mask
-        if not after:
+        layers.append(after & mask)
+        if not layers[-1]:
             return None
-        layers.append(after)
-    goal = _goal(question, box, layers[-1])
-    return None if goal is None else _walk_back(box, rows, layers, goal)
+    totals = _totals(box, layers[-1])
+    last = np.flatnonzero(_is_group(question, count - totals))
+    if not len(last):
+        return None
+    goal = totals[last[0]]
+    return [*_walk_back(box, rows, layers, goal), tuple((count - goal).tolist())]
+
+
+def _is_group(question: Question, counts: Array) -> Array:
+    """Which of the counts are a group as asked for."""
+    weights = np.array(question.weights, dtype=question.dtype)
+    strong = counts @ weights >= question.price
+    large = counts @ np.array(question.kinds.memory_mib) >= question.kinds.floor_mib
+    return (strong & large).astype(bool)
+
+
+def _first(box: Box, rows: Array) -> int:
+    """The totals of one group."""
+    places = rows - box.low(1)
+    inside = ((places >= 0) & (places < np.array(box.size))).all(axis=1)
+    bits = np.zeros(box.bits, dtype=bool)
+    bits[places[inside] @ box.strides] = True
+    return _packed(bits)
+
+
+def _packed(bits: Array) -> int:
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
 def _mask(box: Box) -> int:
@@ -127,27 +158,23 @@ def _mask(box: Box) -> int:
     for size, radix in zip(box.size, box.radix, strict=True):
         axis = np.arange(radix) < size
         inside = (axis[:, None] & inside[None, :]).ravel()
-    packed = np.packbits(inside, bitorder="little").tobytes()
-    return int.from_bytes(packed, "little")
+    return _packed(inside)
 
 
-def _goal(question: Question, box: Box, reached: int) -> Array | None:
-    """A total of all groups that places every harmful device."""
+def _totals(box: Box, reached: int) -> Array:
+    """The totals after all groups but the last, one a row."""
     raw = reached.to_bytes(box.bits // 8 + 1, "little")
     bits = np.flatnonzero(
         np.unpackbits(np.frombuffer(raw, dtype=np.uint8), bitorder="little")
     )
-    totals = (bits[:, None] // box.strides) % np.array(box.radix) + box.low(box.groups)
-    harmful = [i for i, free in enumerate(question.harmless) if not free]
-    good = (totals[:, harmful] == np.array(box.count)[harmful]).all(axis=1)
-    found = totals[good]
-    return found[0] if len(found) else None
+    places = (bits[:, None] // box.strides) % np.array(box.radix)
+    return places + box.low(box.groups - 1)
 
 
 def _walk_back(box: Box, rows: Array, layers: list[int], goal: Array) -> Groups:
     groups: Groups = []
     size = np.array(box.size)
-    for d in range(box.groups - 1, -1, -1):
+    for d in range(box.groups - 2, -1, -1):
         places = goal - rows - box.low(d)
         inside = ((places >= 0) & (places < size)).all(axis=1)
         for row in np.flatnonzero(inside):

@@ -126,7 +126,9 @@ class Question:
         """Whether strength, memory or number of the devices already say no."""
         return min(self.spare, self.spare_mib) < 0 or self.groups > self.kinds.devices
 
-    def _dtype(self) -> Any:
+    @cached_property
+    def dtype(self) -> Any:
+        """Of slack: Python's integers where 64 bits might not do."""
         largest = self.kinds.devices * max(map(abs, self.weights)) + self.price
         return np.int64 if max(largest, self.kinds.memory) < _SAFE else object
 
@@ -151,7 +153,7 @@ def patterns(
     )
     start = _Partial(
         np.zeros((1, width), dtype=np.int64),
-        np.array([-question.price], dtype=question._dtype()),
+        np.array([-question.price], dtype=question.dtype),
         np.array([-question.kinds.floor_mib], dtype=np.int64),
     )
     stack, found, looked_at = [(0, start)], [np.zeros((0, width), dtype=np.int64)], 0
