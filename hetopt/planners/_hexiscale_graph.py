@@ -40,6 +40,17 @@ class Graph:
         """GPUs of each node for each of `groups` groups, from `counts` GPUs a node."""
         if groups == 1:
             return [list(counts)]
+        used = [node for node, count in enumerate(counts) if count]
+        if len(used) < len(counts):  # a part of the cluster: the graph of that part
+            induced = Graph(self.bandwidth[np.ix_(used, used)], self.compute[used])
+            found = induced.partition(
+                [counts[node] for node in used],
+                groups,
+                random,
+                maximise=maximise,
+                balance=balance,
+            )
+            return [_spread(group, used, len(counts)) for group in found]
         rows = [node for node, count in enumerate(counts) for _ in range(count)]
         finest = np.zeros((len(rows), len(counts)))
         finest[np.arange(len(rows)), rows] = 1.0
@@ -229,6 +240,14 @@ def _grown(
     while taken.sum() < parts[0]:  # at least one vertex for every group
         taken[int(np.where(taken, -np.inf, pull).argmax())] = True
     return inside[taken].tolist(), inside[~taken].tolist()
+
+
+def _spread(values: list[int], places: list[int], length: int) -> list[int]:
+    """`values` at `places` of a list of zeros."""
+    found = [0] * length
+    for place, value in zip(places, values, strict=True):
+        found[place] = value
+    return found
 
 
 def random_partition(

@@ -6,7 +6,7 @@ these strategies is found by a top-tau greedy walk along the fastest links from 
 start; layers are balanced under memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ..balancing import Balancer, Chain
 from ._hexiscale_graph import Graph
 
 TAU = 2  # neighbours that the walk tries at each step
-_WALKS = 24  # complete walks from one start; with equal links they are all alike
+_WALKS = 48  # complete walks of a pipeline
 
 
 class Block(NamedTuple):
@@ -35,6 +35,7 @@ class PipelineMaker:
         self._cost = balancer.cost
         self._graph = graph
         self._degree = degree
+        self._equal_links = not self._cost.instance.planned_cluster.inter.pairs
         self._made: dict[
             tuple[int, int, tuple[tuple[int, ...], ...]], tuple[Line, int] | None
         ] = {}
@@ -79,16 +80,12 @@ class PipelineMaker:
 
     def _ordered(self, blocks: list[Block], b: int, n: int) -> tuple[Line, int] | None:
         best: tuple[Line, int] | None = None
-        seen = set()
         for walk in self._walks(blocks):
             chain: Chain = tuple(
                 (blocks[k].node, blocks[k].t)
                 for k in walk
                 for _ in range(blocks[k].stages)
             )
-            if chain in seen:
-                continue
-            seen.add(chain)
             slots = self._cut(chain, b, n)
             if slots is None:
                 continue
@@ -107,23 +104,36 @@ class PipelineMaker:
         return None if slots is None else Line(b, slots)
 
     def _walks(self, blocks: list[Block]) -> Iterator[list[int]]:
-        """Top-tau greedy: from every block along the fastest links, depth first."""
-        width = self._graph.bandwidth
-        starts = {block: k for k, block in enumerate(blocks)}  # equal ones are alike
-        for start in starts.values():
+        """Top-tau greedy: from every block along the fastest links, depth first.
+
+        Walks through blocks that differ in nothing but the name of their node are
+        taken once; each start has its share of the walks.
+        """
+        starts = self._different(range(len(blocks)), blocks)
+        for start in starts:
             stack, complete = [[start]], 0
-            while stack and complete < _WALKS:
+            while stack and complete < max(1, _WALKS // len(starts)):
                 walk = stack.pop()
                 if len(walk) == len(blocks):
                     complete += 1
                     yield walk
                     continue
-                here = blocks[walk[-1]].node
-                rest = {
-                    blocks[k]: k for k in range(len(blocks)) if k not in walk
-                }.values()
-                near = sorted(rest, key=lambda k: -width[here, blocks[k].node])
-                stack += [[*walk, k] for k in reversed(near[:TAU])]
+                rest = [k for k in range(len(blocks)) if k not in walk]
+                width = self._graph.bandwidth[blocks[walk[-1]].node]
+                rest.sort(key=lambda k: -width[blocks[k].node])
+                near = self._different(rest, blocks, blocks[walk[-1]].node)[:TAU]
+                stack += [[*walk, k] for k in reversed(near)]
+
+    def _different(
+        self, among: Iterable[int], blocks: list[Block], here: int | None = None
+    ) -> list[int]:
+        """The first of each set of blocks that are alike as seen from node `here`."""
+        found: dict[tuple[int, bool, int, int], int] = {}
+        for k in among:
+            node, t, stages = blocks[k]
+            alike = self._cost.kind[node] if self._equal_links else node
+            found.setdefault((alike, node == here, t, stages), k)
+        return list(found.values())
 
 
 def _joined(chain: Chain, stages: int) -> Chain:
