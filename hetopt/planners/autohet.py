@@ -1,7 +1,8 @@
 """AutoHet: its Algorithm 1, for every tensor-parallel degree that divides all nodes.
 
 1. Grouping: devices (tensor-parallel groups of t GPUs) into D groups of balanced
-   effective compute (Eq. 2 and 3), solved to the proved optimum. K = B / (b D).
+   effective compute (Eq. 2 and 3), proved to be within a thousandth of the optimum:
+   the last of it can take minutes at 300 GPUs. K = B / (b D).
 2. Mapping: nodes and stages to groups (`_autohet_mapping`).
 3. Balancing: layers to the stages of each group, exactly.
 The plan of the least cost among all degrees and micro-batch sizes is kept.
@@ -41,6 +42,8 @@ from .megatron import common_degrees, equal_cuts, measured, on_groups
 
 problem: Literal["training_plan"] = "training_plan"
 
+_GAP = 1e-3  # of groupings
+
 
 def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
@@ -68,10 +71,11 @@ def plan_with(
     batch = data.workload.global_batch
     for t in common_degrees(cost, nodes):
         for b in sorted(set(data.workload.micro_batch_sizes)):
-            if deadline is not None and time.monotonic() > deadline:
+            if _late(deadline):
                 return trial.best_plan("in time")
             if batch % b or not measured(cost, nodes, t, b):
-                trial.reasons.append(f"tp {t}, micro-batches of {b}: no times or share")
+                why = "not measured, or no divisor of the global batch"
+                trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
                 continue
             proposals = (
                 _groupings(cost, t, b, deadline, trial.reasons)
@@ -79,9 +83,13 @@ def plan_with(
                 else iter([[_everything(cost, t)]])
             )
             for groups in proposals:
-                if trial.fits(t, b, groups):
+                if trial.fits(t, b, groups) or _late(deadline):
                     break
     return trial.best_plan("that fits")
+
+
+def _late(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
 
 
 class _Trial:
@@ -104,17 +112,18 @@ class _Trial:
 
     def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
         """Plan these groups; False where they do not fit."""
-        where = f"tp {t}, micro-batches of {b}, {len(groups)} groups"
+        where = f"tp {t}, micro-batches of {b}, groups: {len(groups)}"
         cost, share = self._cost, self._cost.instance.workload.global_batch // b
         k, rest = divmod(share, len(groups))
         if not k:
-            self.reasons.append(f"{where}: {share} micro-batches in all")
+            self.reasons.append(f"{where}: only {share} micro-batches for them")
             return False
         shapes = []
         for row in self._rows(cost, groups, t):
             slots = self._stages(row, t, b, k + bool(rest))
             if slots is None:
-                self.reasons.append(f"{where}: {len(row)} stages do not fit")
+                layers = f"{cost.layers} layers do not fit on {len(row)} stages"
+                self.reasons.append(f"{where}: {layers}")
                 return False
             shapes.append(slots)
         pipes = self._share_rest(b, k, rest, shapes)
@@ -164,7 +173,7 @@ def _groupings(
     data = grouping_data(cost, t, b)
     while True:
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
-        result = device_grouping.solve(data, limits=Limits(time_s=left))
+        result = device_grouping.solve(data, limits=Limits(time_s=left, gap=_GAP))
         if not isinstance(result.plan, Grouping):
             why = ", ".join(result.reasons) or "no grouping found"
             reasons.append(f"tp {t}, micro-batches of {b}: {why}")
