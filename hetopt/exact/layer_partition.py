@@ -65,6 +65,8 @@ def _work(data: Data, run: Run) -> None:
         ]
         _Search(data, run, Lattice(data, kinds, order), kinds).work("bisected limit")
         return
+    if Lattice.states(kinds, layers) > _STATES[0]:
+        _first_plans(data, run)
     for states in _STATES:
         merged = _merged(kinds, states / (layers + 1))
         exact = len(merged) == len(kinds)
@@ -180,6 +182,17 @@ class _Search:
         return [left[kind].pop(0) for kind in walk.kinds]
 
 
+def _first_plans(data: Data, run: Run) -> None:
+    """Plans in the order of the data, and with the largest memory first.
+
+    Early positions hold the most micro-batches.
+    """
+    listed = list(range(len(data.stages)))
+    for order in (listed, sorted(listed, key=lambda n: -data.stages[n].memory_mib)):
+        run.check()
+        _improve(data, run, order)
+
+
 def _improve(data: Data, run: Run, order: list[int]) -> None:
     """The exact partition of one order, as an incumbent."""
     names = tuple(data.stages[n].name for n in order)
@@ -228,10 +241,12 @@ def _merged(kinds: Sequence[Kind], nodes: float) -> list[Kind]:
     Merged are neighbours by total time and memory, the pair that differs least.
     """
     found = sorted(kinds, key=lambda k: (int(k.times[-1]), k.memory_mib))
+    losses = [_loss(a, b) for a, b in pairwise(found)]
     while len(found) > 1 and np.prod([k.count + 1.0 for k in found]) > nodes:
-        losses = [_loss(a, b) for a, b in pairwise(found)]
         at = int(np.argmin(losses))
         found[at : at + 2] = [_best_of(found[at], found[at + 1])]
+        around = found[max(0, at - 1) : at + 2]
+        losses[max(0, at - 1) : at + 2] = [_loss(a, b) for a, b in pairwise(around)]
     return found
 
 
