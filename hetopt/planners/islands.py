@@ -40,10 +40,17 @@ def plan(
 
 
 def search(
-    cost: FastCost, balancer: Balancer, random: Random, deadline: float | None
+    cost: FastCost,
+    balancer: Balancer,
+    random: Random,
+    deadline: float | None,
+    limit: int | None = None,
 ) -> tuple[Pipe, ...]:
-    """The best compact plan of the family; `NoPlan` where there is none."""
-    islands = _Search(cost, Options(cost, balancer), random, deadline)
+    """The best compact plan of the family; `NoPlan` where none was found.
+
+    `limit` bounds the number of plans looked at.
+    """
+    islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
     for start in islands.starts():
         islands.descend(start)
     if islands.best is None:
@@ -60,22 +67,28 @@ _Change = tuple[tuple[Nodes, ...], tuple[Nodes, ...]]  # sets that go, sets that
 
 class _Search:
     def __init__(
-        self, cost: FastCost, options: Options, random: Random, deadline: float | None
+        self,
+        cost: FastCost,
+        options: Options,
+        random: Random,
+        deadline: float | None,
+        limit: int | None,
     ) -> None:
         self._cost = cost
         self._options = options
         self._random = random
         self._deadline = deadline
+        self._limit = limit
         self._objectives: dict[tuple[Option, ...], int | None] = {}
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def late(self) -> bool:
-        """Whether the deadline has passed and there is a plan."""
-        return (
-            self.best is not None
-            and self._deadline is not None
-            and time.monotonic() >= self._deadline
-        )
+        """Whether there is a plan, and the deadline or the limit was reached."""
+        if self.best is None:
+            return False
+        if self._limit is not None and len(self._objectives) >= self._limit:
+            return True
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     # --- where to start ----------------------------------------------------------
 
