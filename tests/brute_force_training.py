@@ -1,0 +1,305 @@
+"""The best training plan of a tiny instance, found by trying all.
+
+Complete for plans whose stages have one replica: any number of pipelines, any
+tensor-parallel degree up to the GPUs of a node, any order of stages over nodes, any
+cuts, any split of the batch with a micro-batch size for each pipeline, idle GPUs
+allowed. With `several_replicas` also stages of several replicas with any samples.
+
+Only symmetry and a bound are used: GPUs of a node are interchangeable, so a plan is
+counted by node; synchronisation takes no negative time, so once the slowest pipeline
+alone is as long as the best plan there is no better one. Times and memory are the
+judge's own functions, and the winner is judged as a whole again.
+
+Limits: about 5 GPUs, 4 layers, a global batch of 4; each one more costs about 5x.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+from random import Random
+
+from hetopt.costs import CostTable
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan as judge
+from hetopt.schema import Instance, exact
+
+Place = tuple[str, int, int]  # node, degree, samples
+
+
+@dataclass(frozen=True)
+class Option:
+    """One pipeline: where its stages lie, its time, and what it uses."""
+
+    us: int
+    micro_batches: int
+    size: int
+    stages: tuple[tuple[int, int, tuple[Place, ...]], ...]
+    used: tuple[int, ...]
+
+    @property
+    def samples(self) -> int:
+        return self.micro_batches * self.size
+
+    @property
+    def layout(self):
+        """What synchronisation without overlap depends on."""
+        return tuple((a, z, tuple((n, t) for n, t, _ in p)) for a, z, p in self.stages)
+
+
+def best_training_plan(
+    instance: Instance, *, several_replicas: bool = False
+) -> tuple[int, TrainingPlan] | None:
+    """The least iteration time in us and a plan that has it; None if there is none."""
+    table = CostTable(instance)
+    options = sorted(
+        _options(instance, table, several_replicas),
+        key=lambda o: (o.us, o.samples, o.size, o.stages),
+    )
+    room = tuple(node.count for node in table.cluster.nodes)
+    factor = exact(instance.workload.costs.pipeline_factor)
+    sync_factor = exact(instance.workload.costs.sync_factor)
+    batch = instance.workload.global_batch
+    overlap = instance.workload.costs.sync_overlap != "none"
+    synced: dict[object, int] = {}
+    best: tuple[int, tuple[Option, ...]] | None = None
+    for last, slowest in enumerate(options):
+        floor = judge._up(factor * slowest.us)
+        if best is not None and floor >= best[0]:
+            break
+        for chosen in _complete(options[: last + 1], slowest, room, batch):
+            key = tuple(sorted((o.layout, o.size if overlap else 0) for o in chosen))
+            if key not in synced:
+                synced[key] = _sync_us(table, chosen)
+            value = floor + judge._up(sync_factor * synced[key])
+            if best is None or value < best[0]:
+                best = (value, chosen)
+    if best is None:
+        return None
+    plan = TrainingPlan.model_validate_json(_plan(best[1]).model_dump_json())
+    judged = judge.evaluate(instance, plan)
+    assert judged.valid, judged.violations
+    assert judged.objective == best[0]
+    return best[0], plan
+
+
+def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
+    """Every way to share the batch between `slowest` and options before it."""
+
+    def extend(chosen, free, rest, top) -> Iterator[tuple[Option, ...]]:
+        if rest == 0:
+            yield tuple(chosen)
+            return
+        for place in range(top, -1, -1):
+            option = options[place]
+            if option.samples <= rest and _fits(option.used, free):
+                left = tuple(f - u for f, u in zip(free, option.used, strict=True))
+                yield from extend([*chosen, option], left, rest - option.samples, place)
+
+    if slowest.samples <= batch:
+        left = tuple(f - u for f, u in zip(room, slowest.used, strict=True))
+        top = len(options) - 1
+        yield from extend([slowest], left, batch - slowest.samples, top)
+
+
+def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Option]:
+    """Every pipeline that fits into memory by itself."""
+    room = tuple(node.count for node in table.cluster.nodes)
+    batch = instance.workload.global_batch
+    overlap = instance.workload.costs.sync_overlap != "none"
+    kept: dict[object, Option] = {}
+    for size in sorted(set(instance.workload.micro_batch_sizes)):
+        stage_places = (
+            list(_stage_places(table, size, several)) if size <= batch else []
+        )
+        for stages, used in _stage_rows(table, stage_places, room):
+            rows = None
+            for n in range(1, batch // size + 1):
+                pipeline = _pipeline(n, size, stages, Counter())
+                if any(judge._memory(table, 0, pipeline, {}, [])):
+                    continue
+                rows = rows or judge._stage_times(table, pipeline)
+                taus = [row["compute_us"] + row["hop_us"] for row in rows]
+                us = judge._pipeline_us(instance.workload.costs.pipeline, n, taus)
+                option = Option(us, n, size, stages, used)
+                # Which samples a replica takes matters to the time alone, unless
+                # backward passes hide synchronisation.
+                key = (stages, n, size) if overlap else (option.layout, option.samples)
+                if key not in kept or us < kept[key].us:
+                    kept[key] = option
+    yield from kept.values()
+
+
+def _stage_places(table: CostTable, size: int, several: bool):
+    """Every multiset of replicas that shares `size` samples, with its GPUs by node."""
+    nodes = table.cluster.nodes
+    room = tuple(node.count for node in nodes)
+    degrees = [(node.name, t) for node in nodes for t in range(1, node.count + 1)]
+    seen = set()
+    for count in range(1, size + 1 if several else 2):
+        for cut in combinations(range(1, size), count - 1):
+            shares = [z - a for a, z in pairwise((0, *cut, size))]
+            for places in product(degrees, repeat=count):
+                chosen = tuple(
+                    sorted((*p, s) for p, s in zip(places, shares, strict=True))
+                )
+                used = tuple(
+                    sum(t for name, t, _ in chosen if name == node.name)
+                    for node in nodes
+                )
+                measured = all(table.measured(*place) for place in chosen)
+                if chosen not in seen and measured and _fits(used, room):
+                    seen.add(chosen)
+                    yield chosen, used
+
+
+def _stage_rows(table: CostTable, stage_places, room):
+    """Every sequence of stages with every choice of cuts."""
+    layers = table.layers
+
+    def rows(free, left):
+        yield (), tuple(0 for _ in free)
+        if not left:
+            return
+        for places, used in stage_places:
+            if _fits(used, free):
+                rest = tuple(f - u for f, u in zip(free, used, strict=True))
+                for more, also in rows(rest, left - 1):
+                    both = tuple(u + a for u, a in zip(used, also, strict=True))
+                    yield (places, *more), both
+
+    for row, used in rows(room, layers):
+        if not row:
+            continue
+        for cut in combinations(range(1, layers), len(row) - 1):
+            spans = pairwise((0, *cut, layers))
+            yield (
+                tuple((a, z, p) for (a, z), p in zip(spans, row, strict=True)),
+                used,
+            )
+
+
+def _fits(used, free) -> bool:
+    return all(u <= f for u, f in zip(used, free, strict=True))
+
+
+def _pipeline(n, size, stages, taken: Counter) -> Pipeline:
+    made = []
+    for first, last, places in stages:
+        replicas = []
+        for node, t, samples in places:
+            gpus = tuple(f"{node}:{taken[node] + i}" for i in range(t))
+            taken[node] += t
+            # Unchecked, for speed; the winner is built anew, with all checks.
+            replicas.append(Replica.model_construct(gpus=gpus, samples=samples))
+        made.append(
+            Stage.model_construct(layers=(first, last), replicas=tuple(replicas))
+        )
+    return Pipeline.model_construct(
+        micro_batches=n, micro_batch_size=size, stages=tuple(made)
+    )
+
+
+def _plan(chosen: tuple[Option, ...]) -> TrainingPlan:
+    taken: Counter = Counter()
+    return TrainingPlan.model_construct(
+        pipelines=tuple(
+            _pipeline(o.micro_batches, o.size, o.stages, taken) for o in chosen
+        )
+    )
+
+
+def _sync_us(table: CostTable, chosen: tuple[Option, ...]) -> int:
+    plan = _plan(chosen)
+    timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
+    return judge._sync_us(table, plan, timed)
+
+
+def tiny_instance(seed: int) -> Instance:
+    """A random instance small enough for `best_training_plan`; some have no plan.
+
+    Two or three nodes of up to 5 GPUs, up to 4 layers, a batch of up to 4; links slow
+    and fast beside the computation; every cost setting now and then.
+    """
+    rng = Random(f"tiny training plan/{seed}")
+    counts = rng.choice([(1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (1, 1, 1), (2, 1, 2)])
+    names = [f"n{i}" for i in range(len(counts))]
+    types = {n: rng.choice(["A", "B"]) for n in names}
+    layers = rng.randint(2, 4)
+    sizes = rng.choice([(1,), (1,), (1,), (1, 2), (2,)])
+    parameters = [rng.choice([1, 1, 2]) * 10_000_000 for _ in range(layers)]
+    costs = {
+        "head": rng.choice(["omit", "include"]),
+        "recompute": rng.choice(["full", "none"]),
+        "activations": rng.choice(["standard", "checkpoint"]),
+        "in_flight": rng.choice(["1f1b", "1f1b", "gpipe", "one"]),
+        "flash": True,
+        "pipeline": rng.choice(["critical", "critical", "lockstep"]),
+        "pipeline_factor": rng.choice([1, 1, 1.8]),
+        "sync": rng.choice(["ring", "bottleneck"]),
+        "sync_overlap": rng.choice(["none", "none", "backward"]),
+        "sync_factor": rng.choice([1, 1, 1.1]),
+    }
+    if rng.random() < 0.15:
+        costs |= {"layer_times": "profile", "profile": _profile(rng, layers)}
+    states_gib = 16 * sum(parameters) / 2**30
+    gpus = {
+        kind: {
+            "peak_tflops": rng.choice([20, 50, 100]),
+            "memory_gib": round(states_gib * rng.choice([0.3, 0.6, 1.5, 3]) + 0.1, 3),
+        }
+        for kind in sorted(set(types.values()))
+    }
+    nodes = [
+        {
+            "name": name,
+            "gpu": types[name],
+            "count": count,
+            "intra_gbytes_per_s": rng.choice([5, 50]) if count > 1 else None,
+            "intra_latency_us": rng.choice([0, 5]),
+        }
+        for name, count in zip(names, counts, strict=True)
+    ]
+    inter = {"gbytes_per_s": rng.choice([0.5, 5, 50]), "latency_us": rng.choice([0, 9])}
+    if rng.random() < 0.3:
+        inter["pairs"] = [["n0", "n1", rng.choice([0.5, 20])]]
+    return Instance.model_validate_json(
+        json.dumps(
+            {
+                "name": f"tiny-{seed}",
+                "model": {
+                    "name": "random",
+                    "layers": layers,
+                    "hidden": 1024,
+                    "heads": 8,
+                    "vocabulary": rng.choice([0, 2000, 20000]),
+                    "layer_parameters": parameters,
+                },
+                "cluster": {"gpus": gpus, "nodes": nodes, "inter": inter},
+                "workload": {
+                    "sequence_length": 512,
+                    "global_batch": rng.choice([1, 2, 3, 4, 4]) * min(sizes),
+                    "micro_batch_sizes": sizes,
+                    "costs": costs,
+                },
+            }
+        )
+    )
+
+
+def _profile(rng: Random, layers: int) -> list[dict[str, object]]:
+    base = [rng.randint(500, 3000) for _ in range(layers)]
+    return [
+        {
+            "gpu": gpu,
+            "tensor_parallel": t,
+            "micro_batch": b,
+            "layer_us": [
+                int(us * b**0.9 / t**0.8 * rng.uniform(0.9, 1.1)) for us in base
+            ],
+        }
+        for gpu in ("A", "B")
+        for t in (1, 2, 3)
+        for b in (1, 2)
+    ]
