@@ -64,6 +64,7 @@ def _machine(*packages: str) -> dict[str, Any]:
     return {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),  # an idle machine says 1 at most
         "memory_gib": round(pages * page_size / 2**30),
         "python": platform.python_version(),
         **{name: version(name) for name in ("numpy", *packages)},
