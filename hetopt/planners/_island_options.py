@@ -34,6 +34,9 @@ class Options:
         self.kind = [
             counts.index(pair) if alike else i for i, pair in enumerate(counts)
         ]
+        self._members: dict[int, list[int]] = {}
+        for i, kind in enumerate(self.kind):
+            self._members.setdefault(kind, []).append(i)
         self._power = [self._node_power(i) for i in range(len(counts))]
         self._kept: dict[Nodes, list[Option]] = {}  # by kinds
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
@@ -65,25 +68,13 @@ class Options:
 
     def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
         """The option on the nodes themselves: a kind's k-th place is its k-th node."""
-        slots = tuple(
-            slot._replace(node=back[self.kind[place]][rank])
-            for slot, (place, rank) in zip(
-                option.slots, self._places(option), strict=True
-            )
-        )
+
+        def own(node: int) -> int:
+            kind = self.kind[node]
+            return back[kind][self._members[kind].index(node)]
+
+        slots = tuple(slot._replace(node=own(slot.node)) for slot in option.slots)
         return option._replace(slots=slots)
-
-    def _places(self, option: Option) -> Iterator[tuple[int, int]]:
-        """For each slot the kind's first node, and the rank of the node in its kind.
-
-        A node's slots follow one another and take the same number of GPUs.
-        """
-        used: dict[int, int] = {}
-        for slot in option.slots:
-            share = self.cost.nodes[slot.node].count // option.copies
-            room = share // slot.t  # slots of one node
-            yield slot.node, used.get(slot.node, 0) // room
-            used[slot.node] = used.get(slot.node, 0) + 1
 
     def _best(self, kinds: Nodes) -> list[Option]:
         """The best options of a set, given by the first node of each node's kind."""
@@ -123,9 +114,13 @@ class Options:
             choices.append([t for t in known if share % t == 0])
         orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
         for degrees in product(*choices):
+            # Places are different nodes, so that hops between them have their price.
             runs = [
-                ((kind, t),)
-                * (kinds.count(kind) * (self.cost.nodes[kind].count // copies // t))
+                tuple(
+                    (node, t)
+                    for node in self._members[kind][: kinds.count(kind)]
+                    for _ in range(self.cost.nodes[kind].count // copies // t)
+                )
                 for kind, t in zip(distinct, degrees, strict=True)
             ]
             if sum(map(len, runs)) > self.cost.layers:
