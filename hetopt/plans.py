@@ -93,4 +93,47 @@ class Provisioning(Record):
     stages: Annotated[tuple[RentedStage, ...], Field(min_length=1)]
 
 
-Plan = TrainingPlan | Grouping | Partition | Provisioning
+class Lease(Record):
+    """GPUs that a job holds from `start_us` to `end_us`, and how it runs on them.
+
+    A trial is an attempt that runs out of memory: it does no work.
+    """
+
+    start_us: Annotated[int, Field(ge=0)]
+    end_us: Annotated[int, Field(ge=0)]
+    gpus: Annotated[tuple[GpuId, ...], Field(min_length=1)]
+    data_parallel: Count
+    tensor_parallel: Count
+    trial: bool = False
+
+
+class ScheduledJob(Record):
+    """What happens to one job: its leases in order, or why it was refused."""
+
+    job: Name
+    leases: tuple[Lease, ...] = ()
+    refused: Annotated[str, Field(min_length=1)] | None = None
+
+
+class Schedule(Record):
+    """Which GPUs each job of a queue holds when."""
+
+    jobs: Annotated[tuple[ScheduledJob, ...], Field(min_length=1)]
+
+
+class Served(Record):
+    """How many jobs of a class get a configuration in a round."""
+
+    job_class: Name
+    gpu: Name
+    gpus: Count
+    jobs: Count
+
+
+class Round(Record):
+    """The assignment of one scheduling round; classes and jobs left out get none."""
+
+    served: tuple[Served, ...]
+
+
+Plan = TrainingPlan | Grouping | Partition | Provisioning | Schedule | Round

@@ -1,0 +1,269 @@
+"""How fast a job trains, and what it needs, on the GPUs that it may be given.
+
+A job trains `batch` sequences a step on N = d t GPUs: d replicas of t GPUs, each
+replica B / d sequences at once. One step takes
+    max over its GPU types of (layers + head at t, B / d)                  compute, TP
+    + 2 (d - 1) alpha + 2 (d - 1) / d * 2 W / (t beta)                     gradients
+with the layer times of `compute`, and W the parameters of layers and embedding. TP runs
+over the slowest intra-node link where every node gives a multiple of t GPUs, else over
+the slowest link between the nodes; gradients over the slowest link of all.
+step_us = ceil(1e6 step).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, exact
+from . import marp
+from .compute import LinkRate, ceil, flops_per_s, head_s, layer_s
+
+DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
+MICRO = 10**6
+
+Held = Mapping[str, int]  # GPUs by node
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is trained: jobs with equal content are of one class."""
+
+    name: str
+    model: ModelSpec
+    sequence: int
+    batch: int
+
+    @cached_property
+    def divisors(self) -> tuple[int, ...]:
+        """Degrees of data parallelism: what divides the batch, ascending."""
+        return tuple(d for d in range(1, self.batch + 1) if self.batch % d == 0)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Parameters whose gradients are synchronised."""
+        return sum(self.model.parameters) + self.model.embedding_parameters
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.batch))
+
+
+@dataclass(frozen=True)
+class Option:
+    """A type and (d, t) that fit, on as few nodes of the type as hold the GPUs."""
+
+    gpu: str
+    data_parallel: int
+    tensor_parallel: int
+    need_bytes: int
+    step_us: int
+
+    @property
+    def gpus(self) -> int:
+        """N = d t."""
+        return self.data_parallel * self.tensor_parallel
+
+
+class JobRates:
+    """Memory and step times on one cluster; everything is computed once."""
+
+    def __init__(
+        self, cluster: Cluster, costs: CostSettings, formula: marp.Formula
+    ) -> None:
+        self.cluster, self.costs, self.formula = cluster, costs, formula
+        self._steps: dict[object, int] = {}
+        self._memory: dict[object, marp.Memory] = {}
+        self._options: dict[Trained, tuple[Option, ...]] = {}
+
+    @cached_property
+    def count(self) -> dict[str, int]:
+        """GPUs of each type."""
+        found = dict.fromkeys(self.cluster.gpus, 0)
+        for node in self.cluster.nodes:
+            found[node.gpu] += node.count
+        return found
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """GPUs of the largest node of each type."""
+        found = dict.fromkeys(self.cluster.gpus, 0)
+        for node in self.cluster.nodes:
+            found[node.gpu] = max(found[node.gpu], node.count)
+        return found
+
+    def memory(self, trained: Trained, d: int, t: int) -> marp.Memory:
+        """Predicted peak memory of one GPU, by the formula in force."""
+        key = (trained, d, t)
+        if key not in self._memory:
+            shape = (trained.model, trained.sequence, trained.batch, d, t)
+            self._memory[key] = (
+                marp.marp(*shape)
+                if self.formula == "marp"
+                else marp.cost_model(*shape, self.costs)
+            )
+        return self._memory[key]
+
+    def fits(self, trained: Trained, gpu: str, d: int, t: int) -> bool:
+        """Whether (d, t) fits the memory of a GPU type."""
+        memory = self.memory(trained, d, t)
+        return marp.fits(memory, self.cluster.gpus[gpu], self.formula)
+
+    def step_us(self, trained: Trained, d: int, t: int, held: Held) -> int:
+        """Time of one step on the GPUs held; `d` divides the batch."""
+        types = frozenset(self.cluster.node[name].gpu for name in held)
+        inside = all(count % t == 0 for count in held.values())
+        within = self._slowest_within(held) if t > 1 or d > 1 else None
+        between = self._slowest_between(held)
+        tensor = within if inside else between
+        key = (trained, d, t, types, tensor, within, between)
+        if key not in self._steps:
+            links = [link for link in (within, between) if link is not None]
+            self._steps[key] = self._step_us(trained, d, t, types, tensor, links)
+        return self._steps[key]
+
+    def _step_us(
+        self,
+        trained: Trained,
+        d: int,
+        t: int,
+        types: frozenset[str],
+        tensor: LinkRate | None,
+        links: list[LinkRate],
+    ) -> int:
+        model, b = trained.model, trained.batch // d
+        work = Workload(
+            sequence_length=trained.sequence,
+            global_batch=trained.batch,
+            costs=self.costs,
+        )
+        slowest = min((self.cluster.gpus[name] for name in types), key=flops_per_s)
+        step = _layers_s(model, work, slowest, tensor, t, b)
+        step += head_s(model, work, slowest, t, b)
+        if d > 1:
+            worst = max(link[0] for link in links), min(link[1] for link in links)
+            step += _sync_s(trained.parameters, d, t, worst)
+        return ceil(MICRO * step)
+
+    def _slowest_within(self, held: Held) -> LinkRate | None:
+        links = {
+            self.cluster.link(name, name) for name, count in held.items() if count > 1
+        }
+        return _worst(links)
+
+    def _slowest_between(self, held: Held) -> LinkRate | None:
+        if len(held) == 1:
+            return None
+        names = list(held)
+        if not self.cluster.inter.pairs:
+            return self.cluster.link(names[0], names[1])
+        return _worst(
+            {self.cluster.link(a, b) for i, a in enumerate(names) for b in names[:i]}
+        )
+
+    def options(self, trained: Trained) -> tuple[Option, ...]:
+        """All (type, d, t) that fit, t within a node; by type, then d, then t."""
+        if trained not in self._options:
+            self._options[trained] = tuple(self._all_options(trained))
+        return self._options[trained]
+
+    def _all_options(self, trained: Trained) -> list[Option]:
+        found = []
+        for gpu, count in self.count.items():
+            for d in trained.divisors:
+                for t in DEGREES:
+                    if d * t > count or t > self.largest[gpu]:
+                        break
+                    if self.fits(trained, gpu, d, t):
+                        held = self.compact(gpu, d * t)
+                        need = self.memory(trained, d, t).total
+                        step = self.step_us(trained, d, t, held)
+                        found.append(Option(gpu, d, t, need, step))
+        return found
+
+    def compact(self, gpu: str, gpus: int) -> dict[str, int]:
+        """`gpus` GPUs of a type on its fullest nodes, all of them idle."""
+        held: dict[str, int] = {}
+        for node in self._by_size[gpu]:
+            if gpus > 0:
+                held[node] = min(gpus, self.cluster.node[node].count)
+                gpus -= held[node]
+        return held
+
+    @cached_property
+    def _by_size(self) -> dict[str, list[str]]:
+        nodes = sorted(self.cluster.nodes, key=lambda node: -node.count)
+        return {
+            gpu: [node.name for node in nodes if node.gpu == gpu]
+            for gpu in self.cluster.gpus
+        }
+
+    def fastest_us(self, trained: Trained) -> int:
+        """No GPUs of this cluster train one step in less: a bound, not a plan.
+
+        The strongest type, the best link for everything, no limit of memory.
+        """
+        cluster = self.cluster
+        strongest = max(cluster.gpus.values(), key=flops_per_s)
+        link = self._best_link
+        work = Workload(
+            sequence_length=trained.sequence,
+            global_batch=trained.batch,
+            costs=self.costs,
+        )
+        times = []
+        for d in trained.divisors:
+            for t in DEGREES:
+                if d * t > cluster.gpu_count or (d * t > 1 and link is None):
+                    break
+                b = trained.batch // d
+                step = _layers_s(trained.model, work, strongest, link, t, b)
+                step += head_s(trained.model, work, strongest, t, b)
+                if d > 1 and link is not None:
+                    step += _sync_s(trained.parameters, d, t, link)
+                times.append(ceil(MICRO * step))
+        return min(times)
+
+    @cached_property
+    def _best_link(self) -> LinkRate | None:
+        """The least latency and the highest bandwidth of all links, together."""
+        cluster, inter = self.cluster, self.cluster.inter
+        links = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
+        if len(cluster.nodes) > 1:
+            links |= {cluster.link(p.first, p.second) for p in inter.pairs}
+            if inter.gbytes_per_s is not None:
+                latency = exact(inter.latency_us) / MICRO
+                links.add((latency, exact(inter.gbytes_per_s) * 10**9))
+        if not links:
+            return None
+        return min(link[0] for link in links), max(link[1] for link in links)
+
+
+def _sync_s(parameters: int, d: int, t: int, link: LinkRate) -> Fraction:
+    """Ring all-reduce of 2-byte gradients of a `t`-th of the model over d GPUs."""
+    latency, bandwidth = link
+    return 2 * (d - 1) * latency + Fraction(4 * (d - 1) * parameters, d * t) / bandwidth
+
+
+def _worst(links: set[LinkRate]) -> LinkRate | None:
+    """The highest latency and the lowest bandwidth; None without links."""
+    if not links:
+        return None
+    return max(link[0] for link in links), min(link[1] for link in links)
+
+
+def _layers_s(
+    model: ModelSpec,
+    work: Workload,
+    gpu: GpuType,
+    link: LinkRate | None,
+    t: int,
+    b: int,
+) -> Fraction:
+    """All layers, forward and backward; equal layers are timed once."""
+    times: dict[int, Fraction] = {}
+    total = Fraction(0)
+    for layer, active in enumerate(model.active_parameters):
+        if active not in times:
+            times[active] = layer_s(model, work, layer, gpu, link, t, b)
+        total += times[active]
+    return total

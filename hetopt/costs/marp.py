@@ -1,0 +1,99 @@
+"""Memory of one GPU under data and tensor parallelism, by two formulas, in bytes.
+
+MARP (Frenzy, section IV-A): W parameters, batch B split over d replicas of t GPUs,
+    W = V h + l (12 h^2 + 13 h)
+    20 W / t + s B h l (10 / d + 24 / (d t) + 5 a s / (d h t))  <  capacity
+Of the 20 bytes a parameter, 2 are the half-precision weight, 6 the gradient in half
+and single precision, 12 the single-precision weight and the two moments of Adam
+(MT-NLG 530B, which the paper cites). MARP leaves logits out.
+
+The cost model (`hetopt.costs.memory`): one stage that is first and last, one
+micro-batch of B / d sequences; total <= capacity.
+"""
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Literal
+
+from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from .compute import ceil
+from .memory import MIB, activations_mib, ends_mib, mib, states_mib
+
+Formula = Literal["marp", "cost_model"]
+
+WEIGHT, GRADIENT, MARP_GRADIENT, OPTIMISER = 2, 2, 6, 12  # bytes a parameter
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory of one GPU in bytes, by what holds it."""
+
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int
+    logits: int
+    reserved: int = 0
+
+    @property
+    def total(self) -> int:
+        """All parts together, in bytes."""
+        return sum(asdict(self).values())
+
+
+def parameters(model: ModelSpec) -> int:
+    """W = V h + l (12 h^2 + 13 h), whatever else the model says of its layers."""
+    h = model.hidden
+    return model.vocabulary * h + model.layers * (12 * h * h + 13 * h)
+
+
+def marp(model: ModelSpec, sequence: int, batch: int, d: int, t: int) -> Memory:
+    """MARP's prediction; the micro-batch is `batch` / `d` sequences."""
+    w, h = parameters(model), model.hidden
+    shape = Fraction(10, d) + Fraction(24, d * t)
+    shape += Fraction(5 * model.heads * sequence, d * h * t)
+    return Memory(
+        weights=ceil(Fraction(WEIGHT * w, t)),
+        gradients=ceil(Fraction(MARP_GRADIENT * w, t)),
+        optimiser=ceil(Fraction(OPTIMISER * w, t)),
+        activations=ceil(sequence * batch * h * model.layers * shape),
+        logits=0,
+    )
+
+
+def cost_model(
+    model: ModelSpec, sequence: int, batch: int, d: int, t: int, costs: CostSettings
+) -> Memory:
+    """The prediction of `cost-model`: terms rounded up to MiB; `d` divides `batch`."""
+    b = batch // d
+    work = Workload(sequence_length=sequence, global_batch=batch, costs=costs)
+    states = states_mib(costs, sum(model.parameters), t)
+    ends = ends_mib(model, work, True, True, t, b)
+    logits = 0
+    if costs.head == "include":
+        logits = mib(Fraction(6 * b * sequence * model.vocabulary, t))
+    held = states + ends - logits
+    each = costs.bytes_per_parameter
+    # Fewer than four bytes leave nothing for an optimiser: all are weights then.
+    weight, gradient = (WEIGHT, GRADIENT) if each > WEIGHT + GRADIENT else (each, 0)
+    weights, gradients = held * weight // each, held * gradient // each
+    return Memory(
+        weights=weights * MIB,
+        gradients=gradients * MIB,
+        optimiser=(held - weights - gradients) * MIB,
+        activations=activations_mib(model, work, model.layers, t, b, 1) * MIB,
+        logits=logits * MIB,
+        reserved=costs.reserve_mib * MIB,
+    )
+
+
+def capacity(gpu: GpuType) -> int:
+    """Memory of a GPU in bytes, rounded down."""
+    return int(exact(gpu.memory_gib) * 2**30)
+
+
+def fits(memory: Memory, gpu: GpuType, formula: Formula) -> bool:
+    """Whether the prediction fits; the paper's inequality is strict."""
+    if formula == "marp":
+        return memory.total < capacity(gpu)
+    return memory.total <= capacity(gpu)

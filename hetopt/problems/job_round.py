@@ -1,0 +1,156 @@
+"""One scheduling round: which job classes get which GPUs.
+
+Jobs of a class are interchangeable. A configuration is `gpus` GPUs of one type (a
+power of two) and the cost of a job that gets it; a job that gets none costs
+`unserved`. Minimise the sum of costs, subject to
+    each class serves at most its jobs, one configuration a job;
+    for each type and each power of two s, jobs that get at least s GPUs of the type
+    hold at most slots[type, s] GPUs.
+With slots[type, s] = s * sum over nodes of floor(GPUs of the node / s), that is exactly
+when the jobs can be put on nodes, none of them over two nodes unless it fills whole
+ones: sizes divide each other, so that placing the largest first wastes nothing.
+
+Source: Sia (SOSP 2023), section 3.4; Frenzy uses it as its baseline. Costs are
+(normalised goodput)^p and lambda, as integers.
+"""
+
+from collections import Counter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .. import plans
+from ..errors import InstanceError
+from ..schema import Count, Name, Record
+from . import Evaluation, Violation
+
+sense: Literal["minimise"] = "minimise"
+Plan = plans.Round
+
+Cost = Annotated[int, Field(ge=0, lt=10**9)]
+
+
+class Configuration(Record):
+    """GPUs of one type that a job may get, and what the job then costs."""
+
+    gpu: Name
+    gpus: Count
+    cost: Cost
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.gpus & (self.gpus - 1):
+            raise ValueError(
+                f"found {self.gpus} gpus, expected a power of two: use one"
+            )
+        return self
+
+
+class JobClass(Record):
+    """Jobs that are alike in this round."""
+
+    name: Name
+    jobs: Count
+    unserved: Cost
+    configurations: tuple[Configuration, ...]
+
+    @model_validator(mode="after")
+    def _each_configuration_once(self) -> Self:
+        keys = Counter((c.gpu, c.gpus) for c in self.configurations)
+        if twice := [key for key, times in keys.items() if times > 1]:
+            raise ValueError(
+                f"class {self.name!r} lists {twice[0][1]} x {twice[0][0]} twice: "
+                "remove one"
+            )
+        return self
+
+
+class Slots(Record):
+    """GPUs of a type that jobs of at least `size` GPUs can hold together."""
+
+    gpu: Name
+    size: Count
+    gpus: Annotated[int, Field(ge=0, le=10**7)]
+
+
+class Data(Record):
+    """A round's problem file."""
+
+    problem: Literal["job_round"] = "job_round"
+    classes: Annotated[tuple[JobClass, ...], Field(min_length=1, max_length=100_000)]
+    slots: Annotated[tuple[Slots, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        names = Counter(c.name for c in self.classes)
+        if twice := [name for name, times in names.items() if times > 1]:
+            raise ValueError(f"classes of one name: {twice[0]!r}: merge them")
+        keys = Counter((s.gpu, s.size) for s in self.slots)
+        if again := [key for key, times in keys.items() if times > 1]:
+            raise ValueError(f"slots of {again[0]} listed twice: remove one")
+        known = {slots.gpu for slots in self.slots}
+        for c in self.classes:
+            for configuration in c.configurations:
+                if configuration.gpu not in known:
+                    raise ValueError(
+                        f"class {c.name!r} wants GPUs of unknown type "
+                        f"{configuration.gpu!r}, expected one of "
+                        f"{', '.join(sorted(known))}: correct it or add its slots"
+                    )
+        return self
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return sum(c.jobs for c in self.classes)
+
+
+def data(instance: Any) -> Data:
+    """An instance poses no round: `InstanceError`."""
+    raise InstanceError(
+        f"instance {instance.name!r} has one model and no jobs: expected a round's "
+        "problem file; use `hetopt schedule` for a queue"
+    )
+
+
+def unit(data: Data) -> str:
+    """Costs have none."""
+    return "cost"
+
+
+def evaluate(data: Data, plan: plans.Round) -> Evaluation:
+    """Judge an assignment: the sum of costs."""
+    classes = {c.name: c for c in data.classes}
+    served: Counter[str] = Counter()
+    held: Counter[tuple[str, int]] = Counter()
+    broken: list[Violation] = []
+    total = sum(c.jobs * c.unserved for c in data.classes)
+    for number, row in enumerate(plan.served):
+        where = f"served[{number}]"
+        if row.job_class not in classes:
+            broken.append(Violation("unknown_class", where, repr(row.job_class)))
+            continue
+        mine = classes[row.job_class]
+        costs = {(c.gpu, c.gpus): c.cost for c in mine.configurations}
+        if (row.gpu, row.gpus) not in costs:
+            by = f"{row.gpus} x {row.gpu}"
+            broken.append(Violation("unknown_configuration", where, by))
+            continue
+        served[row.job_class] += row.jobs
+        total += row.jobs * (costs[row.gpu, row.gpus] - mine.unserved)
+        for slots in data.slots:
+            if slots.gpu == row.gpu and row.gpus >= slots.size:
+                held[slots.gpu, slots.size] += row.jobs * row.gpus
+    for name, number in served.items():
+        if number > classes[name].jobs:
+            by = f"{number} served, {classes[name].jobs} there are"
+            broken.append(Violation("each_job_once", name, by))
+    for slots in data.slots:
+        if (used := held[slots.gpu, slots.size]) > slots.gpus:
+            by = f"{used} held by jobs of {slots.size} or more, {slots.gpus} there are"
+            broken.append(Violation("slots", slots.gpu, by))
+    parts = {
+        "served": sum(served.values()),
+        "unserved": data.jobs - sum(served.values()),
+    }
+    return Evaluation(total, tuple(broken), parts)

@@ -1,0 +1,95 @@
+"""Frenzy's two clusters, the GPUs that they have, and the models of its workload.
+
+Memory is the product's nominal size taken as 10^9 bytes a GB, which the paper's own
+example needs (GPT-2 7B at batch 2 takes 8 A100-40G; with 2^30 bytes 4 would do).
+Efficiency 0.4 of the peak is ours, and so are links where the paper names none.
+"""
+
+from dataclasses import dataclass
+
+from ..architectures import PRESETS
+from ..problems.job_scheduling import JobModel
+from ..schema import Cluster, GpuType, Inter, ModelSpec, Node
+
+EFFICIENCY = 0.4
+
+
+@dataclass(frozen=True)
+class Product:
+    """A GPU as it is sold: peak, memory in GB, link within a node of it."""
+
+    peak_tflops: float
+    memory_gb: float
+    intra_gbytes_per_s: float
+
+    def gpu_type(self) -> GpuType:
+        """The GPU in an instance."""
+        gib = round(self.memory_gb * 10**9 / 2**30 - 0.005, 2)  # rounded down
+        return GpuType(
+            peak_tflops=self.peak_tflops, memory_gib=gib, efficiency=EFFICIENCY
+        )
+
+
+# Data sheets: dense 16-bit tensor peak with 32-bit accumulation; PCIe 3.0 and 4.0 x16
+# and NVLink in one direction, what an all-reduce gets of them.
+GPUS = {
+    "RTX2080Ti": Product(53.8, 11, 12.0),
+    "RTX6000": Product(130.5, 24, 12.0),
+    "A100-40G": Product(312.0, 40, 300.0),
+    "A100-40G-PCIe": Product(312.0, 40, 25.0),
+    "A100-80G": Product(312.0, 80, 300.0),
+    "A100-80G-PCIe": Product(312.0, 80, 25.0),
+    "A800-80G": Product(312.0, 80, 200.0),
+    "V100-32G": Product(125.0, 32, 130.0),
+    "RTX3090": Product(71.0, 24, 12.0),
+    "RTX4090": Product(165.2, 24, 25.0),
+    "H100-80G": Product(989.0, 80, 450.0),
+}
+
+
+def cluster(nodes: list[tuple[str, int]], gbytes_per_s: float) -> Cluster:
+    """Nodes of (type, GPUs), numbered in order, with one link speed between them."""
+    return Cluster(
+        gpus={name: GPUS[name].gpu_type() for name, _ in nodes},
+        nodes=tuple(
+            Node(
+                name=f"node{number}",
+                gpu=gpu,
+                count=count,
+                intra_gbytes_per_s=GPUS[gpu].intra_gbytes_per_s if count > 1 else None,
+            )
+            for number, (gpu, count) in enumerate(nodes)
+        ),
+        inter=Inter(gbytes_per_s=gbytes_per_s),
+    )
+
+
+def simulator() -> Cluster:
+    """The cluster of its simulations and of Sia: 44 GPUs, 50 Gb/s between nodes."""
+    return cluster(
+        [*[("RTX2080Ti", 8)] * 3, *[("A100-40G", 8)] * 2, ("RTX6000", 4)], 6.25
+    )
+
+
+def testbed() -> Cluster:
+    """Its testbed: 5 nodes, 11 GPUs; 25 Gb/s between them is our choice."""
+    nodes = [("A100-40G-PCIe", 2), ("A100-40G-PCIe", 1), ("A800-80G", 4)]
+    return cluster([*nodes, *[("A100-80G-PCIe", 2)] * 2], 3.125)
+
+
+# The sizes of GPT-2 and BERT, each with the batch of a job that is mapped to it.
+LADDER = {
+    "bert-base": 32,
+    "gpt2": 16,
+    "bert-large": 16,
+    "gpt2-medium": 8,
+    "gpt2-large": 8,
+    "gpt2-xl": 8,
+    "gpt2-7b": 2,
+}
+
+
+def job_model(name: str) -> JobModel:
+    """A preset as jobs train it: sequences of 512 (BERT) or 1024."""
+    spec = ModelSpec.model_validate({"name": name, **PRESETS[name]})
+    return JobModel(spec=spec, sequence_length=512 if "bert" in name else 1024)

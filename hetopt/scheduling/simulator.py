@@ -1,0 +1,262 @@
+"""Event-driven simulation of a queue: arrivals, ends of leases, rounds.
+
+The simulator keeps time, books GPUs and counts steps by the rules of the problem
+`job_scheduling`; what runs out of memory becomes a trial. A policy is asked to decide
+after every arrival and end, or, where it works in rounds, at the next multiple of the
+round's length; a round before which nothing arrived or ended is skipped, as it would
+decide the same.
+"""
+
+import heapq
+from bisect import insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+from .. import registry
+from ..costs.job_rates import Trained
+from ..errors import NoPlan
+from ..plans import Lease, Schedule, ScheduledJob
+from ..problems.job_scheduling import Data, Job, micro
+from .idle import Idle
+
+
+@dataclass
+class Held:
+    """What a running job holds."""
+
+    start_us: int
+    ready_us: int
+    end_us: int
+    step_us: int
+    nodes: dict[str, int]
+    gpus: tuple[str, ...]
+    degrees: tuple[int, int]
+    trial: bool
+
+
+@dataclass
+class Task:
+    """A job on its way; `number` is its place in the order of submission."""
+
+    number: int
+    job: Job
+    trained: Trained
+    submit_us: int
+    steps_left: int
+    leases: list[Lease] = field(default_factory=list)
+    held: Held | None = None
+    restarts: int = 0  # leases that worked, less one
+    worked: bool = False
+    failed: list[Held] = field(default_factory=list)  # trials
+
+    def __lt__(self, other: "Task") -> bool:
+        return self.number < other.number
+
+
+class Policy(Protocol):
+    """What a module of `hetopt.policies` makes of a queue."""
+
+    rounds: bool
+
+    def decide(self, state: "State") -> None:
+        """Start waiting jobs and stop running ones through `state`."""
+
+
+class State:
+    """What a policy sees and does: `waiting`, `running`, `idle`; `start`, `stop`."""
+
+    def __init__(self, data: Data, idle: Idle) -> None:
+        self.data, self.idle, self.now_us = data, idle, 0
+        self.waiting: dict[Trained, list[Task]] = {}  # by class, in order of submission
+        self.running: dict[int, Task] = {}
+        self.ends: list[tuple[int, int, int]] = []  # end_us, number of lease, task
+        self._leases = 0
+        self._valid: dict[int, int] = {}  # task -> number of its lease
+        given = data.assumptions
+        self._launch_us, self._restart_us = (
+            micro(given.launch_s),
+            micro(given.restart_s),
+        )
+        self._trial_us = micro(given.trial_s)
+
+    def in_order(self) -> Iterator[Task]:
+        """Waiting jobs in order of submission, as they are now."""
+        yield from heapq.merge(*[list(tasks) for tasks in self.waiting.values()])
+
+    def wait(self, task: Task) -> None:
+        """Put a task into the queue, at its place."""
+        insort(self.waiting.setdefault(task.trained, []), task)
+
+    def start(self, task: Task, nodes: Mapping[str, int], d: int, t: int) -> None:
+        """Give a waiting task GPUs by node; they must be idle, d t of them."""
+        mine = self.waiting[task.trained]
+        mine.remove(task)
+        if not mine:
+            del self.waiting[task.trained]
+        rates = self.data.rates
+        gpus = tuple(
+            gpu for node, n in nodes.items() for gpu in self.idle.take(node, n)
+        )
+        types = {self.data.cluster.node[node].gpu for node in nodes}
+        trial = not all(rates.fits(task.trained, gpu, d, t) for gpu in types)
+        step = rates.step_us(task.trained, d, t, nodes)
+        ready = self.now_us + (self._restart_us if task.worked else self._launch_us)
+        end = ready + task.steps_left * step
+        if trial:
+            end = self.now_us + self._trial_us
+        task.held = Held(
+            self.now_us, ready, end, step, dict(nodes), gpus, (d, t), trial
+        )
+        self.running[task.number] = task
+        self._leases += 1
+        self._valid[task.number] = self._leases
+        heapq.heappush(self.ends, (end, self._leases, task.number))
+
+    def stop(self, task: Task) -> None:
+        """Take the GPUs of a running task away; it waits, with the whole steps done."""
+        held = self._release(task)
+        if held is not None:
+            self.wait(task)
+
+    def end_next(self) -> Task | None:
+        """End the lease that ends first; None where it was ended before."""
+        _, lease, number = heapq.heappop(self.ends)
+        if self._valid.get(number) != lease:
+            return None
+        task = self.running[number]
+        self._release(task)
+        if task.steps_left:
+            self.wait(task)
+        return task
+
+    def _release(self, task: Task) -> Held | None:
+        held, task.held = task.held, None
+        del self.running[task.number], self._valid[task.number]
+        assert held is not None
+        self.idle.give(held.gpus)
+        if held.start_us == self.now_us:
+            return held  # started and stopped in one decision: it never was
+        d, t = held.degrees
+        task.leases.append(
+            Lease(
+                start_us=held.start_us,
+                end_us=self.now_us,
+                gpus=held.gpus,
+                data_parallel=d,
+                tensor_parallel=t,
+                trial=held.trial,
+            )
+        )
+        if held.trial:
+            task.failed.append(held)
+            return held
+        done = max(0, self.now_us - held.ready_us) // held.step_us
+        task.steps_left -= done
+        task.restarts += task.worked
+        task.worked = True
+        return held
+
+
+@dataclass(frozen=True)
+class Run:
+    """A simulated queue: the schedule, and how long each decision took."""
+
+    policy: str
+    schedule: Schedule
+    decision_s: tuple[float, ...]
+
+
+def simulate(data: Data, policy: str, *, rounds: bool | None = None) -> Run:
+    """Run the queue under a policy of `hetopt.policies`, to the end of its last job.
+
+    `rounds` makes any policy decide at round boundaries only (True) or at events
+    (False); None leaves it to the policy. `UnknownName` lists the policies; `NoPlan`
+    where a policy never serves a job that fits.
+    """
+    module: Any = registry.entry("policies", policy)
+    made: Policy = module.policy(data)
+    in_rounds = made.rounds if rounds is None else rounds
+    simulation = _Simulation(data, made, Idle(data.cluster, module.kinds(data)))
+    simulation.run(micro(data.assumptions.round_s) if in_rounds else None)
+    return Run(policy, simulation.schedule(), tuple(simulation.decision_s))
+
+
+class _Simulation:
+    def __init__(self, data: Data, policy: Policy, idle: Idle) -> None:
+        self.data, self.policy = data, policy
+        self.state = State(data, idle)
+        self.decision_s: list[float] = []
+        self.refused = {job.name: data.refusal(job) for job in data.jobs}
+        ordered = sorted(data.jobs, key=lambda job: micro(job.submit_s))
+        self.tasks = [
+            Task(number, job, data.trained(job), micro(job.submit_s), job.steps)
+            for number, job in enumerate(ordered)
+        ]
+        self.coming = [task for task in reversed(self.tasks) if not self._refused(task)]
+
+    def _refused(self, task: Task) -> bool:
+        return self.refused[task.job.name] is not None
+
+    def run(self, round_us: int | None) -> None:
+        state = self.state
+        while self.coming or state.running or state.waiting:
+            self._advance(self._next_event())
+            if round_us is not None:
+                self._advance_to_round(round_us)
+            before = perf_counter()
+            self.policy.decide(state)
+            self.decision_s.append(perf_counter() - before)
+            if state.waiting and not state.running and not self.coming:
+                self._stuck()
+
+    def _next_event(self) -> int:
+        times = [self.coming[-1].submit_us] if self.coming else []
+        if self.state.ends:
+            times.append(self.state.ends[0][0])
+        return min(times)
+
+    def _advance(self, now_us: int) -> None:
+        """Everything that happens up to and including `now_us`, in order."""
+        state = self.state
+        while True:
+            coming = self.coming[-1].submit_us if self.coming else None
+            ending = state.ends[0][0] if state.ends else None
+            if (
+                ending is not None
+                and ending <= now_us
+                and (coming is None or ending <= coming)
+            ):
+                state.now_us = ending
+                state.end_next()
+            elif coming is not None and coming <= now_us:
+                state.now_us = coming
+                state.wait(self.coming.pop())
+            else:
+                break
+        state.now_us = now_us
+
+    def _advance_to_round(self, round_us: int) -> None:
+        self._advance(-(-self.state.now_us // round_us) * round_us)
+
+    def _stuck(self) -> None:
+        names = [task.job.name for task in self.state.in_order()]
+        raise NoPlan(
+            f"the policy never serves {', '.join(names[:3])}"
+            f"{' and more' if len(names) > 3 else ''}, although the cluster is idle"
+        )
+
+    def schedule(self) -> Schedule:
+        """The jobs in the order of the queue's file."""
+        leases = {task.job.name: tuple(task.leases) for task in self.tasks}
+        return Schedule(
+            jobs=tuple(
+                ScheduledJob(
+                    job=job.name,
+                    leases=leases[job.name],
+                    refused=self.refused[job.name],
+                )
+                for job in self.data.jobs
+            )
+        )
