@@ -116,8 +116,8 @@ def test_layers_that_need_two_gpus_are_charged_for_tensor_parallelism() -> None:
     best = best_training_plan(tight)
     assert best is not None
     assert free < held <= best[0]
-    # Each of the 2 layers keeps 2 GPUs busy with all-reduces, A (t - 1) 2 S H / (t beta)
-    # for each of the 4 samples; there are 4 GPUs.
+    # Each of the 2 layers keeps 2 GPUs busy with all-reduces for each of the 4 samples,
+    # A (t - 1) 2 S H / (t beta) long; there are 4 GPUs.
     reduced_us = 12 * 2 * 512 * 1024 / (2 * 5e3)
     assert held >= free + 2 * 2 * 4 * reduced_us / 4 - 1
 
