@@ -30,7 +30,7 @@ class PipelineMaker:
     """Makes pipelines out of groups; equal groups are made once."""
 
     def __init__(self, balancer: Balancer, graph: Graph, degree: int | None) -> None:
-        """`degree` fixes the tensor-parallel degree of all stages where it is given."""
+        """`degree` is the one degree that stages may have, any where it is None."""
         self._balancer = balancer
         self._cost = balancer.cost
         self._graph = graph
@@ -50,33 +50,36 @@ class PipelineMaker:
         subgroups = self._graph.partition(group, parts, random, balance=1.5)
         key = b, n, tuple(sorted(map(tuple, subgroups)))
         if key not in self._made:
-            blocks = [
+            found = (
                 self._block(node, count, b, n)
                 for sub in key[2]
                 for node, count in enumerate(sub)
                 if count
-            ]
-            self._made[key] = self._ordered(blocks, b, n)
+            )
+            self._made[key] = self._ordered([x for x in found if x is not None], b, n)
         made = self._made[key]
         return None if made is None else made[0]
 
-    def _block(self, node: int, gpus: int, b: int, n: int) -> Block:
+    def _block(self, node: int, gpus: int, b: int, n: int) -> Block | None:
         """The locally best TP x PP of `gpus` GPUs of a node.
 
-        With x layers on them the time is x layer_us(t) / PP (PP + n - 1).
+        With x layers on them the time is x layer_us(t) / PP (PP + n - 1). None where
+        the one degree that is allowed needs more GPUs: then these stay idle.
         """
         cost = self._cost
-        known = cost.degrees(node, b)
-        degrees = [t for t in known if gpus % t == 0]
+        degrees = [t for t in cost.degrees(node, b) if gpus % t == 0]
         if self._degree is not None:
-            degrees = [t for t in degrees if t == self._degree] or degrees[:1]
+            known = cost.degrees(node, b)
+            degrees = [t for t in known if t == self._degree and t <= gpus]
+        if not degrees:
+            return None
 
         def time(t: int) -> float:
             stages = gpus // t
             return cost.prefix(node, t, b)[0][-1] * (stages + n - 1) / stages
 
-        t = min(degrees or known[:1], key=time)
-        return Block(node, t, max(1, gpus // t))
+        t = min(degrees, key=time)
+        return Block(node, t, gpus // t)
 
     def _ordered(self, blocks: list[Block], b: int, n: int) -> tuple[Line, int] | None:
         best: tuple[Line, int] | None = None
@@ -97,8 +100,11 @@ class PipelineMaker:
 
     def _cut(self, chain: Chain, b: int, n: int) -> Line | None:
         if len(chain) > self._cost.layers:  # more stages than layers: join some
+            if self._degree is not None:
+                return None
             chain = _joined(chain, self._cost.layers)
-        if any(t not in self._cost.degrees(node, b) for node, t in chain):
+        known = self._cost.degrees
+        if not chain or any(t not in known(node, b) for node, t in chain):
             return None
         slots = self._balancer.balanced(b, n, chain)
         return None if slots is None else Line(b, slots)

@@ -46,8 +46,9 @@ class Round:
 class Ablation:
     """Parts of the planner switched off (the paper's Fig. 6 and 8).
 
-    `degree` fixes one tensor-parallel degree for all stages (no asymmetry);
-    `random_partition` deals the GPUs out at random.
+    `degree` fixes one tensor-parallel degree for all stages (no asymmetry; GPUs that
+    do not make up a group of it stay idle); `random_partition` deals the GPUs out at
+    random.
     """
 
     degree: int | None = None

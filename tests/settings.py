@@ -1,0 +1,66 @@
+"""HexiScale's settings 1 and 2 (section 5.1), built by hand for quick tests."""
+
+from typing import Any
+
+from hetopt.schema import Instance
+
+_TYPES: dict[str, tuple[float, int, int]] = {  # TFLOPS, GiB, GB/s within a node
+    "RTX3080Ti": (56.9, 12, 24),
+    "RTX3090": (80.0, 24, 24),
+    "RTX4090": (165.2, 24, 32),
+    "A800": (312.0, 80, 200),
+}
+_NODES = {
+    "1": ("RTX3080Ti", "RTX3090", "RTX4090", "RTX4090", "RTX4090"),
+    "2": ("RTX3080Ti", "RTX3090", "RTX4090", "A800"),
+}
+_MODELS = {"7b": (32, 4096), "13b": (40, 5120)}
+
+
+def setting(
+    number: str,
+    model: str,
+    *,
+    micro_batch_sizes: tuple[int, ...] = (1,),
+    pairs: tuple[list[Any], ...] = (),
+) -> Instance:
+    """Nodes of 8 GPUs joined at 0.7 GB/s, but for `pairs`; global batch 512."""
+    layers, hidden = _MODELS[model]
+    types = {
+        name: {"peak_tflops": tflops, "memory_gib": gib}
+        for name, (tflops, gib, _) in _TYPES.items()
+        if name in _NODES[number]
+    }
+    nodes = [
+        {"name": f"node{i}", "gpu": gpu, "count": 8, "intra_gbytes_per_s": rate}
+        for i, gpu in enumerate(_NODES[number])
+        for rate in [_TYPES[gpu][2]]
+    ]
+    document = {
+        "name": f"setting-{number}-{model}",
+        "model": {
+            "name": model,
+            "layers": layers,
+            "hidden": hidden,
+            "heads": 32,
+            "vocabulary": 32000,
+            "parameters_per_layer": 12 * hidden**2,
+        },
+        "workload": {
+            "sequence_length": 4096,
+            "global_batch": 512,
+            "micro_batch_sizes": micro_batch_sizes,
+            "costs": {
+                "bytes_per_parameter": 8,
+                "head": "omit",
+                "activations": "checkpoint",
+                "in_flight": "one",
+            },
+        },
+        "cluster": {
+            "gpus": types,
+            "nodes": nodes,
+            "inter": {"gbytes_per_s": 0.7, "pairs": pairs},
+        },
+    }
+    return Instance.model_validate(document, strict=False)

@@ -1,0 +1,167 @@
+"""HexiScale's two phases and the islands: partitions, pipelines, plans."""
+
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from random_pipelines import random_instance
+from settings import setting
+
+from hetopt.errors import NoPlan
+from hetopt.planners import hexiscale, islands
+from hetopt.planners._hexiscale_graph import Graph, random_partition
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+
+def _objective(instance: Instance, plan: object) -> int:
+    judged = training_plan.evaluate(instance, plan)  # type: ignore[arg-type]
+    assert judged.violations == ()
+    assert isinstance(judged.objective, int)
+    return judged.objective
+
+
+def _cut(bandwidth: np.ndarray, groups: list[list[int]]) -> float:
+    total = 0.0
+    for i, one in enumerate(groups):
+        for two in groups[i + 1 :]:
+            total += np.array(one) @ bandwidth @ np.array(two)
+    return total
+
+
+def _cluster(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    bandwidth = np.full((nodes, nodes), 0.7)
+    np.fill_diagonal(bandwidth, 24.0)
+    return bandwidth, np.ones(nodes)
+
+
+@pytest.mark.parametrize("maximise", [False, True])
+@pytest.mark.parametrize("groups", [1, 2, 3, 5, 8])
+def test_every_gpu_is_in_one_group_and_loads_are_balanced(
+    groups: int, maximise: bool
+) -> None:
+    graph = Graph(*_cluster(6))
+    counts = [8, 8, 4, 4, 8, 8]
+    found = graph.partition(counts, groups, Random(0), maximise=maximise)
+    assert len(found) == groups
+    assert [sum(column) for column in zip(*found, strict=True)] == counts
+    loads = [sum(group) for group in found]
+    assert max(loads) <= 1.35 * sum(loads) / groups
+
+
+def test_least_cut_keeps_nodes_whole_and_greatest_cut_splits_them_evenly() -> None:
+    bandwidth, compute = _cluster(4)
+    graph = Graph(bandwidth, compute)
+    least = graph.partition([4] * 4, 4, Random(1))
+    assert sorted(map(sorted, least)) == [[0, 0, 0, 4]] * 4
+    greatest = graph.partition([4] * 4, 4, Random(1), maximise=True)
+    assert _cut(bandwidth, greatest) > _cut(bandwidth, least)
+    assert all(max(group) <= 2 for group in greatest)
+
+
+def test_partition_cuts_less_than_random_ones() -> None:
+    bandwidth, compute = _cluster(5)
+    graph = Graph(bandwidth, compute)
+    for seed in range(5):
+        ours = graph.partition([8] * 5, 5, Random(seed))
+        dealt = random_partition([8] * 5, 5, Random(seed))
+        assert [sum(column) for column in zip(*dealt, strict=True)] == [8] * 5
+        assert _cut(bandwidth, ours) < _cut(bandwidth, dealt)
+
+
+@pytest.mark.parametrize(
+    ("number", "model", "released_s"),
+    [("1", "7b", 62.0), ("1", "13b", 122.0), ("2", "7b", 56.1), ("2", "13b", 91.5)],
+)
+def test_plans_beat_those_of_the_released_planner(
+    number: str, model: str, released_s: float
+) -> None:
+    instance = setting(number, model)
+    assert _objective(instance, hexiscale.plan(instance)) < released_s * 10**6
+
+
+@pytest.mark.parametrize(
+    ("number", "model", "most_s"),
+    [("1", "7b", 30.7), ("1", "13b", 58.2), ("2", "7b", 30.8), ("2", "13b", 57.2)],
+)
+def test_islands_reach_the_simple_families(
+    number: str, model: str, most_s: float
+) -> None:
+    instance = setting(number, model)
+    assert _objective(instance, islands.plan(instance)) <= most_s * 10**6
+
+
+@pytest.mark.parametrize("planner", [hexiscale, islands])
+def test_the_same_seed_gives_the_same_plan(planner: object) -> None:
+    instance = setting("2", "7b")
+    one = planner.plan(instance, seed=5)  # type: ignore[attr-defined]
+    assert one == planner.plan(instance, seed=5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("planner", [hexiscale, islands])
+def test_plans_on_random_clusters_are_valid_or_refused(planner: object) -> None:
+    plans = 0
+    for seed in range(25):
+        instance = random_instance(Random(f"planner {seed}"))
+        try:
+            plan = planner.plan(instance, seed=seed)  # type: ignore[attr-defined]
+        except NoPlan:
+            continue
+        _objective(instance, plan)
+        plans += 1
+    assert plans > 8
+
+
+def test_a_model_too_large_for_the_cluster_is_no_plan() -> None:
+    small = setting("2", "7b")
+    document = small.model_dump(mode="json")
+    document["model"]["parameters_per_layer"] = 10**11
+    large = Instance.model_validate(document, strict=False)
+    with pytest.raises(NoPlan, match="50 rounds"):
+        hexiscale.plan(large)
+    with pytest.raises(NoPlan, match="no set of whole nodes"):
+        islands.plan(large)
+
+
+def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans() -> None:
+    instance = setting("1", "7b")
+    free = _objective(instance, hexiscale.plan(instance))
+    for degree in (2, 4):
+        ablation = hexiscale.Ablation(degree=degree)
+        plan, _ = hexiscale.plan_with(instance, ablation=ablation)
+        stages = [s for pipeline in plan.pipelines for s in pipeline.stages]
+        assert {s.replicas[0].degree for s in stages} == {degree}
+        assert _objective(instance, plan) >= free
+
+
+def test_rounds_are_kept_and_the_best_is_the_plan() -> None:
+    instance = setting("2", "7b")
+    plan, history = hexiscale.plan_with(instance, rounds=20)
+    assert len(history) == 20
+    assert {round_.maximise for round_ in history} == {False, True}
+    reached = [r.objective for r in history if r.objective is not None]
+    assert min(reached) == _objective(instance, plan)
+
+
+def test_random_partitions_do_worse_in_as_many_rounds() -> None:
+    instance = setting("1", "7b")
+    ablation = hexiscale.Ablation(random_partition=True)
+    dealt, _ = hexiscale.plan_with(instance, ablation=ablation)
+    ours = hexiscale.plan(instance)
+    assert _objective(instance, ours) < _objective(instance, dealt)
+
+
+@pytest.mark.parametrize("planner", [hexiscale, islands])
+def test_one_slow_link_is_avoided(planner: object) -> None:
+    slow = ("node2", "node3")
+    instance = setting("1", "13b", pairs=([*slow, 0.001],))
+    plan = planner.plan(instance)  # type: ignore[attr-defined]
+    hops = {
+        (one.replicas[0].node, two.replicas[0].node)
+        for pipeline in plan.pipelines
+        for one, two in pairwise(pipeline.stages)
+    }
+    assert not hops & {slow, slow[::-1]}
+    unaware = planner.plan(setting("1", "13b"))  # type: ignore[attr-defined]
+    assert _objective(instance, plan) < _objective(instance, unaware)
