@@ -97,8 +97,14 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
         key = (alike, tuple(row.layer_us[layer] for row in profile))
         costs.setdefault(key, []).append(layer)
     columns = []
+    reduced = [] if profile else [_reduce_us(table, node) for node in nodes]
     for layers in costs.values():
-        pairs = [_layer_us(table, node, layers[0], fits) for node in nodes]
+        pairs = [
+            _measured_us(table, node, layers[0], fits)
+            if profile
+            else _layer_us(table, node, layers[0], fits, reduced[kind])
+            for kind, node in enumerate(nodes)
+        ]
         columns.append(
             _Column(len(layers), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
         )
@@ -108,50 +114,64 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
 _Least = tuple[Fraction | None, Fraction | None]
 
 
-def _layer_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
+_Reductions = tuple[tuple[Fraction, Fraction], ...]
+
+
+def _reduce_us(table: CostTable, node: str) -> _Reductions:
+    """All-reduces of a layer and a sample for t = 1, 2, ...: in all, without latency."""
+    model, workload = table.model, table.workload
+    gpu, link = table.gpu(node), table.node_class[node].intra
+    alone = compute.layer_s(model, workload, 0, gpu, None, 1, 1)
+    rows = [(Fraction(0), Fraction(0))]
+    for t in range(2, table.cluster.node[node].count + 1):
+        assert link is not None
+        both = compute.layer_s(model, workload, 0, gpu, link, t, 1)
+        free = compute.layer_s(model, workload, 0, gpu, (Fraction(0), link[1]), t, 1)
+        rows.append(((both - alone / t) * 10**6, (free - alone / t) * 10**6))
+    return tuple(rows)
+
+
+def _layer_us(
+    table: CostTable, node: str, layer: int, fits: bool, reductions: _Reductions
+) -> _Least:
     """Least GPU time a sample and least time a micro-batch of a layer on a kind."""
-    count = table.cluster.node[node].count
     first = _least_degree(table, node, layer) if fits else 1
     if first is None:
         return None, None
-    if table.workload.costs.profile:
-        least = _measured_us(table, node, layer, first, count)
-        # Nothing measured: no plan puts it there; that nothing is proved then is
-        # wanted only where it can be nowhere.
-        return least if fits or least[0] is not None else (Fraction(0), Fraction(0))
-    model, workload = table.model, table.workload
-    gpu, link = table.gpu(node), table.node_class[node].intra
+    gpu = table.gpu(node)
+    alone = compute.layer_s(table.model, table.workload, layer, gpu, None, 1, 1)
+    alone *= 10**6
     # s samples take at least s times one sample without latencies, and t such GPUs
     # t times as much, which grows with t: the least degree does the least work.
-    free = (Fraction(0), link[1]) if link else None
-    alone = compute.layer_s(model, workload, layer, gpu, free, first, 1)
-    work = first * alone * 10**6
+    work = alone + first * reductions[first - 1][1]
     # One sample takes X / t + A (t - 1) (alpha + Y / t) = (X - A Y) / t + A alpha t
     # and a constant: convex in t, or growing. The first rise ends the search.
-    quickest = compute.layer_s(model, workload, layer, gpu, link, first, 1)
-    for t in range(first + 1, count + 1):
-        time = compute.layer_s(model, workload, layer, gpu, link, t, 1)
+    quickest = alone / first + reductions[first - 1][0]
+    for t in range(first + 1, len(reductions) + 1):
+        time = alone / t + reductions[t - 1][0]
         if time >= quickest:
             break
         quickest = time
-    return work, quickest * 10**6
+    return work, quickest
 
 
-def _measured_us(
-    table: CostTable, node: str, layer: int, first: int, count: int
-) -> _Least:
+def _measured_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
     """From a profile. A sum of rows costs a sample at least its cheapest row."""
-    gpu = table.cluster.node[node].gpu
+    first = _least_degree(table, node, layer) if fits else 1
     largest = max(table.workload.micro_batch_sizes)
+    spec = table.cluster.node[node]
     rows = [
         row
         for row in table.workload.costs.profile
-        if row.gpu == gpu
-        and first <= row.tensor_parallel <= count
+        if row.gpu == spec.gpu
+        and first is not None
+        and first <= row.tensor_parallel <= spec.count
         and row.micro_batch <= largest
     ]
     if not rows:
-        return None, None
+        # No plan puts the layer there. It is asked for without memory only where no
+        # kind can hold it: then it proves nothing.
+        return (None, None) if fits else (Fraction(0), Fraction(0))
     works = (
         Fraction(row.tensor_parallel * row.layer_us[layer], row.micro_batch)
         for row in rows
