@@ -118,7 +118,7 @@ _Reductions = tuple[tuple[Fraction, Fraction], ...]
 
 
 def _reduce_us(table: CostTable, node: str) -> _Reductions:
-    """All-reduces of a layer and a sample for t = 1, 2, ...: in all, without latency."""
+    """All-reduces of a layer for a sample, t = 1, 2 ...: with, without latency."""
     model, workload = table.model, table.workload
     gpu, link = table.gpu(node), table.node_class[node].intra
     alone = compute.layer_s(model, workload, 0, gpu, None, 1, 1)
