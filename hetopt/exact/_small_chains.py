@@ -1,0 +1,194 @@
+"""Rows of stages on a small cluster, and how many samples each can do in a time.
+
+A row whose layers are not yet cut takes, for `n` micro-batches, at least
+
+    min over mu of  f(mu) + (n - 1) mu,    f(mu) = least sum of stages none above mu
+
+which is exact where the sum and the maximum decide (`pipeline: critical`), and a lower
+bound in lockstep. Memory depends on n: micro-batches are cut into ranges, each with
+the memory of its least n. A first bound takes the least sum and the least maximum by
+themselves; the whole function is computed for the rows that are still of interest.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ._small_stages import NEVER, Matrix, Shop, Stage
+
+_POINTS = 64  # of f; where there are more, f is bounded from below between them
+
+
+@dataclass(frozen=True)
+class Range:
+    """Micro-batches `least` to `most`, and the least sum and maximum of the row."""
+
+    least: int
+    most: int
+    total: int
+    slowest: int
+
+
+@dataclass(eq=False)
+class Chain:
+    """A row of stages for micro-batches of `size` samples."""
+
+    shop: Shop
+    size: int
+    stages: tuple[Stage, ...]
+    used: tuple[int, ...]
+    ranges: list[Range]
+    lines: list[tuple[Range, Matrix, Matrix]] = field(default_factory=list)
+
+    def samples(self, us: int) -> int:
+        """No more samples than this pass within `us`; 0 where none."""
+        best = 0
+        for part in self.ranges:
+            total, slowest = np.array([part.total]), np.array([part.slowest])
+            best = max(best, _micro_batches(part, slowest, total, us))
+        return best * self.size
+
+    def samples_sharp(self, us: int) -> int:
+        """The same, sharper; only after `sharpen`."""
+        return self.size * max(
+            (_micro_batches(*line, us) for line in self.lines), default=0
+        )
+
+    def sharpen(self, us: int, samples: int) -> None:
+        """Compute f for the slowest stages with which `samples` can pass in `us`."""
+        wanted = max(1, -(-samples // self.size))
+        self.lines = []
+        for part in self.ranges:
+            if part.most < wanted or part.total > us:
+                continue
+            n = max(wanted, part.least)
+            high = (us - part.total) // (n - 1) if n > 1 else us
+            self.lines.append((part, *self._points(part, min(high, us))))
+
+    def _points(self, part: Range, high: int) -> tuple[Matrix, Matrix]:
+        tables = [self.times(j, part.least) for j in range(len(self.stages))]
+        values = np.unique(np.concatenate([t.ravel() for t in tables]))
+        values = values[(values >= part.slowest) & (values <= high)]
+        low = values
+        if len(values) > _POINTS:
+            edges = np.linspace(0, len(values), _POINTS + 1).astype(int)
+            low, values = values[edges[:-1]], values[edges[1:] - 1]
+        below = np.full((len(values), self.shop.layers + 1), NEVER)
+        below[:, -1] = 0
+        for times in reversed(tables):
+            open_ = np.where(times[None] <= values[:, None, None], times, NEVER)
+            below = np.minimum((open_ + below[:, None, :]).min(axis=2), NEVER)
+        return low, below[:, 0]
+
+    def times(self, j: int, n: int) -> Matrix:
+        """Time of stage `j` over each run of layers that fits with `n` in the batch."""
+        fits = self.most(j) >= n
+        return np.where(fits, self.stage_us[j], NEVER)
+
+    def most(self, j: int) -> Matrix:
+        """Most micro-batches for which each run of layers fits on stage `j`."""
+        behind = len(self.stages) - 1 - j
+        return self.shop.most(self.stages[j], j == 0, behind)
+
+    @cached_property
+    def stage_us(self) -> list[Matrix]:
+        """Time of each stage over each run of layers, with its hop."""
+        return [
+            _with_hop(self.shop, stage, self.stages[j + 1 : j + 2])
+            for j, stage in enumerate(self.stages)
+        ]
+
+
+def _micro_batches(part: Range, slowest: Matrix, total: Matrix, us: int) -> int:
+    open_ = total <= us
+    if not open_.any():
+        return 0
+    slowest, total = slowest[open_], total[open_]
+    if slowest.min() == 0:
+        return part.most
+    n = int(((us - total) // slowest).max()) + 1
+    return min(n, part.most) if n >= part.least else 0
+
+
+def _with_hop(shop: Shop, stage: Stage, behind: tuple[Stage, ...]) -> Matrix:
+    times = shop.compute_us(stage, not behind)
+    return np.asarray(times + shop.hop_us(stage, behind[0]) if behind else times)
+
+
+def chains(
+    shop: Shop, size: int, replicas: int, check: Callable[[], None]
+) -> Iterator[Chain]:
+    """Every row of stages that some cut of the layers fits into."""
+    stages = shop.stages(size, replicas)
+    ends = _ends(shop, size)
+    start = np.full(shop.layers + 1, NEVER)
+    start[-1] = 0
+    sums = np.repeat(start[None], len(ends), axis=0)
+    yield from _grow(shop, size, stages, ends, (), shop.gpus, sums, sums, check)
+
+
+def _ends(shop: Shop, size: int) -> list[int]:
+    """The least n of each range of micro-batches, but for the rows' own lengths."""
+    costs = shop.costs
+    if costs.in_flight == "one" or costs.activations == "checkpoint":
+        return [1]
+    if costs.in_flight == "1f1b":
+        return [sum(shop.gpus), 1]
+    return [1 << k for k in range((shop.batch // size).bit_length())]
+
+
+def _grow(
+    shop: Shop,
+    size: int,
+    stages: list[tuple[Stage, tuple[int, ...]]],
+    ends: list[int],
+    behind: tuple[Stage, ...],
+    free: tuple[int, ...],
+    sums: Matrix,
+    tops: Matrix,
+    check: Callable[[], None],
+) -> Iterator[Chain]:
+    """Put every stage in front of `behind`, whose least sums and maxima are given."""
+    check()
+    for stage, used in stages:
+        left = tuple(f - u for f, u in zip(free, used, strict=True))
+        if min(left) < 0:
+            continue
+        row = (stage, *behind)
+        us = _with_hop(shop, stage, behind[:1])
+        ranges = []
+        middle_sums, middle_tops = sums, tops
+        for first in (True, False):
+            most = shop.most(stage, first, len(behind))
+            fits = np.where(most[None] >= np.array(ends)[:, None, None], us, NEVER)
+            total = np.minimum((fits + sums[:, None, :]).min(axis=2), NEVER)
+            top = np.maximum(fits, tops[:, None, :]).min(axis=2)
+            if first:
+                ranges = list(_ranges(shop, size, ends, len(row), total, top))
+            else:
+                middle_sums, middle_tops = total, top
+        if ranges:
+            gpus = tuple(g - f for g, f in zip(shop.gpus, left, strict=True))
+            yield Chain(shop, size, row, gpus, ranges)
+        if len(row) < shop.layers and (middle_sums < NEVER).any():
+            yield from _grow(
+                shop, size, stages, ends, row, left, middle_sums, middle_tops, check
+            )
+
+
+def _ranges(
+    shop: Shop, size: int, ends: list[int], length: int, total: Matrix, top: Matrix
+) -> Iterator[Range]:
+    limit = shop.batch // size
+    for k, least in enumerate(ends):
+        if shop.costs.in_flight == "gpipe" and len(ends) > 1:
+            most = min(limit, 2 * least - 1)
+        elif len(ends) == 1:
+            most = limit
+        else:  # as many in flight as stages, or fewer
+            least, most = (length, limit) if least > 1 else (1, length - 1)
+            most = min(most, limit)
+        if least <= most and total[k, 0] < NEVER:
+            yield Range(least, most, int(total[k, 0]), int(top[k, 0]))

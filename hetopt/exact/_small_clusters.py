@@ -1,0 +1,311 @@
+"""The training plan proved optimal on clusters of up to 8 GPUs.
+
+GPUs of a node, and equal nodes, are counted. A plan is a set of pipelines, each a row
+of stages (`_small_chains`). Rows and sets of rows that cannot do the batch in less time
+than the best plan known are dropped, by what a row can do at the most in a time and by
+the least synchronisation of a set (`_small_sets`, `_small_syncs`). What is left is
+looked at in the order of its lower bound, and its cuts and micro-batches are tried
+without omission (`_small_join`). So the best plan is proved best among all that the
+judge accepts, stages of several replicas with unequal samples included, where there
+are not too many rows of those to list.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import islice, pairwise, product
+
+from ..bounds import training_plan_bound
+from ..costs.compute import ceil
+from ..errors import InternalError, NoPlan
+from ..improve import improve
+from ..planners import islands, megatron
+from ..plans import Pipeline, Replica, TrainingPlan
+from ..plans import Stage as PlanStage
+from ..schema import Instance, exact
+from ._anytime import Halt, Run
+from ._small_chains import Chain, chains
+from ._small_cuts import TooMany
+from ._small_join import Best, Found, Join
+from ._small_sets import Sets, worthwhile
+from ._small_stages import NEVER, Place, Shop
+from ._small_syncs import Syncs
+
+_GPUS = 8
+_MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
+_LIMIT_US = NEVER // 64
+_WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
+
+
+@dataclass(frozen=True)
+class Small:
+    """What is known: `proved` without a plan means that there is none.
+
+    No plan has an iteration below `bound_us`; `explored` counts sets of rows of stages.
+    """
+
+    plan: TrainingPlan | None
+    bound_us: int
+    proved: bool
+    explored: int
+
+
+def is_small(instance: Instance) -> bool:
+    """Whether the cluster has at most 8 GPUs."""
+    return instance.planned_cluster.gpu_count <= _GPUS
+
+
+def solve_small(
+    instance: Instance, clock: Run, *, warm_start: TrainingPlan | None = None
+) -> Small:
+    """The best training plan, with a proof where the limits of `clock` allow one.
+
+    Plans and bounds are told to `clock` as they are found, and its plan is a warm start
+    too. At a limit what is known is returned; `KeyboardInterrupt` passes through.
+    """
+    if warm_start is not None and clock.plan is None:
+        clock.start_from(warm_start)
+    elif warm_start is not None:
+        clock.offer(warm_start)
+    search = _Search(instance, clock)
+    with suppress(Halt):
+        search.run()
+    return search.known()
+
+
+# Lower bounds of the objective and of the pipelines, a number, and the set.
+_Waiting = tuple[int, int, int, Syncs, tuple[Chain, ...]]
+
+
+class _Search:
+    def __init__(self, instance: Instance, clock: Run) -> None:
+        self._instance, self._clock = instance, clock
+        self._shop = Shop(instance)
+        self._costs = instance.workload.costs
+        self._bound = 0
+        self._proved = False
+        self._complete = True  # nothing was left out
+        self._explored = 0
+        self._synced: dict[tuple[int, tuple[Place, ...]], int] = {}
+
+    def known(self) -> Small:
+        """What the search knows by now."""
+        objective = self._clock.objective
+        if self._proved and objective is not None:
+            self._bound = int(objective)
+        return Small(self._clock.plan, self._bound, self._proved, self._explored)
+
+    def run(self) -> None:
+        """Search until the proof, or `Halt`."""
+        bound = training_plan_bound(self._instance)
+        self._bound = int(bound.value)
+        self._clock.tighten(self._bound, bound.source)
+        self._warm_up()
+        if self._clock.closed():
+            self._proved = True
+            return
+        listed = self._chains()
+        limit = _longest_us(self._shop) + 1
+        if limit > _LIMIT_US:  # sums of such times would not fit into 64 bits
+            limit, self._complete = _LIMIT_US, False
+        known = self._clock.objective
+        # Without a plan nothing would be dropped: ask for good plans first.
+        below = min(limit, 2 * self._bound) if known is None else int(known)
+        while True:
+            self._better_than(below, listed)
+            if self._clock.objective is not None or below >= limit:
+                break
+            below = min(limit, 4 * below)
+        self._proved = self._complete
+
+    def _warm_up(self) -> None:
+        """Plans by heuristics, to have something to beat."""
+        deadline = time.monotonic() + _WARM_UP_S
+        for planner in (islands, megatron):
+            self._clock.check()
+            try:
+                plan = planner.plan(self._instance, deadline=deadline)
+            except NoPlan:
+                continue
+            self._clock.offer(plan)
+        if self._clock.plan is not None:
+            better = improve(
+                self._instance, self._clock.plan, deadline=deadline, rounds=_ROUNDS
+            )
+            self._clock.offer(better)
+
+    # --- the proof ---------------------------------------------------------------
+
+    def _chains(self) -> list[Chain]:
+        """Every row of stages; of one replica each where there are too many."""
+        found: list[Chain] = []
+        for size in sorted(set(self._instance.workload.micro_batch_sizes)):
+            if size > self._shop.batch:
+                continue
+            replicas = size
+            while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
+                replicas -= 1
+                self._complete = False
+            found += chains(self._shop, size, replicas, self._clock.check)
+        return found
+
+    def _count(self, size: int, replicas: int) -> int:
+        """Rows of stages, had each stage any layers."""
+        ways = Counter(used for _, used in self._shop.stages(size, replicas))
+
+        @cache
+        def count(free: tuple[int, ...]) -> int:
+            found = 0
+            for used, times in ways.items():
+                left = tuple(f - u for f, u in zip(free, used, strict=True))
+                if min(left) >= 0:
+                    found += times * (1 + count(left))
+            return found
+
+        return count(self._shop.gpus)
+
+    def _better_than(self, value: int, listed: Sequence[Chain]) -> None:
+        """Find the best plan below `value`, where there is one."""
+        costs = self._costs
+        best = Best(value, exact(costs.pipeline_factor), exact(costs.sync_factor))
+        waiting = self._sets(best, listed)
+        while waiting:
+            least, pipelines_us, _, syncs, chosen = waiting.pop()
+            if least >= best.value:
+                break
+            self._tighten(least)
+            self._explored += 1
+            join = Join(self._shop, syncs, chosen, best, self._found, self._clock.check)
+            try:
+                join.run(pipelines_us)
+            except TooMany:
+                self._complete = False
+        self._tighten(best.value)
+
+    def _tighten(self, us: int) -> None:
+        """State that no plan is below `us`, if nothing was left out."""
+        if self._complete and us > self._bound:
+            self._bound = us
+            self._clock.tighten(us, "all rows of stages on the cluster")
+
+    def _sets(self, best: Best, listed: Sequence[Chain]) -> list[_Waiting]:
+        """Sets of chains that may be better, with their lower bounds, best last."""
+        us, shop = best.us_left(0), self._shop
+        pairs = worthwhile(shop, listed, [chain.samples(us) for chain in listed])
+        for chain, share in pairs:
+            self._clock.check()
+            chain.sharpen(us, share)
+        while True:
+            left = [chain for chain, _ in pairs]
+            sharp = [chain.samples_sharp(us) for chain in left]
+            pairs = worthwhile(shop, left, sharp)
+            if len(pairs) == len(left):
+                break
+        found: list[_Waiting] = []
+        for chosen in Sets(shop, left, sharp, self._clock.check):
+            # Rows with short lists come first: joins stay few.
+            chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
+            syncs = Syncs(shop, chosen, self._synced)
+            pipelines_us = self._least_us(best, syncs.least, chosen)
+            if pipelines_us is not None:
+                least = best.whole_us(pipelines_us, syncs.least)
+                found.append((least, pipelines_us, len(found), syncs, chosen))
+        found.sort(key=lambda row: row[:3], reverse=True)
+        return found
+
+    def _least_us(
+        self, best: Best, sync_us: int, chosen: tuple[Chain, ...]
+    ) -> int | None:
+        """The least time of the slowest pipeline; None where no plan is better."""
+
+        def enough(us: int) -> bool:
+            each = [chain.samples_sharp(us) for chain in chosen]
+            return min(each) > 0 and sum(each) >= self._shop.batch
+
+        low, high = -1, best.us_left(sync_us)
+        if high < 0 or not enough(high):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    def _found(self, better: Found) -> None:
+        self._clock.check()
+        self._clock.offer(_plan(self._shop, better))
+        if self._clock.objective != better.objective:
+            raise InternalError(
+                f"instance {self._instance.name!r}: a plan of {better.objective} us "
+                f"is judged {self._clock.objective} us"
+            )
+
+
+def _longest_us(shop: Shop) -> int:
+    """No plan takes longer: one stage after another, on the slowest links."""
+    table, costs = shop.table, shop.costs
+    stages = [
+        row
+        for size in set(table.workload.micro_batch_sizes)
+        if size <= shop.batch
+        for row in shop.stages(size, 1)
+    ]
+    if not stages:
+        return 0
+    slowest = max(int(shop.compute_us(stage, True)[0, -1]) for stage, _ in stages)
+    hop = max(
+        (
+            shop.hop_us(x, y)
+            for (x, one), (y, other) in product(stages, repeat=2)
+            if all(u + v <= g for u, v, g in zip(one, other, shop.gpus, strict=True))
+        ),
+        default=0,
+    )
+    gpus = sum(shop.gpus)
+    names = [node.name for node in table.cluster.nodes]
+    pairs = [(a, b) for a in names for b in names if a != b or _linked(shop, a)]
+    links = [table.link(*pair) for pair in pairs]
+    sizes = [*table.model.parameters, *[table.model.embedding_parameters] * 2]
+    sync = sum(
+        (2 * gpus * latency + 4 * p / rate for p in sizes for latency, rate in links),
+        Fraction(0),
+    )
+    pipelines_us = shop.batch * gpus * (slowest + hop)
+    sync_us = ceil(sync * 10**6) + len(sizes)
+    factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+    return Best(0, *factors).whole_us(pipelines_us, sync_us)
+
+
+def _linked(shop: Shop, node: str) -> bool:
+    return shop.table.cluster.node[node].count > 1
+
+
+def _plan(shop: Shop, found: Found) -> TrainingPlan:
+    """The plan with names of GPUs; those of each pool are handed out in order."""
+    free = [
+        iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
+        for pool in shop.pools
+    ]
+
+    def replica(place: Place) -> Replica:
+        gpus = tuple(islice(free[place.pool], place.t))
+        return Replica(gpus=gpus, samples=place.samples)
+
+    return TrainingPlan(
+        pipelines=tuple(
+            Pipeline(
+                micro_batches=n,
+                micro_batch_size=chain.size,
+                stages=tuple(
+                    PlanStage(layers=run, replicas=tuple(map(replica, stage)))
+                    for run, stage in zip(pairwise(cuts), chain.stages, strict=True)
+                ),
+            )
+            for chain, cuts, n in zip(
+                found.chains, found.cuts, found.micro_batches, strict=True
+            )
+        )
+    )

@@ -1,0 +1,275 @@
+"""Stages on a small cluster: where they can lie, their times, memory and links.
+
+GPUs of a node are alike, and so are nodes of one GPU that the links do not tell
+apart: both are a `Pool` of GPUs. A stage is a tuple of `Place`s, one for each replica.
+Times are matrices over (first layer, one past the last), in us.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import combinations, combinations_with_replacement, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..costs import CostTable, memory
+from ..schema import Instance, Node
+
+Matrix = np.ndarray[Any, np.dtype[np.int64]]
+NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
+
+
+class Pool(NamedTuple):
+    """GPUs that are alike: those of a node, or of equal nodes with one GPU each."""
+
+    nodes: tuple[str, ...]
+    each: int  # GPUs of each node
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of the pool."""
+        return len(self.nodes) * self.each
+
+
+class Place(NamedTuple):
+    """A replica: `t` GPUs of a pool, and the samples of a micro-batch it takes."""
+
+    pool: int
+    t: int
+    samples: int
+
+
+Stage = tuple[Place, ...]  # sorted
+
+
+class Shop:
+    """Every stage of one instance, and what it costs; everything is kept."""
+
+    def __init__(self, instance: Instance) -> None:
+        """Make the tables; `InstanceError` where there is no cluster."""
+        self.table = table = CostTable(instance)
+        self.costs = instance.workload.costs
+        self.layers = table.layers
+        self.batch = instance.workload.global_batch
+        groups = _equal_nodes(table)
+        self.pools = [
+            pool
+            for group in groups
+            for pool in (
+                [Pool(tuple(n.name for n in group), 1)]
+                if group[0].count == 1
+                else [Pool((n.name,), n.count) for n in group]
+            )
+        ]
+        number = {pool.nodes[0]: p for p, pool in enumerate(self.pools)}
+        #: Pools of several GPUs a node that can change places.
+        self.alike = [
+            [number[n.name] for n in group]
+            for group in groups
+            if group[0].count > 1 and len(group) > 1
+        ]
+        self.gpus = tuple(pool.gpus for pool in self.pools)
+        sizes = table.model.parameters
+        #: Different sizes of layers, and which one each layer has.
+        self.sizes = sorted(set(sizes))
+        self.size_of = np.array([self.sizes.index(p) for p in sizes])
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self.compute_us = lru_cache(None)(self._compute_us)
+        self.backward_us = lru_cache(None)(self._backward_us)
+        self.hop_us = lru_cache(None)(self._hop_us)
+        self.most = lru_cache(None)(self._most)
+        self._flights = lru_cache(None)(self._most_in_flight)
+
+    # --- what stages there are ---------------------------------------------------
+
+    def stages(self, b: int, replicas: int) -> list[tuple[Stage, tuple[int, ...]]]:
+        """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses."""
+        groups = [
+            (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
+        ]
+        found: dict[Stage, tuple[int, ...]] = {}
+        for count in range(1, min(b, replicas) + 1):
+            for chosen in combinations_with_replacement(groups, count):
+                used = self.used((Place(p, t, 0) for p, t in chosen))
+                if any(u > g for u, g in zip(used, self.gpus, strict=True)):
+                    continue
+                for cut in combinations(range(1, b), count - 1):
+                    shares = [z - a for a, z in pairwise((0, *cut, b))]
+                    places = (
+                        Place(p, t, s) for (p, t), s in zip(chosen, shares, strict=True)
+                    )
+                    stage = tuple(sorted(places))
+                    if all(self._measured(place) for place in stage):
+                        found[stage] = used
+        return list(found.items())
+
+    def used(self, places: Iterable[Place]) -> tuple[int, ...]:
+        """GPUs of each pool that the places take."""
+        used = [0] * len(self.pools)
+        for place in places:
+            used[place.pool] += place.t
+        return tuple(used)
+
+    def _measured(self, place: Place) -> bool:
+        return self.table.measured(
+            self.pools[place.pool].nodes[0], place.t, place.samples
+        )
+
+    # --- time --------------------------------------------------------------------
+
+    def _key(self, place: Place) -> tuple[str, int, int]:
+        return self.pools[place.pool].nodes[0], place.t, place.samples
+
+    def _compute_us(self, stage: Stage, final: bool) -> Matrix:
+        """Time of the slowest replica, with the head where the stage is the last."""
+        return _slowest(
+            _runs(
+                self.table.layer_us(*self._key(p)),
+                self.table.head_us(*self._key(p)) if final else 0,
+            )
+            for p in stage
+        )
+
+    def _backward_us(self, stage: Stage, final: bool) -> Matrix:
+        """The backward part of `compute_us`."""
+        return _slowest(
+            _runs(
+                self.table.backward_us(*self._key(p)),
+                -(-2 * self.table.head_us(*self._key(p)) // 3) if final else 0,
+            )
+            for p in stage
+        )
+
+    def _hop_us(self, sender: Stage, receiver: Stage) -> int:
+        """Time from a stage to the next; the sender's largest share sets the size."""
+        samples = max(place.samples for place in sender)
+        return min(
+            self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples)
+            for x in set(sender)
+            for y in set(receiver)
+        )
+
+    def _ends_of(self, a: int, b: int) -> tuple[str, str]:
+        """Two nodes: one of each pool, different ones where a pool has several."""
+        one, other = self.pools[a], self.pools[b]
+        return one.nodes[0], other.nodes[1 if a == b and other.each == 1 else 0]
+
+    def sync_us(self, parameters: int, places: Sequence[Place]) -> int:
+        """Time to synchronise the parameters of a layer among the places."""
+        given = [0] * len(self.pools)
+        holders = []
+        for pool, t, _ in sorted(places):
+            nodes = self.pools[pool].nodes
+            holders.append((nodes[given[pool] % len(nodes)], t))
+            given[pool] += 1
+        return self.table.sync_us(parameters, holders)
+
+    # --- memory ------------------------------------------------------------------
+
+    def _most(self, stage: Stage, first: bool, behind: int) -> Matrix:
+        """Most micro-batches with which each run of layers fits; NEVER is any number.
+
+        `behind` stages follow; `first` says whether the stage is the pipeline's first.
+        """
+        final = behind == 0
+        flights = np.min(
+            [self._flights(self._room(p), p[1:], first, final) for p in stage], axis=0
+        )
+        if self.costs.in_flight == "gpipe":
+            return np.array(flights)
+        enough = 1 if self.costs.in_flight == "one" else behind + 1
+        return np.where(flights >= enough, NEVER, flights)
+
+    def _room(self, place: Place) -> int:
+        return self.table.memory_mib(self.pools[place.pool].nodes[0])
+
+    def _most_in_flight(
+        self, room: int, replica: tuple[int, int], first: bool, final: bool
+    ) -> Matrix:
+        """Most micro-batches in flight of each run of layers; 0 where it never fits."""
+        rule, layers = self.costs.in_flight, self.layers
+        limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
+        kept: dict[tuple[int, int], int] = {}
+        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
+        ahead = np.cumsum([0, *self.table.model.parameters])
+        for start in range(layers):
+            top = limit
+            for end in range(start + 1, layers + 1):
+                key = (int(ahead[end] - ahead[start]), end - start)
+                if key not in kept:
+                    span, ends = range(start, end), (first, final)
+                    kept[key] = self._fitting(room, replica, span, ends, top)
+                found[start, end] = top = kept[key]
+                if not top:
+                    break
+        return found
+
+    def _fitting(
+        self,
+        room: int,
+        replica: tuple[int, int],
+        span: range,
+        ends: tuple[bool, bool],
+        top: int,
+    ) -> int:
+        """Most in flight, at most `top`, with which a run fits into `room`."""
+        low, high = 0, top
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._need_mib(span, replica, ends, middle) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _need_mib(
+        self,
+        span: range,
+        replica: tuple[int, int],
+        ends: tuple[bool, bool],
+        flight: int,
+    ) -> int:
+        model, workload = self.table.model, self.table.workload
+        parameters = sum(model.parameters[span.start : span.stop])
+        t, b = replica
+        return (
+            memory.states_mib(self.costs, parameters, t)
+            + memory.activations_mib(model, workload, len(span), t, b, flight)
+            + memory.ends_mib(model, workload, *ends, t, b)
+            + self.costs.reserve_mib
+        )
+
+
+def _runs(each: Sequence[int], extra: int) -> Matrix:
+    """Sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
+    ahead = np.cumsum([0, *each], dtype=np.int64)
+    sums = ahead[None, :] - ahead[:, None] + extra
+    sums[np.tril_indices(len(ahead))] = NEVER
+    return np.asarray(sums, dtype=np.int64)
+
+
+def _slowest(runs: Iterable[Matrix]) -> Matrix:
+    return np.asarray(np.max(list(runs), axis=0), dtype=np.int64)
+
+
+def _equal_nodes(table: CostTable) -> list[list[Node]]:
+    """Nodes in groups that can change places without changing any cost."""
+    groups: list[list[Node]] = []
+    for node in table.cluster.nodes:
+        for group in groups:
+            if _equal(table, group[0], node):
+                group.append(node)
+                break
+        else:
+            groups.append([node])
+    return groups
+
+
+def _equal(table: CostTable, one: Node, other: Node) -> bool:
+    """Whether exchanging two nodes changes nothing; this is transitive."""
+    classes = table.node_class
+    if one.count != other.count or classes[one.name] != classes[other.name]:
+        return False
+    return all(
+        table.link(one.name, third.name) == table.link(other.name, third.name)
+        for third in table.cluster.nodes
+        if third.name not in (one.name, other.name)
+    )

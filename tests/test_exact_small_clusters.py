@@ -1,0 +1,239 @@
+"""Training plans proved optimal on small clusters, against all plans and each other."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_training import best_training_plan
+from random_pipelines import random_costs
+from random_plans import random_plan
+
+from hetopt.bounds import training_plan_bound
+from hetopt.exact._anytime import Run
+from hetopt.exact._small_clusters import is_small, solve_small
+from hetopt.exact._small_shares import shares
+from hetopt.generate import generate
+from hetopt.modelling import Limits
+from hetopt.planners import islands
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+HEXISCALE = {
+    "bytes_per_parameter": 8,
+    "head": "omit",
+    "activations": "checkpoint",
+    "in_flight": "one",
+}
+CARDS = {"A": (312.0, 80, 200), "B": (165.2, 24, 32), "C": (80.0, 24, 24)}
+
+
+def tiny(seed: int, sizes: tuple[int, ...] = (1,), most: int = 5) -> Instance:
+    """Up to `most` GPUs, up to 4 layers, a batch of 2 to 4, any cost setting."""
+    random = Random(f"small/{seed}")
+    memory = [0.03, 0.06, 0.1, 2.0]
+    nodes: list[dict[str, Any]] = []
+    left = random.randint(3, most)
+    while left:
+        count = random.randint(1, min(left, 3))
+        left -= count
+        nodes.append(
+            {
+                "name": f"n{len(nodes)}",
+                "gpu": random.choice(["T0", "T1"]),
+                "count": count,
+                "intra_gbytes_per_s": random.choice([24.0, 200.0]),
+                "intra_latency_us": random.choice([0, 5.5]),
+            }
+        )
+    types = {
+        name: {
+            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
+            "memory_gib": random.choice(memory),
+        }
+        for name in sorted({node["gpu"] for node in nodes})
+    }
+    inter: dict[str, Any] = {
+        "gbytes_per_s": random.choice([0.7, 5.0]),
+        "latency_us": random.choice([0, 9]),
+    }
+    if len(nodes) > 1 and random.random() < 0.3:
+        inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
+    layers = random.randint(2, 4 if most > 4 else 3)
+    model: dict[str, Any] = {
+        "name": "m",
+        "layers": layers,
+        "hidden": 256,
+        "heads": 4,
+        "vocabulary": 1000,
+    }
+    if random.random() < 0.5:
+        sizes_of = [random.randint(10**5, 9 * 10**6) for _ in range(layers)]
+        model["layer_parameters"] = sizes_of
+    workload = {
+        "sequence_length": 512,
+        "global_batch": random.randint(2, 4),
+        "micro_batch_sizes": sizes,
+        "costs": random_costs(random),
+    }
+    cluster = {"gpus": types, "nodes": tuple(nodes), "inter": inter}
+    return Instance.model_validate(
+        {"name": "tiny", "model": model, "workload": workload, "cluster": cluster},
+        strict=False,
+    )
+
+
+def cluster_of(nodes: str, **changes: Any) -> Instance:
+    """Nodes as 'A3 B3 C2'; `changes` of model, workload, costs and links."""
+    model = {"name": "m", "layers": 32, "hidden": 2048, "heads": 16}
+    workload = {
+        "sequence_length": 4096,
+        "global_batch": 64,
+        "costs": changes.pop("costs", HEXISCALE),
+    }
+    inter = {"gbytes_per_s": changes.pop("inter", 0.7)}
+    made = [
+        {
+            "name": f"n{i}",
+            "gpu": node[0],
+            "count": int(node[1:]),
+            "intra_gbytes_per_s": CARDS[node[0]][2],
+        }
+        for i, node in enumerate(nodes.split())
+    ]
+    gpus = {
+        name: {"peak_tflops": CARDS[name][0], "memory_gib": CARDS[name][1]}
+        for name in sorted({node[0] for node in nodes.split()})
+    }
+    fields = {"global_batch", "micro_batch_sizes", "sequence_length"}
+    for key, value in changes.items():
+        (workload if key in fields else model)[key] = value
+    return Instance.model_validate(
+        {
+            "name": nodes,
+            "model": {"vocabulary": 32000, **model},
+            "workload": workload,
+            "cluster": {"gpus": gpus, "nodes": tuple(made), "inter": inter},
+        },
+        strict=False,
+    )
+
+
+def solved(instance: Instance, **limits: Any):
+    run = Run("training_plan", instance, Limits(**limits))
+    with run:
+        found = solve_small(instance, run)
+    return found, run.result()
+
+
+def holds(instance: Instance, several: bool) -> None:
+    """The proof agrees with trying all, on the optimum or on there being no plan."""
+    found, result = solved(instance)
+    best = best_training_plan(instance, several_replicas=several)
+    assert found.proved
+    if best is None:
+        assert found.plan is None
+    else:
+        assert found.bound_us == result.objective == best[0]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_optimum_is_that_of_trying_all_plans(seed):
+    holds(tiny(seed), several=False)
+
+
+@pytest.mark.parametrize("seed", range(50, 80))
+def test_stages_of_several_replicas_and_mixed_micro_batches_are_covered(seed):
+    sizes = [(1, 2), (2,), (2, 3), (1, 3)][seed % 4]
+    holds(tiny(seed, sizes, most=4), several=True)
+
+
+def test_among_the_random_instances_some_have_no_plan():
+    found = [best_training_plan(tiny(seed)) is None for seed in range(50)]
+    assert 3 <= sum(found) <= 25
+
+
+@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
+@pytest.mark.parametrize("seed", range(2))
+def test_generated_clusters_are_decided_and_no_random_plan_is_better(family, seed):
+    instance = generate(family, seed=seed)
+    assert is_small(instance)
+    found, _ = solved(instance, time_s=60)
+    assert found.proved
+    for number in range(40):
+        plan = random_plan(instance, number)
+        judged = training_plan.evaluate(instance, plan)
+        if judged.valid:
+            assert found.plan is not None
+            assert judged.objective >= found.bound_us
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        cluster_of("A8", global_batch=512),
+        cluster_of("A4 B4", global_batch=512),
+        cluster_of("A3 B3 C2", costs={}),
+        cluster_of("B4 C4", hidden=4096, layers=40, global_batch=24),
+        cluster_of("A3 B3 C2", global_batch=8, layers=8),
+        cluster_of("B2 B2 B2 B2", hidden=4096, global_batch=128),
+    ],
+    ids=lambda instance: instance.name,
+)
+def test_eight_gpus_are_proved_with_as_many_layers_as_real_models_have(instance):
+    found, result = solved(instance, time_s=60)
+    assert found.proved
+    assert found.bound_us == result.objective
+    assert result.objective >= training_plan_bound(instance).value
+    planned = islands.plan(instance)
+    assert result.objective <= training_plan.evaluate(instance, planned).objective
+
+
+def test_the_order_of_nodes_does_not_change_the_optimum():
+    one, _ = solved(cluster_of("A2 B2 B2 C1 C1", layers=12))
+    other, _ = solved(cluster_of("C1 B2 A2 C1 B2", layers=12))
+    assert one.proved
+    assert other.proved
+    assert one.bound_us == other.bound_us
+
+
+def test_a_small_cluster_has_at_most_eight_gpus():
+    assert is_small(cluster_of("A4 B4"))
+    assert not is_small(cluster_of("A4 B5"))
+
+
+def test_an_optimal_warm_start_is_proved_as_it_is():
+    instance = cluster_of("A2 B2", layers=8, global_batch=16)
+    best, _ = solved(instance)
+    run = Run("training_plan", instance, Limits())
+    with run:
+        again = solve_small(instance, run, warm_start=best.plan)
+    assert again.proved
+    assert again.plan == best.plan
+
+
+def test_at_the_time_limit_the_bound_holds():
+    instance = cluster_of("A3 B3 C2")
+    stopped, _ = solved(instance, time_s=0)
+    whole, _ = solved(instance)
+    assert whole.proved
+    assert not stopped.proved
+    assert stopped.bound_us <= whole.bound_us
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes", "most", "there_is"),
+    [
+        (7, (2, 3), (2, 1), True),
+        (7, (2, 4), (9, 9), False),
+        (6, (2, 3), (9, 9), False),
+        (5, (1, 4), (9, 9), True),
+        (10, (1, 4), (1, 9), False),
+        (3, (1, 1), (2, 0), False),
+    ],
+)
+def test_a_batch_is_shared_exactly_or_not_at_all(batch, sizes, most, there_is):
+    numbers = shares(batch, sizes, most)
+    assert (numbers is not None) == there_is
+    if numbers is not None:
+        assert sum(n * b for n, b in zip(numbers, sizes, strict=True)) == batch
+        assert all(1 <= n <= top for n, top in zip(numbers, most, strict=True))
