@@ -5,9 +5,11 @@ Given   L layers, K micro-batches, kinds k = (offer o, degree d) with times of a
         e = 0, 1, ... from the last stage, so that min(K, e + 1) micro-batches are in
         flight at e, whatever the number of stages; room[e,k] = layers that fit there.
 Choose  on[e,k] and degree[d] in {0,1}, integers layers[e,k], slow, exposed,
-        iteration, bill[e,k], where used[e] = sum_k on[e,k].
-Minimise  cost = sum_{e,k} d price[o] bill[e,k]  or, under a budget, iteration,
-subject to
+        iteration, bill[e,k], where used[e] = sum_k on[e,k]; for an offer o in
+        instances of g[o] > 1 GPUs that are rented whole, rent[o,i] in {0,1} and
+        integers bill[o,i] of its i-th instance.
+Minimise  cost = sum_{e,k} d price[o] bill[e,k], with sum_i g[o] price[o] bill[o,i] for
+an offer in instances; or, under a budget, iteration, subject to
     one_kind     used[e] <= 1                                            each e
     last_stage   used[0] = 1
     in_a_row     used[e+1] <= used[e]                                    each e
@@ -25,6 +27,9 @@ subject to
     deadline     iterations * iteration <= deadline
     bill         sum_k bill[e,k] >= iteration - longest (1 - used[e])    each e
     billed       bill[e,k] <= longest on[e,k]                            each e, k
+    whole        sum_{e, k of o} d on[e,k] <= g[o] sum_i rent[o,i]       each such o
+    whole_order  rent[o,i+1] <= rent[o,i]                                each o, i
+    whole_bill   bill[o,i] >= iteration - longest (1 - rent[o,i])        each o, i
     budget       iterations * cost <= budget
 bill[e,k] is the product iteration on[e,k]: a stage is paid for as long as the whole
 iteration lasts. longest = the longest iteration of any plan that meets the deadline:
@@ -92,11 +97,13 @@ def build(data: Data, model: Model) -> ReadPlan:
         model.add("some_layer", pair, layers[pair] >= on[pair])
         model.add("fits", pair, layers[pair] <= room[pair] * on[pair])
     model.add("all_layers", 0, model.total(layers.values()) == data.layers)
+    whole: list[Any] = []
     for offer in data.offers:
         rented = model.total(
             kinds[k].degree * on[e, k] for e, k in pairs if kinds[k].offer is offer
         )
-        model.add("quota", offer.gpu, rented <= offer.quota)
+        model.add("quota", offer.gpu, rented <= offer.rentable)
+        whole += _instances(data, model, offer, rented, iteration)
 
     both = [
         model.total(kinds[k].both * layers[i, k] for i, k in pairs if i == e)
@@ -119,12 +126,14 @@ def build(data: Data, model: Model) -> ReadPlan:
         model.add("bill", e, paid >= iteration - longest * (1 - used[e]))
     for pair in pairs:
         model.add("billed", pair, bill[pair] <= longest * on[pair])
-    cost = model.total(
+    single = [
         kinds[k].degree
         * (kinds[k].offer.micro_usd_per_hour // _unit(data))
         * bill[e, k]
         for e, k in pairs
-    )
+        if kinds[k].offer.gpus_per_instance == 1
+    ]
+    cost = model.total([*single, *whole])
     if data.budget_usd is not None:
         whole = exact(data.budget_usd) * MICRO_USD_US / (_unit(data) * data.iterations)
         model.add("budget", 0, cost <= floor(whole))
@@ -143,6 +152,35 @@ def build(data: Data, model: Model) -> ReadPlan:
         )
 
     return read
+
+
+def _most_instances(data: Data, offer: Offer) -> int:
+    """Instances of an offer that a plan may rent."""
+    gpus = max(data.data_parallel) * min(data.max_stages, data.layers)
+    return min(offer.rentable, offer.billed(gpus)) // offer.gpus_per_instance
+
+
+def _instances(
+    data: Data, model: Model, offer: Offer, rented: Any, iteration: Any
+) -> list[Any]:
+    """What the instances of an offer cost; nothing where GPUs are rented singly."""
+    if offer.gpus_per_instance == 1:
+        return []
+    longest = _longest(data)
+    each = offer.gpus_per_instance * (offer.micro_usd_per_hour // _unit(data))
+    rent, terms = [], []
+    for i in range(_most_instances(data, offer)):
+        where = f"[{offer.gpu},{i}]"
+        rent.append(model.binary(f"rent{where}"))
+        bill = model.integer(f"bill{where}", 0, longest)
+        paid = iteration - longest * (1 - rent[i])
+        model.add("whole_bill", (offer.gpu, i), bill >= paid)
+        terms.append(each * bill)
+    for i, (near, far) in enumerate(pairwise(rent)):
+        model.add("whole_order", (offer.gpu, i), far <= near)
+    room = offer.gpus_per_instance * model.total(rent)
+    model.add("whole", offer.gpu, rented <= room)
+    return terms
 
 
 def _degrees(data: Data, model: Model, on: Mapping[Any, Any]) -> None:
@@ -228,4 +266,12 @@ def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
         where = f"[{count - 1 - j},{stage.gpu},{d}]"
         values |= {f"on{where}": 1, f"layers{where}": stage.layers}
         values[f"bill{where}"] = iteration
+    for offer in data.offers:
+        if offer.gpus_per_instance > 1:
+            gpus = d * sum(stage.gpu == offer.gpu for stage in plan.stages)
+            taken = offer.billed(gpus) // offer.gpus_per_instance
+            for i in range(_most_instances(data, offer)):
+                where = f"[{offer.gpu},{i}]"
+                values[f"rent{where}"] = int(i < taken)
+                values[f"bill{where}"] = iteration * (i < taken)
     return values | {"slow": slow, "exposed": exposed, "iteration": iteration}

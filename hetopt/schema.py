@@ -378,12 +378,15 @@ class Offer(Record):
 
     gpu: Name
     quota: Annotated[int, Field(ge=0, le=1_000_000)]
-    usd_per_hour: NotNegative
+    usd_per_hour: NotNegative = Field(description="Of one GPU.")
     peak_tflops: Positive
     memory_gib: Positive
     efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     gbytes_per_s: Positive = Field(description="Network of an instance.")
     latency_us: NotNegative = 0
+    gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = Field(
+        1, description="GPUs that are rented together; quota and price are of one GPU."
+    )
 
 
 class Requirements(Record):

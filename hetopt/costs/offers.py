@@ -63,6 +63,8 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
                 "layer_mib": layer_mib,
                 "in_flight_mib": in_flight_mib,
                 "by_data_parallel": by_degree,
+                "gpus_per_instance": offer.gpus_per_instance,
+                "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
             }
         )
     return {

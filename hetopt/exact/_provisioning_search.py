@@ -142,7 +142,7 @@ class Search:
     def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
         """Allocations with their bounds, in order, those worth having."""
         time = least_times(degree, counts)
-        price = [int(p) for p in counts @ degree.c]
+        price = degree.prices(counts)
         keys = [self._key(t, p) for t, p in zip(time.tolist(), price, strict=True)]
         order = sorted(range(len(price)), key=keys.__getitem__)
         return self._wanted(Batch(degree, counts, time, price).pick(order))

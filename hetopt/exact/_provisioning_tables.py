@@ -45,6 +45,7 @@ class Degree:
     c: Ints
     quota: Ints
     cap: Ints
+    whole: Ints  # GPUs of an instance, rented together
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -55,13 +56,14 @@ class Degree:
         for offer in data.offers:
             times = offer.by_data_parallel[str(d)]
             cap = [_fits(offer, data, q) for q in range(stages + 1)]
-            quota = min(offer.quota // d, stages)
+            quota = min(offer.rentable // d, stages)
             if quota and cap[1]:
                 w = times.forward_us + times.backward_us
                 price = d * offer.micro_usd_per_hour
                 sync = times.sync_us if d > 1 else 0
                 back = times.backward_us if d > 1 else 0
-                rows.append((w, offer.gpu, back, sync, price, quota, cap))
+                whole = offer.gpus_per_instance
+                rows.append((w, offer.gpu, back, sync, price, quota, cap, whole))
         rows.sort(key=lambda row: row[:2])
         longest = (
             data.micro_batches * data.layers * max((r[0] for r in rows), default=0)
@@ -85,7 +87,14 @@ class Degree:
             cap=np.array([row[6] for row in rows], dtype=np.int64).reshape(
                 len(rows), stages + 1
             ),
+            whole=_column(rows, 7),
         )
+
+    def prices(self, counts: Ints) -> list[int]:
+        """micro-USD an hour of allocations; `c` alone is a lower bound of it."""
+        gpus = self.d * counts
+        billed = gpus + -gpus % self.whole
+        return [int(p) for p in billed @ (self.c // self.d)]
 
     @cached_property
     def betas(self) -> Ints:

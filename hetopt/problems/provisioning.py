@@ -6,6 +6,8 @@ Its forward, backward and sync times are x times the offer's at d; sync is 0 at 
     iteration_us = sum (forward + backward) + (K - 1) max (forward + backward)
                    + max_j max(0, sync_j - sum_{i < j} backward_i)
     usd = iterations * iteration_us / 3.6e9 * sum of usd_per_hour over all GPUs
+An offer may come in instances of several GPUs that are rented whole; then the GPUs of
+the offer are counted, for price and quota, up to whole instances.
 Minimise usd subject to the deadline and the quotas; with a budget instead of a
 deadline, minimise the time of all iterations.
 
@@ -47,6 +49,10 @@ class Offer(Record):
     layer_mib: Amount
     in_flight_mib: Amount
     by_data_parallel: dict[str, Times]
+    gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = 1
+    peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
+        None, description="What planners rank by; the judge has no use for it."
+    )
 
     @field_validator("usd_per_hour")
     @classmethod
@@ -59,6 +65,15 @@ class Offer(Record):
     def micro_usd_per_hour(self) -> int:
         """The price in millionths of a dollar, exactly."""
         return int(exact(self.usd_per_hour) * MICRO)
+
+    @property
+    def rentable(self) -> int:
+        """GPUs of the whole instances that the quota allows."""
+        return self.quota - self.quota % self.gpus_per_instance
+
+    def billed(self, gpus: int) -> int:
+        """GPUs of the whole instances that hold so many."""
+        return gpus + -gpus % self.gpus_per_instance
 
 
 class Data(Record):
@@ -146,12 +161,14 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
 
     rented: Counter[str] = Counter()
     stage_us: list[int] = []
+    headroom: list[int] = []
     backward_before = exposed = 0
     for position, stage in enumerate(plan.stages):
         offer = offers[stage.gpu]
         rented[stage.gpu] += d
         held = min(k, count - position)
         need = stage.layers * (offer.layer_mib + held * offer.in_flight_mib)
+        headroom.append(offer.memory_mib - need)
         if need > offer.memory_mib:
             broken.append(
                 Violation(
@@ -166,7 +183,8 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         if d > 1:
             exposed = max(exposed, stage.layers * times.sync_us - backward_before)
         backward_before += backward
-    for gpu, number in rented.items():
+    for gpu, used in rented.items():
+        rented[gpu] = number = offers[gpu].billed(used)
         if number > offers[gpu].quota:
             broken.append(
                 Violation("quota", gpu, f"{number} rented, {offers[gpu].quota} offered")
@@ -186,9 +204,19 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "iteration_us": iteration_us,
         "total_s": total_us / MICRO,
         "usd": float(usd),
+        "usd_per_iteration": float(usd / data.iterations),
         "usd_per_hour": float(price),
         "stage_us": stage_us,
         "exposed_sync_us": exposed,
         "rented": dict(rented),
+        "headroom_mib": headroom,
+        "least_headroom_mib": min(headroom),
+        "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
+        "budget_slack_usd": _left(data.budget_usd, usd),
     }
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
+
+
+def _left(asked: float | None, taken: Fraction) -> float | None:
+    """What a requirement leaves; None where nothing is asked."""
+    return None if asked is None else float(exact(asked) - taken)

@@ -1,0 +1,61 @@
+"""Sia+: 2^n GPUs of one type, the cheapest that meets the deadline.
+
+Every type, every degree and number of stages whose product is a power of two within
+the quota. Placed by Espresso's and by Whale+'s rule, whichever is the shorter, so that
+what it costs more is the allocation's doing alone.
+
+Source: Espresso, section V-A; Sia (Jayaram Subramanya et al., SOSP 2023).
+"""
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Literal
+
+from ..errors import NoPlan
+from ..plans import Provisioning
+from ..problems.provisioning import Data
+from . import espresso_placer, whale_plus
+from ._espresso_tables import Stages, Stock, Wish, counted
+
+problem: Literal["provisioning"] = "provisioning"
+
+
+def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
+    """The cheapest plan of one type; `NoPlan` if none. `seed` has no effect."""
+    wish = Wish.of(data)
+    best: tuple[float, Provisioning] | None = None
+    for stock, stages in one_type(data, powers_of_two=True):
+        if deadline is not None and monotonic() > deadline:
+            break
+        time = stock.iteration_us(stages)
+        price = stock.price(counted(stock, stages))
+        value = wish.value(time, price)
+        if wish.grants(time, price) and (best is None or value < best[0]):
+            best = (value, stock.plan(stages))
+    if best is None:
+        raise NoPlan(
+            "sia_plus: no 2^n GPUs of one type within the quotas keep the deadline or "
+            "the budget"
+        )
+    return best[1]
+
+
+def homogeneous(data: Data) -> Iterator[Provisioning]:
+    """Every plan on one type of GPU, deadlines and budgets apart."""
+    for stock, stages in one_type(data, powers_of_two=False):
+        yield stock.plan(stages)
+
+
+def one_type(data: Data, *, powers_of_two: bool) -> Iterator[tuple[Stock, Stages]]:
+    """Pipelines of one type that fit its memory: every degree and number of stages."""
+    for d in data.data_parallel:
+        stock = Stock.of(data, d)
+        for t, kind in enumerate(stock.kinds):
+            for k in range(1, min(kind.stages, stock.max_stages) + 1):
+                if powers_of_two and (d * k).bit_count() != 1:
+                    continue
+                counts = tuple(k * (i == t) for i in range(len(stock.kinds)))
+                placers = (espresso_placer.place, whale_plus.place)
+                made = [p for p in (place(stock, counts) for place in placers) if p]
+                if made:
+                    yield stock, min(made, key=stock.iteration_us)
