@@ -2,25 +2,26 @@
 
 Clusters in the proportions of HexiScale's 240-GPU cluster (Appendix B), Llama 30B,
 64 sequences for every 4 GPUs; one process, the time is that of the whole planner.
-Prints a table and the exponent of a power law; writes one JSON line a size.
+Prints a table and the exponent of a power law; one run a size, as --runs says.
 
-    python benchmarks/hexiscale_scale.py [SIZE ...]
+    python benchmarks/hexiscale_scale.py [SIZE ...] [--runs 5]
 """
 
-import json
+import argparse
 import math
 import resource
-import sys
 import time
-from pathlib import Path
+from statistics import median
 from typing import Any
+
+from _measuring import keep
 
 from hetopt.planners import hexiscale
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 SIZES = (64, 128, 192, 256, 320, 512, 1024)
-RESULTS = Path(__file__).parent / "results" / "hexiscale_scale.jsonl"
+RESULTS = "hexiscale_scale.jsonl"
 TYPES: dict[str, tuple[float, int, int]] = {  # TFLOPS, GiB, GB/s within a node
     "RTX3090": (80, 24, 24),
     "RTX4090": (165.2, 24, 32),
@@ -79,20 +80,26 @@ def instance_of(gpus: int) -> Instance:
     return Instance.model_validate(document, strict=False)
 
 
-def measured(gpus: int) -> dict[str, Any]:
-    """One planning run."""
+def measured(gpus: int, runs: int) -> dict[str, Any]:
+    """Medians of some planning runs, and what the judge says of the plan."""
     instance = instance_of(gpus)
-    wall, cpu = time.perf_counter(), time.process_time()
-    plan, history = hexiscale.plan_with(instance)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    walls, cpus = [], []
+    for _ in range(runs):
+        wall, cpu = time.perf_counter(), time.process_time()
+        plan, history = hexiscale.plan_with(instance)
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
     judged = training_plan.evaluate(instance, plan)
     return {
-        "gpus": instance.planned_cluster.gpu_count,
+        "instance": instance.name,
+        "digest": instance.digest,
         "planner": "hexiscale",
-        "wall_s": round(wall, 2),
-        "cpu_s": round(cpu, 2),
+        "gpus": instance.planned_cluster.gpu_count,
+        "runs": runs,
+        "seconds": round(median(walls), 2),
+        "cpu_seconds": round(median(cpus), 2),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "iteration_us": judged.objective,
+        "objective": judged.objective,
         "hfu": round(judged.parts["hfu"], 4),
         "pipelines": len(plan.pipelines),
         "rounds": len(history),
@@ -102,30 +109,33 @@ def measured(gpus: int) -> dict[str, Any]:
 
 def exponent(rows: list[dict[str, Any]]) -> float:
     """Slope of log time against log size, by least squares."""
-    points = [(math.log(row["gpus"]), math.log(row["cpu_s"])) for row in rows]
+    points = [(math.log(row["gpus"]), math.log(row["cpu_seconds"])) for row in rows]
     x = sum(p[0] for p in points) / len(points)
     y = sum(p[1] for p in points) / len(points)
     over = sum((a - x) * (b - y) for a, b in points)
     return over / sum((a - x) ** 2 for a, _ in points)
 
 
-def main(sizes: list[int]) -> None:
+def main() -> None:
     """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--runs", type=int, default=1)
+    given = parser.parse_args()
     rows = []
     print(f"{'GPUs':>5} {'wall s':>7} {'CPU s':>7} {'MiB':>5} {'iteration s':>11} HFU")
-    for gpus in sizes:
-        row = measured(gpus)
+    for gpus in given.sizes:
+        row = measured(gpus, given.runs)
         rows.append(row)
+        keep(RESULTS, row)
         print(
-            f"{row['gpus']:>5} {row['wall_s']:>7} {row['cpu_s']:>7} "
-            f"{row['peak_mib']:>5} {row['iteration_us'] / 1e6:>11.1f} {row['hfu']:.3f}",
+            f"{row['gpus']:>5} {row['seconds']:>7} {row['cpu_seconds']:>7} "
+            f"{row['peak_mib']:>5} {row['objective'] / 1e6:>11.1f} {row['hfu']:.3f}",
             flush=True,
         )
     if len(rows) > 1:
         print(f"CPU time grows with the {exponent(rows):.2f}th power of the GPUs")
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or list(SIZES))
+    main()
