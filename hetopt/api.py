@@ -27,6 +27,7 @@ from .schema import Instance, Record
 
 if TYPE_CHECKING:
     from .exact.provisioning import Frontier
+    from .tradeoffs import Tradeoffs
 
 Place = str | Path
 Report = Callable[[Objective | None, Objective | None], None]
@@ -121,6 +122,7 @@ def solve(
 
 def provision(
     instance: Place | Instance,
+    planner: str | None = None,
     *,
     deadline_s: float | None = None,
     budget_usd: float | None = None,
@@ -132,11 +134,15 @@ def provision(
 ) -> Result:
     """Rent the cheapest GPUs that meet a deadline, or the fastest within a budget.
 
-    Without either, the instance's own requirements hold. Raises `InstanceError` for
-    an instance without offers, or when both are given.
+    Without either, the instance's own requirements hold. By the exact method, or by
+    one `planner`, without a proof. Raises `InstanceError` for an instance without
+    offers, or when both are given, and `UnknownName` for an unknown planner.
     """
     limits = _limits(time_limit, gap, threads, seed)
     data = provisioning_data(instance, deadline_s, budget_usd)
+    if planner is not None:
+        _known("planner", planner, registry.entries_for("planners", "provisioning"))
+        return _heuristic(planner, data, limits)
     return _exact("provisioning", data, limits, None, report)
 
 
@@ -159,6 +165,31 @@ def frontier(
     limits = _limits(time_limit, gap, threads, seed)
     data = provisioning_data(instance, None, None)
     return provisioning.frontier(data, limits=limits, report=report)
+
+
+def tradeoffs(
+    instance: Place | Instance,
+    planners: Sequence[str] = (),
+    *,
+    time_limit: float | None = DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+    started: Callable[[str], None] | None = None,
+) -> "Tradeoffs":
+    """The front of an instance with offers, with planners' and homogeneous plans.
+
+    Raises as `frontier` does, and `UnknownName` for an unknown planner.
+    """
+    from .tradeoffs import compared
+
+    limits = _limits(time_limit, gap, threads, seed)
+    for name in planners:
+        _known("planner", name, registry.entries_for("planners", "provisioning"))
+    loaded = load(instance)
+    data = provisioning_data(loaded, None, None)
+    return compared(loaded.name, data, planners, limits, started, report)
 
 
 def compare(

@@ -22,9 +22,9 @@ from . import __version__
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
-    from .exact.provisioning import Frontier
     from .progress import Watch
     from .result import Result, Status
+    from .tradeoffs import Tradeoffs
 
 PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -67,6 +67,7 @@ class Kind(StrEnum):
     METHODS = "methods"
     PLANNERS = "planners"
     BACKENDS = "backends"
+    FORMATS = "formats"
 
 
 InstanceWord = Annotated[
@@ -273,11 +274,25 @@ def provision(
         bool,
         typer.Option("--frontier", help="Every best trade of cost against time."),
     ] = False,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="By this planner; with --frontier, `a,b,c` are set beside the front.",
+        ),
+    ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
     seed: Seed = 0,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the result document; with --frontier also .md, .csv, or a "
+            "picture, .png, .svg.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose which GPUs to rent, and how to place the model on them.
@@ -290,19 +305,26 @@ def provision(
     if frontier:
         if deadline is not None or budget is not None:
             raise Unsupported("--frontier has every deadline and budget: give it alone")
+        from .report import frontier as pictures
+
+        if out is not None:
+            pictures.check(out)
         with _watch("points", time_limit) as watch:
-            front = api.frontier(
+            found = api.tradeoffs(
                 instance,
+                [] if planner is None else _listed(planner, "--planner"),
                 time_limit=time_limit,
                 gap=gap,
                 threads=threads,
                 seed=seed,
                 report=watch.report,
+                started=watch.started,
             )
-        _deliver_front(front, out, as_json)
+        _deliver_front(found, out, as_json)
     with _watch("us" if budget is not None else "USD", time_limit) as watch:
         result = api.provision(
             instance,
+            planner,
             deadline_s=deadline,
             budget_usd=budget,
             time_limit=time_limit,
@@ -359,6 +381,42 @@ def check(
         raise typer.Exit(BAD_INPUT)
 
 
+@app.command("import")
+def import_file(
+    format: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="One of `hetopt list formats`.")
+    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Its files.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
+    ],
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE", help="Write it as this instance with what was read."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="NAME=VALUE", help="An option of the format."
+        ),
+    ] = None,
+) -> None:
+    """Read a file of another tool, such as a price list, and write it as ours.
+
+    Example: `hetopt import skypilot vms.csv -o region=us-east-1 -o spot=true
+    --instance espresso/llama-7b --out market.yaml`
+    """
+    from . import importing
+
+    _writable(out)
+    importing.check(out)
+    document = importing.document(format, paths, option or [], instance)
+    importing.write(out, document)
+    _tell(f"written to {out}")
+
+
 @app.command("list")
 def list_entries(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
@@ -390,11 +448,16 @@ def _deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     raise typer.Exit(_exit_of(result.status))
 
 
-def _deliver_front(front: "Frontier", out: Path | None, as_json: bool) -> NoReturn:
+def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:
     """Write and show a Pareto front, and leave with its exit code."""
-    from .report import tables
+    from .report import frontier, tables
 
-    _give(front.to_json(), tables.traded(front), out, as_json)
+    if out is not None:
+        frontier.write(found, out)
+        _tell(f"written to {out}")
+    front = found.front
+    shown = [*tables.traded(front), *tables.beside(found)]
+    _give(found.to_json(), shown, None, as_json)
     if front.points:
         raise typer.Exit(PLAN)
     raise typer.Exit(NO_PLAN if front.stop.value == "proved" else NOT_FOUND)
@@ -451,10 +514,10 @@ def _number(value: Any) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def _listed(words: str) -> list[str]:
+def _listed(words: str, option: str = "--planners") -> list[str]:
     names = [word.strip() for word in words.split(",")]
     if not all(names):
-        raise Unsupported(f"--planners {words!r}: expected names separated by commas")
+        raise Unsupported(f"{option} {words!r}: expected names separated by commas")
     return names
 
 

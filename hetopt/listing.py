@@ -12,13 +12,15 @@ _FOLDER = {
     "methods": "exact",
     "planners": "planners",
     "backends": "backends",
+    "formats": "importers",
 }
 
 
 def entries(kind: str) -> list[dict[str, str]]:
     """Objects with `name` and `description`, sorted by name.
 
-    `kind` is one of instances, problems, formulations, methods, planners, backends.
+    `kind` is one of instances, problems, formulations, methods, planners, backends,
+    formats.
     """
     if kind == "instances":
         return _instances()

@@ -15,6 +15,7 @@ from ..plans import Grouping, Partition, Plan, Provisioning, Stage, TrainingPlan
 from ..problems import Evaluation
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
+from ..tradeoffs import FRONT, Tradeoffs
 from . import words
 from .rows import COLUMNS, SUMMARY_HEADINGS, sections, summary_rows
 
@@ -75,6 +76,40 @@ def traded(front: Frontier) -> Iterator[RenderableType]:
     yield _table(headings, rows)
     whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
     yield Text(f"{len(rows)} plans: {whole}", style="dim")
+
+
+def beside(found: Tradeoffs) -> Iterator[RenderableType]:
+    """What planners found at deadlines along the front, where any were asked."""
+    front = found.of(FRONT)
+    rows = []
+    for point in found.points:
+        if point.asked_s is None:
+            continue
+        best = min(p.usd for p in front if p.total_s <= point.asked_s)
+        rows.append(
+            [
+                point.method,
+                words.duration(point.asked_s),
+                words.duration(point.total_s),
+                words.number(point.usd),
+                words.share(point.usd / best - 1 if best else None),
+                " + ".join(f"{n} × {g}" for g, n in point.rented.items()),
+            ]
+        )
+    rows += [
+        [miss.method, words.duration(miss.asked_s), words.NONE, "", "", "no plan"]
+        for miss in found.failed
+    ]
+    headings = [
+        ("planner", False),
+        ("deadline", True),
+        ("time", True),
+        ("USD", True),
+        ("above front", True),
+        ("GPUs", False),
+    ]
+    if rows:
+        yield _table(headings, rows)
 
 
 def _runs(plan: Provisioning) -> str:
@@ -144,6 +179,9 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "total_s": ("all iterations", words.duration),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
+        "rented": ("to rent", lambda v: " + ".join(f"{n} × {g}" for g, n in v.items())),
+        "deadline_slack_s": ("slack to the deadline", words.duration),
+        "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD an iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
@@ -171,11 +209,26 @@ def _plan_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
         return None
     if isinstance(plan, Partition):
         return _stage_table(plan.order, plan.layers, times)
-    return _stage_table(_rented(plan), (s.layers for s in plan.stages), times)
+    if isinstance(plan, Provisioning):
+        return _rented_table(plan, times, parts["headroom_mib"])
+    return None
 
 
-def _rented(plan: Provisioning) -> list[str]:
-    return [f"{plan.data_parallel} × {stage.gpu}" for stage in plan.stages]
+def _rented_table(
+    plan: Provisioning, times: Iterable[int], headroom: Iterable[int]
+) -> Table:
+    """A row for each stage: GPUs, layers, time of a micro-batch, memory left."""
+    rows = [
+        [
+            f"{plan.data_parallel} × {stage.gpu}",
+            str(stage.layers),
+            words.amount(us, "us"),
+            words.memory(mib),
+        ]
+        for stage, us, mib in zip(plan.stages, times, headroom, strict=True)
+    ]
+    headings = [("stage", False), ("layers", True), ("time", True), ("headroom", True)]
+    return _table(headings, rows)
 
 
 def _stage_table(

@@ -1,0 +1,110 @@
+"""Cost against time: what is set beside the front, and the files it is written to."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import api, cli
+from hetopt.errors import Unsupported
+from hetopt.problems import provisioning as judge
+from hetopt.report import frontier
+from hetopt.tradeoffs import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
+
+PLANNERS = ["espresso", "sia_plus", "whale_plus"]
+
+
+@pytest.fixture(scope="module")
+def found() -> Tradeoffs:
+    return api.tradeoffs("tiny/offers", PLANNERS)
+
+
+def test_no_point_lies_below_the_front(found: Tradeoffs) -> None:
+    front = found.of(FRONT)
+    assert len(front) > 1
+    for point in found.points:
+        reached = [p.usd for p in front if p.total_s <= point.total_s]
+        if found.front.data.deadline_s and point.total_s > found.front.data.deadline_s:
+            continue
+        assert reached
+        assert min(reached) <= point.usd
+
+
+def test_every_deadline_has_a_plan_in_time_or_a_reason(found: Tradeoffs) -> None:
+    steps = deadlines([point.total_s for point in found.of(FRONT)])
+    for planner in PLANNERS:
+        asked = [p.asked_s for p in found.of(planner)]
+        asked += [miss.asked_s for miss in found.failed if miss.method == planner]
+        assert sorted(s for s in asked if s is not None) == steps
+    for point in found.points:
+        assert point.asked_s is None or point.total_s <= point.asked_s
+
+
+def test_points_are_the_judges(found: Tradeoffs) -> None:
+    for point in found.points:
+        parts = judge.evaluate(found.front.data, point.plan).parts
+        assert (point.total_s, point.usd) == (parts["total_s"], parts["usd"])
+    assert HOMOGENEOUS in found.methods
+
+
+def test_tables_have_a_row_for_each_point(found: Tradeoffs, tmp_path: Path) -> None:
+    rows = list(frontier.rows(found))
+    frontier.write(found, tmp_path / "front.csv")
+    with (tmp_path / "front.csv").open(newline="") as file:
+        assert len(list(csv.reader(file))) == len(rows) + 1
+    frontier.write(found, tmp_path / "front.md")
+    text = (tmp_path / "front.md").read_text()
+    assert sum(line.startswith("| ") for line in text.splitlines()) == len(rows) + 1
+    frontier.write(found, tmp_path / "front.json")
+    document = json.loads((tmp_path / "front.json").read_text())
+    assert len(document["points"]) == len(found.of(FRONT))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
+)
+def test_pictures_are_written(
+    found: Tradeoffs, tmp_path: Path, suffix: str, begins: bytes
+) -> None:
+    path = tmp_path / f"front{suffix}"
+    frontier.write(found, path)
+    assert path.read_bytes().startswith(begins)
+
+
+def test_an_unknown_suffix_is_refused_before_any_work(found: Tradeoffs) -> None:
+    with pytest.raises(Unsupported, match=r"suffix '\.doc', expected one of"):
+        frontier.write(found, Path("front.doc"))
+
+
+def command(*words: str) -> Any:
+    return CliRunner().invoke(cli.app, ["provision", "tiny/offers", *words])
+
+
+def test_the_command_shows_planners_beside_the_front() -> None:
+    told = command("--frontier", "--planner", "espresso,sia_plus")
+    assert told.exit_code == 0, told.output
+    assert "above" in told.stdout
+    assert "espresso" in told.stdout
+    assert command("--frontier", "--planner", "expresso").exit_code == 2
+
+
+def test_the_command_rents_by_a_planner() -> None:
+    told = command("--planner", "espresso", "--json")
+    assert told.exit_code == 0, told.output
+    document = json.loads(told.stdout)
+    assert document["method"]["name"] == "espresso"
+    parts = document["evaluation"]
+    assert parts["deadline_slack_s"] >= 0
+    assert parts["least_headroom_mib"] == min(parts["headroom_mib"]) >= 0
+    per_iteration = parts["usd"] / hetopt.load("tiny/offers").workload.iterations
+    assert parts["usd_per_iteration"] == pytest.approx(per_iteration)
+
+
+def test_the_command_says_what_to_rent_and_what_is_left() -> None:
+    told = command()
+    for words in ("to rent", "slack to the deadline", "headroom", "an iteration"):
+        assert words in told.stdout

@@ -1,0 +1,170 @@
+"""SkyPilot's price lists: columns in any order, memory in any unit, nothing is run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli, importing
+from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.files import load_instance
+from hetopt.importers import skypilot
+
+LAMBDA = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,"
+    "GpuInfo,SpotPrice"
+)
+RUNPOD = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Region,SpotPrice,"
+    "Price,AvailabilityZone,GpuInfo"
+)
+
+
+def info(of_one: float, count: float, total: float) -> str:
+    """A GpuInfo as catalogues print it, quoted for CSV."""
+    gpu = {"Name": "X", "Count": count, "MemoryInfo": {"SizeInMiB": of_one}}
+    return f'"{ {"Gpus": [gpu], "TotalGpuMemoryInMiB": total} }"'
+
+
+def catalogue(folder: Path, header: str, *rows: str) -> Path:
+    path = folder / "vms.csv"
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """Two regions, a machine without GPUs, and memory of one GPU as the total."""
+    return catalogue(
+        tmp_path,
+        LAMBDA,
+        "cpu_4x,,,4.0,16.0,0.2,us-east-1,,",
+        f"gpu_8x_v100,V100,8.0,92.0,448.0,6.32,us-east-1,{info(16384, 8.0, 16384)},",
+        f"gpu_8x_v100_n,V100,8.0,88.0,448.0,6.0,us-east-1,{info(16384, 8.0, 16384)},",
+        f"gpu_8x_v100,V100,8.0,92.0,448.0,5.0,asia,{info(16384, 8.0, 16384)},2.5",
+        f"gpu_1x_a6000,A6000,1.0,14.0,100.0,1.09,us-east-1,{info(49152, 1.0, 49152)},",
+        "gpu_1x_new,NEWCARD,1.0,14.0,100.0,9.0,us-east-1,,",
+    )
+
+
+def offers(path: Path, **options: Any) -> dict[str, Any]:
+    read = skypilot.read([path], **options)
+    return {offer["gpu"]: offer for offer in read["offers"]}
+
+
+def test_the_cheapest_of_each_card_and_size_is_offered_by_region(listed: Path) -> None:
+    found = offers(listed, region="us-east-1")
+    assert set(found) == {"8xV100", "1xA6000"}
+    assert found["8xV100"]["usd_per_hour"] == 0.75
+    assert found["8xV100"]["gpus_per_instance"] == 8
+    assert offers(listed)["8xV100"]["usd_per_hour"] == 0.625
+
+
+def test_spot_prices_are_taken_where_there_are_any(listed: Path) -> None:
+    found = offers(listed, spot=True)
+    assert {name: o["usd_per_hour"] for name, o in found.items()} == {"8xV100": 0.3125}
+
+
+def test_quotas_are_of_whole_instances(listed: Path) -> None:
+    assert offers(listed, quota=20)["8xV100"]["quota"] == 16
+    assert set(offers(listed, quota=4)) == {"1xA6000"}
+
+
+@pytest.mark.parametrize(
+    ("of_one", "total"),
+    [
+        (81920, 655360),  # of one GPU, and of all eight
+        (655360, 655360),  # of all eight, twice
+        (80, 640),  # in GiB
+        (12, 96),  # of nothing: the data sheet decides
+        ("?", "?"),
+    ],
+)
+def test_memory_is_read_as_the_data_sheet_confirms(
+    tmp_path: Path, of_one: Any, total: Any
+) -> None:
+    row = f"p4de,A100-80GB,8.0,96.0,1152.0,US,1.0,40.96,US-1,{info(of_one, 8, total)}"
+    found = offers(catalogue(tmp_path, RUNPOD, row))["8xA100-80GB"]
+    assert found["memory_gib"] == 80
+    assert found["usd_per_hour"] == 5.12
+
+
+def test_a_price_that_does_not_divide_is_rounded_up(tmp_path: Path) -> None:
+    row = "p,T4,3,8,8,US,,1.0,US-1,"
+    found = offers(catalogue(tmp_path, RUNPOD, row))
+    assert found["3xT4"]["usd_per_hour"] == 0.333334
+
+
+def test_a_literal_is_read_and_never_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    row = f"p,T4,1,8,8,US,,1.0,US-1,\"open('{mark}', 'w')\""
+    with pytest.raises(InstanceError, match=r"line 2: GpuInfo: .*Python literal"):
+        offers(catalogue(tmp_path, RUNPOD, row))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("p,T4,many,8,8,US,,1.0,US-1,", "line 2: AcceleratorCount: found 'many'"),
+        ("p,T4,-1,8,8,US,,1.0,US-1,", "line 2: AcceleratorCount: found '-1'"),
+        ("p,T4,1,8,8,US,,free,US-1,", "line 2: price: found 'free'"),
+        ("p,T4,1,8,8,US,,nan,US-1,", "line 2: price: found 'nan'"),
+        ("p,T4,1,8,8,US,,-2,US-1,", "line 2: price: found '-2'"),
+        ("p,,,8,8,US,,1.0,US-1,", "no known GPU with a price"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        offers(catalogue(tmp_path, RUNPOD, row))
+
+
+def test_a_file_that_is_no_catalogue_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match="no column InstanceType, AcceleratorName"):
+        offers(catalogue(tmp_path, "name,cost", "a,1"))
+
+
+def test_an_unknown_region_lists_the_known_ones(listed: Path) -> None:
+    with pytest.raises(InstanceError, match="region 'mars', expected one of asia, us-"):
+        offers(listed, region="mars")
+
+
+def test_the_command_writes_an_instance_that_can_be_provisioned(
+    listed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "market.yaml"
+    words = ["import", "skypilot", str(listed), "--instance", "espresso/llama-1.3b"]
+    words += ["-o", "quota=16", "--out", str(out)]
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 0, told.output
+    made = load_instance(out)
+    assert [offer.gpus_per_instance for offer in made.offers] == [1, 8]
+    told = CliRunner().invoke(cli.app, ["provision", str(out), "--json"])
+    assert told.exit_code == 0, told.output
+    result = json.loads(told.stdout)
+    assert result["status"] == "optimal"
+    assert result["evaluation"]["rented"].get("8xV100", 0) % 8 == 0
+
+
+def test_without_an_instance_the_offers_alone_are_written(
+    listed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "offers.json"
+    words = ["import", "skypilot", str(listed), "--out", str(out)]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert len(json.loads(out.read_text())["offers"]) == 2
+
+
+def test_options_are_checked(listed: Path) -> None:
+    with pytest.raises(UnknownName, match="unknown option 'regoin': expected one of"):
+        importing.document("skypilot", [listed], ["regoin=x"], None)
+    with pytest.raises(InstanceError, match="quota=VALUE of type int"):
+        importing.document("skypilot", [listed], ["quota=some"], None)
+    with pytest.raises(UnknownName, match="skypilot"):
+        importing.document("skipilot", [listed], [], None)
+    with pytest.raises(Unsupported, match=r"suffix '\.txt'"):
+        importing.check(Path("offers.txt"))
