@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ._small_stages import NEVER, Matrix, Shop, Stage
+from ._small_stages import NEVER, Floats, Matrix, Shop, Stage
 
 _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
@@ -93,6 +93,11 @@ class Chain:
         return self.shop.most(self.stages[j], j == 0, behind)
 
     @cached_property
+    def groups(self) -> list[list[tuple[int, int]]]:
+        """Pool and GPUs of the replicas of each stage."""
+        return [[(place.pool, place.t) for place in stage] for stage in self.stages]
+
+    @cached_property
     def stage_us(self) -> list[Matrix]:
         """Time of each stage over each run of layers, with its hop."""
         return [
@@ -118,15 +123,104 @@ def _with_hop(shop: Shop, stage: Stage, behind: tuple[Stage, ...]) -> Matrix:
 
 
 def chains(
-    shop: Shop, size: int, replicas: int, check: Callable[[], None]
+    shop: Shop, size: int, replicas: int, us: int, check: Callable[[], None]
 ) -> Iterator[Chain]:
-    """Every row of stages that some cut of the layers fits into."""
-    stages = shop.stages(size, replicas)
-    ends = _ends(shop, size)
-    start = np.full(shop.layers + 1, NEVER)
-    start[-1] = 0
-    sums = np.repeat(start[None], len(ends), axis=0)
-    yield from _grow(shop, size, stages, ends, (), shop.gpus, sums, sums, check)
+    """Every row of stages that may be part of a plan whose pipelines end within `us`.
+
+    Left out are rows without a cut that fits, and rows that use their GPUs so badly
+    that all others together cannot make up for it.
+    """
+    return _Lister(shop, size, replicas, us, check).grow((), shop.gpus)
+
+
+class _Lister:
+    """Lists rows of stages from the last stage to the first."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        size: int,
+        replicas: int,
+        us: int,
+        check: Callable[[], None],
+    ) -> None:
+        self._shop, self._size, self._us, self._check = shop, size, us, check
+        self._stages = shop.stages(size, replicas)
+        self._ends = _ends(shop, size)
+        self._least = np.array(self._ends)[:, None, None]
+        self._rates, self._shares = shop.fluid
+        start = np.full(shop.layers + 1, NEVER)
+        start[-1] = 0
+        self._start = np.repeat(start[None], len(self._ends), axis=0)
+
+    def grow(
+        self,
+        behind: tuple[Stage, ...],
+        free: tuple[int, ...],
+        least: tuple[Matrix, Matrix] | None = None,
+    ) -> Iterator[Chain]:
+        """Put every stage in front of `behind`, of `least` sums and maxima."""
+        self._check()
+        shop, before = self._shop, least or (self._start, self._start)
+        for stage, used in self._stages:
+            left = tuple(f - u for f, u in zip(free, used, strict=True))
+            if min(left) < 0:
+                continue
+            row = (stage, *behind)
+            us = _with_hop(shop, stage, behind[:1])
+            total, top = self._fronted(stage, us, len(behind), before, first=True)
+            if self._promising(total[:, :1], top[:, :1], left, self._shares[:1]):
+                gpus = tuple(g - f for g, f in zip(shop.gpus, left, strict=True))
+                limit = list(
+                    _ranges(shop, self._size, self._ends, len(row), total, top)
+                )
+                if limit:
+                    yield Chain(shop, self._size, row, gpus, limit)
+            if len(row) < shop.layers and any(left):
+                both = self._fronted(stage, us, len(behind), before, first=False)
+                if self._promising(
+                    both[0][:, 1:], both[1][:, 1:], left, self._shares[1:]
+                ):
+                    yield from self.grow(row, left, both)
+
+    def _fronted(
+        self,
+        stage: Stage,
+        us: Matrix,
+        behind: int,
+        before: tuple[Matrix, Matrix],
+        first: bool,
+    ) -> tuple[Matrix, Matrix]:
+        """Least sums and maxima over the layers from each on, with one more stage."""
+        fits = np.where(
+            self._shop.most(stage, first, behind)[None] >= self._least, us, NEVER
+        )
+        sums, tops = before
+        total = np.minimum((fits + sums[:, None, :]).min(axis=2), NEVER)
+        return total, np.maximum(fits, tops[:, None, :]).min(axis=2)
+
+    def _promising(
+        self, total: Matrix, top: Matrix, left: tuple[int, ...], shares: Floats
+    ) -> bool:
+        """Whether the batch can be done with stages in front, on what GPUs are left.
+
+        n samples through the row cost the GPUs left at least the share of the layers
+        in front; what then remains of their time does the other samples.
+        """
+        open_ = total <= self._us
+        if not open_.any():
+            return False
+        limit = self._shop.batch // self._size
+        n = np.minimum((self._us - total) // np.maximum(top, 1) + 1, limit)
+        n = np.where(top == 0, limit, n) * self._size
+        mine = np.where(open_, n * (1 - shares[None]), -np.inf).max()
+        rest = sum(
+            count * rate * self._us
+            for count, rate in zip(left, self._rates.tolist(), strict=True)
+            if count
+        )
+        # Floats: a little more is allowed than the bound says.
+        return bool(mine + rest >= self._shop.batch * (1 - 1e-9))
 
 
 def _ends(shop: Shop, size: int) -> list[int]:
@@ -137,45 +231,6 @@ def _ends(shop: Shop, size: int) -> list[int]:
     if costs.in_flight == "1f1b":
         return [sum(shop.gpus), 1]
     return [1 << k for k in range((shop.batch // size).bit_length())]
-
-
-def _grow(
-    shop: Shop,
-    size: int,
-    stages: list[tuple[Stage, tuple[int, ...]]],
-    ends: list[int],
-    behind: tuple[Stage, ...],
-    free: tuple[int, ...],
-    sums: Matrix,
-    tops: Matrix,
-    check: Callable[[], None],
-) -> Iterator[Chain]:
-    """Put every stage in front of `behind`, whose least sums and maxima are given."""
-    check()
-    for stage, used in stages:
-        left = tuple(f - u for f, u in zip(free, used, strict=True))
-        if min(left) < 0:
-            continue
-        row = (stage, *behind)
-        us = _with_hop(shop, stage, behind[:1])
-        ranges = []
-        middle_sums, middle_tops = sums, tops
-        for first in (True, False):
-            most = shop.most(stage, first, len(behind))
-            fits = np.where(most[None] >= np.array(ends)[:, None, None], us, NEVER)
-            total = np.minimum((fits + sums[:, None, :]).min(axis=2), NEVER)
-            top = np.maximum(fits, tops[:, None, :]).min(axis=2)
-            if first:
-                ranges = list(_ranges(shop, size, ends, len(row), total, top))
-            else:
-                middle_sums, middle_tops = total, top
-        if ranges:
-            gpus = tuple(g - f for g, f in zip(shop.gpus, left, strict=True))
-            yield Chain(shop, size, row, gpus, ranges)
-        if len(row) < shop.layers and (middle_sums < NEVER).any():
-            yield from _grow(
-                shop, size, stages, ends, row, left, middle_sums, middle_tops, check
-            )
 
 
 def _ranges(

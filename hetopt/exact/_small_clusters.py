@@ -12,12 +12,12 @@ are not too many rows of those to list.
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import islice, pairwise, product
+from math import inf
 
 from ..bounds import training_plan_bound
 from ..costs.compute import ceil
@@ -37,6 +37,7 @@ from ._small_syncs import Syncs
 
 _GPUS = 8
 _MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
+_SETS = 15_000  # looked at without trying a smaller value first
 _LIMIT_US = NEVER // 64
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
@@ -90,7 +91,8 @@ class _Search:
         self._proved = False
         self._complete = True  # nothing was left out
         self._explored = 0
-        self._synced: dict[tuple[int, tuple[Place, ...]], int] = {}
+        self._synced: dict[object, int] = {}
+        self._listed: tuple[int, list[Chain]] = (-1, [])  # for so much time
 
     def known(self) -> Small:
         """What the search knows by now."""
@@ -108,7 +110,6 @@ class _Search:
         if self._clock.closed():
             self._proved = True
             return
-        listed = self._chains()
         limit = _longest_us(self._shop) + 1
         if limit > _LIMIT_US:  # sums of such times would not fit into 64 bits
             limit, self._complete = _LIMIT_US, False
@@ -116,7 +117,7 @@ class _Search:
         # Without a plan nothing would be dropped: ask for good plans first.
         below = min(limit, 2 * self._bound) if known is None else int(known)
         while True:
-            self._better_than(below, listed)
+            self._better_than(below, self._bound, _SETS)
             if self._clock.objective is not None or below >= limit:
                 break
             below = min(limit, 4 * below)
@@ -140,8 +141,8 @@ class _Search:
 
     # --- the proof ---------------------------------------------------------------
 
-    def _chains(self) -> list[Chain]:
-        """Every row of stages; of one replica each where there are too many."""
+    def _chains(self, us: int) -> list[Chain]:
+        """Rows of stages for `us`; of one replica each where there are too many."""
         found: list[Chain] = []
         for size in sorted(set(self._instance.workload.micro_batch_sizes)):
             if size > self._shop.batch:
@@ -150,7 +151,7 @@ class _Search:
             while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
                 replicas -= 1
                 self._complete = False
-            found += chains(self._shop, size, replicas, self._clock.check)
+            found += chains(self._shop, size, replicas, us, self._clock.check)
         return found
 
     def _count(self, size: int, replicas: int) -> int:
@@ -168,11 +169,25 @@ class _Search:
 
         return count(self._shop.gpus)
 
-    def _better_than(self, value: int, listed: Sequence[Chain]) -> None:
-        """Find the best plan below `value`, where there is one."""
-        costs = self._costs
-        best = Best(value, exact(costs.pipeline_factor), exact(costs.sync_factor))
-        waiting = self._sets(best, listed)
+    def _better_than(self, value: int, low: int, most: float) -> bool:
+        """Find the best plan below `value`, if any; whether there is one.
+
+        None is below `low`. Where more than `most` sets may be better, smaller values
+        are tried first: the best plan drops most sets, and is often found with few.
+        """
+        while (waiting := self._sets(value, most)) is None:
+            middle = (low + value) // 2
+            if middle - low <= low // 500:
+                most = inf
+            elif self._better_than(middle, low, most):
+                return True
+            else:
+                low, most = middle, 2 * most
+        return self._tried(value, waiting)
+
+    def _tried(self, value: int, waiting: list[_Waiting]) -> bool:
+        """Try sets, the least bound first; whether a plan below `value` is found."""
+        best = self._best(value)
         while waiting:
             least, pipelines_us, _, syncs, chosen = waiting.pop()
             if least >= best.value:
@@ -185,6 +200,11 @@ class _Search:
             except TooMany:
                 self._complete = False
         self._tighten(best.value)
+        return best.value < value
+
+    def _best(self, value: int) -> Best:
+        costs = self._costs
+        return Best(value, exact(costs.pipeline_factor), exact(costs.sync_factor))
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""
@@ -192,30 +212,47 @@ class _Search:
             self._bound = us
             self._clock.tighten(us, "all rows of stages on the cluster")
 
-    def _sets(self, best: Best, listed: Sequence[Chain]) -> list[_Waiting]:
-        """Sets of chains that may be better, with their lower bounds, best last."""
-        us, shop = best.us_left(0), self._shop
-        pairs = worthwhile(shop, listed, [chain.samples(us) for chain in listed])
-        for chain, share in pairs:
-            self._clock.check()
-            chain.sharpen(us, share)
-        while True:
-            left = [chain for chain, _ in pairs]
-            sharp = [chain.samples_sharp(us) for chain in left]
-            pairs = worthwhile(shop, left, sharp)
-            if len(pairs) == len(left):
-                break
+    def _sets(self, value: int, most: float) -> list[_Waiting] | None:
+        """Sets of chains that may be better, with their lower bounds, best last.
+
+        None where there are more than `most`.
+        """
+        best, shop = self._best(value), self._shop
+        us = best.us_left(0)
+        left, sharp = self._sharp(us)
+        every = Sets(shop, left, sharp, self._clock.check)
+        sets = list(islice(every, None if most == inf else int(most) + 1))
+        if len(sets) > most:
+            return None
         found: list[_Waiting] = []
-        for chosen in Sets(shop, left, sharp, self._clock.check):
+        for number, chosen in enumerate(sets):
+            self._clock.check()
             # Rows with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
             syncs = Syncs(shop, chosen, self._synced)
             pipelines_us = self._least_us(best, syncs.least, chosen)
             if pipelines_us is not None:
                 least = best.whole_us(pipelines_us, syncs.least)
-                found.append((least, pipelines_us, len(found), syncs, chosen))
+                found.append((least, pipelines_us, number, syncs, chosen))
         found.sort(key=lambda row: row[:3], reverse=True)
         return found
+
+    def _sharp(self, us: int) -> tuple[list[Chain], list[int]]:
+        """Chains that may be part of a better plan, and the most samples of each."""
+        if us > self._listed[0]:
+            listed, shop = self._chains(us), self._shop
+            pairs = worthwhile(shop, listed, [chain.samples(us) for chain in listed])
+            for chain, share in pairs:
+                self._clock.check()
+                chain.sharpen(us, share)
+            self._listed = us, [chain for chain, _ in pairs]
+        left = self._listed[1]  # those of more time will do
+        while True:
+            sharp = [chain.samples_sharp(us) for chain in left]
+            pairs = worthwhile(self._shop, left, sharp)
+            if len(pairs) == len(left):
+                return left, sharp
+            left = [chain for chain, _ in pairs]
 
     def _least_us(
         self, best: Best, sync_us: int, chosen: tuple[Chain, ...]

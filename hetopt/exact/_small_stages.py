@@ -6,7 +6,7 @@ Times are matrices over (first layer, one past the last), in us.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ..costs import CostTable, memory
 from ..schema import Instance, Node
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
 
 
@@ -154,15 +155,46 @@ class Shop:
         one, other = self.pools[a], self.pools[b]
         return one.nodes[0], other.nodes[1 if a == b and other.each == 1 else 0]
 
-    def sync_us(self, parameters: int, places: Sequence[Place]) -> int:
-        """Time to synchronise the parameters of a layer among the places."""
+    def sync_us(self, parameters: int, groups: Iterable[tuple[int, int]]) -> int:
+        """Time to synchronise the parameters of a layer among groups (pool, GPUs)."""
         given = [0] * len(self.pools)
         holders = []
-        for pool, t, _ in sorted(places):
+        for pool, t in sorted(groups):
             nodes = self.pools[pool].nodes
             holders.append((nodes[given[pool] % len(nodes)], t))
             given[pool] += 1
         return self.table.sync_us(parameters, holders)
+
+    @cached_property
+    def fluid(self) -> tuple[Floats, Floats]:
+        """Samples that a GPU of each pool does in a us, at the most; shares of layers.
+
+        With any prices of pools, a sample costs at least the cheapest pool's price for
+        each of its layers, and GPUs are worth no more than their time: weak duality.
+        The prices are the speeds. The shares are those of the layers before each.
+        """
+        work = np.array([self._work_us(p) for p in range(len(self.pools))])
+        total = work.sum(axis=1)
+        if not total.all():
+            return np.full(len(work), np.inf), np.zeros(self.layers + 1)
+        each = (work / total[:, None]).min(axis=0)
+        shares = np.cumsum([0.0, *each]) / each.sum()
+        return 1 / (total * each.sum()), shares
+
+    def _work_us(self, pool: int) -> list[float]:
+        """GPU time of a sample in each layer, at the least; huge where unmeasured."""
+        sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
+        places = [
+            place
+            for t in range(1, self.pools[pool].each + 1)
+            for s in sizes
+            if self._measured(place := Place(pool, t, s))
+        ]
+        rows = [
+            [p.t * us / p.samples for us in self.table.layer_us(*self._key(p))]
+            for p in places
+        ]
+        return list(map(min, zip(*rows, strict=True))) or [1e18] * self.layers
 
     # --- memory ------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """Synchronisation of a set of rows of stages, before and after the layers are cut."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 
 from ._small_chains import Chain
-from ._small_stages import NEVER, Matrix, Place, Shop
+from ._small_stages import NEVER, Matrix, Shop
 
 
 class Syncs:
@@ -17,10 +17,11 @@ class Syncs:
         self,
         shop: Shop,
         chains: Sequence[Chain],
-        kept: dict[tuple[int, tuple[Place, ...]], int],
+        kept: dict[object, int],
     ) -> None:
         """`kept` is shared by all sets of a run."""
         self._shop, self._chains, self._kept = shop, chains, kept
+        self._groups = [chain.groups for chain in chains]
         shape = tuple(len(chain.stages) for chain in chains)
         sizes = shop.sizes
         self.table = np.zeros((len(sizes), *shape), dtype=np.int64)
@@ -35,17 +36,14 @@ class Syncs:
         self.overlap = shop.costs.sync_overlap == "backward"
 
     def _one(self, parameters: int, where: tuple[int, ...]) -> int:
-        places = tuple(
-            sorted(
-                place
-                for chain, j in zip(self._chains, where, strict=True)
-                for place in chain.stages[j]
-            )
-        )
-        key = (parameters, tuple(p._replace(samples=0) for p in places))
-        if key not in self._kept:
-            self._kept[key] = self._shop.sync_us(parameters, places)
-        return self._kept[key]
+        groups: list[tuple[int, int]] = []
+        for rows, j in zip(self._groups, where, strict=True):
+            groups += rows[j]
+        key = (parameters, *sorted(groups))
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._shop.sync_us(parameters, groups)
+        return found
 
     @cached_property
     def least(self) -> int:
@@ -62,15 +60,27 @@ class Syncs:
     def _least_total(self) -> int:
         """Least sum over layers, where each row goes from stage to stage in order."""
         shape = self.table.shape[1:]
-        states = np.array(list(product(*map(range, shape))))
-        step = states[None, :, :] - states[:, None, :]
-        moves = np.where(((step >= 0) & (step <= 1)).all(axis=2), 0, NEVER)
+        moves = _moves(shape)
         flat = self.table.reshape(self.table.shape[0], -1)
-        reached = np.full(len(states), NEVER)
+        reached = np.full(len(moves), NEVER)
         reached[0] = flat[self._shop.size_of[0], 0]
+        if len(flat) == 1:
+            return self._equal_layers(reached, moves + flat)
         for size in self._shop.size_of[1:]:
             reached = (reached[:, None] + moves).min(axis=0) + flat[size]
             reached = np.minimum(reached, NEVER)
+        return int(reached[-1])
+
+    def _equal_layers(self, reached: Matrix, step: Matrix) -> int:
+        """The same where a layer is like the next: powers of a step, by squares."""
+        left = self._shop.layers - 1
+        while left:
+            if left & 1:
+                reached = np.minimum((reached[:, None] + step).min(axis=0), NEVER)
+            left >>= 1
+            if left:
+                twice = (step[:, :, None] + step[None, :, :]).min(axis=1)
+                step = np.minimum(twice, NEVER)
         return int(reached[-1])
 
     def runs_of(self, i: int) -> list[Matrix]:
@@ -95,3 +105,11 @@ class Syncs:
         rest = tuple(range(count + 1, self.table.ndim))
         least = self.table.min(axis=rest) if rest else self.table
         return np.asarray(least.reshape(least.shape[0], -1))
+
+
+@lru_cache(maxsize=1_000)
+def _moves(shape: tuple[int, ...]) -> Matrix:
+    """0 between joint stages of neighbouring layers, NEVER elsewhere."""
+    states = np.array(list(product(*map(range, shape))))
+    step = states[None, :, :] - states[:, None, :]
+    return np.where(((step >= 0) & (step <= 1)).all(axis=2), 0, NEVER)
