@@ -117,7 +117,7 @@ class _Search:
         # Without a plan nothing would be dropped: ask for good plans first.
         below = min(limit, 2 * self._bound) if known is None else int(known)
         while True:
-            self._better_than(below, self._bound, _SETS)
+            self._better_than(below)
             if self._clock.objective is not None or below >= limit:
                 break
             below = min(limit, 4 * below)
@@ -169,21 +169,25 @@ class _Search:
 
         return count(self._shop.gpus)
 
-    def _better_than(self, value: int, low: int, most: float) -> bool:
-        """Find the best plan below `value`, if any; whether there is one.
+    def _better_than(self, target: int) -> bool:
+        """Find the best plan below `target`, if any; whether there is one.
 
-        None is below `low`. Where more than `most` sets may be better, smaller values
-        are tried first: the best plan drops most sets, and is often found with few.
+        Where too many sets may be better, smaller values are tried first, with more
+        sets each time: the best plan is often found, and proved best, with few.
         """
-        while (waiting := self._sets(value, most)) is None:
-            middle = (low + value) // 2
-            if middle - low <= low // 500:
-                most = inf
-            elif self._better_than(middle, low, most):
+        low, most = self._bound, float(_SETS)
+        while True:
+            value = target
+            while (waiting := self._sets(value, most)) is None:
+                if value - low <= low // 250:
+                    most = inf
+                else:
+                    value = (low + value) // 2
+            if self._tried(value, waiting):
                 return True
-            else:
-                low, most = middle, 2 * most
-        return self._tried(value, waiting)
+            if value >= target:
+                return False
+            low, most = value, 4 * most
 
     def _tried(self, value: int, waiting: list[_Waiting]) -> bool:
         """Try sets, the least bound first; whether a plan below `value` is found."""
