@@ -271,6 +271,15 @@ def test_on_the_papers_jobs_plans_are_valid_and_none_beats_the_proof(name: str) 
     assert found.objective <= proved.objective * 11 / 10
 
 
+def test_the_counterexample_is_further_from_the_optimum_than_the_paper_says() -> None:
+    data = job("counterexample-llama-1.3b")
+    proved = exact.solve(data, limits=Limits(time_s=60))
+    found = judge.evaluate(data, espresso.plan(data))
+    assert proved.status is Status.OPTIMAL
+    assert found.valid
+    assert found.objective > proved.objective * 1045 / 1000
+
+
 # --- instances of several GPUs -------------------------------------------------------
 
 
