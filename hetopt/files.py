@@ -26,6 +26,7 @@ __all__ = [
     "load_plan",
     "load_problem",
     "parse_tree",
+    "problem_names",
     "write_json",
     "write_text",
 ]
@@ -46,9 +47,21 @@ def _library() -> dict[str, Path]:
     return {f"{p.parent.name}/{p.stem}": p for p in sorted(found)}
 
 
+@cache
+def _states_problem(name: str) -> bool:
+    """Whether a file of the library is a problem file: it then begins with that."""
+    with _library()[name].open(encoding="utf-8") as file:
+        return file.readline().startswith("problem:")
+
+
 def instance_names() -> list[str]:
     """Names of the instances of the library, sorted."""
-    return sorted(_library())
+    return sorted(name for name in _library() if not _states_problem(name))
+
+
+def problem_names() -> list[str]:
+    """Names of the problem files of the library, such as queues of jobs, sorted."""
+    return sorted(name for name in _library() if _states_problem(name))
 
 
 def load_instance(name_or_path: str | Path) -> Instance:
@@ -58,7 +71,13 @@ def load_instance(name_or_path: str | Path) -> Instance:
     that is absent or wrong.
     """
     path = _path_of_instance(name_or_path)
-    return _instance(read_tree(path), path)
+    tree = read_tree(path)
+    if tree.get("problem") == "job_scheduling":
+        raise InstanceError(
+            f"{path}: found a queue of jobs, expected an instance with one model; "
+            "use `hetopt schedule`"
+        )
+    return _instance(tree, path)
 
 
 def load_problem(path: str | Path) -> tuple[str, Any]:
@@ -127,8 +146,8 @@ def _path_of_instance(name_or_path: str | Path) -> Path:
 
 
 def _unknown_instance(name: str) -> UnknownName:
-    near = get_close_matches(name, instance_names(), n=5, cutoff=0.4)
-    return UnknownName("instance", name, near or instance_names())
+    near = get_close_matches(name, sorted(_library()), n=5, cutoff=0.4)
+    return UnknownName("instance", name, near or sorted(_library()))
 
 
 def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Instance:
@@ -192,6 +211,8 @@ _MARK = {
     "groups": "device_grouping",
     "order": "layer_partition",
     "stages": "provisioning",
+    "jobs": "job_scheduling",
+    "served": "job_round",
 }
 
 

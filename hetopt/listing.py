@@ -11,6 +11,7 @@ _FOLDER = {
     "formulations": "formulations",
     "methods": "exact",
     "planners": "planners",
+    "policies": "policies",
     "backends": "backends",
     "formats": "importers",
 }
@@ -19,8 +20,8 @@ _FOLDER = {
 def entries(kind: str) -> list[dict[str, str]]:
     """Objects with `name` and `description`, sorted by name.
 
-    `kind` is one of instances, problems, formulations, methods, planners, backends,
-    formats.
+    `kind` is one of instances, problems, formulations, methods, planners, policies,
+    backends, formats.
     """
     if kind == "instances":
         return _instances()
@@ -32,12 +33,11 @@ def entries(kind: str) -> list[dict[str, str]]:
 
 
 def _instances() -> list[dict[str, str]]:
-    from .files import instance_names, load_instance
+    from .files import instance_names, load_instance, load_problem, problem_names
 
-    return [
-        {"name": name, "description": load_instance(name).source}
-        for name in instance_names()
-    ]
+    sources = {name: load_instance(name).source for name in instance_names()}
+    sources |= {name: load_problem(name)[1].source for name in problem_names()}
+    return [{"name": name, "description": sources[name]} for name in sorted(sources)]
 
 
 def _first_line(module: str) -> str:

@@ -3,10 +3,12 @@
 A job trains `batch` sequences a step on N = d t GPUs: d replicas of t GPUs, each
 replica B / d sequences at once. One step takes
     max over its GPU types of (layers + head at t, B / d)                  compute, TP
-    + 2 (d - 1) alpha + 2 (d - 1) / d * 2 W / (t beta)                     gradients
-with the layer times of `compute`, and W the parameters of layers and embedding. TP runs
-over the slowest intra-node link where every node gives a multiple of t GPUs, else over
-the slowest link between the nodes; gradients over the slowest link of all.
+    + max(0, 2 (d - 1) alpha + 2 (d - 1) / d * 2 W / (t beta) - hidden)    gradients
+where hidden is the backward pass of the layers under `sync_overlap: backward` (each
+layer's gradients travel while the layers before it are still at work), else 0; with the
+layer times of `compute`, and W the parameters of layers and embedding. TP runs over the
+slowest intra-node link where every node gives a multiple of t GPUs, else over the
+slowest link between the nodes; gradients over the slowest link of all.
 step_us = ceil(1e6 step).
 """
 
@@ -17,7 +19,7 @@ from functools import cached_property
 
 from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, exact
 from . import marp
-from .compute import LinkRate, ceil, flops_per_s, head_s, layer_s
+from .compute import LinkRate, backward_share, ceil, flops_per_s, head_s, layer_s
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
 MICRO = 10**6
@@ -137,12 +139,19 @@ class JobRates:
             costs=self.costs,
         )
         slowest = min((self.cluster.gpus[name] for name in types), key=flops_per_s)
-        step = _layers_s(model, work, slowest, tensor, t, b)
-        step += head_s(model, work, slowest, t, b)
+        layers = _layers_s(model, work, slowest, tensor, t, b)
+        step = layers + head_s(model, work, slowest, t, b)
         if d > 1:
             worst = max(link[0] for link in links), min(link[1] for link in links)
-            step += _sync_s(trained.parameters, d, t, worst)
+            step += self._exposed_s(layers, _sync_s(trained.parameters, d, t, worst))
         return ceil(MICRO * step)
+
+    def _exposed_s(self, layers: Fraction, sync: Fraction) -> Fraction:
+        """What of the synchronisation the backward pass does not hide."""
+        if self.costs.sync_overlap == "none":
+            return sync
+        # Slower layers hide more, yet layers and exposed part together only grow.
+        return max(Fraction(0), sync - backward_share(self.costs) * layers)
 
     def _slowest_within(self, held: Held) -> LinkRate | None:
         links = {
@@ -202,26 +211,27 @@ class JobRates:
 
         The strongest type, the best link for everything, no limit of memory.
         """
-        cluster = self.cluster
-        strongest = max(cluster.gpus.values(), key=flops_per_s)
-        link = self._best_link
-        work = Workload(
-            sequence_length=trained.sequence,
-            global_batch=trained.batch,
-            costs=self.costs,
+        gpus, total = self.cluster.gpus, self.cluster.gpu_count
+        strongest = max(gpus, key=lambda name: flops_per_s(gpus[name]))
+        return min(
+            self.least_step_us(trained, strongest, d, t)
+            for d in trained.divisors
+            for t in DEGREES
+            if d * t <= total
         )
-        times = []
-        for d in trained.divisors:
-            for t in DEGREES:
-                if d * t > cluster.gpu_count or (d * t > 1 and link is None):
-                    break
-                b = trained.batch // d
-                step = _layers_s(trained.model, work, strongest, link, t, b)
-                step += head_s(trained.model, work, strongest, t, b)
-                if d > 1 and link is not None:
-                    step += _sync_s(trained.parameters, d, t, link)
-                times.append(ceil(MICRO * step))
-        return min(times)
+
+    def least_step_us(self, trained: Trained, gpu: str, d: int, t: int) -> int:
+        """No GPUs of which the slowest is of a type train one step at (d, t) in less.
+
+        The best latency and the best bandwidth of all links carry everything.
+        """
+        link = self._best_link
+        kinds = frozenset([gpu])
+        key = (trained, d, t, kinds, link, "least")
+        if key not in self._steps:
+            links = [] if link is None else [link]
+            self._steps[key] = self._step_us(trained, d, t, kinds, link, links)
+        return self._steps[key]
 
     @cached_property
     def _best_link(self) -> LinkRate | None:

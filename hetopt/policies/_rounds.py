@@ -3,8 +3,9 @@
 A job's configurations are powers of two of GPUs of one type, within a node or, where
 all nodes of the type are of one power-of-two size, on whole nodes; each runs at its
 fastest (d, t) that fits. Its cost is SCALE (goodput / least goodput)^p with p = -1/2,
-rounded down; a job that gets nothing costs lambda = 1.1 SCALE. For a running job the
-goodput of a change is multiplied by Sia's restart factor
+rounded down, and 1 more for a start, so that ties keep what runs; a job that gets
+nothing costs lambda = 1.1 SCALE. For a running job the goodput of a change is
+multiplied by Sia's restart factor
     r = (T - N S) / (T + S)      T its age since it first ran, N restarts, S restart_s
 in whole 32nds, at least one of them: then jobs of a kind fall into few classes.
 """
@@ -83,6 +84,10 @@ class Offers:
         slowest = max(option.step_us for option in self.best(trained).values())
         return isqrt(SCALE * SCALE * step_us * PARTS // (slowest * parts))
 
+    def start_cost(self, trained: Trained, step_us: int, parts: int = PARTS) -> int:
+        """The cost with 1 added, so that of equal assignments one that stays wins."""
+        return self.cost(trained, step_us, parts) + 1
+
     def job_class(
         self, name: str, trained: Trained, key: ClassKey, jobs: int
     ) -> JobClass:
@@ -96,10 +101,10 @@ class Offers:
                 Configuration(
                     gpu=gpu,
                     gpus=gpus,
-                    cost=self.cost(
-                        trained,
-                        option.step_us,
-                        PARTS if (gpu, gpus) == holds else parts,
+                    cost=(
+                        self.cost(trained, option.step_us)
+                        if (gpu, gpus) == holds
+                        else self.start_cost(trained, option.step_us, parts)
                     ),
                 )
                 for (gpu, gpus), option in self.best(trained).items()

@@ -6,10 +6,11 @@ that the idle GPUs can serve, whatever their type, and places it by best fit, th
 smallest sufficient memory first (`Idle.best_fit`).
 
 Where the paper is silent: efficiency is samples per second of a GPU of the plan's type
-(`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken in order of submission, and one that cannot be served does not
-hold up those after it; a running job is left alone. The smallest sufficient memory may
-be that of a slower type, and GPUs of several types may serve one job, as published: it
-then runs at the pace of the slowest.
+(`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken
+in order of submission, and one that cannot be served does not hold up those after it;
+a running job is left alone. The smallest sufficient memory may be that of a slower
+type, and GPUs of several types may serve one job, as published: it then runs at the
+pace of the slowest.
 
 Source: Frenzy, section IV, algorithm 1, with >= for its >.
 """

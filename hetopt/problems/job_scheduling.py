@@ -71,7 +71,7 @@ class Assumptions(Record):
     """What the schedule's times rest on, beside the cluster's GPUs and links."""
 
     memory: Literal["marp", "cost_model"] = "marp"
-    costs: CostSettings = CostSettings(recompute="none")
+    costs: CostSettings = CostSettings(recompute="none", sync_overlap="backward")
     launch_s: Seconds = 30
     restart_s: Seconds = 60
     trial_s: Seconds = 120

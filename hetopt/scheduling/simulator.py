@@ -120,16 +120,18 @@ class State:
         if held is not None:
             self.wait(task)
 
-    def end_next(self) -> Task | None:
-        """End the lease that ends first; None where it was ended before."""
-        _, lease, number = heapq.heappop(self.ends)
-        if self._valid.get(number) != lease:
-            return None
-        task = self.running[number]
+    def next_end_us(self) -> int | None:
+        """When the next lease ends; None where nothing runs."""
+        while self.ends and self._valid.get(self.ends[0][2]) != self.ends[0][1]:
+            heapq.heappop(self.ends)  # it was stopped before
+        return self.ends[0][0] if self.ends else None
+
+    def end_next(self) -> None:
+        """End the lease that `next_end_us` speaks of; a failed trial waits again."""
+        task = self.running[heapq.heappop(self.ends)[2]]
         self._release(task)
         if task.steps_left:
             self.wait(task)
-        return task
 
     def _release(self, task: Task) -> Held | None:
         held, task.held = task.held, None
@@ -178,12 +180,14 @@ def simulate(data: Data, policy: str, *, rounds: bool | None = None) -> Run:
     module: Any = registry.entry("policies", policy)
     made: Policy = module.policy(data)
     in_rounds = made.rounds if rounds is None else rounds
-    simulation = _Simulation(data, made, Idle(data.cluster, module.kinds(data)))
+    simulation = Simulation(data, made, Idle(data.cluster, module.kinds(data)))
     simulation.run(micro(data.assumptions.round_s) if in_rounds else None)
     return Run(policy, simulation.schedule(), tuple(simulation.decision_s))
 
 
-class _Simulation:
+class Simulation:
+    """A queue on its way; `run` takes it to the end, `schedule` says what happened."""
+
     def __init__(self, data: Data, policy: Policy, idle: Idle) -> None:
         self.data, self.policy = data, policy
         self.state = State(data, idle)
@@ -212,17 +216,16 @@ class _Simulation:
                 self._stuck()
 
     def _next_event(self) -> int:
-        times = [self.coming[-1].submit_us] if self.coming else []
-        if self.state.ends:
-            times.append(self.state.ends[0][0])
-        return min(times)
+        coming = self.coming[-1].submit_us if self.coming else None
+        times = (coming, self.state.next_end_us())
+        return min(time for time in times if time is not None)
 
     def _advance(self, now_us: int) -> None:
         """Everything that happens up to and including `now_us`, in order."""
         state = self.state
         while True:
             coming = self.coming[-1].submit_us if self.coming else None
-            ending = state.ends[0][0] if state.ends else None
+            ending = state.next_end_us()
             if (
                 ending is not None
                 and ending <= now_us

@@ -1,0 +1,97 @@
+"""Average completion times that no schedule beats, whoever makes it.
+
+Alone: every job starts at once, on the best GPUs, with nobody else: launch_s and its
+steps at `fastest_us`.
+
+One machine: a GPU of type g has the price y[g], its effective GFLOP/s. Job j occupies at
+least p[j] = min over (g, d, t) that fit of y[g] d t (launch + steps step) of it, with the
+best link for every step. A lease on several types has the step of its slowest and costs
+at least as much as on that type alone, as a slower type has a lower price. So any
+schedule, looked at as work on one machine of speed Y = sum of all prices that is shared
+and interrupted at will, completes no job before the machine does; there, shortest
+remaining work first has the least sum of completion times (Schrage 1968).
+"""
+
+import heapq
+from fractions import Fraction
+
+from ..costs.compute import flops_per_s
+from ..costs.job_rates import DEGREES, Trained
+from ..problems.job_scheduling import Data, micro
+from ..result import Bound
+
+ALONE = "each job alone on the best GPUs"
+MACHINE = "one shared machine, shortest remaining work first"
+
+
+def bound(data: Data) -> Bound:
+    """The better of both bounds, in us, over the jobs that are not refused."""
+    return max(alone(data), one_machine(data), key=lambda found: found.value)
+
+
+def alone(data: Data) -> Bound:
+    """The average when no job waits for another."""
+    launch = micro(data.assumptions.launch_s)
+    fastest: dict[Trained, int] = {}
+    times = []
+    for job in data.jobs:
+        trained = data.trained(job)
+        if data.rates.options(trained):
+            if trained not in fastest:
+                fastest[trained] = data.rates.fastest_us(trained)
+            times.append(launch + job.steps * fastest[trained])
+    return Bound(Fraction(sum(times), len(times)), ALONE)
+
+
+def one_machine(data: Data) -> Bound:
+    """The least average on one machine as fast as all GPUs together."""
+    gpus, count = data.cluster.gpus, data.rates.count
+    price = {name: int(flops_per_s(gpu) / 10**9) for name, gpu in gpus.items()}
+    speed = sum(price[name] * count[name] for name in gpus)
+    launch = micro(data.assumptions.launch_s)
+    rows: dict[Trained, list[tuple[int, int]]] = {}
+    jobs = []
+    for job in data.jobs:
+        trained = data.trained(job)
+        if not data.rates.options(trained):
+            continue
+        if trained not in rows:
+            rows[trained] = _rows(data, trained, price)
+        work = min(paid * (launch + job.steps * step) for paid, step in rows[trained])
+        jobs.append((micro(job.submit_s) * speed, work))
+    waited = _least_sum(jobs) - sum(release for release, _ in jobs)
+    return Bound(Fraction(waited, speed * len(jobs)), MACHINE)
+
+
+def _rows(data: Data, trained: Trained, price: dict[str, int]) -> list[tuple[int, int]]:
+    """(price of the GPUs held, step in us) of all that fits; spans any nodes."""
+    rates = data.rates
+    total = data.cluster.gpu_count
+    return [
+        (price[gpu] * d * t, rates.least_step_us(trained, gpu, d, t))
+        for gpu in data.cluster.gpus
+        for d in trained.divisors
+        for t in DEGREES
+        if d * t <= total and rates.fits(trained, gpu, d, t)
+    ]
+
+
+def _least_sum(jobs: list[tuple[int, int]]) -> int:
+    """Sum of completion times of (release, work) under shortest remaining work first."""
+    coming = sorted(jobs, reverse=True)
+    left: list[int] = []
+    now = total = 0
+    while coming or left:
+        if not left:
+            now = max(now, coming[-1][0])
+        while coming and coming[-1][0] <= now:
+            heapq.heappush(left, coming.pop()[1])
+        work = heapq.heappop(left)
+        until = coming[-1][0] if coming else now + work
+        if now + work <= until:
+            now += work
+            total += now
+        else:
+            heapq.heappush(left, now + work - until)
+            now = until
+    return total
