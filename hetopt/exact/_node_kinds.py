@@ -1,0 +1,146 @@
+"""What a bound on training plans may assume of nodes: their best case, by kind.
+
+Nodes of one kind have GPUs of one type, equally many, on equal links. Times are the
+least that any run of x layers can take there, so a bound from them holds for layers
+of any sizes; for equal layers they are exact.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..costs import CostTable
+from ..schema import Instance, exact
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes that no bound tells apart; arrays are indexed by degree t - 1 and x.
+
+    `run_us[t - 1][x]` is the least time of x layers, `last_us` of the last x layers
+    with the head; infinite where x layers do not fit. Hops go to a receiver of one
+    GPU, the cheapest there is; `out_us` is None where there is no other node, and
+    `within_us` is never above it.
+    """
+
+    nodes: tuple[str, ...]
+    gpus: int
+    run_us: Array
+    last_us: Array
+    within_us: float
+    out_us: float | None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The kinds of a cluster at one micro-batch size, and what a spread layer costs.
+
+    `spread_us` is 4 p / beta of a layer of average size: what one replica on one GPU
+    pays to synchronise it when nearly all other replicas lie in other nodes.
+    `weights[y]` is the least total size of y layers, in average layers.
+    """
+
+    micro_batch_size: int
+    kinds: tuple[Kind, ...]
+    spread_us: float
+    weights: Array
+
+
+def fleet(instance: Instance, b: int) -> Fleet:
+    """The fleet of an instance for micro-batches of `b` sequences."""
+    table = CostTable(instance)
+    classes: dict[Any, list[str]] = {}
+    for node in table.cluster.nodes:
+        key = (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+        classes.setdefault(key, []).append(node.name)
+    kinds = tuple(_kind(table, names, b) for names in classes.values())
+    sizes = sorted(instance.model.parameters)
+    average = Fraction(sum(sizes), len(sizes))
+    weights = np.concatenate([[0.0], np.cumsum(sizes) / float(average or 1)])
+    return Fleet(b, kinds, _spread_us(instance, average), weights)
+
+
+def _spread_us(instance: Instance, average: Fraction) -> float:
+    inter = instance.planned_cluster.inter
+    rates = [exact(pair.gbytes_per_s) for pair in inter.pairs]
+    if inter.gbytes_per_s is not None:
+        rates.append(exact(inter.gbytes_per_s))
+    if not rates:
+        return 0.0
+    return float(4 * average / (max(rates) * 1000))
+
+
+def _kind(table: CostTable, names: list[str], b: int) -> Kind:
+    node = table.cluster.node[names[0]]
+    degrees = range(1, node.count + 1)
+    run_us = np.array([_runs(table, node.name, t, b) for t in degrees])
+    last_us = np.array([_last_runs(table, node.name, t, b) for t in degrees])
+    within = table.hop_us(node.name, node.name, 1, b) if node.count > 1 else 0
+    out_us = _least_out_us(table, names, b)
+    # Where links between nodes are the faster ones, two visits are not one.
+    within_us = float(within) if out_us is None else min(float(within), out_us)
+    return Kind(tuple(names), node.count, run_us, last_us, within_us, out_us)
+
+
+def _least_out_us(table: CostTable, names: list[str], b: int) -> float | None:
+    """The cheapest hop from a node of the kind to any other node."""
+    everyone = [node.name for node in table.cluster.nodes]
+    if len(everyone) == 1:
+        return None
+    if not table.cluster.inter.pairs:
+        other = next(name for name in everyone if name != names[0])
+        return float(table.hop_us(names[0], other, 1, b))
+    return float(
+        min(table.hop_us(x, y, 1, b) for x in names for y in everyone if x != y)
+    )
+
+
+def _runs(table: CostTable, node: str, t: int, b: int) -> list[float]:
+    """Least time of x = 0.. layers in a row, none of whose memory counts twice."""
+    if not table.measured(node, t, b):
+        return [0.0] + [float("inf")] * table.layers
+    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, b))])
+    out = [0.0]
+    for x in range(1, table.layers + 1):
+        # In the middle of a pipeline, one micro-batch in flight: the least memory.
+        fits = [
+            _fits(table, range(i, i + x), node, t, b, stages=3, j=1)
+            for i in _starts(table, x)
+        ]
+        times = sums[x:] - sums[:-x]
+        out.append(float(times.min()) if any(fits) else float("inf"))
+    return out
+
+
+def _last_runs(table: CostTable, node: str, t: int, b: int) -> list[float]:
+    """Time of the last x = 0.. layers and the head."""
+    if not table.measured(node, t, b):
+        return [0.0] + [float("inf")] * table.layers
+    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, b)[::-1])])
+    head, layers = table.head_us(node, t, b), table.layers
+    out = [0.0]
+    for x in range(1, layers + 1):
+        stages = 1 if x == layers else 2
+        span = range(layers - x, layers)
+        fits = _fits(table, span, node, t, b, stages=stages, j=stages - 1)
+        out.append(float(sums[x] + head) if fits else float("inf"))
+    return out
+
+
+def _starts(table: CostTable, x: int) -> range:
+    """First layers of the runs to look at: one where all layers are equal."""
+    if len(set(table.model.parameters)) == 1:
+        return range(1)
+    return range(table.layers - x + 1)
+
+
+def _fits(
+    table: CostTable, span: range, node: str, t: int, b: int, *, stages: int, j: int
+) -> bool:
+    parts = table.stage_mib(span, t, b, 1, stages, j)
+    return sum(parts.values()) <= table.memory_mib(node)

@@ -1,0 +1,267 @@
+"""A lower bound on the iteration time that prices hops, pipeline fill and gradients.
+
+Let D pipelines hold every layer once each, and let gamma_v(l) be the share of them
+that hold layer l in node v. A replica of l in node v on t GPUs synchronises with the
+D (1 - gamma_v(l)) others across the inter-node link, so (cost-model.md, ring)
+
+    sync_l >= 4 p_l / (t beta) (1 - gamma_v(l)).
+
+If no stage synchronises for longer than s, then summed over the stages of a *visit*
+(what one pipeline does in one node, on k GPUs)
+
+    sum over its layers p_l <= k s beta / 4 + sum over its layers p_l gamma_v(l).
+
+The last sum is at most the node's share  Gamma_v = sum_l p_l gamma_v(l),  and all the
+shares together are  sum_l p_l:  nodes compete for being where the replicas are. A
+*case* is a range of s and a range of every Gamma_v. Within a case a pipeline has the
+time left after the least s, and `_pattern_prices` decides whether the pipelines that
+are then possible can take the batch. Cases that are not refuted are divided.
+
+Equal nodes are interchangeable, so their shares are taken in descending order.
+The bound holds for one replica a stage, that is, for micro-batches of one sequence.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..schema import Instance
+from ._node_kinds import fleet
+from ._pattern_prices import Group, Market
+from ._visit_tables import Grid, Table, VisitTables
+
+# Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
+_RATIOS = (1.04, 1.008)
+# Ranges of s are halved down to a coarse one, then the number of pipelines, then s
+# down to a fine one, then shares: in the order of what a division is worth.
+_COARSE, _FINE = 1 / 8, 1 / 100
+_NARROWEST = 1 / 256  # of the shares: not divided further
+
+
+def applies(instance: Instance) -> bool:
+    """Whether the bound holds for every plan of the instance."""
+    return max(instance.workload.micro_batch_sizes) == 1
+
+
+@dataclass
+class Case:
+    """Ranges of the synchronisation time, of the number of pipelines and of the shares.
+
+    Shares are in average layers. `prices`, by number of groups, are those that
+    were found last: a good start for the next time.
+    """
+
+    sync_low_us: float
+    sync_high_us: float
+    pipelines_low: int
+    pipelines_high: int
+    shares_low: tuple[float, ...]
+    shares_high: tuple[float, ...]
+    prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+
+class PatternBound:
+    """Refutes iteration times of one instance, and keeps the cases that it needed."""
+
+    def __init__(self, instance: Instance, least_us: float, most_us: float) -> None:
+        """Prepare for times between `least_us` and `most_us`."""
+        costs = instance.workload.costs
+        self.instance = instance
+        self.pipeline_factor = float(costs.pipeline_factor)
+        self.sync_factor = float(costs.sync_factor)
+        self.sizes = tuple(sorted(set(instance.workload.micro_batch_sizes)))
+        self.fleets = [fleet(instance, b) for b in self.sizes]
+        self.kind_of = [
+            k for k, kind in enumerate(self.fleets[0].kinds) for _ in kind.nodes
+        ]
+        self.layers = instance.model.layers
+        # What backward passes may hide is not priced: then s = 0 says nothing.
+        self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
+        least = least_us / self.pipeline_factor
+        smallest = 0.6 * least / instance.workload.global_batch
+        largest = most_us / self.pipeline_factor
+        self.tables = [
+            [
+                VisitTables(each, Grid.between(smallest * b, largest, ratio))
+                for each, b in zip(self.fleets, self.sizes, strict=True)
+            ]
+            for ratio in _RATIOS
+        ]
+        self.most_sync_us = (
+            (most_us - least_us) / self.sync_factor if self.sync_factor else 0.0
+        )
+        workload = instance.workload
+        self.most_pipelines = min(
+            instance.planned_cluster.gpu_count, workload.global_batch
+        )
+        # The most that y layers can weigh, where `weights` is the least.
+        weights = self.fleets[0].weights
+        self.most_weights = weights[-1] - weights[::-1]
+        self.cases = self._first_cases()
+        self.refuted_cases = 0
+
+    def _first_cases(self) -> list[Case]:
+        nodes, most = len(self.kind_of), self.most_pipelines
+        none, whole = (0.0,) * nodes, (float(self.layers),) * nodes
+        if not self.priced_sync:
+            return [Case(0.0, float("inf"), 1, most, none, whole)]
+        return [
+            Case(0.0, self.most_sync_us, 1, most, none, whole),
+            Case(self.most_sync_us, float("inf"), 1, most, none, whole),
+        ]
+
+    def refute(self, time_us: float) -> "Refutation":
+        """Start refuting that any plan has an iteration of at most `time_us`."""
+        return Refutation(self, time_us)
+
+    # -- one case ----------------------------------------------------------------
+
+    def settled(self, case: Case, time_us: float) -> bool:
+        """Whether no plan within the case has an iteration of at most `time_us`."""
+        left = (time_us - self.sync_factor * case.sync_low_us) / self.pipeline_factor
+        left *= 1 + 1e-9  # factors and times were rounded to floats
+        for level in range(len(_RATIOS)):
+            market = self._market(case, level)
+            start = case.prices.get(len(market.groups))
+            verdict = market.refute(left, start)
+            if verdict.refuted or level == 0:
+                case.prices[len(market.groups)] = verdict.prices
+            if verdict.refuted:
+                return True
+        return False
+
+    def _market(self, case: Case, level: int) -> Market:
+        members: dict[tuple[int, float], int] = {}
+        for node, share in enumerate(case.shares_high):
+            key = (self.kind_of[node], share)
+            members[key] = members.get(key, 0) + 1
+        tables = self.tables[level]
+        groups = []
+        for (kind, share), count in sorted(members.items()):
+            visits = tuple(
+                table.visits(kind, self._rate(case), share) for table in tables
+            )
+            groups.append(
+                Group(
+                    count,
+                    self.fleets[0].kinds[kind].gpus,
+                    visits,
+                    self._claims(kind, case),
+                    (self.most_weights / case.pipelines_low).astype(np.float32),
+                )
+            )
+        return Market(
+            self.instance.workload.global_batch,
+            self.layers,
+            float(self.layers),
+            float(min(case.pipelines_high, self.most_pipelines)),
+            self.sizes,
+            tuple(table.grid for table in tables),
+            tuple(groups),
+        )
+
+    def _claims(self, kind: int, case: Case) -> Table:
+        """What a visit of k of the node's GPUs with y layers asks of the shares."""
+        gpus = self.fleets[0].kinds[kind].gpus
+        k = np.arange(1, gpus + 1)[:, None]
+        excess = self.fleets[0].weights[None, :] - k * self._rate(case)
+        return (k / gpus * np.maximum(excess, 0.0)).astype(np.float32)
+
+    def _rate(self, case: Case) -> float:
+        """Layers that one GPU can synchronise within the case's time."""
+        spread = self.fleets[0].spread_us
+        if not self.priced_sync or not spread or np.isinf(case.sync_high_us):
+            return float(self.layers)
+        return case.sync_high_us / spread
+
+    # -- division ----------------------------------------------------------------
+
+    def halves(self, case: Case) -> list[Case]:
+        """The case divided in two, without what cannot be; empty where too narrow."""
+        of_sync = (case.sync_high_us - case.sync_low_us) / (self.most_sync_us or 1)
+        if np.isinf(of_sync):
+            return []
+        widths = [
+            (high - low) / self.layers
+            for low, high in zip(case.shares_low, case.shares_high, strict=True)
+        ]
+        widest = max(widths)
+        ratio = case.pipelines_high / case.pipelines_low
+        if of_sync > (_COARSE if ratio > 1 else _FINE):
+            middle = (case.sync_low_us + case.sync_high_us) / 2
+            parts = [
+                replace(case, sync_high_us=middle, prices={}),
+                replace(case, sync_low_us=middle, prices={}),
+            ]
+        elif ratio > 1:
+            last = int((case.pipelines_low * case.pipelines_high) ** 0.5)
+            parts = [
+                replace(case, pipelines_high=last, prices={}),
+                replace(case, pipelines_low=last + 1, prices={}),
+            ]
+        elif widest >= _NARROWEST:
+            node = widths.index(widest)
+            low, high = case.shares_low, case.shares_high
+            share = (low[node] + high[node]) / 2
+            parts = [
+                replace(case, shares_high=_with(high, node, share), prices={}),
+                replace(case, shares_low=_with(low, node, share), prices={}),
+            ]
+        else:
+            return []
+        return [part for part in map(self._tightened, parts) if part is not None]
+
+    def _tightened(self, case: Case) -> Case | None:
+        """Ranges that follow from the order of equal nodes and the sum of shares."""
+        low, high = list(case.shares_low), list(case.shares_high)
+        nodes = range(1, len(low))
+        for i in nodes:
+            if self.kind_of[i] == self.kind_of[i - 1]:
+                high[i] = min(high[i], high[i - 1])
+        for i in reversed(nodes):
+            if self.kind_of[i] == self.kind_of[i - 1]:
+                low[i - 1] = max(low[i - 1], low[i])
+        total, slack = sum(low), 1e-9 * self.layers
+        if total > self.layers + slack:
+            return None
+        high = [
+            min(h, self.layers - total + x + slack)
+            for x, h in zip(low, high, strict=True)
+        ]
+        if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
+            return None
+        return replace(case, shares_low=tuple(low), shares_high=tuple(high))
+
+
+class Refutation:
+    """The refutation of one time, case by case, so that a caller can stop between."""
+
+    def __init__(self, bound: PatternBound, time_us: float) -> None:
+        self.bound, self.time_us = bound, time_us
+        self.open = list(bound.cases)
+        self.settled: list[Case] = []
+        self.failed = False
+
+    def step(self) -> bool:
+        """Settle or divide one case; False when there is nothing left to do."""
+        if self.failed or not self.open:
+            return False
+        case = self.open.pop()
+        if self.bound.settled(case, self.time_us):
+            self.settled.append(case)
+        elif parts := self.bound.halves(case):
+            self.open += parts
+        else:
+            self.failed = True
+            self.open.append(case)
+        self.bound.cases = self.settled + self.open
+        return True
+
+    @property
+    def proved(self) -> bool:
+        """Whether every case is settled: no plan is as quick as `time_us`."""
+        return not self.open and not self.failed
+
+
+def _with(values: tuple[float, ...], i: int, value: float) -> tuple[float, ...]:
+    return (*values[:i], value, *values[i + 1 :])

@@ -1,0 +1,172 @@
+"""Training plan: proved optimal on small clusters, bounded by patterns on large ones.
+
+Up to 8 GPUs every plan is looked at, in effect (`_small_clusters`). Beyond that a
+local search improves the best planner's plan while `_pattern_bound` refutes ever
+better iteration times: what no pipelines can reach together, no plan can.
+
+Where a micro-batch has several sequences a stage may have several replicas, which the
+patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
+"""
+
+import time
+from fractions import Fraction
+
+from .. import registry
+from ..bounds import training_plan_bound
+from ..costs import CostTable
+from ..costs.memory import mib
+from ..errors import NoPlan
+from ..improve import improve
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..result import Result
+from ..schema import Instance
+from . import _pattern_bound, _small_clusters
+from ._anytime import Report, Run
+
+problem = "training_plan"
+
+# Iteration times to refute, as gaps of the incumbent; each prepares the next.
+_GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
+_FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
+_SOURCE = "prices of pipeline patterns"
+_PLANNERS = ("islands", "megatron")  # quick ones, where there is no warm start
+_SEARCH_SHARE = 0.25  # of the time, for the local search before the bound
+_BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
+_SEARCH_S = 30.0  # where there is no time limit
+_CANDIDATES = 150_000  # of one local search
+
+
+def solve(
+    data: Instance,
+    *,
+    limits: Limits,
+    warm_start: TrainingPlan | None = None,
+    report: Report | None = None,
+) -> Result:
+    """The best training plan that was found, and how far from optimal it can be.
+
+    Proved where the cluster has at most 8 GPUs and the limits allow. Raises
+    `InstanceError` for an instance without a cluster and for a bad warm start.
+    """
+    run = Run(problem, data, limits, report)
+    run.start_from(warm_start)
+    with run:
+        if reason := _too_little_memory(data):
+            run.reasons = (reason,)
+        elif _small_clusters.is_small(data):
+            _small(run, data)
+        else:
+            _large(run, data)
+    return run.result()
+
+
+def _too_little_memory(instance: Instance) -> str | None:
+    """Why no plan can fit: the states of one copy of the layers, or of one layer."""
+    table = CostTable(instance)
+    bytes_each = instance.workload.costs.bytes_per_parameter
+    nodes = table.cluster.nodes
+    room = sum(node.count * table.memory_mib(node.name) for node in nodes)
+    need = mib(bytes_each * sum(instance.model.parameters))
+    if need > room:
+        return (
+            f"memory: the states of all layers need {need} MiB, "
+            f"all GPUs together have {room} MiB: {need - room} MiB short"
+        )
+    widest = max(node.count * table.memory_mib(node.name) for node in nodes)
+    largest = mib(Fraction(bytes_each * max(instance.model.parameters)))
+    if largest > widest:
+        return (
+            f"memory: the states of the largest layer need {largest} MiB, the largest "
+            f"node has {widest} MiB: {largest - widest} MiB short"
+        )
+    return None
+
+
+def _small(run: Run, instance: Instance) -> None:
+    known = _small_clusters.solve_small(instance, run, warm_start=run.plan)
+    if known.plan is not None:
+        run.offer(known.plan)
+        run.tighten(known.bound_us, "all plans of a small cluster")
+    elif known.proved:
+        run.reasons = (
+            "memory: every plan of this cluster was looked at, and in each a stage "
+            "needs more than its GPUs have",
+        )
+    else:
+        run.tighten(known.bound_us, "all plans of a small cluster")
+        run.check()
+
+
+def _large(run: Run, instance: Instance) -> None:
+    cheap = training_plan_bound(instance)
+    run.tighten(cheap.value, cheap.source)
+    if run.plan is None:
+        _start(run, instance)
+    _search(run, instance, _SEARCH_SHARE)
+    if run.objective is not None and _pattern_bound.applies(instance):
+        _refute(run, instance)
+    _search(run, instance, 1.0)
+    run.check()
+
+
+def _start(run: Run, instance: Instance) -> None:
+    for name in _PLANNERS:
+        run.check()
+        try:
+            found = registry.entry("planners", name).plan(
+                instance, seed=run.limits.seed, deadline=_deadline(run, _SEARCH_SHARE)
+            )
+        except NoPlan:
+            continue
+        if found is not None:
+            run.offer(found)
+
+
+def _deadline(run: Run, share: float) -> float:
+    """When a share of the time limit is over, as a `time.monotonic()` instant."""
+    now = time.monotonic()
+    left = run.left_s()
+    if left is None:
+        return now + _SEARCH_S
+    return now + max(0.0, left - (1 - share) * (left + run.seconds()))
+
+
+def _search(run: Run, instance: Instance, share: float) -> None:
+    """Improve the incumbent until that share of the time is over."""
+    if run.plan is None or run.closed():
+        return
+    better = improve(
+        instance,
+        run.plan,
+        deadline=_deadline(run, share),
+        rounds=_CANDIDATES,
+        seed=run.limits.seed,
+    )
+    run.offer(better)
+    run.check()
+
+
+def _refute(run: Run, instance: Instance) -> None:
+    """Refute better iteration times, one after another, while they can be refuted."""
+    assert run.bound is not None
+    assert run.objective is not None
+    lowest, highest = float(run.bound.value), float(run.objective)
+    if lowest >= highest:
+        return
+    bound = _pattern_bound.PatternBound(instance, lowest, highest)
+    end = _deadline(run, _BOUND_SHARE)
+    for goal in (*_GOALS, *_FINE_GOALS):
+        # Nothing below the goal: at 0, nothing better than the incumbent.
+        target = highest / (1 + goal) - (1 if goal == 0 else 0)
+        if target <= run.bound.value:
+            continue
+        refutation = bound.refute(target)
+        while refutation.step():
+            run.check()
+            if run.limits.time_s is not None and time.monotonic() > end:
+                return
+        if not refutation.proved:
+            return
+        run.tighten(int(target) + 1, _SOURCE)
+        run.check()

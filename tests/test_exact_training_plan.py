@@ -1,0 +1,163 @@
+"""The pattern bound against all plans of tiny instances, and good plans of larger ones.
+
+What a bound must never do is refute a time that some plan reaches: every plan that
+anybody found is such a time.
+"""
+
+import pytest
+from brute_force_training import best_training_plan, tiny_instance
+from random_plans import random_plan
+
+import hetopt
+from hetopt.bounds import training_plan_bound
+from hetopt.errors import InstanceError, NoPlan
+from hetopt.exact import training_plan
+from hetopt.exact._pattern_bound import PatternBound, applies
+from hetopt.generate import generate
+from hetopt.improve import improve
+from hetopt.modelling import Limits
+from hetopt.planners import autohet, islands, megatron
+from hetopt.problems import training_plan as judge
+from hetopt.result import Status, Stop
+from hetopt.schema import Instance
+
+
+def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
+    """Whether the bound claims, within so many steps, that no plan is so quick."""
+    bound = PatternBound(instance, 0.2 * time_us, 1.5 * time_us)
+    refutation = bound.refute(float(time_us))
+    for _ in range(steps):
+        if not refutation.step():
+            break
+    return refutation.proved
+
+
+def covered(seeds: range) -> list[int]:
+    return [seed for seed in seeds if applies(tiny_instance(seed))]
+
+
+def agrees_with_all_plans(seed: int, steps: int) -> None:
+    instance = tiny_instance(seed)
+    best = best_training_plan(instance)
+    if best is not None:
+        assert not refuted(instance, best[0], steps)
+
+
+@pytest.mark.parametrize("seed", covered(range(60)))
+def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(seed: int) -> None:
+    agrees_with_all_plans(seed, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", covered(range(2000, 2800)))
+def test_no_time_of_a_best_plan_is_refuted_for_many(seed: int) -> None:
+    agrees_with_all_plans(seed, 400)
+
+
+@pytest.mark.parametrize("seed", covered(range(60))[:25])
+def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(seed: int) -> None:
+    instance = tiny_instance(seed)
+    best = best_training_plan(instance)
+    if best is None:
+        return
+    bound = PatternBound(instance, 0.1 * best[0], 2.0 * best[0])
+    for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1):
+        refutation = bound.refute(share * best[0])
+        for _ in range(15):
+            if not refutation.step():
+                break
+        assert not refutation.proved or share < 1.0
+
+
+@pytest.mark.parametrize(
+    "family", ["equal", "unequal", "islands", "tight_memory", "steep"]
+)
+def test_no_plan_of_a_larger_instance_is_below_the_bound(family: str) -> None:
+    for seed in range(3):
+        instance = generate(family, size="small", seed=seed)
+        workload = instance.workload.model_copy(update={"micro_batch_sizes": (1,)})
+        instance = instance.model_copy(update={"workload": workload})
+        best = quickest(instance)
+        if best is not None:
+            assert not refuted(instance, best, 8)
+
+
+def quickest(instance: Instance) -> int | None:
+    """The least iteration time of the planners' plans, improved, and random ones."""
+    found = []
+    for planner in (islands, megatron, autohet):
+        try:
+            plan = planner.plan(instance, seed=0, deadline=None)
+        except NoPlan:
+            continue
+        plan = improve(instance, plan, rounds=800, seed=1)
+        found.append(judge.evaluate(instance, plan).objective)
+    for seed in range(20):
+        judged = judge.evaluate(instance, random_plan(instance, seed))
+        if judged.valid:
+            found.append(judged.objective)
+    return min(found, default=None)
+
+
+def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
+    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
+    plan = islands.plan(instance, seed=0, deadline=None)
+    result = training_plan.solve(
+        instance, limits=Limits(gap=0.05, time_s=100), warm_start=plan
+    )
+    assert result.status is Status.FEASIBLE
+    assert result.stop is Stop.GAP
+    assert result.gap is not None
+    assert result.gap <= 0.05
+    assert result.bound is not None
+    assert result.bound.value > training_plan_bound(instance).value
+    bounds = [point.bound for point in result.trace if point.bound is not None]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_small_cluster_is_solved_to_the_best_of_all_plans(seed: int) -> None:
+    instance = tiny_instance(seed)
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    result = training_plan.solve(instance, limits=Limits(time_s=60))
+    if best is None:
+        assert result.status is Status.INFEASIBLE
+        assert "memory" in result.reasons[0]
+    else:
+        assert result.status is Status.OPTIMAL
+        assert result.objective == best[0]
+
+
+def test_too_little_memory_is_said_with_how_much_is_missing() -> None:
+    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
+    model = instance.model.model_copy(update={"parameters_per_layer": 10**11})
+    instance = instance.model_copy(update={"model": model})
+    result = training_plan.solve(instance, limits=Limits(time_s=10))
+    assert result.status is Status.INFEASIBLE
+    assert "MiB short" in result.reasons[0]
+
+
+def test_without_time_there_is_a_bound_or_nothing_but_never_a_lie() -> None:
+    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
+    result = training_plan.solve(instance, limits=Limits(time_s=0.0))
+    assert result.stop is Stop.TIME
+    assert result.status in (Status.FEASIBLE, Status.UNDECIDED)
+
+
+def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
+    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
+    plan = islands.plan(instance, seed=0, deadline=None)
+    fewer = plan.model_copy(update={"pipelines": plan.pipelines[1:]})
+    with pytest.raises(InstanceError, match="global_batch"):
+        training_plan.solve(instance, limits=Limits(time_s=10), warm_start=fewer)
+
+
+def test_the_same_seed_gives_the_same_plan() -> None:
+    instance = hetopt.load("hexiscale/setting-2-llama2-7b")
+    plan = islands.plan(instance, seed=0, deadline=None)
+    limits = Limits(gap=0.12, seed=3)
+    first = training_plan.solve(instance, limits=limits, warm_start=plan)
+    second = training_plan.solve(instance, limits=limits, warm_start=plan)
+    assert first.plan == second.plan
+    assert first.bound == second.bound
