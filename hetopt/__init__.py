@@ -15,6 +15,7 @@ if (_root / "pyproject.toml").is_file():
 
 if TYPE_CHECKING:
     from .api import check, check_bound, compare, frontier, load, plan, provision, solve
+    from .api_schedule import fit, schedule
     from .errors import HetoptError
     from .gaps import GapReport, gap
     from .modelling import Limits
@@ -33,6 +34,8 @@ _HOME = {
     "plan": "api",
     "provision": "api",
     "solve": "api",
+    "fit": "api_schedule",
+    "schedule": "api_schedule",
     "HetoptError": "errors",
     "GapReport": "gaps",
     "gap": "gaps",
@@ -64,11 +67,13 @@ __all__ = [
     "check",
     "check_bound",
     "compare",
+    "fit",
     "frontier",
     "gap",
     "load",
     "plan",
     "provision",
+    "schedule",
     "solve",
 ]
 

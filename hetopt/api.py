@@ -111,6 +111,10 @@ def solve(
         formulation = _formulation(name, method, backend)
         return _stated(name, data, formulation, backend, limits, warm_start, report)
     known = methods_for(name)
+    if name == "job_scheduling":
+        raise Unsupported(
+            "a queue of jobs has policies, no methods: use `hetopt schedule`"
+        )
     _known("method", method or name, [*chain.from_iterable(known.values())])
     if method is None or method in known["exact"]:
         return _exact(name, data, limits, warm_start, report)

@@ -49,8 +49,9 @@ def schedule(
     """Simulate a queue under policies, all by default, and judge what they do.
 
     `rounds` makes all of them decide at the same round boundaries (True) or at every
-    event (False). Each result has a bound that no schedule beats (`scheduling.bounds`). A queue of which no job fits is infeasible. Raises `UnknownName` for a
-    policy or queue that is not there.
+    event (False). Each result has a bound that no schedule beats (`scheduling.bounds`).
+    A queue of which no job fits is infeasible. Raises `UnknownName` for a policy or
+    queue that is not there.
     """
     data = load_queue(queue)
     known = registry.names("policies")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import __version__
+from . import __version__, cli_schedule
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Kind(StrEnum):
     FORMULATIONS = "formulations"
     METHODS = "methods"
     PLANNERS = "planners"
+    POLICIES = "policies"
     BACKENDS = "backends"
     FORMATS = "formats"
 
@@ -435,6 +436,9 @@ def list_entries(
         from .report import tables
 
         _show([tables.named(entries)])
+
+
+cli_schedule.register(app)
 
 
 # --- answers ---------------------------------------------------------------------

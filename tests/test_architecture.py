@@ -28,8 +28,10 @@ MAY_IMPORT |= {
     "backends": {"modelling", "result", "errors"},
     "statements": SHARED,
 }
-METHODS = {"exact", "planners"}
-FRONT = {"api", "report", "importers", "exporters", "cli"}
+METHODS = {"exact", "planners", "policies", "scheduling"}
+FRONT = {
+    *("api", "api_schedule", "report", "importers", "exporters", "cli", "cli_schedule")
+}
 
 
 def sources() -> list[Path]:

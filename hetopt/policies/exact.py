@@ -5,6 +5,7 @@ a kind are counted, costs are integers, and CP-SAT proves the optimum of the rou
 is optimal for a round, and says nothing of a whole schedule.
 """
 
+from .. import registry
 from ..exact import job_round
 from ..modelling import Limits
 from ..plans import Round
@@ -19,6 +20,7 @@ problem = "job_scheduling"
 
 def policy(data: Data) -> RoundPolicy:
     """Works in rounds."""
+    registry.entry("backends", "cpsat").version()  # loads it, before the first round
     limits = Limits(time_s=data.assumptions.round_s)
 
     def solve(round_: RoundData) -> Round | None:

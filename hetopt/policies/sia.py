@@ -12,7 +12,7 @@ restart factor is in 32nds and for running jobs only.
 Source: Sia (SOSP 2023), sections 3.3 and 3.4; Frenzy, section V-A.
 """
 
-from .. import statements
+from .. import registry, statements
 from ..modelling import Limits
 from ..plans import Round
 from ..problems.job_round import Data as RoundData
@@ -26,6 +26,7 @@ problem = "job_scheduling"
 
 def policy(data: Data) -> RoundPolicy:
     """Works in rounds."""
+    registry.entry("backends", "pulp").version()  # loads it, before the first round
     limits = Limits(time_s=data.assumptions.round_s)
 
     def solve(round_: RoundData) -> Round | None:

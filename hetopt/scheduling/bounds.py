@@ -3,13 +3,14 @@
 Alone: every job starts at once, on the best GPUs, with nobody else: launch_s and its
 steps at `fastest_us`.
 
-One machine: a GPU of type g has the price y[g], its effective GFLOP/s. Job j occupies at
-least p[j] = min over (g, d, t) that fit of y[g] d t (launch + steps step) of it, with the
-best link for every step. A lease on several types has the step of its slowest and costs
-at least as much as on that type alone, as a slower type has a lower price. So any
-schedule, looked at as work on one machine of speed Y = sum of all prices that is shared
-and interrupted at will, completes no job before the machine does; there, shortest
-remaining work first has the least sum of completion times (Schrage 1968).
+One machine: a GPU of type g has the price y[g], its effective GFLOP/s. Job j occupies
+at least  p[j] = launch min y[g] d t + steps min (y[g] d t step)  of it, each minimum
+over the (g, d, t) that fit, with the best link for every step: its steps may be done in
+several leases. A lease on several types has the step of its slowest and costs at least
+as much as on that type alone, as a slower type has no higher price. So any schedule,
+looked at as work on one machine of speed Y = sum of all prices that is shared and
+interrupted at will, completes no job before the machine can; there, shortest remaining
+work first has the least sum of completion times (Schrage 1968).
 """
 
 import heapq
@@ -49,15 +50,17 @@ def one_machine(data: Data) -> Bound:
     price = {name: int(flops_per_s(gpu) / 10**9) for name, gpu in gpus.items()}
     speed = sum(price[name] * count[name] for name in gpus)
     launch = micro(data.assumptions.launch_s)
-    rows: dict[Trained, list[tuple[int, int]]] = {}
+    least: dict[Trained, tuple[int, int]] = {}
     jobs = []
     for job in data.jobs:
         trained = data.trained(job)
         if not data.rates.options(trained):
             continue
-        if trained not in rows:
-            rows[trained] = _rows(data, trained, price)
-        work = min(paid * (launch + job.steps * step) for paid, step in rows[trained])
+        if trained not in least:
+            rows = _rows(data, trained, price)
+            least[trained] = min(paid for paid, _ in rows), min(p * s for p, s in rows)
+        held, step = least[trained]
+        work = launch * held + job.steps * step
         jobs.append((micro(job.submit_s) * speed, work))
     waited = _least_sum(jobs) - sum(release for release, _ in jobs)
     return Bound(Fraction(waited, speed * len(jobs)), MACHINE)
@@ -77,7 +80,7 @@ def _rows(data: Data, trained: Trained, price: dict[str, int]) -> list[tuple[int
 
 
 def _least_sum(jobs: list[tuple[int, int]]) -> int:
-    """Sum of completion times of (release, work) under shortest remaining work first."""
+    """Sum of completion times of (release, work), shortest remaining work first."""
     coming = sorted(jobs, reverse=True)
     left: list[int] = []
     now = total = 0
