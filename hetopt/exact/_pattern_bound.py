@@ -13,9 +13,10 @@ If no stage synchronises for longer than s, then summed over the stages of a *vi
 
 The last sum is at most the node's share  Gamma_v = sum_l p_l gamma_v(l),  and all the
 shares together are  sum_l p_l:  nodes compete for being where the replicas are. A
-*case* is a range of s and a range of every Gamma_v. Within a case a pipeline has the
+*case* is a range of s, of D and of every Gamma_v. Within a case a pipeline has the
 time left after the least s, and `_pattern_prices` decides whether the pipelines that
-are then possible can take the batch. Cases that are not refuted are divided.
+are then possible can take the batch. Cases that are not refuted are divided; what is
+gained first is mostly in s and D, so shares are divided last.
 
 Equal nodes are interchangeable, so their shares are taken in descending order.
 The bound holds for one replica a stage, that is, for micro-batches of one sequence.
@@ -98,7 +99,6 @@ class PatternBound:
         weights = self.fleets[0].weights
         self.most_weights = weights[-1] - weights[::-1]
         self.cases = self._first_cases()
-        self.refuted_cases = 0
 
     def _first_cases(self) -> list[Case]:
         nodes, most = len(self.kind_of), self.most_pipelines
