@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from . import files, problems, recheck, registry, statements
+from . import api_improve, files, problems, recheck, registry, statements
 from .bounds import training_plan_bound
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
 from .gaps import GapReport
@@ -50,6 +50,7 @@ def plan(
     planner: str | None = None,
     *,
     exact: bool = False,
+    improve: bool = False,
     time_limit: float | None = DEFAULT_TIME_S,
     gap: float | None = None,
     threads: int = 1,
@@ -61,6 +62,8 @@ def plan(
     The planners take at most half of the time limit, the exact method the rest, and
     starts from the best of their plans. Where it cannot carry the instance, that plan
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
+    With `improve` a local search takes the exact method's place, on the plan of that
+    one planner or on the best of all planners' plans: the result is never worse.
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.
     """
@@ -71,6 +74,14 @@ def plan(
         if exact:
             raise Unsupported("a planner and exact were both asked for: choose one")
         _known("planner", planner, registry.entries_for("planners", "training_plan"))
+    if improve:
+        if exact:
+            raise Unsupported(
+                "improve and exact were both asked for: choose one; the exact method "
+                "searches locally by itself"
+            )
+        return _bounded(_improved(planner, data, limits, report))
+    if planner is not None:
         return _bounded(_heuristic(planner, data, limits))
     start = monotonic()
     tried = _heuristics(data, limits)
@@ -413,6 +424,19 @@ def _heuristic(name: str, data: Any, limits: Limits) -> Result:
         seconds={"solve": end - start},
         reasons=reasons,
     )
+
+
+def _improved(
+    planner: str | None, data: Instance, limits: Limits, report: Report | None
+) -> Result:
+    """A planner's plan, or the best of all, in half of the time; then local search."""
+    start = monotonic()
+    if planner is None:
+        found = _best(_heuristics(data, limits))
+    else:
+        half = None if limits.time_s is None else limits.time_s / 2
+        found = _heuristic(planner, data, replace(limits, time_s=half))
+    return api_improve.improved(found, _less(limits, monotonic() - start), report)
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:

@@ -130,6 +130,12 @@ def plan(
             "--exact", help="Insist on the exact method, where it may be unsupported."
         ),
     ] = False,
+    improve: Annotated[
+        bool,
+        typer.Option(
+            "--improve", help="Local search on the planner's plan, never worse."
+        ),
+    ] = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -151,6 +157,7 @@ def plan(
             instance,
             planner,
             exact=exact,
+            improve=improve,
             time_limit=time_limit,
             gap=gap,
             threads=threads,

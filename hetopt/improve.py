@@ -20,11 +20,12 @@ from .errors import NoPlan
 from .fast_cost import FastCost
 from .planners import islands
 from .plans import TrainingPlan
-from .problems import training_plan
+from .problems import Objective, training_plan
 from .schema import Instance
 
 HOT, COLD = 3e-3, 5e-5  # temperatures, as shares of the objective
 CYCLES = (0.08, 0.3, 1.0)  # when each cycle ends, as shares of the budget
+ROUNDS = 100_000  # where there is no budget at all
 Report = Callable[[int], None]
 
 
@@ -35,29 +36,61 @@ def improve(
     deadline: float | None = None,
     seed: int = 0,
     rounds: int | None = None,
+    target: int | None = None,
     report: Report | None = None,
 ) -> TrainingPlan:
     """A plan no worse than `plan`, which is returned itself where nothing is better.
 
     `deadline` is a `time.monotonic()` instant, `rounds` a number of candidates: the
-    search ends at the earlier one, after 100,000 candidates where neither is given.
-    With `rounds` alone the same seed gives the same plan. `report` is called with the
-    objective of every better plan. A plan with several replicas in a stage, or one
-    that the judge refuses, is returned as it is.
+    search ends at the earlier one, after 100,000 candidates where neither is given,
+    and as soon as the objective is at most `target`. With `rounds` alone the same seed
+    gives the same plan. `report` is called with the objective of every better plan.
+    A plan that the judge refuses is returned as it is. One with several replicas in a
+    stage is no start for the moves: the search then begins with the islands.
     """
-    cost = FastCost(instance)
-    pipes = cost.compact(plan)
-    judged = training_plan.evaluate(instance, plan)
-    state = first_state(cost, pipes) if pipes is not None and judged.valid else None
-    if state is None:
-        return plan
-    if rounds is None and deadline is None:
-        rounds = 100_000
-    search = _Annealing(cost, state, Random(seed), report)
-    search.run(_Budget(deadline, rounds))
-    if judged.objective is not None and search.best.objective >= judged.objective:
-        return plan
-    return cost.plan(search.best.pipes())
+    search = Search(instance, plan, seed=seed, target=target, report=report)
+    search.run(deadline=deadline, rounds=rounds)
+    return search.found
+
+
+class Search:
+    """The search that `improve` runs; interrupted or not, `found` is what is known."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        plan: TrainingPlan,
+        *,
+        seed: int = 0,
+        target: int | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """Judge `plan`; nothing is searched yet."""
+        self._plan = plan
+        self._cost = cost = FastCost(instance)
+        judged = training_plan.evaluate(instance, plan)
+        self._given = judged.objective if judged.valid else None
+        self._annealing: _Annealing | None = None
+        if isinstance(self._given, int):
+            pipes = cost.compact(plan)
+            state = first_state(cost, pipes) if pipes is not None else None
+            self._annealing = _Annealing(cost, state, Random(seed), target)
+            self._annealing.listen(self._given, report)
+
+    def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
+        """Search until the deadline, the number of candidates or the target."""
+        if rounds is None and deadline is None:
+            rounds = ROUNDS
+        if self._annealing is not None:
+            self._annealing.run(_Budget(deadline, rounds))
+
+    @property
+    def found(self) -> TrainingPlan:
+        """The best plan so far: the given one itself where none is better."""
+        best = self._annealing.best if self._annealing is not None else None
+        if best is None or self._given is None or best.objective >= self._given:
+            return self._plan
+        return self._cost.plan(best.pipes())
 
 
 class _Budget:
@@ -83,25 +116,38 @@ class _Budget:
 
 class _Annealing:
     def __init__(
-        self, cost: FastCost, state: State, random: Random, report: Report | None
+        self, cost: FastCost, state: State | None, random: Random, target: int | None
     ) -> None:
         self.best = state
         self._cost = cost
         self._random = random
+        self._target = target
         self._balancer = Balancer(cost)
         self._moves = Moves(self._balancer, random)
-        self._report = report
+        self._told: int | None = None
+        self._report: Report | None = None
+
+    def listen(self, given: Objective, report: Report | None) -> None:
+        """Report every plan that is better than `given` and all before it."""
+        self._told, self._report = int(given), report
+        self._tell()
 
     def run(self, budget: _Budget) -> None:
-        """Cycle after cycle until the budget is used up."""
-        begin = 0.0
+        """Cycle after cycle until the budget is used up or the target is reached."""
+        begin, fresh = 0.0, self.best is None
+        if fresh:
+            self._visit_islands(budget)
         for number, end in enumerate(CYCLES):
-            if number == 1:
+            if number == 1 and not fresh and not self._reached():
                 self._visit_islands(budget)
             begin = max(begin, budget.used())
-            if begin < end:
-                self._cycle(budget, begin, end)
+            if self.best is not None and begin < end:
+                self._cycle(self.best, budget, begin, end)
             begin = end
+
+    def _reached(self) -> bool:
+        target, best = self._target, self.best
+        return target is not None and best is not None and best.objective <= target
 
     def _visit_islands(self, budget: _Budget) -> None:
         """Go on from the best partition into islands, where it is better."""
@@ -121,11 +167,10 @@ class _Annealing:
         if state is not None:
             self._keep(state)
 
-    def _cycle(self, budget: _Budget, begin: float, end: float) -> None:
+    def _cycle(self, state: State, budget: _Budget, begin: float, end: float) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
-        state = self.best
         scale = state.objective
-        while (used := budget.used()) < end:
+        while not self._reached() and (used := budget.used()) < end:
             budget.looked_at += 1
             move = self._moves.draw(state)
             trial = None if move is None else state.changed(*move)
@@ -139,7 +184,13 @@ class _Annealing:
                 self._keep(state)
 
     def _keep(self, state: State) -> None:
-        if state.objective < self.best.objective:
+        if self.best is None or state.objective < self.best.objective:
             self.best = state
-            if self._report is not None:
-                self._report(state.objective)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.best is None or self._told is None or self._report is None:
+            return
+        if self.best.objective < self._told:
+            self._told = self.best.objective
+            self._report(self._told)

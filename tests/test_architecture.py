@@ -30,7 +30,8 @@ MAY_IMPORT |= {
 }
 METHODS = {"exact", "planners", "policies", "scheduling"}
 FRONT = {
-    *("api", "api_schedule", "report", "importers", "exporters", "cli", "cli_schedule")
+    *("api", "api_improve", "api_schedule", "report", "importers", "exporters"),
+    *("cli", "cli_schedule"),
 }
 
 

@@ -1,19 +1,26 @@
 """The local search never loses, repeats itself, and claims what the judge finds."""
 
+import json
+from itertools import pairwise
 from random import Random
 
 import pytest
 from random_pipelines import random_instance, random_pipes
 from settings import setting
+from typer.testing import CliRunner
 
+from hetopt import api, api_improve, cli, registry
 from hetopt._improve_moves import Moves
 from hetopt._improve_state import first_state
 from hetopt.balancing import Balancer
+from hetopt.errors import Unsupported
 from hetopt.fast_cost import FastCost, Pipe
 from hetopt.improve import improve
+from hetopt.modelling import Limits
 from hetopt.planners import islands
 from hetopt.plans import TrainingPlan
-from hetopt.problems import training_plan
+from hetopt.problems import Objective, training_plan
+from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
 
 
@@ -95,11 +102,135 @@ def test_simple_families_are_reached_from_a_bad_plan(
     assert objective <= most_s * 10**6
 
 
-def test_a_stage_with_several_replicas_is_left_as_it_is() -> None:
+def test_from_a_plan_with_several_replicas_a_stage_the_search_starts_at_islands() -> (
+    None
+):
     instance = setting("1", "7b", micro_batch_sizes=(2,))
     plan = _several_replicas(instance)
-    assert training_plan.evaluate(instance, plan).valid
-    assert improve(instance, plan, rounds=100) is plan
+    found = improve(instance, plan, rounds=100)
+    assert _objective(instance, found) < _objective(instance, plan)
+    again = improve(instance, found, rounds=0)
+    assert again is found
+
+
+def _objective(instance: Instance, plan: TrainingPlan) -> int:
+    judged = training_plan.evaluate(instance, plan)
+    assert judged.valid
+    assert isinstance(judged.objective, int)
+    return judged.objective
+
+
+def test_the_search_ends_as_soon_as_the_target_is_reached() -> None:
+    instance = setting("1", "7b")
+    plan = _one_pipeline(instance)
+    start = _objective(instance, plan)
+    assert improve(instance, plan, target=start) is plan
+    reported: list[int] = []
+    target = start * 9 // 10
+    found = improve(instance, plan, target=target, report=reported.append)
+    assert _objective(instance, found) == reported[-1] <= target
+    assert all(objective > target for objective in reported[:-1])
+
+
+def _crossing(plan: TrainingPlan, link: set[str]) -> int:
+    """Hops and synchronised layers of a plan between the two nodes of a link."""
+    hops = sum(
+        {one.replicas[0].node, two.replicas[0].node} == link
+        for pipeline in plan.pipelines
+        for one, two in pairwise(pipeline.stages)
+    )
+    holders: dict[int, set[str]] = {}
+    for pipeline in plan.pipelines:
+        for stage in pipeline.stages:
+            for layer in stage.span:
+                holders.setdefault(layer, set()).add(stage.replicas[0].node)
+    return hops + sum(link <= nodes for nodes in holders.values())
+
+
+def test_one_slow_link_loses_its_traffic() -> None:
+    link = {"node2", "node3"}
+    instance = setting("1", "13b", pairs=([*sorted(link), 0.001],))
+    plan = _one_pipeline(instance)
+    assert _crossing(plan, link)
+    assert _crossing(improve(setting("1", "13b"), plan, rounds=1500), link)
+    assert not _crossing(improve(instance, plan, rounds=1500), link)
+
+
+# --- as a result -----------------------------------------------------------------
+
+PLANNERS = registry.entries_for("planners", "training_plan")
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_improved_results_are_never_worse_than_the_planners(planner: str) -> None:
+    instance = setting("2", "7b")
+    before = api.plan(instance, planner, time_limit=30)
+    after = api.plan(instance, planner, improve=True, gap=0.3, time_limit=30)
+    assert after.method.name == f"{planner}+improve"
+    assert before.objective is not None
+    assert after.objective is not None
+    assert after.objective <= before.objective
+    assert after.bound is not None
+    assert after.gap is not None
+    assert after.stop is not Stop.GAP or after.gap <= 0.3
+    values = [point.incumbent for point in after.trace]
+    assert values[-1] == after.objective
+
+
+def test_without_a_planner_the_best_of_all_is_improved_within_the_limit() -> None:
+    result = api.plan("tiny/two-nodes", improve=True, time_limit=1.5)
+    assert result.method.name.endswith("+improve")
+    each = [api.plan("tiny/two-nodes", planner).objective for planner in PLANNERS]
+    assert result.objective is not None
+    assert all(value is None or result.objective <= value for value in each)
+    assert result.stop in (Stop.TIME, Stop.PROVED)
+
+
+def test_an_interrupted_search_keeps_what_it_found() -> None:
+    instance = setting("1", "13b")
+    heard: list[Objective] = []
+
+    def interrupt(objective: Objective | None, bound: Objective | None) -> None:
+        assert objective is not None
+        heard.append(objective)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    start = Result(
+        problem="training_plan",
+        data=instance,
+        method=Method("by hand", "given"),
+        status=Status.FEASIBLE,
+        stop=Stop.FINISHED,
+        plan=_one_pipeline(instance),
+    )
+    result = api_improve.improved(start, Limits(time_s=60), interrupt)
+    assert result.stop is Stop.INTERRUPTED
+    assert heard[0] == start.objective
+    assert result.objective == heard[2] < heard[1]
+
+
+def test_nothing_is_improved_where_there_is_no_plan() -> None:
+    result = api.plan("tiny/infeasible", "megatron", improve=True)
+    assert (result.status, result.plan) == (Status.UNDECIDED, None)
+    assert "MiB" in result.reasons[0]
+
+
+def test_improve_and_the_exact_method_are_a_choice() -> None:
+    with pytest.raises(Unsupported, match="choose one"):
+        api.plan("tiny/two-nodes", exact=True, improve=True)
+
+
+def test_the_command_line_improves_too() -> None:
+    words = ["plan", "tiny/two-nodes", "--planner", "megatron", "--json"]
+    plain = json.loads(CliRunner().invoke(cli.app, words).stdout)
+    more = ["--improve", "--time-limit", "1"]
+    told = CliRunner().invoke(cli.app, words + more)
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document["method"]["name"] == "megatron+improve"
+    assert document["objective"] <= plain["objective"]
+    assert document["bound"] <= document["objective"]
 
 
 def _several_replicas(instance: Instance) -> TrainingPlan:
