@@ -161,7 +161,11 @@ class Model:
             stop = Stop.PROVED
         elif said == pulp.LpSolutionOptimal:
             stop = Stop.GAP
-        objective = self._sign * float(pulp.value(self.native.objective))
+        worth: Any = self.native.objective
+        # PuLP puts a variable of its own, without a value, into a constant objective.
+        constant = set(worth) <= {self.native.dummyVar}
+        value = worth.constant if constant else pulp.value(worth)
+        objective = self._sign * float(value)
         return Answer(
             status=Status.OPTIMAL if proved else Status.FEASIBLE,
             stop=stop,

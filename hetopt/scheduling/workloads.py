@@ -62,7 +62,7 @@ def queue(
                 gpus=min(random.choice((1, 2, 4, 8)), cluster.gpu_count),
             )
         )
-        now += random.expovariate(1 / every_s)
+        now += random.expovariate(1) * every_s
     used = {job.model for job in made}
     return Data(
         name=name,

@@ -1,0 +1,545 @@
+"""Queues: the judge, one round's problem, the bound, traces and workloads."""
+
+import json
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from hetopt import api, problems, statements
+from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
+from hetopt.exact import job_round as exact_round
+from hetopt.files import load_instance, load_plan, load_problem, problem_names
+from hetopt.plans import Lease, Round, Schedule, ScheduledJob, Served
+from hetopt.problems import job_round, job_scheduling
+from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.scheduling import bounds, catalogue, metrics, simulator, traces, workloads
+
+CLUSTER = catalogue.cluster([("RTX2080Ti", 2), ("A100-40G", 2)], 5.0)
+SECOND = 10**6
+
+
+def queue(*jobs: tuple[str, int, int, float], **assumed: Any) -> Data:
+    """Jobs of (model, batch, steps, submission) on two nodes of two GPUs."""
+    names = {name for name, *_ in jobs}
+    return Data(
+        name="small",
+        cluster=CLUSTER,
+        models={name: catalogue.job_model(name) for name in names},
+        jobs=tuple(
+            Job(name=f"j{i}", model=m, batch=b, samples=b * steps, submit_s=at)
+            for i, (m, b, steps, at) in enumerate(jobs)
+        ),
+        assumptions=Assumptions(**assumed),
+    )
+
+
+def lease(
+    start: int, end: int, *gpus: str, d: int = 1, t: int = 1, trial: bool = False
+) -> Lease:
+    return Lease(
+        start_us=start,
+        end_us=end,
+        gpus=gpus,
+        data_parallel=d,
+        tensor_parallel=t,
+        trial=trial,
+    )
+
+
+def plan(*jobs: tuple[Lease, ...]) -> Schedule:
+    return Schedule(
+        jobs=tuple(ScheduledJob(job=f"j{i}", leases=x) for i, x in enumerate(jobs))
+    )
+
+
+def rules(data: Data, made: Schedule) -> set[str]:
+    return {found.rule for found in job_scheduling.evaluate(data, made).violations}
+
+
+def step_us(data: Data, d: int, t: int, held: dict[str, int]) -> int:
+    return data.rates.step_us(data.trained(data.jobs[0]), d, t, held)
+
+
+# --- the judge -------------------------------------------------------------------
+
+
+def test_a_schedule_by_hand_has_the_objective_by_hand() -> None:
+    data = queue(("bert-base", 4, 100, 0.0), ("bert-base", 4, 50, 10.0))
+    step = step_us(data, 1, 1, {"node1": 1})
+    first = 30 * SECOND + 100 * step
+    second = 12 * SECOND + 30 * SECOND + 50 * step
+    made = plan((lease(0, first, "node1:0"),), (lease(12 * SECOND, second, "node1:1"),))
+    found = job_scheduling.evaluate(data, made)
+    assert not found.violations
+    assert found.objective == Fraction(first + second - 10 * SECOND, 2)
+    assert found.parts["makespan_s"] == max(first, second) / SECOND
+
+
+def test_an_interrupted_lease_keeps_whole_steps_only_and_restarts() -> None:
+    data = queue(("bert-base", 4, 100, 0.0), restart_s=7)
+    slow, fast = (step_us(data, 1, 1, {n: 1}) for n in ("node0", "node1"))
+    stopped = 30 * SECOND + 40 * slow + slow // 2
+    end = stopped + 7 * SECOND + 60 * fast
+    leases = (lease(0, stopped, "node0:1"), lease(stopped, end, "node1:0"))
+    assert rules(data, plan(leases)) == set()
+    early = (leases[0], lease(stopped, end - fast, "node1:0"))
+    assert rules(data, plan(early)) == {"work"}
+    late = (leases[0], lease(stopped, end + 1, "node1:0"))
+    assert rules(data, plan(late)) == {"work"}
+
+
+def whole(data: Data, *gpus: str, start: int = 0, d: int = 1, t: int = 1) -> Lease:
+    """The lease that does all of the first job's work."""
+    held = Counter(gpu.partition(":")[0] for gpu in gpus)
+    end = start + 30 * SECOND + data.jobs[0].steps * step_us(data, d, t, dict(held))
+    return lease(start, end, *gpus, d=d, t=t)
+
+
+def test_every_broken_rule_is_named() -> None:
+    data = queue(("bert-base", 4, 10, 5.0))
+    good = whole(data, "node1:0", start=5 * SECOND)
+    assert rules(data, plan((good,))) == set()
+    broken: dict[str, Schedule] = {
+        "submitted": plan((whole(data, "node1:0", start=4 * SECOND),)),
+        "unknown_gpu": plan((good.model_copy(update={"gpus": ("node1:2",)}),)),
+        "degrees": plan((good.model_copy(update={"data_parallel": 2}),)),
+        "time": plan((good.model_copy(update={"end_us": good.start_us}),)),
+        "work": plan(()),
+        "unknown_job": Schedule(
+            jobs=(*plan((good,)).jobs, ScheduledJob(job="nobody", leases=(good,)))
+        ),
+        "every_job_once": Schedule(jobs=plan((good,)).jobs * 2),
+        "refused": Schedule(jobs=(ScheduledJob(job="j0", refused="no"),)),
+        "one_lease_at_a_time": plan((good, whole(data, "node1:1", start=6 * SECOND))),
+        "no_gpu_twice": plan((lease(0, 9, "node1:0", "node1:0", d=2),)),
+        "trial": plan((lease(5 * SECOND, 6 * SECOND, "node1:0", trial=True), good)),
+    }
+    for rule, made in broken.items():
+        assert rule in rules(data, made), rule
+
+
+def test_degrees_that_the_batch_or_tensor_parallelism_forbids_are_named() -> None:
+    data = queue(("bert-base", 4, 10, 0.0))
+    three = lease(0, 9, "node0:0", "node0:1", "node1:0", d=3)
+    assert "degrees" in rules(data, plan((three,)))
+    odd = lease(0, 9, "node0:0", "node0:1", "node1:0", t=3)
+    assert "degrees" in rules(data, plan((odd,)))
+
+
+def test_one_gpu_held_by_two_jobs_is_named_with_the_overlap() -> None:
+    data = queue(("bert-base", 4, 10, 0.0), ("bert-base", 4, 10, 0.0))
+    one = whole(data, "node1:0")
+    for shift, wrong in ((0, True), (one.end_us - 1, True), (one.end_us, False)):
+        two = whole(data, "node1:0", start=shift)
+        assert ("no_gpu_twice" in rules(data, plan((one,), (two,)))) is wrong
+
+
+def test_memory_must_fit_a_lease_and_must_not_fit_a_trial() -> None:
+    data = queue(("gpt2-xl", 2, 10, 0.0), trial_s=20)
+    assert rules(data, plan((whole(data, "node0:0"),))) == {"memory"}
+    fits = whole(data, "node1:0", "node1:1", start=20 * SECOND, t=2)
+    trial = lease(0, 20 * SECOND, "node0:0", trial=True)
+    assert rules(data, plan((trial, fits))) == set()
+    wrong = lease(0, 20 * SECOND, "node1:0", "node1:1", t=2, trial=True)
+    assert "memory" in rules(data, plan((wrong, fits)))
+
+
+def test_a_job_that_can_never_fit_is_refused_with_the_reason() -> None:
+    data = queue(("gpt2-7b", 2, 10, 0.0), ("bert-base", 4, 10, 0.0))
+    why = data.refusal(data.jobs[0])
+    assert why is not None
+    assert "it needs at least 72.4 GiB on each GPU" in why
+    assert "gpt2-7b at batch 2" in why
+    assert "2 x A100-40G of 37.25 GiB" in why
+    run = simulator.simulate(data, "frenzy")
+    assert run.schedule.jobs[0].refused == why
+    assert rules(data, run.schedule) == set()
+    accepted = Schedule(
+        jobs=(
+            ScheduledJob(job="j0", leases=(lease(0, 9, "node1:0"),)),
+            *run.schedule.jobs[1:],
+        )
+    )
+    assert "refused" in rules(data, accepted)
+
+
+def test_a_queue_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    good = queue(("bert-base", 4, 10, 0.0)).model_dump(mode="json")
+    wrong = {
+        "trains unknown model 'x', expected one of bert-base": {"model": "x"},
+        "asks for 9 GPUs, the cluster has 4: lower it": {"gpus": 9},
+        "submit_s: found -1": {"submit_s": -1},
+        "batch: found 0": {"batch": 0},
+    }
+    for message, change in wrong.items():
+        path = tmp_path / "queue.json"
+        path.write_text(json.dumps({**good, "jobs": [{**good["jobs"][0], **change}]}))
+        with pytest.raises(InstanceError) as caught:
+            load_problem(path)
+        assert message in str(caught.value)
+    path.write_text(json.dumps({**good, "jobs": good["jobs"] * 2}))
+    with pytest.raises(InstanceError, match="jobs of one name: 'j0': rename all but"):
+        load_problem(path)
+
+
+@pytest.mark.parametrize("name", problem_names())
+def test_every_queue_of_the_library_carries_its_name_source_and_assumptions(
+    name: str,
+) -> None:
+    problem, data = load_problem(name)
+    assert problem == "job_scheduling"
+    assert data.name == name
+    assert data.source
+    assert len(data.jobs) == int(name.rpartition("-")[2])
+    assert all(data.refusal(job) is None for job in data.jobs)
+    tree = json.loads(data.model_dump_json())
+    assert set(Assumptions.model_fields) == set(tree["assumptions"])
+
+
+def test_the_librarys_clusters_are_the_papers() -> None:
+    counts = load_problem("frenzy/simulator-30")[1].rates.count
+    assert counts == {"RTX2080Ti": 24, "A100-40G": 16, "RTX6000": 4}
+    cluster = load_problem("frenzy/testbed-60")[1].cluster
+    assert sorted(node.count for node in cluster.nodes) == [1, 2, 2, 2, 4]
+    assert len(cluster.gpus) == 3
+
+
+def test_a_queue_is_no_instance_and_an_instance_no_queue() -> None:
+    with pytest.raises(InstanceError, match=r"found a queue of jobs.*hetopt schedule"):
+        load_instance("frenzy/simulator-30")
+    for problem in ("job_scheduling", "job_round"):
+        with pytest.raises(InstanceError, match="has one model and no jobs"):
+            problems.get(problem).data(load_instance("tiny/two-nodes"))
+    with pytest.raises(Unsupported, match="use `hetopt schedule`"):
+        api.solve("frenzy/simulator-30")
+
+
+def test_a_schedule_is_a_plan_file_that_the_judge_reads(tmp_path: Path) -> None:
+    data = queue(("bert-base", 4, 10, 0.0))
+    made = plan((whole(data, "node1:0"),))
+    path = tmp_path / "plan.json"
+    document = {"instance": data.model_dump(mode="json"), "plan": made.model_dump()}
+    path.write_text(json.dumps(document))
+    name, loaded, found = load_plan(path)
+    assert (name, loaded.digest, found) == ("job_scheduling", data.digest, made)
+
+
+# --- one round -------------------------------------------------------------------
+
+
+def tiny_round(seed: int) -> job_round.Data:
+    """Up to 4 jobs in up to 3 classes, two types, nodes of 1 to 4 GPUs."""
+    random = Random(f"round {seed}")
+    sizes = {g: [random.choice([1, 2, 3, 4]) for _ in range(2)] for g in "AB"}
+    slots = tuple(
+        job_round.Slots(gpu=g, size=s, gpus=sum(n // s * s for n in sizes[g]))
+        for g in "AB"
+        for s in (1, 2, 4)
+    )
+    every = [(g, n) for g in "AB" for n in (1, 2, 4)]
+    classes = tuple(
+        job_round.JobClass(
+            name=f"c{i}",
+            jobs=random.randint(1, 2),
+            unserved=random.choice([11, 11, 5]),
+            configurations=tuple(
+                job_round.Configuration(gpu=g, gpus=n, cost=random.randint(0, 12))
+                for g, n in random.sample(every, random.randint(0, 4))
+            ),
+        )
+        for i in range(random.randint(1, 2))
+    )
+    return job_round.Data(classes=classes, slots=slots)
+
+
+def rounds_by_trying(data: job_round.Data) -> int:
+    """The least cost of all assignments of configurations to single jobs."""
+    jobs = [(c, [None, *c.configurations]) for c in data.classes for _ in range(c.jobs)]
+    best = None
+    for chosen in product(*[choices for _, choices in jobs]):
+        served = Counter(
+            (c.name, f.gpu, f.gpus)
+            for (c, _), f in zip(jobs, chosen, strict=True)
+            if f is not None
+        )
+        made = Round(
+            served=tuple(
+                Served(job_class=c, gpu=g, gpus=n, jobs=k)
+                for (c, g, n), k in served.items()
+            )
+        )
+        found = job_round.evaluate(data, made)
+        if found.valid and (best is None or found.objective < best):
+            best = found.objective
+    assert isinstance(best, int)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        (name, backend)
+        for name in ("job_round", "sia_round")
+        for backend in ("cpsat", "scip", "pulp")
+    ],
+)
+def test_the_statements_of_a_round_agree_with_trying_everything(
+    name: str, backend: str
+) -> None:
+    for seed in range(25):
+        data = tiny_round(seed)
+        result = statements.solve("job_round", data, name, backend)
+        assert (seed, result.objective) == (seed, rounds_by_trying(data))
+        assert result.status.value == "optimal"
+
+
+def test_the_exact_round_agrees_with_trying_everything() -> None:
+    for seed in range(150):
+        data = tiny_round(seed)
+        result = exact_round.solve(data)
+        assert (seed, result.objective) == (seed, rounds_by_trying(data))
+        assert result.bound is not None
+        assert result.bound.value == result.objective
+
+
+def test_slots_are_exactly_what_can_be_put_on_nodes() -> None:
+    """First fit of the largest first succeeds just where no slot is short."""
+    random = Random("slots")
+    for _ in range(400):
+        nodes = [random.randint(1, 9) for _ in range(random.randint(1, 3))]
+        jobs = [random.choice([1, 2, 4, 8]) for _ in range(random.randint(1, 7))]
+        room = {s: sum(n // s * s for n in nodes) for s in (1, 2, 4, 8)}
+        enough = all(sum(j for j in jobs if j >= s) <= gpus for s, gpus in room.items())
+        assert enough == any_packing(sorted(jobs, reverse=True), tuple(nodes))
+
+
+def any_packing(jobs: list[int], nodes: tuple[int, ...]) -> bool:
+    """Whether some assignment of jobs to nodes fits, by trying all."""
+    if not jobs:
+        return True
+    return any(
+        any_packing(jobs[1:], (*nodes[:i], room - jobs[0], *nodes[i + 1 :]))
+        for i, room in enumerate(nodes)
+        if room >= jobs[0]
+    )
+
+
+def test_the_judge_of_rounds_names_what_is_broken() -> None:
+    data = job_round.Data(
+        classes=(
+            job_round.JobClass(
+                name="c",
+                jobs=1,
+                unserved=9,
+                configurations=(job_round.Configuration(gpu="A", gpus=2, cost=1),),
+            ),
+        ),
+        slots=(
+            job_round.Slots(gpu="A", size=1, gpus=3),
+            job_round.Slots(gpu="A", size=2, gpus=2),
+        ),
+    )
+    cases = {
+        "unknown_class": Served(job_class="x", gpu="A", gpus=2, jobs=1),
+        "unknown_configuration": Served(job_class="c", gpu="A", gpus=1, jobs=1),
+        "each_job_once": Served(job_class="c", gpu="A", gpus=2, jobs=2),
+        "slots": Served(job_class="c", gpu="A", gpus=2, jobs=2),
+    }
+    for rule, served in cases.items():
+        found = job_round.evaluate(data, Round(served=(served,)))
+        assert rule in {v.rule for v in found.violations}
+    assert job_round.evaluate(data, Round(served=())).objective == 9
+
+
+# --- the bound -------------------------------------------------------------------
+
+
+def test_no_policy_beats_the_bound_and_a_lone_job_reaches_it() -> None:
+    for seed in range(6):
+        data = workloads.queue(8, seed, CLUSTER, "q", every_s=60.0 * seed)
+        bound = bounds.bound(data)
+        for policy in ("frenzy", "opportunistic", "exact"):
+            made = simulator.simulate(data, policy).schedule
+            found = job_scheduling.evaluate(data, made)
+            assert not found.violations
+            assert found.objective is not None
+            assert bound.value <= found.objective
+    node = catalogue.cluster([("A100-40G", 2)], 5.0)
+    lone = queue(("bert-base", 4, 1000, 0.0)).model_copy(update={"cluster": node})
+    made = simulator.simulate(lone, "exact", rounds=False).schedule
+    reached = job_scheduling.evaluate(lone, made).objective
+    assert reached == bounds.alone(lone).value
+
+
+def test_shortest_remaining_work_first_has_the_least_sum_in_small_steps() -> None:
+    """Against the best of all preemptive schedules in unit steps, by trying all."""
+    random = Random("srpt")
+    for _ in range(60):
+        jobs = tuple((random.randint(0, 4), random.randint(1, 3)) for _ in range(3))
+        assert bounds._least_sum([*jobs]) == least_sum_in_steps(jobs, 0)
+
+
+def least_sum_in_steps(jobs: tuple[tuple[int, int], ...], now: int) -> int:
+    """Sum of completions when in each unit of time one job, or none, is worked on."""
+    if not any(work for _, work in jobs):
+        return 0
+    ready = [i for i, (release, work) in enumerate(jobs) if work and release <= now]
+    if not ready:
+        return least_sum_in_steps(jobs, now + 1)
+    values = []
+    for i in ready:
+        release, work = jobs[i]
+        rest = (*jobs[:i], (release, work - 1), *jobs[i + 1 :])
+        values.append((now + 1 if work == 1 else 0) + least_sum_in_steps(rest, now + 1))
+    return min(values)
+
+
+# --- metrics ---------------------------------------------------------------------
+
+
+def test_metrics_of_a_schedule_by_hand() -> None:
+    data = queue(("bert-base", 4, 100, 0.0), ("bert-base", 4, 100, 0.0))
+    one = whole(data, "node1:0")
+    two = whole(data, "node1:0", start=one.end_us)
+    found = metrics.measure(data, plan((one,), (two,)), (0.1, 0.3, 0.2))
+    seconds = one.end_us / SECOND
+    assert found.average_completion_s == pytest.approx(1.5 * seconds)
+    assert found.p99_completion_s == pytest.approx(2 * seconds)
+    assert found.average_queueing_s == pytest.approx(0.5 * seconds)
+    assert found.makespan_s == pytest.approx(2 * seconds)
+    assert found.utilisation == pytest.approx({"RTX2080Ti": 0.0, "A100-40G": 0.5})
+    assert found.samples_per_second == pytest.approx(800 / (2 * seconds))
+    assert (found.decision_median_s, found.decision_p99_s) == (0.2, 0.3)
+
+
+def test_a_percentile_is_the_nearest_rank() -> None:
+    assert metrics.percentile([float(i) for i in range(1, 101)], 0.99) == 99.0
+    assert metrics.percentile([5.0], 0.99) == 5.0
+
+
+# --- traces and workloads --------------------------------------------------------
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Any:
+    def write(text: str) -> Path:
+        path = tmp_path / "trace.csv"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_trace_by_durations_becomes_jobs_of_as_many_gpu_hours(trace: Any) -> None:
+    path = trace("submit_s,duration_s,gpus,vc\n100,1800,1,3\n160,7200,2,3\n")
+    data = traces.queue(path, catalogue.simulator(), "t")
+    assert [job.submit_s for job in data.jobs] == [0, 60]
+    assert [job.model for job in data.jobs] == ["bert-base", "gpt2"]
+    assert [job.gpus for job in data.jobs] == [1, 2]
+    for job, hours in zip(data.jobs, (0.5, 4.0), strict=True):
+        options = data.rates.options(data.trained(job))
+        gpu_us = job.steps * min(o.step_us * o.gpus for o in options)
+        assert gpu_us / 3.6e9 == pytest.approx(hours, rel=0.01)
+
+
+def test_a_trace_by_models_knows_image_models_and_ours(trace: Any) -> None:
+    head = "set,job,submit_s,model,gpus,batch,duration_s\n"
+    rows = "a,x,0,cifar10,1,128,\na,x,1,imagenet,4,200,\nb,y,2,gpt2,2,4,3600\n"
+    data = traces.queue(trace(head + rows), catalogue.simulator(), "t")
+    assert [job.model for job in data.jobs] == ["bert-base", "gpt2-xl", "gpt2"]
+    assert [job.name for job in data.jobs] == ["x", "x#1", "y"]
+    assert data.jobs[2].batch == 4
+    only = traces.queue(
+        trace(head + rows), catalogue.simulator(), "t", where={"set": "b"}
+    )
+    assert [job.name for job in only.jobs] == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("submit_s,duration_s,gpus\n-5,10,1\n", 'line 2: submit_s: found "-5", exp'),
+        ("submit_s,duration_s,gpus\n5,-1,1\n", 'line 2: duration_s: found "-1", exp'),
+        ("submit_s,duration_s,gpus\n5,nan,1\n", 'line 2: duration_s: found "nan"'),
+        ("submit_s,duration_s,gpus\n5,1,0\n", 'gpus: found "0", expected a whole nu'),
+        ("submit_s,duration_s,gpus\n5,1,1.5\n", 'gpus: found "1.5", expected a who'),
+        ("submit_s,duration_s,gpus\n5,1\n", "line 2: gpus: found nothing, expected"),
+        ("submit_s,duration_s,gpus\n5,1,64\n", "gpus: found 64, expected at most 44"),
+        ("submit_s,duration_s\n5,1\n", "found the columns submit_s, duration_s, exp"),
+        ("submit_s,duration_s,gpus\n", "found no jobs, expected one a line; add some"),
+        ("", "found the columns none, expected submit_s,duration_s,gpus or"),
+        (
+            "submit_s,model,gpus,batch\n5,gtp2,1,8\n",
+            'line 2: model: found "gtp2", expected one of ncf, cifar10, bert',
+        ),
+        ("submit_s,model,gpus,batch\n5,gpt2,1,8\n", "no column duration_s"),
+        ("submit_s,model,gpus,batch\n5,ncf,1,x\n", 'batch: found "x", expected a who'),
+    ],
+)
+def test_a_bad_trace_is_refused_with_line_column_and_remedy(
+    trace: Any, text: str, message: str
+) -> None:
+    path = trace(text)
+    with pytest.raises(InstanceError) as caught:
+        traces.queue(path, catalogue.simulator(), "t")
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert ";" in str(caught.value)
+
+
+def test_an_unknown_model_is_answered_with_the_nearest(trace: Any) -> None:
+    path = trace("submit_s,model,gpus,batch\n5,gpt2-x,1,8\n")
+    with pytest.raises(InstanceError, match="did you mean gpt2-xl"):
+        traces.read(path)
+
+
+def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(trace: Any) -> None:
+    path = trace("submit_s,duration_s,gpus\n5,1,8\n")
+    with pytest.raises(InstanceError, match="found no column set to choose rows by"):
+        traces.read(path, {"set": "a"})
+    with pytest.raises(InstanceError, match="found no job of at most 4 GPUs"):
+        traces.queue(path, catalogue.simulator(), "t", most_gpus=4)
+
+
+def test_submissions_are_scaled_to_the_load_asked_for(trace: Any) -> None:
+    lines = [f"{60 * i},{600 + 37 * i},{1 + i % 4}" for i in range(50)]
+    path = trace("submit_s,duration_s,gpus\n" + "\n".join(lines))
+    for load in (0.3, 1.0, 2.5):
+        data = traces.queue(path, catalogue.simulator(), "t", load=load, jobs=30)
+        assert len(data.jobs) == 30
+        assert traces.offered(data) == pytest.approx(load, rel=1e-3)
+    short = traces.queue(path, catalogue.simulator(), "t", longest_s=60)
+    assert traces.offered(short) < traces.offered(
+        traces.queue(path, catalogue.simulator(), "t")
+    )
+
+
+def test_the_same_seed_gives_the_same_queue_and_another_seed_another() -> None:
+    one = workloads.queue(30, 3, catalogue.simulator(), "q")
+    assert one.digest == workloads.queue(30, 3, catalogue.simulator(), "q").digest
+    assert one.digest != workloads.queue(30, 4, catalogue.simulator(), "q").digest
+    assert len({(job.model, job.batch) for job in one.jobs}) > 5
+    assert all(one.refusal(job) is None for job in one.jobs)
+
+
+def test_a_name_that_the_library_lacks_lists_what_is_near() -> None:
+    from hetopt import api_schedule
+
+    with pytest.raises(UnknownName, match="frenzy/simulator-30"):
+        api_schedule.schedule("frenzy/simulator-3")
+    with pytest.raises(UnknownName, match="unknown policy 'x': expected one of exact"):
+        api_schedule.schedule("frenzy/simulator-30", ["x"])
+
+
+def test_a_problem_file_of_something_else_is_no_queue(tmp_path: Path) -> None:
+    from hetopt import api_schedule
+
+    path = tmp_path / "round.json"
+    path.write_text(tiny_round(1).model_dump_json())
+    with pytest.raises(MixedData, match="found a problem 'job_round'"):
+        api_schedule.schedule(path)

@@ -1,0 +1,292 @@
+"""The memory predictor: the paper's formula and example, the cost model beside it."""
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from hetopt import api_schedule, cli
+from hetopt.architectures import PRESETS
+from hetopt.costs import marp
+from hetopt.costs.job_rates import JobRates, Trained
+from hetopt.errors import InstanceError, UnknownName
+from hetopt.problems import training_plan
+from hetopt.scheduling import catalogue
+from hetopt.schema import CostSettings, GpuType, Instance, ModelSpec
+
+SIZES = ("gpt2", "gpt2-medium", "gpt2-xl", "gpt2-7b", "bert-base", "bert-large")
+PLAIN = CostSettings(recompute="none")
+
+
+def model(name: str) -> ModelSpec:
+    return ModelSpec.model_validate({"name": name, **PRESETS[name]})
+
+
+def in_floats(spec: ModelSpec, s: int, batch: int, d: int, t: int) -> float:
+    """The formula of section IV-A, as it is printed."""
+    v, h, l, a = spec.vocabulary, spec.hidden, spec.layers, spec.heads
+    w = v * h + l * (12 * h**2 + 13 * h)
+    return 20 * w / t + s * batch * h * l * (
+        10 / d + 24 / (d * t) + 5 * a * s / (d * h * t)
+    )
+
+
+@given(
+    name=st.sampled_from(SIZES),
+    s=st.sampled_from([128, 512, 1024, 2048]),
+    b=st.integers(1, 16),
+    d=st.integers(1, 16),
+    t=st.sampled_from([1, 2, 4, 8]),
+)
+def test_the_parts_add_up_to_the_printed_formula(
+    name: str, s: int, b: int, d: int, t: int
+) -> None:
+    memory = marp.marp(model(name), s, b * d, d, t)
+    assert memory.total == pytest.approx(in_floats(model(name), s, b * d, d, t))
+    assert memory.weights + memory.gradients + memory.optimiser == pytest.approx(
+        20 * marp.parameters(model(name)) / t
+    )
+    assert memory.logits == 0
+
+
+def test_parameters_are_those_of_the_released_models() -> None:
+    billions = {name: marp.parameters(model(name)) / 1e9 for name in SIZES}
+    assert billions["gpt2"] == pytest.approx(0.124, abs=0.002)
+    assert billions["gpt2-xl"] == pytest.approx(1.558, abs=0.003)
+    assert billions["bert-large"] == pytest.approx(0.336, abs=0.004)
+
+
+def test_gpt2_7b_at_batch_2_takes_8_a100_with_t_4_and_d_2() -> None:
+    """Frenzy, section V-C: the best of all plans of MARP, and none with fewer GPUs."""
+    rows = [
+        row for row in api_schedule.fit("gpt2-7b", ["A100-40G"], 2) if row.marp_fits
+    ]
+    best = rows[0]
+    assert (best.gpus, best.tensor_parallel, best.data_parallel) == (8, 4, 2)
+    assert min(row.gpus for row in rows) == 8
+
+
+def test_with_binary_gigabytes_four_gpus_would_do_in_that_example() -> None:
+    need = marp.marp(model("gpt2-7b"), 1024, 2, 1, 4)
+    assert not marp.fits(need, catalogue.GPUS["A100-40G"].gpu_type(), "marp")
+    assert marp.fits(need, GpuType(peak_tflops=312, memory_gib=40), "marp")
+
+
+def test_the_papers_inequality_is_strict_and_the_cost_models_is_not() -> None:
+    full = marp.Memory(2**30, 0, 0, 0, 0)
+    gpu = GpuType(peak_tflops=1, memory_gib=1)
+    assert not marp.fits(full, gpu, "marp")
+    assert marp.fits(full, gpu, "cost_model")
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("costs", [PLAIN, CostSettings(), CostSettings(reserve_mib=7)])
+def test_the_cost_model_is_what_the_judge_of_training_plans_finds(
+    name: str, costs: CostSettings
+) -> None:
+    """One stage on t GPUs, one micro-batch: the judge's peak memory, to 4 MiB.
+
+    The judge rounds the embedding and the head by themselves where they are not tied.
+    """
+    random = Random(name)
+    d, t = random.choice([1, 2, 4]), random.choice([1, 2, 4])
+    instance = Instance.model_validate_json(
+        json.dumps(
+            {
+                "name": "one",
+                "model": {"name": name, **PRESETS[name]},
+                "workload": {
+                    "sequence_length": 256,
+                    "global_batch": 3,
+                    "micro_batch_sizes": [3],
+                    "costs": costs.model_dump(mode="json"),
+                },
+                "cluster": {
+                    "gpus": {"G": {"peak_tflops": 100, "memory_gib": 2000}},
+                    "nodes": [
+                        {"name": "n", "gpu": "G", "count": 4, "intra_gbytes_per_s": 9}
+                    ],
+                    "inter": {"gbytes_per_s": 1},
+                },
+            }
+        )
+    )
+    plan = training_plan.Plan.model_validate_json(
+        json.dumps(
+            {
+                "pipelines": [
+                    {
+                        "micro_batches": 1,
+                        "micro_batch_size": 3,
+                        "stages": [
+                            {
+                                "layers": [0, instance.model.layers],
+                                "replicas": [
+                                    {"gpus": [f"n:{i}" for i in range(t)], "samples": 3}
+                                ],
+                            }
+                        ],
+                    }
+                ]
+            }
+        )
+    )
+    found = training_plan.evaluate(instance, plan)
+    assert not found.violations
+    peak = found.parts["peak_memory_mib"]["n:0"]
+    said = marp.cost_model(instance.model, 256, 3 * d, d, t, costs).total / 2**20
+    assert said == pytest.approx(peak, abs=4)
+
+
+def test_more_data_parallelism_and_more_tensor_parallelism_never_need_more() -> None:
+    spec = model("gpt2-xl")
+    for formula in (
+        lambda d, t: marp.marp(spec, 1024, 8, d, t).total,
+        lambda d, t: marp.cost_model(spec, 1024, 8, d, t, PLAIN).total,
+    ):
+        for d in (1, 2, 4):
+            for t in (1, 2, 4):
+                assert formula(2 * d, t) <= formula(d, t)
+                assert formula(d, 2 * t) < formula(d, t)
+
+
+# --- step times ------------------------------------------------------------------
+
+
+def step_in_floats(
+    spec: ModelSpec, s: int, batch: int, d: int, t: int, gpu: GpuType, link: float
+) -> float:
+    """Seconds of a step without overlap, from the formulas of the cost model."""
+    b, h = batch // d, spec.hidden
+    layer = 12 * h * h
+    rate = gpu.peak_tflops * gpu.efficiency * 1e12
+    flops = 3 * (2 * layer * b * s + 4 * b * s * s * h) * spec.layers
+    flops += 3 * 2 * spec.vocabulary * h * b * s
+    tensor = 8 * (t - 1) * 2 * b * s * h / (t * link) * spec.layers
+    total = spec.layers * layer + spec.vocabulary * h
+    sync = 2 * (d - 1) / d * 2 * total / (t * link)
+    return flops / (t * rate) + tensor + sync
+
+
+@pytest.mark.parametrize(("d", "t"), [(1, 1), (2, 1), (1, 4), (4, 2), (8, 1)])
+def test_step_times_are_those_of_the_formulas_in_plain_floats(d: int, t: int) -> None:
+    cluster = catalogue.simulator()
+    rates = JobRates(cluster, PLAIN, "marp")
+    trained = Trained("gpt2-xl", model("gpt2-xl"), 1024, 8)
+    for node in ("node0", "node3"):
+        gpu = cluster.gpus[cluster.node[node].gpu]
+        link = float(cluster.node[node].intra_gbytes_per_s or 0) * 1e9
+        want = step_in_floats(trained.model, 1024, 8, d, t, gpu, link)
+        step = rates.step_us(trained, d, t, {node: d * t})
+        assert step == pytest.approx(1e6 * want, rel=1e-6, abs=1)
+
+
+def test_mixed_and_scattered_gpus_are_never_faster() -> None:
+    rates = JobRates(catalogue.simulator(), PLAIN, "marp")
+    trained = Trained("gpt2", model("gpt2"), 1024, 8)
+    together = rates.step_us(trained, 2, 2, {"node3": 4})
+    assert rates.step_us(trained, 2, 2, {"node3": 2, "node4": 2}) > together
+    assert rates.step_us(trained, 2, 2, {"node3": 3, "node4": 1}) > rates.step_us(
+        trained, 2, 2, {"node3": 2, "node4": 2}
+    )
+    assert rates.step_us(trained, 2, 2, {"node3": 2, "node0": 2}) > together
+
+
+def test_no_allocation_beats_the_least_step_of_its_slowest_type() -> None:
+    for overlap in ("none", "backward"):
+        costs = CostSettings(recompute="none", sync_overlap=overlap)
+        rates = JobRates(catalogue.simulator(), costs, "marp")
+        trained = Trained("gpt2", model("gpt2"), 1024, 16)
+        random = Random(overlap)
+        speed = {"RTX2080Ti": 0, "RTX6000": 1, "A100-40G": 2}
+        for _ in range(300):
+            d, t = random.choice([1, 2, 4, 8, 16]), random.choice([1, 2, 4])
+            gpus = random.sample([*rates.cluster.gpu_ids()], min(44, d * t))
+            if len(gpus) < d * t:
+                continue
+            held: dict[str, int] = {}
+            for gpu in gpus:
+                held[gpu.partition(":")[0]] = held.get(gpu.partition(":")[0], 0) + 1
+            types = {rates.cluster.node[name].gpu for name in held}
+            slowest = min(types, key=speed.__getitem__)
+            step = rates.step_us(trained, d, t, held)
+            assert step >= rates.least_step_us(trained, slowest, d, t)
+            assert step >= rates.fastest_us(trained)
+
+
+@pytest.mark.parametrize(("name", "node"), [("gpt2-xl", "node3"), ("gpt2", "node0")])
+def test_overlap_hides_the_backward_pass_of_the_layers(name: str, node: str) -> None:
+    spec, cluster = model(name), catalogue.simulator()
+    gpu = cluster.gpus[cluster.node[node].gpu]
+    link = float(cluster.node[node].intra_gbytes_per_s or 0) * 1e9
+    costs = CostSettings(recompute="none", sync_overlap="backward")
+    step = JobRates(cluster, costs, "marp").step_us(
+        Trained(name, spec, 1024, 8), 4, 2, {node: 8}
+    )
+    plain = step_in_floats(spec, 1024, 8, 4, 2, gpu, link)
+    alone = step_in_floats(spec, 1024, 2, 1, 2, gpu, link)
+    head = 6 * spec.vocabulary * spec.hidden * 2 * 1024
+    head /= 2 * gpu.peak_tflops * gpu.efficiency * 1e12
+    exposed = max(0.0, plain - alone - 2 / 3 * (alone - head))
+    assert step == pytest.approx(1e6 * (alone + exposed), rel=1e-6, abs=1)
+
+
+# --- the command -----------------------------------------------------------------
+
+
+def told(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, ["fit", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_fit_prints_one_document_with_both_formulas() -> None:
+    code, out, _ = told("gpt2-7b", "--gpus", "A100-40G", "--batch", "2", "--json")
+    document = json.loads(out)
+    assert code == 0
+    first = document["fits"][0]
+    assert (first["gpus"], first["tensor_parallel"]) == (8, 4)
+    for name in ("marp", "cost_model"):
+        parts = [v for k, v in first[name].items() if k.endswith("_mib")]
+        assert sum(parts) * 2**20 >= first[name]["total_bytes"] > 2**30
+
+
+def test_fit_takes_the_cluster_of_a_queue_and_shows_a_table() -> None:
+    code, out, _ = told("gpt2-xl", "--cluster", "frenzy/simulator-30", "--batch", "8")
+    assert code == 0
+    assert "RTX2080Ti" in out
+    assert "cost model" in out
+
+
+def test_fit_says_when_nothing_fits() -> None:
+    code, out, _ = told("llama-65b", "--gpus", "RTX2080Ti", "--batch", "1")
+    assert code == 3
+    assert "nothing fits" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gpt2", "--batch", "1"], "found neither of --cluster and --gpus"),
+        (["gpt2", "--batch", "1", "--gpus", "B"], "unknown GPU 'B': expected one of"),
+        (["gpt9", "--batch", "1", "--gpus", "RTX4090"], "unknown model 'gpt9'"),
+        (["gpt2", "--batch", "1", "--gpus", "a,,b"], "expected names separated"),
+        (
+            ["gpt2", "--batch", "1", "--cluster", "espresso/llama-3b"],
+            "found no cluster",
+        ),
+    ],
+)
+def test_bad_words_are_refused_with_a_remedy(words: list[str], message: str) -> None:
+    code, out, err = told(*words)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
+def test_fit_from_python_refuses_what_it_cannot_use() -> None:
+    with pytest.raises(InstanceError, match="batch: found 0, expected at least 1"):
+        api_schedule.fit("gpt2", ["RTX4090"], 0)
+    with pytest.raises(UnknownName, match="unknown model"):
+        api_schedule.load_model("no-such-model")
