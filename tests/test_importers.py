@@ -1,0 +1,274 @@
+"""Importers: what people have of their machines and models becomes an instance."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.architectures import PRESETS
+from hetopt.errors import InstanceError
+from hetopt.files import load_instance
+from hetopt.gpu_catalogue import GPUS, named
+from hetopt.importers import hostfile, huggingface, nvidia_smi, sinfo
+from hetopt.schema import Cluster, ModelSpec
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+}
+A100 = "NVIDIA A100-SXM4-80GB"
+HEADER = "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\x1b[0m"
+
+
+def put(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def smi(count: int, product: str = A100, mib: int = 81920) -> list[str]:
+    return [f"{index}, {product}, {mib}" for index in range(count)]
+
+
+def topology(*links: str) -> list[str]:
+    """A table of three GPUs with the links 0-1, 0-2, 1-2, and a NIC."""
+    a, b, c = links
+    return [
+        HEADER,
+        f"GPU0\t X \t{a}\t{b}\tSYS\t0-31\t0",
+        f"GPU1\t{a}\t X \t{c}\tSYS\t0-31\t0",
+        f"GPU2\t{b}\t{c}\t X \tPIX\t32-63\t1",
+        "NIC0\tSYS\tSYS\tPIX\t X ",
+        "",
+        "Legend:",
+        "  X    = Self",
+        "  NV#  = Connection traversing a bonded set of # NVLinks",
+    ]
+
+
+def cluster(read: dict[str, Any]) -> Cluster:
+    """What an importer read, as the schema sees it."""
+    return Cluster.model_validate_json(json.dumps(read["cluster"]))
+
+
+# --- the catalogue ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_card_is_found_by_its_names_and_says_where_its_figures_are_from(
+    name: str,
+) -> None:
+    card = GPUS[name]
+    assert named(name, "here") == name
+    assert {named(product, "here") for product in card.products} == {name}
+    assert any(letter.isdigit() for letter in card.source)
+    assert card.link_gbytes_per_s >= card.pcie_gbytes_per_s
+
+
+def test_a_name_that_means_several_cards_is_asked_about() -> None:
+    with pytest.raises(InstanceError, match=r"A100-40GB-PCIe.*A100-80GB-SXM4"):
+        named("A100", "hosts: line 3")
+    assert named("h20", "here") == "H20-96GB-SXM5"
+
+
+# --- models ----------------------------------------------------------------------
+
+
+def test_a_config_becomes_the_preset_of_the_same_model(tmp_path: Path) -> None:
+    path = put(tmp_path, "config.json", json.dumps(CONFIG))
+    read = huggingface.read([path], name="llama-3-8b")
+    made = ModelSpec.model_validate_json(json.dumps(read["model"]))
+    preset = ModelSpec.model_validate({"name": "llama-3-8b", **PRESETS["llama-3-8b"]})
+    assert made == preset
+
+
+def test_a_config_without_layers_is_refused_by_file_and_key(tmp_path: Path) -> None:
+    short = {key: CONFIG[key] for key in CONFIG if key != "num_hidden_layers"}
+    path = put(tmp_path, "config.json", json.dumps(short))
+    with pytest.raises(InstanceError, match=r"config\.json: .*num_hidden_layers"):
+        huggingface.read([path])
+
+
+# --- hostfiles -------------------------------------------------------------------
+
+
+def test_hostfiles_are_read_with_comments_and_types(tmp_path: Path) -> None:
+    path = put(
+        tmp_path,
+        "hosts",
+        "# the machines",
+        "n1 slots=8 type=A800-80GB-SXM4",
+        "",
+        "n2 slots=4  # bought later",
+    )
+    found = cluster(hostfile.read([path], gpu="RTX4090", inter_gbytes_per_s=12.5))
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
+        ("n1", "A800-80GB-SXM4", 8),
+        ("n2", "RTX4090", 4),
+    ]
+    assert found.nodes[0].intra_gbytes_per_s == 8 * 25
+    assert found.nodes[1].intra_gbytes_per_s == 31.5
+    assert found.inter.gbytes_per_s == 12.5
+
+
+def test_types_are_given_a_meaning_or_figures(tmp_path: Path) -> None:
+    path = put(tmp_path, "hosts", "n1 slots=2 type=A100", "n2 slots=1 type=new")
+    found = cluster(
+        hostfile.read(
+            [path], types="a100:A100-40GB-PCIe,new:500/32.5", inter_gbytes_per_s=1.0
+        )
+    )
+    assert found.gpus["A100-40GB-PCIe"].memory_gib == 40
+    assert (
+        found.nodes[0].intra_gbytes_per_s == 31.5
+    )  # a bridge is not taken for granted
+    assert (found.gpus["new"].peak_tflops, found.gpus["new"].memory_gib) == (500, 32.5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["n1"], "line 1: found 'n1', expected `HOST slots=N`"),
+        (["n1 slots=0 type=T4"], "line 1: slots: found '0'"),
+        (["n1 slots=2 type=T4", "n1 slots=2 type=T4"], "line 2: found host 'n1' again"),
+        (["n1 slots=2 kind=T4"], "line 1: found the field 'kind'"),
+        (["n1 slots=2"], "line 1: found no type of GPU for 'n1'"),
+        (["n1 slots=2 type=Z9"], "line 1: found GPU 'Z9'"),
+        (["n1 slots=1 type=T4", "n2 slots=1 type=T4"], "option inter_gbytes_per_s"),
+        (["# nobody"], "no host with GPUs"),
+    ],
+)
+def test_what_is_wrong_with_a_hostfile_is_told_by_line(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    path = put(tmp_path, "hosts", *lines)
+    with pytest.raises(InstanceError) as caught:
+        hostfile.read([path])
+    assert message in str(caught.value)
+
+
+# --- nvidia-smi ------------------------------------------------------------------
+
+
+def test_nvidia_smi_gives_type_memory_and_links(tmp_path: Path) -> None:
+    files = [
+        put(tmp_path, "n1.csv", *smi(3)),
+        put(tmp_path, "n1.topo", *topology("NV12", "NV4", "NV12")),
+        put(tmp_path, "n2.csv", *smi(3, mib=81559)),
+        put(tmp_path, "n2.topo", *topology("NV12", "SYS", "NV12")),
+        put(tmp_path, "n3.csv", *smi(2, "NVIDIA GeForce RTX 4090", 24564)),
+    ]
+    found = cluster(nvidia_smi.read(files, inter_gbytes_per_s=25.0))
+    rates = {node.name: node.intra_gbytes_per_s for node in found.nodes}
+    assert rates == {"n1": 4 * 25, "n2": 31.5, "n3": 31.5}
+    assert found.gpus["A100-80GB-SXM4"].memory_gib == 79.647  # the least, rounded down
+    assert found.gpus["RTX4090"].peak_tflops == 165.2
+
+
+def test_the_rate_of_links_within_a_host_can_be_given(tmp_path: Path) -> None:
+    path = put(tmp_path, "n1.csv", *smi(2))
+    found = cluster(nvidia_smi.read([path], intra_gbytes_per_s=240.0))
+    assert found.nodes[0].intra_gbytes_per_s == 240.0
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("n1.csv", ["0, T4"], "line 1: found '0, T4', expected `0, NAME, MIB`"),
+        ("n1.csv", ["1, Tesla T4, 15360"], "line 1: found '1, Tesla T4, 15360'"),
+        ("n1.csv", ["0, Tesla T4, [N/A]"], "line 1: memory.total: found '[N/A]'"),
+        ("n1.csv", ["0, Tesla T4, 1", "1, L4, 1"], "GPUs of several types"),
+        ("n1.csv", ["index, name, memory.total"], "found no GPU"),
+        ("n1.topo", topology("NV12", "NV12", "NVX"), "line 3: found the link 'NVX'"),
+        ("n1.topo", topology("NV1", "NV1", "NV1")[:3], "2 rows for 3 GPUs"),
+        ("n1.topo", topology("NV1", "NV1", "NV1"), "host 'n1' has no list of GPUs"),
+    ],
+)
+def test_what_is_wrong_with_nvidia_smi_is_told_by_line(
+    tmp_path: Path, name: str, lines: list[str], message: str
+) -> None:
+    with pytest.raises(InstanceError) as caught:
+        nvidia_smi.read([put(tmp_path, name, *lines)])
+    assert message in str(caught.value)
+
+
+def test_nvlinks_of_a_card_without_any_are_refused(tmp_path: Path) -> None:
+    files = [
+        put(tmp_path, "n1.csv", *smi(3, "Tesla T4", 15360)),
+        put(tmp_path, "n1.topo", *topology("NV4", "NV4", "NV4")),
+    ]
+    with pytest.raises(InstanceError, match="no NVLink by their data sheet"):
+        nvidia_smi.read(files)
+
+
+# --- sinfo -----------------------------------------------------------------------
+
+
+def test_sinfo_is_read_with_ranges_sockets_and_other_resources(tmp_path: Path) -> None:
+    path = put(
+        tmp_path,
+        "sinfo.txt",
+        "n[01-03,07] gpu:l40s:8(S:0,1),nic:2 128 1031000",
+        "n02 gpu:l40s:8(S:0,1),nic:2 128 1031000",
+        "login (null) 16 64000",
+        "old mps:400,gpu:4(S:0-1) 32 128000",
+    )
+    found = cluster(sinfo.read([path], gpu="T4", inter_gbytes_per_s=1.0))
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
+        ("n01", "L40S", 8),
+        ("n02", "L40S", 8),
+        ("n03", "L40S", 8),
+        ("n07", "L40S", 8),
+        ("old", "T4", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["n1"], "line 1: found 'n1', expected `NODES GRES ...`"),
+        (["n1 gpu:a:b:c 1 1"], "line 1: found 'gpu:a:b:c'"),
+        (["n1 gpu:t4:2,gpu:l4:2 1 1"], "line 1: found GPUs of 2 types on a node"),
+        (["n1 gpu:t4:2", "n1 gpu:t4:3"], "line 2: found node 'n1' with gpu:t4:3"),
+        (["n[4-1] gpu:t4:2"], "line 1: found the range 4-1"),
+        (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
+        (["n[a] gpu:t4:2"], "line 1: found the range [a]"),
+        (["n1 (null)"], "no host with GPUs"),
+    ],
+)
+def test_what_is_wrong_with_sinfo_is_told_by_line(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    with pytest.raises(InstanceError) as caught:
+        sinfo.read([put(tmp_path, "sinfo.txt", *lines)])
+    assert message in str(caught.value)
+
+
+# --- the whole instance ----------------------------------------------------------
+
+
+def test_one_command_makes_an_instance_of_a_config_and_hosts(tmp_path: Path) -> None:
+    config = put(tmp_path, "config.json", json.dumps(CONFIG))
+    hosts = put(tmp_path, "hosts", "n1 slots=8 type=L40S", "n2 slots=4 type=RTX4090")
+    out = tmp_path / "instance.yaml"
+    words = f"assemble {config} {hosts} --from hostfile --global-batch 64"
+    words += f" --sequence-length 2048 --micro-batches 1,2 --out {out}"
+    told = CliRunner().invoke(cli.app, words.split())
+    assert told.exit_code == 2
+    assert "inter_gbytes_per_s" in told.output
+    words += " -o inter_gbytes_per_s=2.5"
+    assert CliRunner().invoke(cli.app, words.split()).exit_code == 0
+    made = load_instance(out)
+    assert made.planned_cluster.gpu_count == 12
+    assert made.model.kv_heads == 8
+    assert made.workload.micro_batch_sizes == (1, 2)
+    assert made.planned_cluster.inter.gbytes_per_s == 2.5
