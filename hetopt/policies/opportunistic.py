@@ -1,8 +1,8 @@
 """Opportunistic: first come, first served, on the strongest idle GPUs.
 
-Each job runs on as many GPUs as its user asks for, all of one type, the strongest type
-with as many idle; the first job of the queue that finds none holds up the others. The
-user does not know what fits and tries t = 1, 2, 4, ... on these GPUs (d = N / t); every
+Each job runs on as many GPUs as its user asks for (at most as many as a type has), all
+of one type, the strongest type with as many idle; the first job of the queue that finds
+none holds up the others. The user does not know what fits and tries t = 1, 2, 4, ... on these GPUs (d = N / t); every
 attempt that runs out of memory holds them for `trial_s`. When none fits, the user asks
 for twice as many; where a type has not so many, for a type with more memory, with the
 first number again. Of GPUs that cannot divide the batch the largest number that can is
@@ -102,18 +102,17 @@ class Opportunistic:
         self, trained: Trained, asked: int, gpu: str, done: set[tuple[int, int]]
     ) -> tuple[int, int] | None:
         """The first (d, t) not tried yet, of N = asked, 2 asked, 4 asked, ..."""
-        while True:
-            usable = self._usable(trained, asked, gpu)
-            for degrees in usable:
+        asked = min(asked, max(self.rates.count.values()))
+        while asked <= self.rates.count[gpu]:
+            for degrees in self._usable(trained, asked, gpu):
                 if degrees not in done:
                     return degrees
-            if asked >= self.rates.count[gpu]:
-                return None
             asked *= 2
+        return None
 
     def _usable(self, trained: Trained, asked: int, gpu: str) -> list[tuple[int, int]]:
         """(d, t) of the largest number of GPUs up to `asked` that divides the batch."""
-        for n in range(min(asked, self.rates.count[gpu]), 0, -1):
+        for n in range(asked, 0, -1):
             found = [
                 (n // t, t)
                 for t in DEGREES
