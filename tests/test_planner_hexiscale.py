@@ -8,7 +8,7 @@ import pytest
 from random_pipelines import random_instance
 from settings import setting
 
-from hetopt.errors import NoPlan
+from hetopt.errors import InstanceError, NoPlan
 from hetopt.planners import hexiscale, islands
 from hetopt.planners._hexiscale_graph import Graph, random_partition
 from hetopt.problems import training_plan
@@ -133,6 +133,39 @@ def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans() -> None:
         stages = [s for pipeline in plan.pipelines for s in pipeline.stages]
         assert {s.replicas[0].degree for s in stages} == {degree}
         assert _objective(instance, plan) >= free
+
+
+def _with_memory(instance: Instance, gib: float) -> Instance:
+    document = instance.model_dump(mode="json")
+    for gpu in document["cluster"]["gpus"].values():
+        gpu["memory_gib"] = gib
+    return Instance.model_validate(document, strict=False)
+
+
+def test_without_accumulation_a_step_holds_all_its_activations() -> None:
+    whole = setting("1", "7b")
+    counts = []
+    for instance in (whole, _with_memory(whole, 4), _with_memory(whole, 3)):
+        found = hexiscale.without_accumulation(instance)
+        counts.append(found.count)
+        assert found.step.workload.global_batch * found.count == 512
+        assert found.step.workload.costs.in_flight == "gpipe"
+        assert found.total_us == found.count * _objective(found.step, found.plan)
+        if found.count > 8:
+            with pytest.raises(NoPlan, match="activations of a step"):
+                hexiscale.without_accumulation(instance, steps=found.count // 8)
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+
+
+def test_more_synchronised_steps_take_longer() -> None:
+    instance = setting("1", "7b")
+    totals = [_objective(instance, hexiscale.plan(instance))]
+    for steps in (2, 4, 8):
+        totals.append(hexiscale.without_accumulation(instance, steps=steps).total_us)
+    assert totals == sorted(totals)
+    with pytest.raises(InstanceError, match="do not divide the global batch 512"):
+        hexiscale.without_accumulation(instance, steps=3)
 
 
 def test_rounds_are_kept_and_the_best_is_the_plan() -> None:
