@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from .errors import Unsupported
+
 OPTION = Annotated[
     list[str] | None,
     typer.Option(
@@ -20,6 +22,7 @@ OPTION = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(assemble)
+    app.command()(export)
 
 
 def assemble(
@@ -73,9 +76,65 @@ def assemble(
     cli._tell(f"written to {out}")
 
 
-def _sizes(words: str) -> list[int]:
-    from .errors import Unsupported
+def export(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FORMAT", help="megatron, flagscale.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the files here.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which target can run the plan.")
+    ] = False,
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
+    Example: `hetopt export plan.json --to megatron --out run`
+    """
+    from . import api, cli, exporting
+    from .plans import TrainingPlan
+
+    name, data, made = api.posed_plan(plan, instance)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    if explain:
+        rows = exporting.explained(data, made)
+        if as_json:
+            cli._print_json(rows)
+        else:
+            cli._show([_table(rows)])
+        return
+    if to is None or out is None:
+        raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
+    paths = exporting.write(out, exporting.exported(to, data, made))
+    if as_json:
+        cli._print_json({"target": to, "files": [str(path) for path in paths]})
+    else:
+        cli._tell(f"written to {', '.join(map(str, paths))}")
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    """Targets beside what the plan asks of them."""
+    from rich.table import Table
+
+    table = Table("the plan has", *(row["name"] for row in rows))
+    for feature in rows[0]["features"] if rows else ():
+        marks = ("yes" if row["features"][feature] else "NO" for row in rows)
+        table.add_row(feature, *marks)
+    told = ("; ".join(row["reasons"]) or "can run it" for row in rows)
+    table.add_row("verdict", *told, end_section=True)
+    return table
+
+
+def _sizes(words: str) -> list[int]:
     try:
         return [int(word) for word in words.split(",")]
     except ValueError:

@@ -13,19 +13,28 @@ _FOLDER = {
     "planners": "planners",
     "policies": "policies",
     "backends": "backends",
-    "formats": "importers",
 }
 
 
 def entries(kind: str) -> list[dict[str, str]]:
     """Objects with `name` and `description`, sorted by name.
 
+    Formats also have a `direction`, import or export, and are sorted within each.
     `kind` is one of instances, problems, formulations, methods, planners, policies,
     backends, formats.
     """
     if kind == "instances":
         return _instances()
-    folder = _FOLDER[kind]
+    if kind == "formats":
+        read, written = _folder("importers"), _folder("exporters")
+        return [
+            *({**entry, "direction": "import"} for entry in read),
+            *({**entry, "direction": "export"} for entry in written),
+        ]
+    return _folder(_FOLDER[kind])
+
+
+def _folder(folder: str) -> list[dict[str, str]]:
     return [
         {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
         for name in registry.names(folder)

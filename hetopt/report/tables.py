@@ -129,7 +129,8 @@ def named(entries: Iterable[dict[str, str]]) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for entry in entries:
         description = words.plain(entry["description"])
-        table.add_row(Text(entry["name"], style="bold"), Text(description))
+        which = [Text(entry["direction"])] if "direction" in entry else []
+        table.add_row(Text(entry["name"], style="bold"), *which, Text(description))
     return table
 
 

@@ -1,0 +1,133 @@
+"""Shapes of plans: features that a target may lack, and one form for equal plans."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..schema import Instance
+
+
+class Feature(StrEnum):
+    """What a plan may do that not every target can; the value says it in words."""
+
+    UNEVEN_LAYERS = "stages with different numbers of layers"
+    DIFFERENT_CUTS = "pipelines that cut the layers differently"
+    DIFFERENT_BATCHES = "pipelines with different numbers of micro-batches"
+    MIXED_DEGREES = "stages with different tensor-parallel degrees"
+    MIXED_DEGREES_IN_STAGE = (
+        "replicas of a stage with different tensor-parallel degrees"
+    )
+    MIXED_REPLICAS = "stages with different numbers of replicas"
+    UNEQUAL_SAMPLES = "replicas of a stage with different numbers of samples"
+    MIXED_TYPES = "stages on different GPU types"
+    MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
+    LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
+
+
+def normal(plan: TrainingPlan) -> TrainingPlan:
+    """The plan with its pipelines made one where they cut and count alike.
+
+    Pipelines and GPUs of a replica are sorted: their order says nothing. Two plans of
+    one normal form run the same layers on the same GPUs with the same samples, and
+    replicas of one place in their stages belong together.
+    """
+    pipelines = sorted((_sorted(pipeline) for pipeline in plan.pipelines), key=_key)
+    first = pipelines[0]
+    if any(not _alike(first, other) for other in pipelines[1:]):
+        return TrainingPlan(pipelines=tuple(pipelines))
+    stages = tuple(
+        Stage(
+            layers=stage.layers,
+            replicas=tuple(
+                replica
+                for pipeline in pipelines
+                for replica in pipeline.stages[number].replicas
+            ),
+        )
+        for number, stage in enumerate(first.stages)
+    )
+    size = sum(pipeline.micro_batch_size for pipeline in pipelines)
+    merged = Pipeline(
+        micro_batches=first.micro_batches, micro_batch_size=size, stages=stages
+    )
+    return TrainingPlan(pipelines=(merged,))
+
+
+def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
+    """The features that a plan uses."""
+    made = normal(plan)
+    found = set(_between_pipelines(made))
+    for pipeline in made.pipelines:
+        found |= set(_of_pipeline(data, pipeline))
+    if _only_counted(data):
+        found.add(Feature.LISTED_PARAMETERS)
+    return frozenset(found)
+
+
+def _only_counted(data: Instance) -> bool:
+    model = data.model
+    whole = model.parameters_per_layer
+    counted = whole is not None and whole != 12 * model.hidden**2
+    return model.layer_parameters is not None or counted
+
+
+def place(gpu: str) -> tuple[str, int]:
+    """Node and index of a GPU."""
+    node, _, index = gpu.rpartition(":")
+    return node, int(index)
+
+
+def _between_pipelines(plan: TrainingPlan) -> Iterator[Feature]:
+    if len({_cuts(pipeline) for pipeline in plan.pipelines}) > 1:
+        yield Feature.DIFFERENT_CUTS
+    if len({pipeline.micro_batches for pipeline in plan.pipelines}) > 1:
+        yield Feature.DIFFERENT_BATCHES
+
+
+def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
+    cluster = data.planned_cluster
+    stages = pipeline.stages
+    if len({len(stage.span) for stage in stages}) > 1:
+        yield Feature.UNEVEN_LAYERS
+    degrees = [{replica.degree for replica in stage.replicas} for stage in stages]
+    types = [
+        {cluster.node[replica.node].gpu for replica in stage.replicas}
+        for stage in stages
+    ]
+    if any(len(degree) > 1 for degree in degrees):
+        yield Feature.MIXED_DEGREES_IN_STAGE
+    if any(degree != degrees[0] for degree in degrees):
+        yield Feature.MIXED_DEGREES
+    if any(len(kinds) > 1 for kinds in types):
+        yield Feature.MIXED_TYPES_IN_STAGE
+    if any(kinds != types[0] for kinds in types):
+        yield Feature.MIXED_TYPES
+    if len({len(stage.replicas) for stage in stages}) > 1:
+        yield Feature.MIXED_REPLICAS
+    if any(len({replica.samples for replica in s.replicas}) > 1 for s in stages):
+        yield Feature.UNEQUAL_SAMPLES
+
+
+def _alike(one: Pipeline, two: Pipeline) -> bool:
+    return _cuts(one) == _cuts(two) and one.micro_batches == two.micro_batches
+
+
+def _cuts(pipeline: Pipeline) -> tuple[tuple[int, int], ...]:
+    return tuple(stage.layers for stage in pipeline.stages)
+
+
+def _sorted(pipeline: Pipeline) -> Pipeline:
+    stages = tuple(
+        Stage(layers=stage.layers, replicas=tuple(map(_ordered, stage.replicas)))
+        for stage in pipeline.stages
+    )
+    return pipeline.model_copy(update={"stages": stages})
+
+
+def _ordered(replica: Replica) -> Replica:
+    gpus = tuple(sorted(replica.gpus, key=place))
+    return Replica(gpus=gpus, samples=replica.samples)
+
+
+def _key(pipeline: Pipeline) -> tuple[str, int]:
+    return place(pipeline.stages[0].replicas[0].gpus[0])

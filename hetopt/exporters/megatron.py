@@ -1,0 +1,220 @@
+"""Megatron-LM: its arguments, the layout of the pipeline, and a torchrun for each host.
+
+Stage s owns the ranks [s W/P, (s + 1) W/P), in the order tp-cp-ep-dp-pp. `launch.sh`
+starts one torchrun for every run of neighbouring ranks on a host, in the order of the
+ranks, so a host may take part in stages that are not neighbours. Uneven stages are told
+by `--pipeline-model-parallel-layout` (megatron/core/transformer/
+pipeline_parallel_layer_layout.py); where they suffice, the arguments of older releases
+stand beside it as a comment. Equal stages need neither.
+"""
+
+import re
+import shlex
+
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..schema import Instance
+from . import _megatron_model
+from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, staged
+from ._shapes import Feature, normal
+
+SUPPORTS = frozenset(
+    {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+)
+ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
+_HEAD = """\
+#!/usr/bin/env bash
+# Start every part of the run over ssh, in the folder of this file on every host.
+# PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
+# optimiser) are passed on.
+set -euo pipefail
+cd "$(dirname "$0")"
+arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
+run="${PRETRAIN:-pretrain_gpt.py} $arguments"
+here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
+"""
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Hosts that cannot be named, degrees that do not divide the heads."""
+    return bad_hosts(plan) + bad_degrees(data, plan)
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`arguments.txt`, one argument a line, and `launch.sh`."""
+    pipeline = normal(plan).pipelines[0]
+    replica = pipeline.stages[0].replicas[0]
+    layers = [len(stage.span) for stage in pipeline.stages]
+    fields = {
+        "tensor_model_parallel_size": replica.degree,
+        "pipeline_model_parallel_size": len(layers),
+        "micro_batch_size": replica.samples,
+        **_megatron_model.fields(data, replica.degree),
+    }
+    lines = [f"# {data.model.name}, a plan of hetopt for Megatron-LM"]
+    for name, value in fields.items():
+        option = "--" + name.replace("_", "-")
+        lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+    if len(set(layers)) > 1:
+        lines += _older(layers)
+        layout = shlex.quote(layout_of(layers))
+        lines.append(f"--pipeline-model-parallel-layout {layout}")
+    return {ARGUMENTS: "\n".join(lines) + "\n", LAUNCH: _launch(ranks(pipeline))}
+
+
+def layout_of(layers: list[int]) -> str:
+    """The layout of stages with these numbers of layers, `Et*6|t*10|t*4L`."""
+    parts = [f"t*{count}" if count > 1 else "t" for count in layers]
+    return "E" + "|".join(parts) + "L"
+
+
+def _older(layers: list[int]) -> list[str]:
+    if len(set(layers[1:-1])) > 1 or len(layers) < 2:
+        return []
+    return [
+        "# before the layout there were, instead of it: "
+        f"--decoder-first-pipeline-num-layers {layers[0]} "
+        f"--decoder-last-pipeline-num-layers {layers[-1]}"
+    ]
+
+
+def _launch(gpus: list[str]) -> str:
+    parts = runs(gpus)
+    lines = []
+    for number, (host, indices) in enumerate(parts):
+        devices = ",".join(map(str, indices))
+        lines.append(
+            f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
+            f"--nnodes {len(parts)} --node-rank {number} "
+            f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
+            '--master-port ${PORT:-29500} $run" &'
+        )
+    return _HEAD + "\n".join([*lines, "wait"]) + "\n"
+
+
+# --- Megatron's own rules --------------------------------------------------------
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Rules of `validate_args`, of the layout and of torchrun that the files break."""
+    given = _arguments(files[ARGUMENTS])
+    parts = _parts(files[LAUNCH])
+    t, p = _number(given, "tensor-model-parallel-size"), _stages(given)
+    world = sum(len(indices) for _, indices in parts)
+    broken = []
+    if world % (t * p):
+        broken.append(f"{world} ranks are not divisible by tp x pp = {t * p}")
+    batch = _number(given, "micro-batch-size") * max(1, world // (t * p))
+    if _number(given, "global-batch-size") % batch:
+        broken.append(f"the global batch is not divisible by {batch}")
+    heads = _number(given, "num-attention-heads")
+    if heads % t:
+        broken.append(f"{heads} heads are not divisible by tp {t}")
+    if _number(given, "num-query-groups", heads) % t:
+        broken.append(f"the query groups are not divisible by tp {t}")
+    if "kv-channels" not in given and _number(given, "hidden-size") % heads:
+        broken.append("the hidden size is not divisible by the heads")
+    if t == 1 and "sequence-parallel" in given:
+        broken.append("sequence parallelism without tensor parallelism")
+    if t > 1 and "num-experts" in given and "sequence-parallel" not in given:
+        broken.append("experts with tensor parallelism need sequence parallelism")
+    held = [(host, index) for host, indices in parts for index in indices]
+    if len(set(held)) < len(held):
+        broken.append("a GPU runs two ranks")
+    return broken + _bad_layout(given, p)
+
+
+def _bad_layout(given: dict[str, str], p: int) -> list[str]:
+    layers = _number(given, "num-layers")
+    layout = given.get("pipeline-model-parallel-layout")
+    if layout is None:
+        return [f"{layers} layers are not divisible by pp {p}"] if layers % p else []
+    stages = unrolled(layout).split("|")
+    flat = "".join(stages)
+    broken = []
+    if set(flat) - set("EtLm"):
+        broken.append(f"the layout has unknown letters: {layout}")
+    if len(stages) != p:
+        broken.append(f"the layout has {len(stages)} stages, pp is {p}")
+    if not (flat.startswith("E") and flat.endswith("L")):
+        broken.append("the layout does not begin with E and end with L")
+    if flat.count("E") != 1 or flat.count("L") != 1:
+        broken.append("the layout has not one E and one L")
+    if flat.count("t") != layers:
+        broken.append(f"the layout has {flat.count('t')} layers, not {layers}")
+    return broken
+
+
+def unrolled(layout: str) -> str:
+    """A layout without commas and multiplications, as Megatron reads it."""
+    text = layout.replace(",", "")
+    for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    return text
+
+
+def read(files: dict[str, str]) -> TrainingPlan:
+    """The plan that Megatron would run: one pipeline, replicas side by side."""
+    given, parts = _arguments(files[ARGUMENTS]), _parts(files[LAUNCH])
+    gpus = [f"{host}:{index}" for host, indices in parts for index in indices]
+    t, p = _number(given, "tensor-model-parallel-size"), _stages(given)
+    size = _number(given, "micro-batch-size")
+    replicas = len(gpus) // (t * p)
+    layout = given.get("pipeline-model-parallel-layout")
+    if layout is None:
+        layers = [_number(given, "num-layers") // p] * p
+    else:
+        layers = [stage.count("t") for stage in unrolled(layout).split("|")]
+    count = _number(given, "global-batch-size") // (size * replicas)
+    return staged(gpus, layers, [(t, replicas, size)] * p, count)
+
+
+def _stages(given: dict[str, str]) -> int:
+    return _number(given, "pipeline-model-parallel-size", 1)
+
+
+def _arguments(text: str) -> dict[str, str]:
+    """Arguments by name; a flag has an empty value."""
+    given: dict[str, str] = {}
+    name = ""
+    for word in shlex.split(text, comments=True):
+        if word.startswith("--"):
+            name = word[2:]
+            given[name] = ""
+        elif not name or given[name]:
+            raise InstanceError(f"{ARGUMENTS}: found {word!r} after no argument")
+        else:
+            given[name] = word
+    return given
+
+
+def _number(given: dict[str, str], name: str, default: int | None = None) -> int:
+    text = given.get(name, "" if default is None else str(default))
+    if not re.fullmatch(r"[1-9][0-9]*", text):
+        raise InstanceError(
+            f"{ARGUMENTS}: --{name}: found {text!r}, expected a positive whole number"
+        )
+    return int(text)
+
+
+def _parts(text: str) -> list[tuple[str, list[int]]]:
+    """Host and GPU indices of every torchrun, which must count up without a gap."""
+    pattern = (
+        rf'ssh (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
+        r"torchrun --nnodes (?P<of>\d+) --node-rank (?P<rank>\d+) "
+        r"--nproc-per-node (?P<n>\d+) "
+    )
+    found = list(re.finditer(pattern, text))
+    parts = []
+    for number, match in enumerate(found):
+        indices = [int(index) for index in match["gpus"].split(",")]
+        if (int(match["rank"]), int(match["of"])) != (number, len(found)):
+            raise InstanceError(
+                f"{LAUNCH}: found node rank {match['rank']} out of order"
+            )
+        if int(match["n"]) != len(indices):
+            raise InstanceError(
+                f"{LAUNCH}: found {match['n']} ranks on {match['gpus']}"
+            )
+        parts.append((match["host"], indices))
+    return parts

@@ -1,0 +1,86 @@
+"""Plans written for other tools, after a check that the tool can express them."""
+
+from pathlib import Path
+from typing import Any
+
+from . import registry
+from .errors import InstanceError, InternalError, Unsupported
+from .exporters._shapes import Feature, features, normal
+from .files import write_text
+from .plans import TrainingPlan
+from .problems import training_plan
+from .schema import Instance
+
+
+def names() -> list[str]:
+    """The targets, sorted."""
+    return registry.names("exporters")
+
+
+def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Why `target` cannot take a plan; none where it can.
+
+    Raises `UnknownName` for a target that is not there.
+    """
+    exporter: Any = registry.entry("exporters", target)
+    used = features(data, plan)
+    lacking = [str(one.value) for one in Feature if one in used - exporter.SUPPORTS]
+    # What a target says of its own takes for granted that it has the features.
+    return lacking or list(exporter.refusals(data, plan))
+
+
+def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
+    """One row a target: the plan's features that it has or lacks, and its reasons."""
+    used = features(data, plan)
+    rows = []
+    for target in names():
+        exporter: Any = registry.entry("exporters", target)
+        rows.append(
+            {
+                "name": target,
+                "features": {
+                    str(one.value): one in exporter.SUPPORTS
+                    for one in Feature
+                    if one in used
+                },
+                "reasons": reasons(target, data, plan),
+            }
+        )
+    return rows
+
+
+def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """The texts for `target` by file name, checked by its rules and read back.
+
+    Raises `InstanceError` for a plan that the judge refuses, `Unsupported` for one
+    that the target cannot express, with every reason.
+    """
+    if broken := training_plan.evaluate(data, plan).violations:
+        listed = "; ".join(map(str, broken[:5]))
+        raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
+    if why := reasons(target, data, plan):
+        raise Unsupported(
+            f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
+            "(hetopt export --explain) or another plan"
+        )
+    exporter: Any = registry.entry("exporters", target)
+    files: dict[str, str] = exporter.export(data, plan)
+    if wrong := exporter.validate(files):
+        raise InternalError(f"export to {target}: {'; '.join(wrong)}")
+    if normal(exporter.read(files)) != normal(plan):
+        raise InternalError(f"export to {target}: another plan was read back")
+    return files
+
+
+def write(out: Path, files: dict[str, str]) -> list[Path]:
+    """Write texts into a folder, which is made where it is missing."""
+    paths = [out / name for name in sorted(files)]
+    for path in paths:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InstanceError(
+                f"{path.parent}: cannot be made: {error.strerror}; name another folder"
+            ) from None
+        write_text(path, files[str(path.relative_to(out))])
+    return paths
