@@ -4,6 +4,7 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
+import json
 from random import Random
 
 import pytest
@@ -239,3 +240,46 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     second = training_plan.solve(instance, limits=limits, warm_start=plan)
     assert first.plan == second.plan
     assert first.bound == second.bound
+
+
+@pytest.fixture(scope="module")
+def certified() -> tuple[Instance, dict[str, object], int]:
+    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
+    plan = islands.plan(instance, seed=0, deadline=None)
+    limits = Limits(gap=0.07)
+    result = training_plan.solve(instance, limits=limits, warm_start=plan)
+    assert result.certificate is not None
+    assert isinstance(result.bound.value, int)
+    return instance, json.loads(json.dumps(result.certificate)), result.bound.value
+
+
+def test_a_bound_is_proved_again_from_its_certificate(certified) -> None:
+    instance, certificate, bound = certified
+    assert training_plan.recheck(instance, certificate, bound) == []
+    assert training_plan.recheck(instance, certificate, bound - 1000) == []
+
+
+def test_a_certificate_proves_nothing_beyond_its_time(certified) -> None:
+    instance, certificate, bound = certified
+    assert training_plan.recheck(instance, certificate, bound + 1) != []
+    later = {**certificate, "time_us": 1.1 * bound}
+    assert training_plan.recheck(instance, later, bound + 1) != []
+
+
+def test_a_certificate_that_leaves_out_a_case_proves_nothing(certified) -> None:
+    instance, certificate, bound = certified
+    cases = list(certificate["cases"])
+    cases[0] = {**cases[0], "low": None}
+    assert cases[0].get("split"), "the first case is divided at this gap"
+    assert training_plan.recheck(instance, {**certificate, "cases": cases}, bound) != []
+    one = {**certificate, "cases": certificate["cases"][:1]}
+    assert training_plan.recheck(instance, one, bound) != []
+
+
+def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
+    instance, certificate, bound = certified
+    for factor in (0.9, 1.1):
+        last = certificate["cases"][-1]
+        other = {"prices": [factor * price for price in last["prices"]]}
+        cases = [*certificate["cases"][:-1], other]
+        assert training_plan.recheck(instance, {**certificate, "cases": cases}, bound)

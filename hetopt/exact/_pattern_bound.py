@@ -23,6 +23,7 @@ The bound holds for one replica a stage, that is, for micro-batches of one seque
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class Case:
     """Ranges of the synchronisation time, of the number of pipelines and of the shares.
 
     Shares are in average layers. `prices`, by number of groups, are those that
-    were found last: a good start for the next time.
+    were found last: a good start for the next time. `proof` are those that refuted
+    the case, unless it was divided.
     """
 
     sync_low_us: float
@@ -59,6 +61,27 @@ class Case:
     shares_low: tuple[float, ...]
     shares_high: tuple[float, ...]
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    proof: tuple[float, ...] = ()
+    split: "Split | None" = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a case was divided: `of` sync, pipelines or share (of `node`), where.
+
+    A part is None where the range that is left for it is empty.
+    """
+
+    of: str
+    node: int | None
+    at: float
+    low: Case | None
+    high: Case | None
+
+    @property
+    def parts(self) -> list[Case]:
+        """The parts that are not empty."""
+        return [part for part in (self.low, self.high) if part is not None]
 
 
 class PatternBound:
@@ -98,7 +121,8 @@ class PatternBound:
         # The most that y layers can weigh, where `weights` is the least.
         weights = self.fleets[0].weights
         self.most_weights = weights[-1] - weights[::-1]
-        self.cases = self._first_cases()
+        self.first = self._first_cases()
+        self.cases = self.first
 
     def _first_cases(self) -> list[Case]:
         nodes, most = len(self.kind_of), self.most_pipelines
@@ -127,6 +151,7 @@ class PatternBound:
             if verdict.refuted or level == 0:
                 case.prices[len(market.groups)] = verdict.prices
             if verdict.refuted:
+                case.proof = verdict.prices
                 return True
         return False
 
@@ -176,40 +201,43 @@ class PatternBound:
 
     # -- division ----------------------------------------------------------------
 
-    def halves(self, case: Case) -> list[Case]:
-        """The case divided in two, without what cannot be; empty where too narrow."""
+    def divide(self, case: Case) -> list[Case]:
+        """Parts of the case, without those that cannot be; empty where too narrow."""
+        case.split = self._split(case)
+        return case.split.parts if case.split is not None else []
+
+    def _split(self, case: Case) -> Split | None:
         of_sync = (case.sync_high_us - case.sync_low_us) / (self.most_sync_us or 1)
         if np.isinf(of_sync):
-            return []
+            return None
         widths = [
             (high - low) / self.layers
             for low, high in zip(case.shares_low, case.shares_high, strict=True)
         ]
-        widest = max(widths)
-        ratio = case.pipelines_high / case.pipelines_low
-        if of_sync > (_COARSE if ratio > 1 else _FINE):
-            middle = (case.sync_low_us + case.sync_high_us) / 2
-            parts = [
-                replace(case, sync_high_us=middle, prices={}),
-                replace(case, sync_low_us=middle, prices={}),
-            ]
-        elif ratio > 1:
-            last = int((case.pipelines_low * case.pipelines_high) ** 0.5)
-            parts = [
-                replace(case, pipelines_high=last, prices={}),
-                replace(case, pipelines_low=last + 1, prices={}),
-            ]
-        elif widest >= _NARROWEST:
-            node = widths.index(widest)
-            low, high = case.shares_low, case.shares_high
-            share = (low[node] + high[node]) / 2
-            parts = [
-                replace(case, shares_high=_with(high, node, share), prices={}),
-                replace(case, shares_low=_with(low, node, share), prices={}),
-            ]
-        else:
-            return []
-        return [part for part in map(self._tightened, parts) if part is not None]
+        node = int(np.argmax(widths))
+        several = case.pipelines_high > case.pipelines_low
+        if of_sync > (_COARSE if several else _FINE):
+            at = (case.sync_low_us + case.sync_high_us) / 2
+            low, high = (
+                self._part(case, sync_high_us=at),
+                self._part(case, sync_low_us=at),
+            )
+            return Split("sync", None, at, low, high)
+        if several:
+            at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
+            low = self._part(case, pipelines_high=at)
+            return Split(
+                "pipelines", None, at, low, self._part(case, pipelines_low=at + 1)
+            )
+        if widths[node] < _NARROWEST:
+            return None
+        at = (case.shares_low[node] + case.shares_high[node]) / 2
+        low = self._part(case, shares_high=_with(case.shares_high, node, at))
+        high = self._part(case, shares_low=_with(case.shares_low, node, at))
+        return Split("share", node, at, low, high)
+
+    def _part(self, case: Case, **ranges: Any) -> Case | None:
+        return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))
 
     def _tightened(self, case: Case) -> Case | None:
         """Ranges that follow from the order of equal nodes and the sum of shares."""
@@ -249,7 +277,7 @@ class Refutation:
         case = self.open.pop()
         if self.bound.settled(case, self.time_us):
             self.settled.append(case)
-        elif parts := self.bound.halves(case):
+        elif parts := self.bound.divide(case):
             self.open += parts
         else:
             self.failed = True
@@ -261,6 +289,31 @@ class Refutation:
     def proved(self) -> bool:
         """Whether every case is settled: no plan is as quick as `time_us`."""
         return not self.open and not self.failed
+
+    def certificate(self) -> dict[str, Any]:
+        """The divisions and the prices that refute the time, for an independent check.
+
+        Prices are by group, in the order of kind and share: of its GPUs, then of what
+        its claims exceed; then of the shares and of the pipelines.
+        """
+        return {
+            "time_us": self.time_us,
+            "most_sync_us": self.bound.most_sync_us,
+            "cases": [_tree(case) for case in self.bound.first],
+        }
+
+
+def _tree(case: Case) -> dict[str, Any]:
+    if case.split is None:
+        return {"prices": [float(price) for price in case.proof]}
+    split = case.split
+    return {
+        "split": split.of,
+        "node": split.node,
+        "at": split.at,
+        "low": None if split.low is None else _tree(split.low),
+        "high": None if split.high is None else _tree(split.high),
+    }
 
 
 def _with(values: tuple[float, ...], i: int, value: float) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 
 import time
 from fractions import Fraction
+from typing import Any
 
 from .. import registry
 from ..bounds import training_plan_bound
@@ -21,7 +22,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..result import Result
 from ..schema import Instance
-from . import _pattern_bound, _small_clusters
+from . import _pattern_bound, _small_clusters, _training_certificate
 from ._anytime import Report, Run
 
 problem = "training_plan"
@@ -59,6 +60,14 @@ def solve(
         else:
             _large(run, data)
     return run.result()
+
+
+def recheck(data: Instance, certificate: dict[str, Any], bound: int) -> list[str]:
+    """What is missing for the bound to be proved by the certificate; empty if nothing.
+
+    `Unsupported` for uneven layers and for micro-batches of several sequences.
+    """
+    return _training_certificate.missing(data, certificate, bound)
 
 
 def _too_little_memory(instance: Instance) -> str | None:
@@ -169,4 +178,5 @@ def _refute(run: Run, instance: Instance) -> None:
         if not refutation.proved:
             return
         run.tighten(int(target) + 1, _SOURCE)
+        run.certificate = refutation.certificate()
         run.check()

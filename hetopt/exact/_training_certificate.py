@@ -1,0 +1,310 @@
+"""Bounds on training plans derived again from their certificate.
+
+A certificate says how the possible plans were divided into cases and which prices
+refute each (`_pattern_bound`, `_pattern_prices`). Here the divisions are carried out
+anew, and every price list is checked against all pipelines by a plain dynamic program
+in doubles, on bottlenecks of its own: nothing is shared with the method but the cost
+tables. Layers must be equal, and a micro-batch one sequence.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..costs import CostTable
+from ..errors import Unsupported
+from ..schema import Instance, exact
+
+Array = npt.NDArray[np.float64]
+
+_STEP = 1.004  # from one bottleneck to the next
+_ROOM = 1e-6  # relative, for what doubles round
+
+
+@dataclass(frozen=True)
+class _Box:
+    sync: tuple[float, float]
+    pipelines: tuple[int, int]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def missing(instance: Instance, certificate: dict[str, Any], bound: int) -> list[str]:
+    """What is missing for `bound` to be proved; empty when it is.
+
+    `Unsupported` for uneven layers and for micro-batches of several sequences.
+    """
+    if len(set(instance.model.parameters)) > 1:
+        raise Unsupported("layers are uneven: plan again to prove the bound")
+    if max(instance.workload.micro_batch_sizes) > 1:
+        raise Unsupported("stages may have several replicas: plan again instead")
+    if bound > int(certificate["time_us"]) + 1:
+        return [f"the certificate is of {certificate['time_us']} us, not of {bound}"]
+    return _Check(instance, certificate).run()
+
+
+class _Check:
+    def __init__(self, instance: Instance, certificate: dict[str, Any]) -> None:
+        self.table = CostTable(instance)
+        self.costs = instance.workload.costs
+        self.batch = instance.workload.global_batch
+        self.layers = instance.model.layers
+        self.certificate = certificate
+        self.time_us = float(certificate["time_us"])
+        self.nodes = [node.name for node in self.table.cluster.nodes]
+        self.kinds = [self._kind_of(name) for name in self.nodes]
+        self.sample: dict[tuple[Any, ...], str] = {}
+        for name, kind in zip(self.nodes, self.kinds, strict=True):
+            self.sample.setdefault(kind, name)
+        low = 0.5 * self.time_us / float(self.costs.pipeline_factor) / self.batch
+        high = self.time_us / float(self.costs.pipeline_factor)
+        count = math.ceil(math.log(high / low) / math.log(_STEP)) + 1
+        edges = low * _STEP ** np.arange(count + 1)
+        self.high = np.concatenate([[low], edges[1:]])
+        self.inverse = np.concatenate([[0.0], 1 / edges[:-1]])
+        self.visits = lru_cache(64)(self._visits)
+        self.found: list[str] = []
+
+    def _kind_of(self, name: str) -> tuple[Any, ...]:
+        node = self.table.cluster.node[name]
+        return (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+
+    def run(self) -> list[str]:
+        """Carry out the divisions and check every case."""
+        none, whole = (0.0,) * len(self.nodes), (float(self.layers),) * len(self.nodes)
+        most = min(self.table.cluster.gpu_count, self.batch)
+        most_sync = float(self.certificate["most_sync_us"])
+        priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
+        ranges = (
+            [(0.0, most_sync), (most_sync, math.inf)] if priced else [(0.0, math.inf)]
+        )
+        trees = self.certificate["cases"]
+        if len(trees) != len(ranges):
+            return [f"{len(trees)} first cases, {len(ranges)} expected"]
+        for tree, sync in zip(trees, ranges, strict=True):
+            self._walk(tree, _Box(sync, (1, most), none, whole))
+        return self.found[:10]
+
+    def _walk(self, tree: dict[str, Any] | None, box: _Box) -> None:
+        narrowed = self._narrowed(box)
+        if narrowed is None:
+            return
+        if tree is None:
+            self.found.append(f"a case is left out: {narrowed}")
+        elif "prices" in tree:
+            if not self._refuted(narrowed, [float(x) for x in tree["prices"]]):
+                self.found.append(f"prices do not refute the case {narrowed}")
+        else:
+            for part, half in zip(
+                ("low", "high"), self._halves(tree, narrowed), strict=True
+            ):
+                self._walk(tree[part], half)
+
+    def _halves(self, tree: dict[str, Any], box: _Box) -> tuple[_Box, _Box]:
+        """The box on both sides of a division; wherever it lies, nothing is lost."""
+        at, of = tree["at"], tree["split"]
+        if of == "sync":
+            (low, high), at = box.sync, float(at)
+            return (
+                _Box((low, at), box.pipelines, box.low, box.high),
+                _Box((at, high), box.pipelines, box.low, box.high),
+            )
+        if of == "pipelines":
+            fewest, most = box.pipelines
+            return (
+                _Box(box.sync, (fewest, int(at)), box.low, box.high),
+                _Box(box.sync, (int(at) + 1, most), box.low, box.high),
+            )
+        i = int(tree["node"])
+        below = (*box.high[:i], float(at), *box.high[i + 1 :])
+        above = (*box.low[:i], float(at), *box.low[i + 1 :])
+        return (
+            _Box(box.sync, box.pipelines, box.low, below),
+            _Box(box.sync, box.pipelines, above, box.high),
+        )
+
+    def _narrowed(self, box: _Box) -> _Box | None:
+        """The box with shares in descending order among equal nodes, summing to L."""
+        if box.sync[0] > box.sync[1] or box.pipelines[0] > box.pipelines[1]:
+            return None
+        low, high = list(box.low), list(box.high)
+        for i in range(1, len(low)):
+            if self.kinds[i] == self.kinds[i - 1]:
+                high[i] = min(high[i], high[i - 1])
+        for i in range(len(low) - 1, 0, -1):
+            if self.kinds[i] == self.kinds[i - 1]:
+                low[i - 1] = max(low[i - 1], low[i])
+        slack = 1e-9 * self.layers
+        rest = self.layers - sum(low)
+        if rest < -slack:
+            return None
+        high = [min(h, x + rest + slack) for x, h in zip(low, high, strict=True)]
+        if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
+            return None
+        return _Box(box.sync, box.pipelines, tuple(low), tuple(high))
+
+    # -- one case ----------------------------------------------------------------
+
+    def _refuted(self, box: _Box, prices: list[float]) -> bool:
+        """Whether no pipeline is worth more than its price, nor all the batch."""
+        left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
+        if left <= 0:
+            return True
+        left /= float(self.costs.pipeline_factor)
+        order = {kind: number for number, kind in enumerate(self.sample)}
+        groups = sorted(
+            Counter(
+                (order[kind], share)
+                for kind, share in zip(self.kinds, box.high, strict=True)
+            ).items()
+        )
+        if len(prices) != 2 * len(groups) + 2 or min(prices) < 0:
+            return False
+        kinds = list(self.sample)
+        gpus = [count * kinds[k][1] for (k, _), count in groups]
+        pipelines = min(box.pipelines[1], self.table.cluster.gpu_count, self.batch)
+        value = float(np.dot(prices[: len(gpus)], gpus))
+        value += prices[-2] * self.layers + prices[-1] * pipelines
+        if value >= self.batch:
+            return False
+        rate = self._rate(box)
+        onward = np.full((self.layers + 1, len(self.high)), np.inf)
+        final = onward.copy()
+        limited = []
+        for i, ((k, share), count) in enumerate(groups):
+            goods = self._price(
+                kinds[k][1], rate, box, prices[i], prices[len(groups) + i], prices[-2]
+            )
+            go, end = self.visits(kinds[k], rate, share)
+            cheap = (go + goods).min(0), (end + goods).min(0)
+            limited.append((count, *cheap))
+            onward, final = np.minimum(onward, cheap[0]), np.minimum(final, cheap[1])
+        samples = np.where(self.inverse > 0, 1 + left * self.inverse, self.batch)
+        room = _ROOM * (samples + max(prices) * max(gpus))
+        free = self._any_number(onward, final)
+        hard = free + prices[-1] < samples + room
+        if not hard.any():
+            return True
+        cost = self._limited([(n, o[:, hard], f[:, hard]) for n, o, f in limited])
+        return bool((cost + prices[-1] >= samples[hard] - room[hard]).all())
+
+    def _rate(self, box: _Box) -> float:
+        inter = self.table.cluster.inter
+        rates = [exact(pair.gbytes_per_s) for pair in inter.pairs]
+        if inter.gbytes_per_s is not None:
+            rates.append(exact(inter.gbytes_per_s))
+        parameters = self.table.model.parameters[0]
+        priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
+        if not rates or not priced or not parameters or math.isinf(box.sync[1]):
+            return float(self.layers)
+        return box.sync[1] / float(4 * parameters / (max(rates) * 1000))
+
+    def _price(
+        self,
+        gpus: int,
+        rate: float,
+        box: _Box,
+        of_gpu: float,
+        of_claim: float,
+        of_share: float,
+    ) -> Array:
+        """Price of what a visit takes, by [k - 1, y, 1]."""
+        k = np.arange(1, gpus + 1)[:, None]
+        y = np.arange(self.layers + 1)[None, :]
+        claim = k / gpus * np.maximum(0.0, y - k * rate)
+        goods = of_gpu * k + (of_share + of_claim) * claim
+        return (goods - of_claim * y / box.pipelines[0])[:, :, None]
+
+    def _visits(
+        self, kind: tuple[Any, ...], rate: float, share: float
+    ) -> tuple[Array, Array]:
+        """Least sum of stage times / bottleneck of visits that go on, and that end."""
+        name, gpus = self.sample[kind], int(kind[1])
+        others = [
+            self.table.hop_us(x, y, 1, 1)
+            for x, k in zip(self.nodes, self.kinds, strict=True)
+            if k == kind
+            for y in self.nodes
+            if y != x
+        ]
+        out = min(others) if others else math.inf
+        within = min(self.table.hop_us(name, name, 1, 1), out) if gpus > 1 else 0
+        holds = [
+            min(self.layers, math.floor((t * rate + share) * (1 + 1e-9) + 1e-9))
+            for t in range(gpus + 1)
+        ]
+        shape = (gpus + 1, self.layers + 1, len(self.high))
+        inner, go, end = (np.full(shape, np.inf) for _ in range(3))
+        inner[0, 0] = 0
+        for k in range(1, gpus + 1):
+            for t in range(1, k + 1):
+                for x in range(1, holds[t] + 1):
+                    before = inner[k - t, : self.layers + 1 - x]
+                    for table, us in (
+                        (inner, self._stage_us(name, t, x, False) + within),
+                        (go, self._stage_us(name, t, x, False) + out),
+                        (end, self._stage_us(name, t, x, True)),
+                    ):
+                        if us > self.high[-1]:
+                            continue
+                        fits = np.searchsorted(self.high, us)
+                        cost = us * self.inverse[fits:]
+                        part = table[k, x:, fits:]
+                        np.minimum(part, before[:, fits:] + cost, out=part)
+        for k in range(1, gpus + 1):
+            go[k, holds[k] + 1 :] = np.inf
+            end[k, holds[k] + 1 :] = np.inf
+        return go[1:], end[1:]
+
+    @lru_cache(None)  # noqa: B019 - dies with the check
+    def _stage_us(self, name: str, t: int, x: int, last: bool) -> float:
+        """Time of a stage of x layers; infinite where it does not fit at its best."""
+        if not self.table.measured(name, t, 1):
+            return math.inf
+        stages, j = (1, 0) if last and x == self.layers else (2, 1) if last else (3, 1)
+        need = sum(self.table.stage_mib(range(x), t, 1, 1, stages, j).values())
+        if need > self.table.memory_mib(name):
+            return math.inf
+        times = self.table.layer_us(name, t, 1)
+        if last:
+            return float(sum(times[-x:]) + self.table.head_us(name, t, 1))
+        return float(min(sum(times[i : i + x]) for i in range(self.layers - x + 1)))
+
+    def _any_number(self, onward: Array, final: Array) -> Array:
+        """Least price of a pipeline that may visit as often as it likes."""
+        going = np.full_like(onward, np.inf)
+        going[0] = 0
+        for y in range(1, self.layers + 1):
+            going[y] = (onward[1 : y + 1] + going[y - 1 :: -1]).min(0)
+        last: Array = (final[1:] + going[-2::-1]).min(0)
+        return last
+
+    def _limited(self, groups: list[tuple[int, Array, Array]]) -> Array:
+        """The same with at most one visit a node."""
+        shape = groups[0][1].shape
+        going, ended = np.full(shape, np.inf), np.full(shape, np.inf)
+        going[0] = 0
+        for count, onward, final in groups:
+            for _ in range(min(count, self.layers)):
+                new_going, new_ended = going.copy(), ended.copy()
+                for y in range(1, self.layers + 1):
+                    rest = slice(0, self.layers + 1 - y)
+                    np.minimum(
+                        new_going[y:], going[rest] + onward[y], out=new_going[y:]
+                    )
+                    np.minimum(
+                        new_ended[y:], ended[rest] + onward[y], out=new_ended[y:]
+                    )
+                    np.minimum(new_ended[y:], going[rest] + final[y], out=new_ended[y:])
+                if np.array_equal(new_ended, ended) and np.array_equal(
+                    new_going, going
+                ):
+                    break
+                going, ended = new_going, new_ended
+        last: Array = ended[-1]
+        return last
