@@ -2,11 +2,12 @@
 
 Each job runs on as many GPUs as its user asks for (at most as many as a type has), all
 of one type, the strongest type with as many idle; the first job of the queue that finds
-none holds up the others. The user does not know what fits and tries t = 1, 2, 4, ... on these GPUs (d = N / t); every
-attempt that runs out of memory holds them for `trial_s`. When none fits, the user asks
-for twice as many; where a type has not so many, for a type with more memory, with the
-first number again. Of GPUs that cannot divide the batch the largest number that can is
-used. After the largest memory the user looks the answer up.
+none holds up the others. The user does not know what fits and tries t = 1, 2, 4, ... on
+these GPUs (d = N / t); every attempt that runs out of memory holds them for `trial_s`.
+When none fits, the user asks for twice as many; where a type has not so many, for a
+type with more memory, with the first number again. Of GPUs that cannot divide the batch
+the largest number that can is used. After the largest memory the user looks the answer
+up.
 
 Source: Frenzy, section V-A, baseline "opportunistic scheduling" (Lyra); trial and error
 as its sections I and III describe it.

@@ -1,0 +1,305 @@
+"""Frenzy beside opportunistic scheduling, Sia and proved rounds, as the paper compares.
+
+    python benchmarks/frenzy.py [--philly CSV] [--pollux CSV] [--only PART,...]
+
+Parts: `queues` (its two clusters, 30 and 60 jobs, five seeds; the traces, where given),
+`gaps` (HAS against the proved round), `rounds` (seconds of a round, Sia's program and
+the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs).
+Every row goes to benchmarks/results/frenzy.jsonl as well.
+"""
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean, median
+from time import perf_counter
+from typing import Any
+
+from _measuring import keep
+
+from hetopt import api_schedule, statements
+from hetopt.exact import job_round
+from hetopt.policies import _rounds, frenzy
+from hetopt.problems import job_scheduling
+from hetopt.problems.job_round import Data as RoundData
+from hetopt.problems.job_scheduling import Data
+from hetopt.scheduling import catalogue, has_gaps, simulator, traces, workloads
+from hetopt.scheduling.idle import Idle
+from hetopt.schema import Cluster
+
+FILE = "frenzy.jsonl"
+PACKAGES = ("ortools", "pulp")
+SEEDS = range(5)
+EVERY_S = {"simulator": 120.0, "testbed": 300.0}
+CLUSTERS = {"simulator": catalogue.simulator, "testbed": catalogue.testbed}
+# (label, policy, rounds, efficiency)
+RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
+    ("frenzy", "frenzy", None, "per_gpu"),
+    ("frenzy, throughput first", "frenzy", None, "throughput"),
+    ("frenzy, equal rounds", "frenzy", True, "per_gpu"),
+    ("opportunistic", "opportunistic", None, "per_gpu"),
+    ("opportunistic, equal rounds", "opportunistic", True, "per_gpu"),
+    ("sia", "sia", None, "per_gpu"),
+    ("exact", "exact", None, "per_gpu"),
+)
+
+
+def with_efficiency(data: Data, word: str) -> Data:
+    changed = data.assumptions.model_copy(update={"efficiency": word})
+    return data.model_copy(update={"assumptions": changed})
+
+
+def queues(
+    philly: Path | None, pollux: Path | None
+) -> Iterator[tuple[str, list[Data]]]:
+    """Name and the queues of a row of the table."""
+    for cluster, made in CLUSTERS.items():
+        for jobs in (30, 60):
+            name = f"{cluster}-{jobs}"
+            every = EVERY_S[cluster]
+            yield (
+                name,
+                [
+                    workloads.queue(jobs, seed, made(), name, every_s=every)
+                    for seed in SEEDS
+                ],
+            )
+    for load in (0.5, 1.0):
+        for cluster, made in CLUSTERS.items():
+            most = {"simulator": 16, "testbed": 4}[cluster]
+            if philly is not None:
+                name = f"philly, {cluster}, load {load}"
+                choices: dict[str, Any] = {"most_gpus": most, "jobs": 100, "load": load}
+                yield (
+                    name,
+                    [
+                        traces.queue(philly, made(), name, seed=seed, **choices)
+                        for seed in SEEDS[:3]
+                    ],
+                )
+            if pollux is not None:
+                name = f"pollux, {cluster}, load {load}"
+                yield (
+                    name,
+                    [
+                        traces.queue(
+                            pollux,
+                            made(),
+                            name,
+                            where={"set": "realistic", "workload": str(number)},
+                            most_gpus=most,
+                            load=load,
+                        )
+                        for number in (1, 2, 3)
+                    ],
+                )
+
+
+def compare(philly: Path | None, pollux: Path | None) -> None:
+    """Average completion by policy, beside frenzy's; medians of decision times."""
+    for name, data in queues(philly, pollux):
+        average: dict[str, float] = {}
+        for label, policy, rounds, word in RUNS:
+            outcomes = [
+                api_schedule.schedule(
+                    with_efficiency(d, word), [policy], rounds=rounds
+                )[0]
+                for d in data
+            ]
+            measured = [o.metrics for o in outcomes if o.metrics is not None]
+            average[label] = fmean(m.average_completion_s for m in measured)
+            found = {
+                "part": "queues",
+                "queue": name,
+                "queues": len(data),
+                "load": round(fmean(map(traces.offered, data)), 3),
+                "policy": label,
+                "completion_s": round(average[label], 1),
+                "p99_s": round(fmean(m.p99_completion_s for m in measured), 1),
+                "queueing_s": round(fmean(m.average_queueing_s for m in measured), 1),
+                "makespan_s": round(fmean(m.makespan_s for m in measured), 1),
+                "samples_per_second_of_a_job": round(
+                    fmean(m.samples_per_second_of_a_job for m in measured), 3
+                ),
+                "trials": sum(m.trials for m in measured),
+                "restarts": sum(m.restarts for m in measured),
+                "decision_median_ms": round(
+                    1e3 * median(m.decision_median_s or 0 for m in measured), 4
+                ),
+                "gap": round(fmean(o.result.gap or 0 for o in outcomes), 4),
+            }
+            keep(FILE, found, *PACKAGES)
+            less = 1 - average["frenzy"] / average[label]
+            print(
+                f"{name:32} {label:28} {average[label]:12.1f} s  frenzy "
+                f"{-less:+7.1%}  {found['decision_median_ms']:9.3f} ms  "
+                f"trials {found['trials']}, restarts {found['restarts']}",
+                flush=True,
+            )
+
+
+def gaps() -> None:
+    """HAS's rounds against the proved least cost of the same idle GPUs."""
+    for cluster, made in CLUSTERS.items():
+        for jobs in (30, 60):
+            for word in ("per_gpu", "throughput"):
+                rows = [
+                    row
+                    for seed in SEEDS
+                    for row in has_gaps.by_round(
+                        with_efficiency(
+                            workloads.queue(
+                                jobs, seed, made(), "q", every_s=EVERY_S[cluster]
+                            ),
+                            word,
+                        )
+                    )
+                ]
+                same = [r.gap for r in rows if r.comparable and r.gap is not None]
+                found = {
+                    "part": "gaps",
+                    "queue": f"{cluster}-{jobs}",
+                    "efficiency": word,
+                    "rounds": len(rows),
+                    "comparable": len(same),
+                    "optimal": sum(gap <= 0 for gap in same),
+                    "median_gap": round(median(same), 4),
+                    "mean_gap": round(fmean(same), 4),
+                }
+                keep(FILE, found, *PACKAGES)
+                print(found, flush=True)
+
+
+class Kept(Exception):
+    """Enough rounds are seen."""
+
+
+def seen_rounds(jobs: int, limit: int) -> list[RoundData]:
+    """Problems of the first rounds when all jobs wait at once on 44 GPUs."""
+    data = workloads.queue(jobs, 0, catalogue.simulator(), "crowd", every_s=0)
+    found: list[RoundData] = []
+
+    def solve(round_: RoundData) -> Any:
+        found.append(round_)
+        if len(found) == limit:
+            raise Kept
+        return job_round.solve(round_).plan
+
+    policy = _rounds.RoundPolicy(data, solve)
+    idle = Idle(data.cluster, _rounds.kinds(data))
+    with contextlib.suppress(Kept):
+        simulator.Simulation(data, policy, idle).run(60_000_000)
+    return found
+
+
+def one_by_one(round_: RoundData) -> RoundData:
+    """The same jobs, each a class of its own: nothing is left to count."""
+    classes = tuple(
+        c.model_copy(update={"name": f"{c.name}/{i}", "jobs": 1})
+        for c in round_.classes
+        for i in range(c.jobs)
+    )
+    return round_.model_copy(update={"classes": classes})
+
+
+def rounds() -> None:
+    """Median seconds of a round and whether it is proved, by number of jobs."""
+    for jobs in (20, 160, 640, 1280):
+        problems = seen_rounds(jobs, 8)
+        for label, solve in (
+            ("exact", job_round.solve),
+            ("exact, no two jobs alike", lambda r: job_round.solve(one_by_one(r))),
+            (
+                "sia (CBC)",
+                lambda r: statements.solve("job_round", r, "sia_round", "pulp"),
+            ),
+        ):
+            seconds, proved = [], 0
+            for round_ in problems[-4:]:
+                started = perf_counter()
+                proved += solve(round_).status.value == "optimal"
+                seconds.append(perf_counter() - started)
+            found = {
+                "part": "rounds",
+                "jobs": jobs,
+                "gpus": 44,
+                "classes": len(problems[-1].classes),
+                "method": label,
+                "rounds": len(seconds),
+                "proved": proved,
+                "median_s": round(median(seconds), 4),
+                "most_s": round(max(seconds), 4),
+            }
+            keep(FILE, found, *PACKAGES)
+            print(found, flush=True)
+
+
+def large(gpus: int) -> Cluster:
+    """Half 2080Ti, three eighths A100, the rest RTX 6000, 8 a node."""
+    n = gpus // 8
+    kinds = ["RTX2080Ti"] * (n // 2) + ["A100-40G"] * (n * 3 // 8)
+    kinds += ["RTX6000"] * (n - len(kinds))
+    return catalogue.cluster([(kind, 8) for kind in kinds], 6.25)
+
+
+def scale() -> None:
+    """10,000 jobs on 1,000 GPUs; decisions of HAS on 10,000 GPUs, half of them busy."""
+    data = workloads.queue(10_000, 1, large(1000), "large", every_s=5)
+    started = perf_counter()
+    run = simulator.simulate(data, "frenzy")
+    seconds = perf_counter() - started
+    assert not job_scheduling.evaluate(data, run.schedule).violations
+    found: dict[str, Any] = {
+        "part": "scale",
+        "jobs": 10_000,
+        "gpus": 1000,
+        "load": round(traces.offered(data), 3),
+        "simulation_s": round(seconds, 2),
+    }
+    keep(FILE, found, *PACKAGES)
+    print(found, flush=True)
+
+    data = workloads.queue(3000, 1, large(10_000), "huge", every_s=1)
+    policy, idle = frenzy.policy(data), Idle(data.cluster, frenzy.kinds(data))
+    held, times = [], []
+    for number, job in enumerate(data.jobs):
+        trained = data.trained(job)
+        policy.plans(trained)
+        started = perf_counter()
+        placed = policy.place(trained, idle)
+        times.append(perf_counter() - started)
+        if placed is not None:
+            held.append([g for n, k in placed[1].items() for g in idle.take(n, k)])
+        if number % 2 and held:
+            idle.give(held.pop(0))
+    found = {
+        "part": "scale",
+        "gpus": 10_000,
+        "decisions": len(times),
+        "median_ms": round(1e3 * median(times), 5),
+        "most_ms": round(1e3 * max(times), 3),
+    }
+    keep(FILE, found, *PACKAGES)
+    print(found, flush=True)
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--philly", type=Path)
+    parser.add_argument("--pollux", type=Path)
+    parser.add_argument("--only", default="queues,gaps,rounds,scale")
+    asked = parser.parse_args()
+    parts = {
+        "queues": lambda: compare(asked.philly, asked.pollux),
+        "gaps": gaps,
+        "rounds": rounds,
+        "scale": scale,
+    }
+    for name in asked.only.split(","):
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
