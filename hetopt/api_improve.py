@@ -30,7 +30,9 @@ def improved(result: Result, limits: Limits, report: Report | None) -> Result:
     if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
         return result
     bound = training_plan_bound(result.data)
-    target = int(Fraction(bound.value) * (1 + Fraction(limits.gap or 0.0)))
+    # No plan is a million bounds away: an infinite gap is met at once, as it should be.
+    share = Fraction(min(limits.gap or 0.0, 1e6))
+    target = int(bound.value * (1 + share))
     trace = [TracePoint(0.0, result.objective, bound.value)]
     start = monotonic()
 

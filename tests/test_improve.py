@@ -216,6 +216,13 @@ def test_nothing_is_improved_where_there_is_no_plan() -> None:
     assert "MiB" in result.reasons[0]
 
 
+def test_any_plan_is_within_an_infinite_gap() -> None:
+    plain = api.plan("tiny/two-nodes", "megatron")
+    result = api.plan("tiny/two-nodes", "megatron", improve=True, gap=float("inf"))
+    assert result.objective == plain.objective
+    assert result.stop in (Stop.GAP, Stop.PROVED)
+
+
 def test_improve_and_the_exact_method_are_a_choice() -> None:
     with pytest.raises(Unsupported, match="choose one"):
         api.plan("tiny/two-nodes", exact=True, improve=True)
