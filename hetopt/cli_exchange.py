@@ -1,11 +1,14 @@
 """The commands between other tools and ours, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .errors import Unsupported
+
+if TYPE_CHECKING:
+    from .pipeline_simulator import Schedule, Simulation
 
 OPTION = Annotated[
     list[str] | None,
@@ -23,6 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(assemble)
     app.command()(export)
+    app.command()(simulate)
 
 
 def assemble(
@@ -119,6 +123,85 @@ def export(
         cli._print_json({"target": to, "files": [str(path) for path in paths]})
     else:
         cli._tell(f"written to {', '.join(map(str, paths))}")
+
+
+def simulate(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="1f1b|gpipe", help="By default as its memory counts."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the timeline, .png, .svg or .pdf."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
+
+    Example: `hetopt simulate plan.json --out timeline.png --trace trace.json`
+    """
+    from . import api, cli, files, pipeline_simulator
+    from .plans import TrainingPlan
+    from .report import timeline
+
+    for path in (trace, out):
+        cli._writable(path)
+    if out is not None:
+        timeline.check(out)
+    name, data, made = api.posed_plan(plan, instance)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    found = pipeline_simulator.simulate(data, made, _schedule(schedule))
+    if trace is not None:
+        files.write_json(trace, found.to_chrome_trace())
+        cli._tell(f"written to {trace}")
+    if out is not None:
+        timeline.draw(found, out)
+        cli._tell(f"written to {out}")
+    if as_json:
+        cli._print_json(found.to_json())
+    else:
+        cli._show([_simulated(found)])
+
+
+def _schedule(word: str | None) -> "Schedule | None":
+    if word is None:
+        return None
+    if word == "gpipe":
+        return "gpipe"
+    if word == "1f1b":
+        return "1f1b"
+    raise Unsupported(f"--schedule {word}: expected 1f1b or gpipe")
+
+
+def _simulated(found: "Simulation") -> Any:
+    """Simulated times beside the judge's, and how idle each stage is."""
+    from rich.table import Table
+
+    table = Table("pipeline", "simulated s", "judged s", "bubble", "idle s by stage")
+    for number, row in enumerate(found.to_json()["pipelines"]):
+        table.add_row(
+            str(number),
+            f"{row['simulated_us'] / 1e6:.6f}",
+            f"{row['judged_us'] / 1e6:.6f}",
+            f"{row['bubble']:.1%}",
+            " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
+        )
+    iteration = (found.iteration_us, found.judged_iteration_us)
+    table.add_section()
+    table.add_row("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", "")
+    return table
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
