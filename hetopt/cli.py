@@ -49,7 +49,7 @@ class _Answering(TyperGroup):
 app = typer.Typer(
     cls=_Answering,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},

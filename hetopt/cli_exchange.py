@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(assemble)
     app.command()(export)
     app.command()(simulate)
+    app.command()(doctor)
 
 
 def assemble(
@@ -173,6 +174,39 @@ def simulate(
         cli._print_json(found.to_json())
     else:
         cli._show([_simulated(found)])
+
+
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Look for the solvers, and try each on a problem of a second.
+
+    Example: `hetopt doctor`
+    """
+    from . import cli
+    from .doctor import examined, report
+
+    found = report(examined())
+    if as_json:
+        cli._print_json(found)
+    else:
+        cli._show([_examined(found)])
+    if not all(one["healthy"] for one in found["backends"]):
+        raise typer.Exit(cli.BAD_INPUT)
+
+
+def _examined(found: dict[str, Any]) -> Any:
+    """The back ends, under what they run on."""
+    from rich.table import Table
+
+    title = "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    table = Table("back end", "version", "verdict", title=title)
+    for one in found["backends"]:
+        verdict = f"works, {one['seconds']} s" if one["healthy"] else one["reason"]
+        table.add_row(one["name"], one["version"] or "", verdict)
+    return table
 
 
 def _schedule(word: str | None) -> "Schedule | None":

@@ -9,11 +9,11 @@ backward pass, as the cost model charges both directions to the sender. Gradient
 synchronised after the slowest pipeline, as the judge says.
 
 Against the closed form, sum tau + (n - 1) max tau: equal for equal stages. With
-backward passes in proportion to forward ones 1F1B was never longer in what was tried, and is
-shorter where stages behind the slowest work while it takes its next forward pass.
-Stages slow in opposite passes can make it longer, 22 for 20 in the smallest case found.
-GPipe takes sum tau + (n - 1) (max forward + max backward), exactly. An instance that is
-`lockstep` is judged by slots as long as their slowest stage, no less than this form.
+backward passes in proportion to forward ones 1F1B was never longer in what was tried,
+and is shorter where stages behind the slowest work while it takes its next forward
+pass. Stages slow in opposite passes can make it longer, 22 for 20 in the smallest case
+found. GPipe takes sum tau + (n - 1) (max forward + max backward), exactly. An instance
+that is `lockstep` is judged by slots as long as their slowest stage, no less than this.
 """
 
 from collections import deque

@@ -1,0 +1,45 @@
+"""`hetopt doctor`: a solver that is missing or wrong is told, and the exit says so."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import api, cli, doctor, registry
+from hetopt.errors import BackendMissing
+
+
+def test_every_back_end_is_tried_and_works() -> None:
+    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert [one["name"] for one in found["backends"]] == registry.names("backends")
+    assert all(one["healthy"] and one["version"] for one in found["backends"])
+    assert found["threads"] >= 1
+    assert "works" in CliRunner().invoke(cli.app, ["doctor"]).stdout
+
+
+def test_a_missing_solver_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(*_: Any, backend: str, **__: Any) -> Any:
+        raise BackendMissing(backend, "pyscipopt")
+
+    monkeypatch.setattr(api, "solve", missing)
+    assert all("pip install" in str(one.reason) for one in doctor.examined())
+    told = CliRunner().invoke(cli.app, ["doctor"])
+    assert told.exit_code == 2
+    assert "not installed" in told.stdout
+
+
+def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_EXPECTED", 2)
+    for one in doctor.examined():
+        assert not one.healthy
+        assert "found 3 (optimal), expected 2" in str(one.reason)
+
+
+def test_completion_of_the_shell_can_be_shown() -> None:
+    told = CliRunner().invoke(cli.app, ["--help"])
+    assert "--show-completion" in told.stdout
