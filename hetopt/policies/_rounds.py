@@ -26,7 +26,8 @@ UNSERVED = 11_000
 PARTS = 32
 
 Key = tuple[str, int]  # GPU type and number of GPUs
-ClassKey = tuple[str, int, Key | None, int]  # model, batch, what it holds, 32nds of r
+# Model, batch, GPUs asked for (None: any), what it holds, 32nds of r.
+ClassKey = tuple[str, int, int | None, Key | None, int]
 
 
 def kinds(data: Data) -> Callable[[str], int]:
@@ -39,16 +40,20 @@ class Offers:
 
     def __init__(self, data: Data) -> None:
         self.data, self.types = data, list(data.cluster.gpus)
-        self._best: dict[Trained, dict[Key, Option]] = {}
+        self._best: dict[tuple[Trained, int | None], dict[Key, Option]] = {}
         self._slots = {gpu: self._sizes(gpu) for gpu in self.types}
 
     def _sizes(self, gpu: str) -> list[int]:
         """Node sizes of a type."""
         return [node.count for node in self.data.cluster.nodes if node.gpu == gpu]
 
-    def best(self, trained: Trained) -> dict[Key, Option]:
-        """The fastest (d, t) of each configuration."""
-        if trained not in self._best:
+    def best(self, trained: Trained, asked: int | None = None) -> dict[Key, Option]:
+        """The fastest (d, t) of each configuration.
+
+        With `asked` only those of that many GPUs, or, where none fits, of the next
+        larger number that does, or of the largest.
+        """
+        if (trained, asked) not in self._best:
             found: dict[Key, Option] = {}
             for option in self.data.rates.options(trained):
                 key = (option.gpu, option.gpus)
@@ -56,8 +61,12 @@ class Offers:
                     key not in found or option.step_us < found[key].step_us
                 ):
                     found[key] = option
-            self._best[trained] = found
-        return self._best[trained]
+            if asked is not None and found:
+                numbers = sorted({gpus for _, gpus in found})
+                number = next((n for n in numbers if n >= asked), numbers[-1])
+                found = {key: o for key, o in found.items() if key[1] == number}
+            self._best[trained, asked] = found
+        return self._best[trained, asked]
 
     def _placeable(self, gpu: str, gpus: int) -> bool:
         sizes = self._slots[gpu]
@@ -79,20 +88,33 @@ class Offers:
                 size *= 2
         return tuple(found)
 
-    def cost(self, trained: Trained, step_us: int, parts: int = PARTS) -> int:
+    def cost(
+        self,
+        trained: Trained,
+        step_us: int,
+        parts: int = PARTS,
+        asked: int | None = None,
+    ) -> int:
         """SCALE (goodput r / least goodput)^(-1/2), rounded down; r = parts / 32."""
-        slowest = max(option.step_us for option in self.best(trained).values())
+        best = self.best(trained, asked)
+        slowest = max(option.step_us for option in best.values())
         return isqrt(SCALE * SCALE * step_us * PARTS // (slowest * parts))
 
-    def start_cost(self, trained: Trained, step_us: int, parts: int = PARTS) -> int:
+    def start_cost(
+        self,
+        trained: Trained,
+        step_us: int,
+        parts: int = PARTS,
+        asked: int | None = None,
+    ) -> int:
         """The cost with 1 added, so that of equal assignments one that stays wins."""
-        return self.cost(trained, step_us, parts) + 1
+        return self.cost(trained, step_us, parts, asked) + 1
 
     def job_class(
         self, name: str, trained: Trained, key: ClassKey, jobs: int
     ) -> JobClass:
         """A class of a round's problem."""
-        holds, parts = key[2], key[3]
+        _, _, asked, holds, parts = key
         return JobClass(
             name=name,
             jobs=jobs,
@@ -102,12 +124,12 @@ class Offers:
                     gpu=gpu,
                     gpus=gpus,
                     cost=(
-                        self.cost(trained, option.step_us)
+                        self.cost(trained, option.step_us, PARTS, asked)
                         if (gpu, gpus) == holds
-                        else self.start_cost(trained, option.step_us, parts)
+                        else self.start_cost(trained, option.step_us, parts, asked)
                     ),
                 )
-                for (gpu, gpus), option in self.best(trained).items()
+                for (gpu, gpus), option in self.best(trained, asked).items()
             ),
         )
 
@@ -122,34 +144,44 @@ class Posed:
 
 
 def posed(
-    offers: Offers, state: State, free: Mapping[str, int], running: bool
+    offers: Offers,
+    state: State,
+    free: Mapping[str, int],
+    *,
+    running: bool,
+    as_asked: bool = False,
 ) -> Posed:
-    """The round's problem of the waiting jobs, and of the running ones if asked for."""
+    """The round's problem of the waiting jobs, and of the running ones if asked for.
+
+    `as_asked`: only configurations of as many GPUs as the users ask for.
+    """
     groups: dict[ClassKey, list[Task]] = {}
     tasks = list(state.in_order())
     if running:
         tasks += [state.running[number] for number in sorted(state.running)]
     for task in tasks:
-        groups.setdefault(_key(offers.data, state, task), []).append(task)
+        key = _key(offers.data, state, task, as_asked)
+        groups.setdefault(key, []).append(task)
     classes, by_name, holds = [], {}, {}
     for number, (key, members) in enumerate(groups.items()):
         name = f"{key[0]}/{key[1]}#{number}"
         classes.append(offers.job_class(name, members[0].trained, key, len(members)))
-        by_name[name], holds[name] = members, key[2]
+        by_name[name], holds[name] = members, key[3]
     data = RoundData(classes=tuple(classes), slots=offers.slots(free))
     return Posed(data, by_name, holds)
 
 
-def _key(data: Data, state: State, task: Task) -> ClassKey:
+def _key(data: Data, state: State, task: Task, as_asked: bool) -> ClassKey:
+    asked = task.job.gpus if as_asked else None
     if task.held is None:
-        return task.job.model, task.job.batch, None, PARTS
+        return task.job.model, task.job.batch, asked, None, PARTS
     node = next(iter(task.held.nodes))
     holds = data.cluster.node[node].gpu, len(task.held.gpus)
     first = task.leases[0].start_us if task.leases else task.held.start_us
     age, restart = state.now_us - first, micro(data.assumptions.restart_s)
     useful = max(0, age - task.restarts * restart)
     parts = PARTS * useful // (age + restart) if age + restart else 0
-    return task.job.model, task.job.batch, holds, max(1, parts)
+    return task.job.model, task.job.batch, asked, holds, max(1, parts)
 
 
 class RoundPolicy:
@@ -157,8 +189,14 @@ class RoundPolicy:
 
     rounds = True
 
-    def __init__(self, data: Data, solve: Callable[[RoundData], Round | None]) -> None:
-        self.data, self.solve = data, solve
+    def __init__(
+        self,
+        data: Data,
+        solve: Callable[[RoundData], Round | None],
+        *,
+        as_asked: bool = False,
+    ) -> None:
+        self.data, self.solve, self.as_asked = data, solve, as_asked
         self.offers = Offers(data)
         self._size = {node.name: node.count for node in data.cluster.nodes}
 
@@ -166,7 +204,9 @@ class RoundPolicy:
         """Assign GPUs anew; a job that keeps its configuration keeps its GPUs."""
         if not state.waiting and not state.running:
             return
-        round_ = posed(self.offers, state, self._size, running=True)
+        round_ = posed(
+            self.offers, state, self._size, running=True, as_asked=self.as_asked
+        )
         chosen = self.solve(round_.data)
         if chosen is None:
             return
