@@ -3,8 +3,8 @@
 A certificate says how the possible plans were divided into cases and which prices
 refute each (`_pattern_bound`, `_pattern_prices`). Here the divisions are carried out
 anew, and every price list is checked against all pipelines by a plain dynamic program
-in doubles, on bottlenecks of its own: nothing is shared with the method but the cost
-tables. Layers must be equal, and a micro-batch one sequence.
+in doubles, for every bottleneck that there can be: nothing is shared with the method
+but the cost tables. Layers must be equal, and a micro-batch one sequence.
 """
 
 import math
@@ -22,7 +22,7 @@ from ..schema import Instance, exact
 
 Array = npt.NDArray[np.float64]
 
-_STEP = 1.004  # from one bottleneck to the next
+_SHORT = 0.2  # of the time that a batch in one pipeline leaves for a bottleneck
 _ROOM = 1e-6  # relative, for what doubles round
 
 
@@ -56,23 +56,55 @@ class _Check:
         self.layers = instance.model.layers
         self.certificate = certificate
         self.time_us = float(certificate["time_us"])
-        self.nodes = [node.name for node in self.table.cluster.nodes]
-        self.kinds = [self._kind_of(name) for name in self.nodes]
         self.sample: dict[tuple[Any, ...], str] = {}
-        for name, kind in zip(self.nodes, self.kinds, strict=True):
-            self.sample.setdefault(kind, name)
-        low = 0.5 * self.time_us / float(self.costs.pipeline_factor) / self.batch
-        high = self.time_us / float(self.costs.pipeline_factor)
-        count = math.ceil(math.log(high / low) / math.log(_STEP)) + 1
-        edges = low * _STEP ** np.arange(count + 1)
-        self.high = np.concatenate([[low], edges[1:]])
-        self.inverse = np.concatenate([[0.0], 1 / edges[:-1]])
+        names = [node.name for node in self.table.cluster.nodes]
+        for name in names:
+            self.sample.setdefault(self._kind_of(name), name)
+        order = list(self.sample)
+        # Nodes of a kind stand together, kinds in the order of their first nodes.
+        self.nodes = sorted(names, key=lambda name: order.index(self._kind_of(name)))
+        self.kinds = [self._kind_of(name) for name in self.nodes]
+        self.high, self.inverse = self._bottlenecks()
         self.visits = lru_cache(64)(self._visits)
         self.found: list[str] = []
 
     def _kind_of(self, name: str) -> tuple[Any, ...]:
         node = self.table.cluster.node[name]
         return (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+
+    def _bottlenecks(self) -> tuple[Array, Array]:
+        """Every time that a stage can take, and 1 / time; and one for all short ones.
+
+        Pipelines whose stages are all that short could take the batch, and are held
+        to that: then the inverse is 0.
+        """
+        most = self.time_us / float(self.costs.pipeline_factor)
+        short = _SHORT * most / self.batch
+        times = {
+            self._stage_us(name, t, x, last) + hop
+            for kind, name in self.sample.items()
+            for t in range(1, int(kind[1]) + 1)
+            for x in range(1, self.layers + 1)
+            for last, hops in ((True, (0.0,)), (False, self._hops(kind)))
+            for hop in hops
+        }
+        long = np.array(sorted(us for us in times if short < us <= most))
+        return np.concatenate([[short], long]), np.concatenate([[0.0], 1 / long])
+
+    def _hops(self, kind: tuple[Any, ...]) -> tuple[float, float]:
+        """Least time of a hop within a node of the kind, and out of it."""
+        name = self.sample[kind]
+        others = [
+            self.table.hop_us(x, y, 1, 1)
+            for x, k in zip(self.nodes, self.kinds, strict=True)
+            if k == kind
+            for y in self.nodes
+            if y != x
+        ]
+        out = float(min(others)) if others else math.inf
+        if int(kind[1]) == 1:
+            return 0.0, out
+        return min(float(self.table.hop_us(name, name, 1, 1)), out), out
 
     def run(self) -> list[str]:
         """Carry out the divisions and check every case."""
@@ -225,15 +257,7 @@ class _Check:
     ) -> tuple[Array, Array]:
         """Least sum of stage times / bottleneck of visits that go on, and that end."""
         name, gpus = self.sample[kind], int(kind[1])
-        others = [
-            self.table.hop_us(x, y, 1, 1)
-            for x, k in zip(self.nodes, self.kinds, strict=True)
-            if k == kind
-            for y in self.nodes
-            if y != x
-        ]
-        out = min(others) if others else math.inf
-        within = min(self.table.hop_us(name, name, 1, 1), out) if gpus > 1 else 0
+        within, out = self._hops(kind)
         holds = [
             min(self.layers, math.floor((t * rate + share) * (1 + 1e-9) + 1e-9))
             for t in range(gpus + 1)
