@@ -52,6 +52,7 @@ _H100 = (
     "NVLink 900 and 600 GB/s both ways"
 )
 _AMPERE = "NVIDIA Ampere GA102 whitepaper (2021), appendix A: fp16 with fp32 accumulate"
+_ADA_PRO = "NVIDIA RTX 6000 Ada data sheet (2022): a quarter of 1457 fp8 TFLOPS, sparse"
 _ADA = "NVIDIA Ada GPU architecture whitepaper (2023), appendix A: fp32 accumulate"
 
 GPUS: dict[str, Gpu] = {
@@ -242,7 +243,9 @@ GPUS: dict[str, Gpu] = {
         bridged=True,
     ),
     "RTX4090": _plain(165.2, 24, _GEN4, ("NVIDIA GeForce RTX 4090",), _ADA),
-    "RTX6000-Ada": _plain(364.2, 48, _GEN4, ("NVIDIA RTX 6000 Ada Generation",), _ADA),
+    "RTX6000-Ada": _plain(
+        364.2, 48, _GEN4, ("NVIDIA RTX 6000 Ada Generation",), _ADA_PRO
+    ),
     "RTXA4000": _plain(
         76.7, 16, _GEN4, ("NVIDIA RTX A4000",), "NVIDIA RTX A4000 data sheet (2021)"
     ),

@@ -58,7 +58,7 @@ def draw(found: Simulation, path: Path) -> None:
     axes.set_ylabel("pipeline.stage")
     axes.set_title(
         f"{found.schedule}: {float(found.iteration_us) / 1e6:.3f} s simulated, "
-        f"{found.judged_iteration_us / 1e6:.3f} s by the closed form"
+        f"{found.judged_iteration_us / 1e6:.3f} s by the judge"
     )
     try:
         figure.savefig(path, dpi=150, metadata=_undated(path))
