@@ -48,7 +48,8 @@ SECTIONS: dict[str, tuple[Section, str]] = {
         "The paper compares MFU and has no bound. Ratios above 1: how much faster the "
         "best plan of the section is than the heuristic's. CP-SAT on one thread; the "
         "MILP took hours in the paper. The exact method's bound is a proof for all "
-        "plans; its incumbent is that of its local search.",
+        "plans; its incumbent is that of its local search. A MILP bound of 0 says that "
+        "CP-SAT had not finished its presolve when the time was up.",
     ),
     "ablations": (
         sections.ablations,
