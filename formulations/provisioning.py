@@ -135,8 +135,9 @@ def build(data: Data, model: Model) -> ReadPlan:
     ]
     cost = model.total([*single, *whole])
     if data.budget_usd is not None:
-        whole = exact(data.budget_usd) * MICRO_USD_US / (_unit(data) * data.iterations)
-        model.add("budget", 0, cost <= floor(whole))
+        budget = exact(data.budget_usd) * MICRO_USD_US
+        units = floor(budget / (_unit(data) * data.iterations))
+        model.add("budget", 0, cost <= units)
     model.minimise(iteration if data.minimises_time else cost)
 
     def read(value: Any) -> Provisioning:

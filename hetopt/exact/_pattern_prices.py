@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._small_lp import maximise
+from ._small_lp import Array, maximise
 from ._visit_tables import Grid, Table, Visits
 
 _MARGIN = np.float32(1e-5)
@@ -125,19 +125,19 @@ class _Search:
                 break
         return Verdict(False, tuple(prices))
 
-    def _fair_prices(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
         groups = self.market.groups
         fastest = [np.nanmin(g.visits[0].final[:, 1, -1]) for g in groups]
         speeds = [1 / v if 0 < v < np.inf else 1e-6 for v in fastest]
         return np.array(speeds + [0.0] * (self.market.goods - len(speeds)))
 
-    def _scaled(self, prices: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def _scaled(self, prices: Array) -> Array:
         """Prices at which all GPUs together are worth just less than the batch."""
         prices = np.maximum(prices, 1e-9 * self._fair_prices())
         return prices * (self.market.batch * (1 - 1e-7) / float(prices @ self.goods))
 
-    def _add_columns(self, prices: np.ndarray) -> bool:  # type: ignore[type-arg]
+    def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
         found = False
         for size, samples in enumerate(self.samples):
@@ -161,7 +161,7 @@ class _Search:
     def _priced(
         self,
         size: int,
-        prices: np.ndarray,  # type: ignore[type-arg]
+        prices: Array,
     ) -> tuple[list[_Step], Table]:
         """Least price of a pattern for each interval, and the steps to read it."""
         market = self.market
@@ -196,20 +196,21 @@ class _Search:
         self._tables = (going, ended)
         return steps, ended[-1]
 
-    def _price_of_visits(self, i: int, prices: np.ndarray) -> Table:  # type: ignore[type-arg]
+    def _price_of_visits(self, i: int, prices: Array) -> Table:
         """Price of the goods that a visit of group `i` takes, by [k - 1, y]."""
         group = self.market.groups[i]
         gpus = np.arange(1, group.gpus + 1)[:, None]
         balance = prices[len(self.market.groups) + i]
         claims = (prices[-2] + balance) * group.claims - balance * group.held
-        return (prices[i] * gpus + claims).astype(np.float32)
+        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
+        return priced
 
     def _add(
         self,
         size: int,
         g: int,
         steps: list[_Step],
-        prices: np.ndarray,  # type: ignore[type-arg]
+        prices: Array,
     ) -> None:
         """Read back the cheapest pattern of interval `g` and keep it as a column."""
         visits = _read_back(steps, self._tables, self.market.layers, g)
@@ -239,7 +240,7 @@ class _Search:
         key = (size, g, *sorted(seen))
         self.columns[key] = (float(self.samples[size][g]) - spent, tuple(uses))
 
-    def _limit_more(self, amounts: np.ndarray) -> bool:  # type: ignore[type-arg]
+    def _limit_more(self, amounts: Array) -> bool:
         """Limit groups that a packed pattern visits more often than it has nodes.
 
         Whether there were any: then their columns go, and pricing obeys the limit.
