@@ -17,6 +17,8 @@ from ..schema import Instance, exact
 
 Array = npt.NDArray[np.float64]
 
+_B = 1  # sequences of a micro-batch: more of them may have several replicas a stage
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -38,31 +40,30 @@ class Kind:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The kinds of a cluster at one micro-batch size, and what a spread layer costs.
+    """The kinds of a cluster, and what a spread layer costs.
 
     `spread_us` is 4 p / beta of a layer of average size: what one replica on one GPU
     pays to synchronise it when nearly all other replicas lie in other nodes.
     `weights[y]` is the least total size of y layers, in average layers.
     """
 
-    micro_batch_size: int
     kinds: tuple[Kind, ...]
     spread_us: float
     weights: Array
 
 
-def fleet(instance: Instance, b: int) -> Fleet:
-    """The fleet of an instance for micro-batches of `b` sequences."""
+def fleet(instance: Instance) -> Fleet:
+    """The fleet of an instance for micro-batches of one sequence."""
     table = CostTable(instance)
     classes: dict[Any, list[str]] = {}
     for node in table.cluster.nodes:
         key = (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
         classes.setdefault(key, []).append(node.name)
-    kinds = tuple(_kind(table, names, b) for names in classes.values())
+    kinds = tuple(_kind(table, names) for names in classes.values())
     sizes = sorted(instance.model.parameters)
     average = Fraction(sum(sizes), len(sizes))
     weights = np.concatenate([[0.0], np.cumsum(sizes) / float(average or 1)])
-    return Fleet(b, kinds, _spread_us(instance, average), weights)
+    return Fleet(kinds, _spread_us(instance, average), weights)
 
 
 def _spread_us(instance: Instance, average: Fraction) -> float:
@@ -75,41 +76,41 @@ def _spread_us(instance: Instance, average: Fraction) -> float:
     return float(4 * average / (max(rates) * 1000))
 
 
-def _kind(table: CostTable, names: list[str], b: int) -> Kind:
+def _kind(table: CostTable, names: list[str]) -> Kind:
     node = table.cluster.node[names[0]]
     degrees = range(1, node.count + 1)
-    run_us = np.array([_runs(table, node.name, t, b) for t in degrees])
-    last_us = np.array([_last_runs(table, node.name, t, b) for t in degrees])
-    within = table.hop_us(node.name, node.name, 1, b) if node.count > 1 else 0
-    out_us = _least_out_us(table, names, b)
+    run_us = np.array([_runs(table, node.name, t) for t in degrees])
+    last_us = np.array([_last_runs(table, node.name, t) for t in degrees])
+    within = table.hop_us(node.name, node.name, 1, _B) if node.count > 1 else 0
+    out_us = _least_out_us(table, names)
     # Where links between nodes are the faster ones, two visits are not one.
     within_us = float(within) if out_us is None else min(float(within), out_us)
     return Kind(tuple(names), node.count, run_us, last_us, within_us, out_us)
 
 
-def _least_out_us(table: CostTable, names: list[str], b: int) -> float | None:
+def _least_out_us(table: CostTable, names: list[str]) -> float | None:
     """The cheapest hop from a node of the kind to any other node."""
     everyone = [node.name for node in table.cluster.nodes]
     if len(everyone) == 1:
         return None
     if not table.cluster.inter.pairs:
         other = next(name for name in everyone if name != names[0])
-        return float(table.hop_us(names[0], other, 1, b))
+        return float(table.hop_us(names[0], other, 1, _B))
     return float(
-        min(table.hop_us(x, y, 1, b) for x in names for y in everyone if x != y)
+        min(table.hop_us(x, y, 1, _B) for x in names for y in everyone if x != y)
     )
 
 
-def _runs(table: CostTable, node: str, t: int, b: int) -> list[float]:
+def _runs(table: CostTable, node: str, t: int) -> list[float]:
     """Least time of x = 0.. layers in a row, none of whose memory counts twice."""
-    if not table.measured(node, t, b):
+    if not table.measured(node, t, _B):
         return [0.0] + [float("inf")] * table.layers
-    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, b))])
+    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B))])
     out = [0.0]
     for x in range(1, table.layers + 1):
         # In the middle of a pipeline, one micro-batch in flight: the least memory.
         fits = [
-            _fits(table, range(i, i + x), node, t, b, stages=3, j=1)
+            _fits(table, range(i, i + x), node, t, stages=3, j=1)
             for i in _starts(table, x)
         ]
         times = sums[x:] - sums[:-x]
@@ -117,17 +118,17 @@ def _runs(table: CostTable, node: str, t: int, b: int) -> list[float]:
     return out
 
 
-def _last_runs(table: CostTable, node: str, t: int, b: int) -> list[float]:
+def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
     """Time of the last x = 0.. layers and the head."""
-    if not table.measured(node, t, b):
+    if not table.measured(node, t, _B):
         return [0.0] + [float("inf")] * table.layers
-    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, b)[::-1])])
-    head, layers = table.head_us(node, t, b), table.layers
+    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B)[::-1])])
+    head, layers = table.head_us(node, t, _B), table.layers
     out = [0.0]
     for x in range(1, layers + 1):
         stages = 1 if x == layers else 2
         span = range(layers - x, layers)
-        fits = _fits(table, span, node, t, b, stages=stages, j=stages - 1)
+        fits = _fits(table, span, node, t, stages=stages, j=stages - 1)
         out.append(float(sums[x] + head) if fits else float("inf"))
     return out
 
@@ -140,7 +141,7 @@ def _starts(table: CostTable, x: int) -> range:
 
 
 def _fits(
-    table: CostTable, span: range, node: str, t: int, b: int, *, stages: int, j: int
+    table: CostTable, span: range, node: str, t: int, *, stages: int, j: int
 ) -> bool:
-    parts = table.stage_mib(span, t, b, 1, stages, j)
+    parts = table.stage_mib(span, t, _B, 1, stages, j)
     return sum(parts.values()) <= table.memory_mib(node)

@@ -93,10 +93,9 @@ class PatternBound:
         self.instance = instance
         self.pipeline_factor = float(costs.pipeline_factor)
         self.sync_factor = float(costs.sync_factor)
-        self.sizes = tuple(sorted(set(instance.workload.micro_batch_sizes)))
-        self.fleets = [fleet(instance, b) for b in self.sizes]
+        self.fleet = fleet(instance)
         self.kind_of = [
-            k for k, kind in enumerate(self.fleets[0].kinds) for _ in kind.nodes
+            k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
         ]
         self.layers = instance.model.layers
         # What backward passes may hide is not priced: then s = 0 says nothing.
@@ -105,10 +104,7 @@ class PatternBound:
         smallest = 0.6 * least / instance.workload.global_batch
         largest = most_us / self.pipeline_factor
         self.tables = [
-            [
-                VisitTables(each, Grid.between(smallest * b, largest, ratio))
-                for each, b in zip(self.fleets, self.sizes, strict=True)
-            ]
+            VisitTables(self.fleet, Grid.between(smallest, largest, ratio))
             for ratio in _RATIOS
         ]
         self.most_sync_us = (
@@ -119,7 +115,7 @@ class PatternBound:
             instance.planned_cluster.gpu_count, workload.global_batch
         )
         # The most that y layers can weigh, where `weights` is the least.
-        weights = self.fleets[0].weights
+        weights = self.fleet.weights
         self.most_weights = weights[-1] - weights[::-1]
         self.first = self._first_cases()
         self.cases = self.first
@@ -163,14 +159,11 @@ class PatternBound:
         tables = self.tables[level]
         groups = []
         for (kind, share), count in sorted(members.items()):
-            visits = tuple(
-                table.visits(kind, self._rate(case), share) for table in tables
-            )
             groups.append(
                 Group(
                     count,
-                    self.fleets[0].kinds[kind].gpus,
-                    visits,
+                    self.fleet.kinds[kind].gpus,
+                    tables.visits(kind, self._rate(case), share),
                     self._claims(kind, case),
                     (self.most_weights / case.pipelines_low).astype(np.float32),
                 )
@@ -180,21 +173,20 @@ class PatternBound:
             self.layers,
             float(self.layers),
             float(min(case.pipelines_high, self.most_pipelines)),
-            self.sizes,
-            tuple(table.grid for table in tables),
+            tables.grid,
             tuple(groups),
         )
 
     def _claims(self, kind: int, case: Case) -> Table:
         """What a visit of k of the node's GPUs with y layers asks of the shares."""
-        gpus = self.fleets[0].kinds[kind].gpus
+        gpus = self.fleet.kinds[kind].gpus
         k = np.arange(1, gpus + 1)[:, None]
-        excess = self.fleets[0].weights[None, :] - k * self._rate(case)
+        excess = self.fleet.weights[None, :] - k * self._rate(case)
         return (k / gpus * np.maximum(excess, 0.0)).astype(np.float32)
 
     def _rate(self, case: Case) -> float:
         """Layers that one GPU can synchronise within the case's time."""
-        spread = self.fleets[0].spread_us
+        spread = self.fleet.spread_us
         if not self.priced_sync or not spread or np.isinf(case.sync_high_us):
             return float(self.layers)
         return case.sync_high_us / spread

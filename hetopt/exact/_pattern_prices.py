@@ -3,14 +3,14 @@
 A *pattern* is what one pipeline uses of each group of nodes. Within the time T for
 all its micro-batches and with bottleneck M it can take
 
-    samples(u) <= b (1 + (T - sum of stage times) / M)
+    samples(u) <= 1 + (T - sum of stage times) / M
 
-samples. The master linear program packs patterns into the GPUs. Prices y_g >= 0 per
-GPU of each group refute T where  sum_g y_g GPUs_g < batch  and every pattern is worth
-its price,  samples(u) <= y . gpus(u):  whatever is packed, the batch is not reached.
-That is checked over all patterns by dynamic programming (`_priced`), so the linear
-program, in floats, only proposes prices. Float32 sums of at most a few hundred terms
-are within 1e-5 of the largest, which `_MARGIN` gives away.
+samples, one a micro-batch. The master linear program packs patterns into the GPUs.
+Prices y_g >= 0 per GPU of each group refute T where  sum_g y_g GPUs_g < batch  and
+every pattern is worth its price,  samples(u) <= y . gpus(u):  whatever is packed, the
+batch is not reached. That is checked over all patterns by dynamic programming
+(`_priced`), so the linear program, in floats, only proposes prices. Float32 sums of at
+most a few hundred terms are within 1e-5 of the largest, which `_MARGIN` gives away.
 
 Where the replicas are is scarce too. A visit of k of a node's C GPUs with y layers
 claims at least  y - k rate  of the node's share (`_pattern_bound`). With weights k / C,
@@ -43,14 +43,14 @@ class Group:
 
     nodes: int
     gpus: int
-    visits: tuple[Visits, ...]  # one for each micro-batch size
+    visits: Visits
     claims: Table  # of the share, by [k - 1, y]
     held: Table  # of the share at the most, by [y]
 
 
 @dataclass(frozen=True)
 class Market:
-    """Groups, and the grid of bottlenecks for each micro-batch size.
+    """Groups of nodes, and the grid of bottlenecks.
 
     `shares` is what all nodes' shares sum to, in average layers; `pipelines` is the
     most that there can be.
@@ -60,8 +60,7 @@ class Market:
     layers: int
     shares: float
     pipelines: float
-    sizes: tuple[int, ...]
-    grids: tuple[Grid, ...]
+    grid: Grid
     groups: tuple[Group, ...]
 
     @property
@@ -99,16 +98,14 @@ class _Search:
         self.market = market
         gpus = [g.nodes * g.gpus for g in market.groups]
         none = [0.0] * len(gpus)
-        goods = [*gpus, *none, market.shares, market.pipelines]
-        self.goods = np.array(goods, float)
-        self.samples = [
-            np.where(
-                grid.inverse > 0,
-                np.float32(b) * (1 + np.float32(time_us) * grid.inverse),
-                np.float32(market.batch),
-            )
-            for b, grid in zip(market.sizes, market.grids, strict=True)
-        ]
+        supply = [*gpus, *none, market.shares, market.pipelines]
+        self.supply = np.array(supply, float)
+        inverse = market.grid.inverse
+        self.samples = np.where(
+            inverse > 0,
+            1 + np.float32(time_us) * inverse,
+            np.float32(market.batch),
+        )
         self.limited: set[int] = set()
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
 
@@ -120,62 +117,67 @@ class _Search:
                 return Verdict(True, tuple(prices))
             worth = np.array([row[0] for row in self.columns.values()])
             uses = np.array([row[1] for row in self.columns.values()], float).T
-            value, amounts, prices = maximise(worth, uses, self.goods)
+            value, amounts, prices = maximise(worth, uses, self.supply)
             if value >= self.market.batch and not self._limit_more(amounts):
                 break
         return Verdict(False, tuple(prices))
 
     def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
-        groups = self.market.groups
-        fastest = [np.nanmin(g.visits[0].final[:, 1, -1]) for g in groups]
+        fastest = [np.nanmin(g.visits.final[:, 1, -1]) for g in self.market.groups]
         speeds = [1 / v if 0 < v < np.inf else 1e-6 for v in fastest]
         return np.array(speeds + [0.0] * (self.market.goods - len(speeds)))
 
     def _scaled(self, prices: Array) -> Array:
-        """Prices at which all GPUs together are worth just less than the batch."""
+        """Prices at which all goods together are worth just less than the batch."""
         prices = np.maximum(prices, 1e-9 * self._fair_prices())
-        return prices * (self.market.batch * (1 - 1e-7) / float(prices @ self.goods))
+        return prices * (self.market.batch * (1 - 1e-7) / float(prices @ self.supply))
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
-        found = False
-        for size, samples in enumerate(self.samples):
-            steps, cost = self._priced(size, prices)
-            cost = cost + np.float32(prices[-1])
-            room = _MARGIN * (samples + self._most)
-            surplus = samples - cost * (1 - np.copysign(_MARGIN, cost)) + room
-            taken: list[int] = []
-            for g in np.argsort(-surplus)[: 40 * _COLUMNS_A_ROUND]:
-                if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
-                    break
-                if any(abs(int(g) - other) < _APART for other in taken):
-                    continue
+        goods = [
+            self._price_of_visits(i, prices) for i in range(len(self.market.groups))
+        ]
+        steps, tables = self._priced(goods)
+        cost = tables[1][-1] + np.float32(prices[-1])
+        most = max(np.abs(each).max() for each in goods)
+        room = _MARGIN * (self.samples + most)
+        surplus = self.samples - cost * (1 - np.copysign(_MARGIN, cost)) + room
+        taken: list[int] = []
+        for g in np.argsort(-surplus)[: 40 * _COLUMNS_A_ROUND]:
+            if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
+                break
+            if all(abs(int(g) - other) >= _APART for other in taken):
                 taken.append(int(g))
-                self._add(size, int(g), steps, prices)
-            found = found or bool(taken)
-        return found
+                visits = _read_back(steps, tables, self.market.layers, int(g))
+                self._add(int(g), visits, goods)
+        return bool(taken)
 
     # -- pricing -----------------------------------------------------------------
 
-    def _priced(
-        self,
-        size: int,
-        prices: Array,
-    ) -> tuple[list[_Step], Table]:
-        """Least price of a pattern for each interval, and the steps to read it."""
-        market = self.market
-        lowest = []
-        self._most = np.float32(0)
-        b = np.float32(market.sizes[size])
-        for i, group in enumerate(market.groups):
-            each = self._price_of_visits(i, prices)[:, :, None]
-            self._most = max(self._most, np.abs(each).max())
-            visits = group.visits[size]
-            lowest.append(
-                ((visits.onward * b + each).min(0), (visits.final * b + each).min(0))
+    def _price_of_visits(self, i: int, prices: Array) -> Table:
+        """Price of the goods that a visit of group `i` takes, by [k - 1, y]."""
+        group = self.market.groups[i]
+        gpus = np.arange(1, group.gpus + 1)[:, None]
+        balance = prices[len(self.market.groups) + i]
+        claims = (prices[-2] + balance) * group.claims - balance * group.held
+        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
+        return priced
+
+    def _priced(self, goods: list[Table]) -> tuple[list[_Step], tuple[Table, Table]]:
+        """Steps of the dynamic program, and its tables: least prices by layers held.
+
+        The first table is of pipelines that go on, the second of those that ended.
+        """
+        groups = self.market.groups
+        lowest = [
+            (
+                (group.visits.onward + each[:, :, None]).min(0),
+                (group.visits.final + each[:, :, None]).min(0),
             )
-        free = [i for i in range(len(market.groups)) if i not in self.limited]
+            for group, each in zip(groups, goods, strict=True)
+        ]
+        free = [i for i in range(len(groups)) if i not in self.limited]
         steps = []
         shape = lowest[0][0].shape
         going = np.full(shape, np.inf, np.float32)
@@ -190,55 +192,33 @@ class _Search:
                 ended[y] = (final[1 : y + 1] + going[y - 1 :: -1]).min(0)
             steps.append(_Step(tuple(free), onward, final, None))
         for i in sorted(self.limited):
-            for _ in range(market.groups[i].nodes):
+            for _ in range(groups[i].nodes):
                 steps.append(_Step((i,), *lowest[i], (going, ended)))
                 going, ended = _one_more(going, ended, *lowest[i])
-        self._tables = (going, ended)
-        return steps, ended[-1]
+        return steps, (going, ended)
 
-    def _price_of_visits(self, i: int, prices: Array) -> Table:
-        """Price of the goods that a visit of group `i` takes, by [k - 1, y]."""
-        group = self.market.groups[i]
-        gpus = np.arange(1, group.gpus + 1)[:, None]
-        balance = prices[len(self.market.groups) + i]
-        claims = (prices[-2] + balance) * group.claims - balance * group.held
-        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
-        return priced
-
-    def _add(
-        self,
-        size: int,
-        g: int,
-        steps: list[_Step],
-        prices: Array,
-    ) -> None:
-        """Read back the cheapest pattern of interval `g` and keep it as a column."""
-        visits = _read_back(steps, self._tables, self.market.layers, g)
-        count = len(self.market.groups)
+    def _add(self, g: int, visits: list["_Visit"], goods: list[Table]) -> None:
+        """Keep the cheapest pattern of interval `g`, made of `visits`, as a column."""
+        groups = self.market.groups
         uses = [0.0] * self.market.goods
         uses[-1] = 1.0
         spent = 0.0
         seen = []
         for members, y, final in visits:
-            best = None
-            for i in members:
-                pair = self.market.groups[i].visits[size]
-                column = (pair.final if final else pair.onward)[:, y, g]
-                goods = self._price_of_visits(i, prices)[:, y]
-                costs = column * self.market.sizes[size] + goods
-                k = int(np.argmin(costs))
-                if best is None or costs[k] < best[0]:
-                    best = (costs[k], i, k + 1, float(column[k]))
-            assert best is not None
-            uses[best[1]] += best[2]
-            group = self.market.groups[best[1]]
-            claim = float(group.claims[best[2] - 1, y])
-            uses[count + best[1]] += claim - float(group.held[y])
+            _, i, k, least = min(
+                (times[k] + goods[i][k, y], i, k, float(times[k]))
+                for i in members
+                for times in [_times(groups[i].visits, final)[:, y, g]]
+                for k in [int(np.argmin(times + goods[i][:, y]))]
+            )
+            claim = float(groups[i].claims[k, y])
+            uses[i] += k + 1
+            uses[len(groups) + i] += claim - float(groups[i].held[y])
             uses[-2] += claim
-            spent += best[3] * self.market.sizes[size]
-            seen.append((best[1], best[2], y, final))
-        key = (size, g, *sorted(seen))
-        self.columns[key] = (float(self.samples[size][g]) - spent, tuple(uses))
+            spent += least
+            seen.append((i, k, y, final))
+        worth = float(self.samples[g]) - spent
+        self.columns[(g, *sorted(seen))] = (worth, tuple(uses))
 
     def _limit_more(self, amounts: Array) -> bool:
         """Limit groups that a packed pattern visits more often than it has nodes.
@@ -250,7 +230,7 @@ class _Search:
         kept = {}
         for amount, (key, row) in zip(amounts, self.columns.items(), strict=True):
             often = [0] * len(groups)
-            for visit in key[2:]:
+            for visit in key[1:]:
                 often[visit[0]] += 1  # type: ignore[index]
             worse = {i for i, n in enumerate(often) if n > groups[i].nodes}
             if not worse:
@@ -262,6 +242,13 @@ class _Search:
         self.limited |= over
         self.columns = kept
         return True
+
+
+_Visit = tuple[tuple[int, ...], int, bool]  # groups to choose from, layers, final
+
+
+def _times(visits: Visits, final: bool) -> Table:
+    return visits.final if final else visits.onward
 
 
 def _one_more(
@@ -280,42 +267,46 @@ def _one_more(
 
 def _read_back(
     steps: list[_Step], tables: tuple[Table, Table], layers: int, g: int
-) -> list[tuple[tuple[int, ...], int, bool]]:
-    """Visits (groups to choose from, layers, whether final) of the cheapest pattern."""
-    going, ended = tables
+) -> list[_Visit]:
+    """The visits of the cheapest pattern that holds all layers and ends."""
     left, finished = layers, False
-    out = []
+    visits: list[_Visit] = []
     for step in reversed(steps):
-        if step.before is not None:
-            before_going, before_ended = step.before
-            now = (going if finished else ended)[left, g]
-            options = [
-                ((before_going if finished else before_ended)[left, g], 0, False)
-            ]
-            for y in range(1, left + 1):
-                if finished:
-                    options.append(
-                        (before_going[left - y, g] + step.onward[y, g], y, False)
-                    )
-                else:
-                    options.append(
-                        (before_ended[left - y, g] + step.onward[y, g], y, False)
-                    )
-                    options.append(
-                        (before_going[left - y, g] + step.final[y, g], y, True)
-                    )
-            _, y, final = min(options, key=lambda option: abs(option[0] - now))
-            if y:
-                out.append((step.members, y, final))
-            finished, left = finished or final, left - y
-            going, ended = before_going, before_ended
-            continue
-        while left:
-            if not finished:
-                costs = step.final[1 : left + 1, g] + going[left - 1 :: -1, g]
-            else:
-                costs = step.onward[1 : left + 1, g] + going[left - 1 :: -1, g]
-            y = 1 + int(np.argmin(costs))
-            out.append((step.members, y, not finished))
-            finished, left = True, left - y
-    return out
+        if step.before is None:
+            visits += _visits_of_any_number(step, tables[0], left, finished, g)
+            break
+        y, final = _last_visit(step, tables, left, finished, g)
+        if y:
+            visits.append((step.members, y, final))
+        finished, left, tables = finished or final, left - y, step.before
+    return visits
+
+
+def _visits_of_any_number(
+    step: _Step, going: Table, left: int, finished: bool, g: int
+) -> list[_Visit]:
+    visits: list[_Visit] = []
+    while left:
+        last = step.onward if finished else step.final
+        costs = last[1 : left + 1, g] + going[left - 1 :: -1, g]
+        y = 1 + int(np.argmin(costs))
+        visits.append((step.members, y, not finished))
+        finished, left = True, left - y
+    return visits
+
+
+def _last_visit(
+    step: _Step, tables: tuple[Table, Table], left: int, finished: bool, g: int
+) -> tuple[int, bool]:
+    """Layers of the visit that this step allowed, 0 if none, and whether it ends."""
+    assert step.before is not None
+    going, ended = step.before
+    now = (tables[0] if finished else tables[1])[left, g]
+    same = going if finished else ended
+    options = [(same[left, g], 0, False)]
+    for y in range(1, left + 1):
+        options.append((same[left - y, g] + step.onward[y, g], y, False))
+        if not finished:
+            options.append((going[left - y, g] + step.final[y, g], y, True))
+    _, y, final = min(options, key=lambda option: abs(option[0] - now))
+    return y, final
