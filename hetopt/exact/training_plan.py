@@ -112,10 +112,12 @@ def _large(run: Run, instance: Instance) -> None:
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
         _start(run, instance)
-    _search(run, instance, _SEARCH_SHARE)
+    seed = run.limits.seed
+    _search(run, instance, _SEARCH_SHARE, seed)
     if run.objective is not None and _pattern_bound.applies(instance):
         _refute(run, instance)
-    _search(run, instance, 1.0)
+    # Another seed, or it would walk the same way again.
+    _search(run, instance, 1.0, seed + 1)
     run.check()
 
 
@@ -141,7 +143,7 @@ def _deadline(run: Run, share: float) -> float:
     return now + max(0.0, left - (1 - share) * (left + run.seconds()))
 
 
-def _search(run: Run, instance: Instance, share: float) -> None:
+def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
     """Improve the incumbent until that share of the time is over."""
     if run.plan is None or run.closed():
         return
@@ -150,7 +152,7 @@ def _search(run: Run, instance: Instance, share: float) -> None:
         run.plan,
         deadline=_deadline(run, share),
         rounds=_CANDIDATES,
-        seed=run.limits.seed,
+        seed=seed,
     )
     run.offer(better)
     run.check()
