@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from . import problems, registry
-from .errors import InstanceError, PlanRejected, Unsupported
+from .errors import PlanRejected, Unsupported
 from .modelling import Answer, Limits
 from .problems import Objective
 from .result import Bound, Method, Result, Status, Stop, TracePoint
@@ -105,16 +105,11 @@ class _Run:
         self.solver: Any = registry.entry("backends", self.backend)
 
     def start_from(self, plan: Any | None) -> None:
-        if plan is None:
-            return
-        found = self.judge.evaluate(self.data, plan)
-        if found.violations:
-            listed = "; ".join(map(str, found.violations[:5]))
-            raise InstanceError(
-                f"the warm start breaks rules of {self.problem}: {listed}; "
-                "expected a plan that `hetopt check` accepts"
+        if plan is not None:
+            self.plan = plan
+            self.objective = problems.warm_start_objective(
+                self.problem, self.data, plan
             )
-        self.plan, self.objective = plan, found.objective
 
     def solve_case(self, case: Any, warm_start: Any | None, left: int) -> None:
         """State and solve one case; `left` cases share the time that is left."""

@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import __version__, problems
-from ..errors import InstanceError, InternalError, PlanRejected
+from ..errors import InternalError, PlanRejected
 from ..modelling import Limits
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
@@ -108,16 +108,9 @@ class Run:
 
     def start_from(self, plan: Any | None) -> None:
         """Take a warm start; `InstanceError` where the judge refuses it."""
-        if plan is None:
-            return
-        found = self.judge.evaluate(self.data, plan)
-        if found.violations:
-            listed = "; ".join(map(str, found.violations[:5]))
-            raise InstanceError(
-                f"the warm start breaks rules of {self.problem}: {listed}; "
-                "expected a plan that `hetopt check` accepts"
-            )
-        self._keep(plan, found.objective)
+        if plan is not None:
+            judged = problems.warm_start_objective(self.problem, self.data, plan)
+            self._keep(plan, judged)
 
     def offer(self, plan: Any) -> bool:
         """Judge a plan and keep it where it is the best so far; whether it was."""

@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 from .. import registry
+from ..errors import InstanceError
 
 Sense = Literal["minimise", "maximise"]
 Objective = int | Fraction
@@ -68,6 +69,18 @@ class Problem(Protocol):
     def data(self, instance: Any) -> Any: ...
     def unit(self, data: Any) -> str: ...
     def evaluate(self, data: Any, plan: Any) -> Evaluation: ...
+
+
+def warm_start_objective(problem: str, data: Any, plan: Any) -> Objective | None:
+    """The judge's objective of a warm start; `InstanceError` where it breaks a rule."""
+    found = get(problem).evaluate(data, plan)
+    if found.violations:
+        listed = "; ".join(map(str, found.violations[:5]))
+        raise InstanceError(
+            f"the warm start breaks rules of {problem}: {listed}; "
+            "expected a plan that `hetopt check` accepts"
+        )
+    return found.objective
 
 
 def names() -> list[str]:
