@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isqrt
 
+from .. import registry
 from ..costs.job_rates import Option, Trained
+from ..exact import job_round
+from ..modelling import Limits
 from ..plans import Round
 from ..problems.job_round import Configuration, JobClass, Slots
 from ..problems.job_round import Data as RoundData
@@ -258,3 +261,15 @@ class RoundPolicy:
                 state.stop(other)
         for one, count in sorted(again, key=lambda pair: (-pair[1], pair[0].number)):
             self._start(one, gpu, count, state)
+
+
+def exact_rounds(data: Data, *, as_asked: bool = False) -> RoundPolicy:
+    """Rounds solved by the exact method, each within the length of a round."""
+    registry.entry("backends", "cpsat").version()  # loads it, before the first round
+    limits = Limits(time_s=data.assumptions.round_s)
+
+    def solve(round_: RoundData) -> Round | None:
+        plan: Round | None = job_round.solve(round_, limits=limits).plan
+        return plan
+
+    return RoundPolicy(data, solve, as_asked=as_asked)

@@ -5,13 +5,8 @@ a kind are counted, costs are integers, and CP-SAT proves the optimum of the rou
 is optimal for a round, and says nothing of a whole schedule.
 """
 
-from .. import registry
-from ..exact import job_round
-from ..modelling import Limits
-from ..plans import Round
-from ..problems.job_round import Data as RoundData
 from ..problems.job_scheduling import Data
-from ._rounds import RoundPolicy, kinds
+from ._rounds import RoundPolicy, exact_rounds, kinds
 
 __all__ = ["kinds", "policy", "problem"]
 
@@ -20,11 +15,4 @@ problem = "job_scheduling"
 
 def policy(data: Data) -> RoundPolicy:
     """Works in rounds."""
-    registry.entry("backends", "cpsat").version()  # loads it, before the first round
-    limits = Limits(time_s=data.assumptions.round_s)
-
-    def solve(round_: RoundData) -> Round | None:
-        plan: Round | None = job_round.solve(round_, limits=limits).plan
-        return plan
-
-    return RoundPolicy(data, solve)
+    return exact_rounds(data)

@@ -10,13 +10,8 @@ the same.
 Source: Frenzy, section V-A, baseline Sia.
 """
 
-from .. import registry
-from ..exact import job_round
-from ..modelling import Limits
-from ..plans import Round
-from ..problems.job_round import Data as RoundData
 from ..problems.job_scheduling import Data
-from ._rounds import RoundPolicy, kinds
+from ._rounds import RoundPolicy, exact_rounds, kinds
 
 __all__ = ["kinds", "policy", "problem"]
 
@@ -25,11 +20,4 @@ problem = "job_scheduling"
 
 def policy(data: Data) -> RoundPolicy:
     """Works in rounds."""
-    registry.entry("backends", "cpsat").version()  # loads it, before the first round
-    limits = Limits(time_s=data.assumptions.round_s)
-
-    def solve(round_: RoundData) -> Round | None:
-        plan: Round | None = job_round.solve(round_, limits=limits).plan
-        return plan
-
-    return RoundPolicy(data, solve, as_asked=True)
+    return exact_rounds(data, as_asked=True)
