@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from ..gaps import GapReport
 from ..result import Result
 from . import drawing, words
 from .rows import COLUMNS, SUMMARY_HEADINGS, Row, Section, sections, summary_rows
+from .templates import template
 
 
 @dataclass(frozen=True)
@@ -21,18 +20,11 @@ class Picture:
 
 def html(report: GapReport) -> str:
     """The page: for each instance a table that sorts, and its plans drawn."""
-    environment = Environment(
-        loader=PackageLoader("hetopt.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     parts = sections(report)
     palette = drawing.colours(
         gpu for part in parts for gpu in part.results[0].data.planned_cluster.gpus
     )
-    return environment.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         columns=COLUMNS,
         sections=[(part, _pictures(part, palette)) for part in parts],
         palette=palette,

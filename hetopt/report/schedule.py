@@ -8,7 +8,6 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from ..plans import Schedule
 from ..problems.job_scheduling import MICRO, Data
 from ..scheduling.metrics import completion_s
 from . import words
+from .templates import template
 
 COLUMNS = (
     "policy",
@@ -88,15 +88,8 @@ def table(outcomes: Sequence[Outcome]) -> list[Any]:
 
 def html(data: Data, outcomes: Sequence[Outcome]) -> str:
     """The page: the table, the CDF of all policies, a Gantt chart of each."""
-    environment = Environment(
-        loader=PackageLoader("hetopt.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plans = [(o.policy, o.result.plan) for o in outcomes if o.result.plan is not None]
-    return environment.get_template("schedule.html.j2").render(
+    return template("schedule.html.j2").render(
         name=words.plain(data.name),
         source=words.plain(data.source),
         jobs=len(data.jobs),
