@@ -1,5 +1,6 @@
 """Plans: decisions only, by the names of devices and layers."""
 
+from collections.abc import Iterator
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -48,6 +49,12 @@ class TrainingPlan(Record):
     """Pipelines that share the global batch; what every training planner returns."""
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
+
+    def replicas(self) -> Iterator[Replica]:
+        """Every replica of every stage, in order."""
+        for pipeline in self.pipelines:
+            for stage in pipeline.stages:
+                yield from stage.replicas
 
 
 class Group(Record):

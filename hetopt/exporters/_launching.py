@@ -13,14 +13,7 @@ HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?"
 
 def bad_hosts(plan: TrainingPlan) -> list[str]:
     """Reasons to refuse nodes whose names no launcher takes for a host."""
-    nodes = sorted(
-        {
-            replica.node
-            for pipeline in plan.pipelines
-            for stage in pipeline.stages
-            for replica in stage.replicas
-        }
-    )
+    nodes = sorted({replica.node for replica in plan.replicas()})
     return [
         f"node {name!r} has a name that is no host's"
         for name in nodes
@@ -31,14 +24,7 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
 def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
     """Reasons to refuse degrees that do not divide the heads, by Megatron's rule."""
     heads, groups = data.model.heads, data.model.kv_heads or data.model.heads
-    degrees = sorted(
-        {
-            replica.degree
-            for pipeline in plan.pipelines
-            for stage in pipeline.stages
-            for replica in stage.replicas
-        }
-    )
+    degrees = sorted({replica.degree for replica in plan.replicas()})
     return [
         f"tensor-parallel degree {t} does not divide {heads} heads and {groups} "
         "key-value heads"
