@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Place = str | Path
 Report = Callable[[Objective | None, Objective | None], None]
-Solver = Callable[[Limits], Result]
 
 DEFAULT_TIME_S = 60.0
 

@@ -294,18 +294,3 @@ def _deal(stock: list[list[list[Any]]], group: tuple[int, ...]) -> dict[str, int
                 stock[kind].pop(0)
             wanted -= dealt
     return gpus
-
-
-def from_plan(data: Data, kinds: Kinds, plan: Grouping) -> list[tuple[int, ...]]:
-    """A plan's groups by kinds."""
-    place = {
-        key: i for i, key in enumerate(zip(kinds.gflops, kinds.memory_mib, strict=True))
-    }
-    kind = {g.type: place[g.gflops, g.memory_mib] for g in data.gpus}
-    groups = []
-    for group in plan.groups:
-        counts = [0] * len(kinds.count)
-        for name, n in group.gpus.items():
-            counts[kind[name]] += n
-        groups += [tuple(counts)] * group.copies
-    return groups

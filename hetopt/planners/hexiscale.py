@@ -158,7 +158,6 @@ class _Rounds:
         self._counts = [node.count for node in cluster.nodes]
         self._graph = _graph(cost)
         self._maker = PipelineMaker(Balancer(cost), self._graph, ablation.degree)
-        self._averages: dict[tuple[int, bool], float] = {}
         self._by_option: dict[bool, float] = {}
 
     def run(self, rounds: int, deadline: float | None) -> list[Round]:
