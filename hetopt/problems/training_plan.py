@@ -22,7 +22,7 @@ from typing import Any, Literal
 from ..costs import CostTable
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance, exact
-from . import Evaluation, Violation
+from . import Evaluation, Violation, _plan_links
 
 sense: Literal["minimise"] = "minimise"
 Data = Instance
@@ -69,6 +69,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         "stages": timed,
+        "links": _plan_links.used(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
 

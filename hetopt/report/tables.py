@@ -189,12 +189,25 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD an iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
+        "links": ("within nodes", _within_nodes),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
     for key, (heading, text) in shown.items():
         if parts.get(key) is not None:
             yield heading, text(parts[key])
+
+
+def _within_nodes(links: dict[str, dict[str, int]]) -> str:
+    """What the links within nodes carry: '4 of 4 groups, 0 of 7 hops'."""
+    nouns = {
+        "tensor_parallel": "tensor-parallel groups",
+        "synchronisation": "gradient pairs",
+        "hops": "hops",
+    }
+    counts = [(v["intra"], v["intra"] + v["inter"], nouns[k]) for k, v in links.items()]
+    some = [f"{near} of {all_} {noun}" for near, all_, noun in counts if all_]
+    return ", ".join(some) or "nothing to carry"
 
 
 # --- plans -----------------------------------------------------------------------
