@@ -7,7 +7,10 @@ import pytest
 from random_plans import random_plan
 
 import hetopt
+from hetopt import Limits, Status
+from hetopt.fast_cost import FastCost
 from hetopt.generate import generate
+from hetopt.planners import autohet
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -59,3 +62,37 @@ def test_links_of_a_plan_are_those_counted_pair_by_pair(family: str, seed: int) 
     plan = random_plan(instance, seed)
     judged = training_plan.evaluate(instance, plan)
     assert judged.parts["links"] == counted(plan)
+
+
+# --- grouping --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["statement", "counts"])
+@pytest.mark.parametrize(
+    ("name", "t"),
+    [
+        ("a100-h20-2x2-gpt3-6.7b", 1),
+        ("4-a100-2-h800-llama-6.7b", 1),
+        ("4-a100-2-h800-llama-6.7b", 2),
+        ("h800-a100-4x4-gpt3-6.7b", 2),
+    ],
+)
+def test_statements_and_the_method_agree_on_the_best_grouping(
+    by: autohet.GroupingBy, name: str, t: int
+) -> None:
+    data = autohet.grouping_data(FastCost(shipped(f"autohet/{name}")), t, 1)
+    proved = [autohet.grouped(data, way, Limits()) for way in ("method", by)]
+    assert {result.status for result in proved} == {Status.OPTIMAL}
+    assert proved[0].objective == proved[1].objective
+
+
+@pytest.mark.parametrize("by", ["statement", "counts"])
+def test_groups_of_a_statement_become_plans_as_those_of_the_method_do(
+    by: autohet.GroupingBy,
+) -> None:
+    instance = shipped("autohet/a100-h20-2x2-gpt3-6.7b")
+    plans = [autohet.plan_with(instance, grouping_by=way) for way in ("method", by)]
+    one, two = (training_plan.evaluate(instance, plan) for plan in plans)
+    assert one.valid
+    assert two.valid
+    assert one.objective == two.objective
