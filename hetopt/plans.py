@@ -1,7 +1,7 @@
 """Plans: decisions only, by the names of devices and layers."""
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -143,4 +143,37 @@ class Round(Record):
     served: tuple[Served, ...]
 
 
-Plan = TrainingPlan | Grouping | Partition | Provisioning | Schedule | Round
+Index = Annotated[int, Field(ge=0)]
+
+
+class Transfer(Record):
+    """A slice of one saved shard, from where it lies to a GPU that needs it.
+
+    `unit` is "embedding", "head", or the number of a layer. `shard` is the (rank,
+    degree) of the saved shard that is read: it covers rank / degree up to
+    (rank + 1) / degree of the unit. `part` is `(first, one past the last, of)`: these
+    of `of` equal parts of the whole unit, none outside the shard. Tensors that are
+    replicated in every shard, such as norms, need no transfer of their own: they come
+    with the first part that a GPU reads.
+    """
+
+    gpu: GpuId
+    unit: Name
+    shard: tuple[Index, Count]
+    part: tuple[Index, Count, Count]
+    source: Name = Field(description="The node that it lies on, or cloud.")
+    medium: Literal["memory", "disk", "cloud"]
+
+    @property
+    def node(self) -> str:
+        """Node of the GPU that needs the slice."""
+        return self.gpu.rpartition(":")[0]
+
+
+class Recovery(Record):
+    """Where every GPU of a new training plan gets its states from."""
+
+    transfers: tuple[Transfer, ...]
+
+
+Plan = TrainingPlan | Grouping | Partition | Provisioning | Schedule | Round | Recovery
