@@ -67,9 +67,12 @@ def problem_names() -> list[str]:
 def load_instance(name_or_path: str | Path) -> Instance:
     """An instance by its name in the library or its path (YAML or JSON).
 
-    Raises `UnknownName` for a name that the library lacks, `InstanceError` for a file
-    that is absent or wrong.
+    A name such as `generated:islands/64/7` is one of `hetopt.generated`. Raises
+    `UnknownName` for a name that the library lacks, `InstanceError` for a file that is
+    absent or wrong.
     """
+    if _is_generated(name_or_path):
+        return _generated_instance(str(name_or_path))
     path = _path_of_instance(name_or_path)
     tree = read_tree(path)
     if tree.get("problem") == "job_scheduling":
@@ -84,7 +87,10 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
     """The problem's name and its data, from a problem file or an instance.
 
     An instance with a cluster poses `training_plan`, one with offers `provisioning`.
+    A generated family poses the problem that it is made for.
     """
+    if _is_generated(path):
+        return _generated_problem(str(path))
     file = _path_of_instance(path)
     tree = read_tree(file)
     if "problem" in tree:
@@ -100,8 +106,7 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
             f"problem: one of {', '.join(problems.names())}, or an instance; add it"
         )
     instance = _instance(tree, file)
-    name = "training_plan" if instance.cluster is not None else "provisioning"
-    return name, _posed(name, instance, file)
+    return _asked(instance, file)
 
 
 def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:
@@ -241,6 +246,8 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
             return _posed(name, _instance(own, file, ("instance",)), file)
         return validated(record, own, str(file), ("instance",))
     if isinstance(own, str):
+        if _is_generated(own):
+            return _given(name, own, file)
         if own in _library():
             return _posed(name, load_instance(own), file)
         if Path(own).suffix in (".yaml", ".yml", ".json"):
@@ -267,6 +274,34 @@ def _given(name: str, given: Given, file: Path) -> Any:
         f"{given}: found a problem {found!r}, the plan is of {name!r}; "
         "give the data that the plan was made for"
     )
+
+
+def _asked(instance: Instance, file: Path) -> tuple[str, Any]:
+    """The problem that an instance poses by itself, and its data."""
+    name = "training_plan" if instance.cluster is not None else "provisioning"
+    return name, _posed(name, instance, file)
+
+
+def _is_generated(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith("generated:")
+
+
+def _generated_instance(name: str) -> Instance:
+    from .generated import instance
+
+    if (made := instance(name)) is None:
+        raise InstanceError(
+            f"{name}: found a problem stated by itself, expected an instance with a "
+            "model; use `hetopt solve` or `hetopt schedule`"
+        )
+    return made
+
+
+def _generated_problem(name: str) -> tuple[str, Any]:
+    from .generated import instance, posed
+
+    made = instance(name)
+    return posed(name) if made is None else _asked(made, Path(name))
 
 
 def _posed(name: str, instance: Instance, file: Path) -> Any:

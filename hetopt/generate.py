@@ -6,13 +6,18 @@
     tight_memory   as unequal, all memory together 1.1 to 1.6 times the model's states
     steep          as unequal, each layer some per cent larger than the one before
     offers         GPUs to rent, with a deadline, a budget or neither
+    many_offers    the same with 12 to 24 offers: types, each from several sellers
 
+A size is a word, or a number of GPUs from 2 to 10,000, which is then met exactly (by
+the quotas of all offers together, where each has one at least).
 GPUs are drawn from a catalogue of real ones; bandwidths and prices are drawn around
-real ones. Nothing is promised about feasibility: `tight_memory` and `offers` are
-infeasible now and then, which tests need too.
+real ones. Nothing is promised about feasibility: `tight_memory` and offers are
+infeasible now and then, which tests need too. Other problems than training plans and
+provisioning, and names for all of them, are in `hetopt.generated`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -31,6 +36,7 @@ class _Size:
     hidden: tuple[int, ...]
     batch: tuple[int, int]
     micro_batch: tuple[tuple[int, ...], ...]
+    exactly: bool = False  # whether there are to be `gpus` GPUs, not at most that
 
 
 _SIZES = {
@@ -71,8 +77,12 @@ _COSTS: tuple[dict[str, Any], ...] = (
     {"pipeline": "lockstep", "pipeline_factor": 1.8, "sync_factor": 1.1},
 )
 
-FAMILIES = ("equal", "unequal", "islands", "tight_memory", "steep", "offers")
+FAMILIES = (
+    *("equal", "unequal", "islands", "tight_memory", "steep"),
+    *("offers", "many_offers"),
+)
 SIZES = tuple(_SIZES)
+MOST_GPUS = 10_000
 
 
 def generate(
@@ -80,16 +90,14 @@ def generate(
 ) -> Instance:
     """A random instance of `family` and `size`; `costs` replaces the drawn settings.
 
-    `tiny` has 2 or 3 nodes, at most 8 GPUs and 3 to 8 layers; `huge` up to 4096 GPUs.
-    `UnknownName` for a family or a size that there is not.
+    `tiny` has 2 or 3 nodes, at most 8 GPUs and 3 to 8 layers; `huge` up to 4096 GPUs;
+    "64" has 64. `UnknownName` for a family or a size that there is not.
     """
     if family not in FAMILIES:
         raise UnknownName("family", family, list(FAMILIES))
-    if size not in _SIZES:
-        raise UnknownName("size", size, list(SIZES))
+    scale = _scale(size)
     # Seeding with text is stable across Python versions and hash seeds.
     rng = Random(f"hetopt/{family}/{size}/{seed}")
-    scale = _SIZES[size]
     settings = costs or CostSettings(**rng.choice(_COSTS))
     model = _model(rng, family, scale)
     workload = {
@@ -104,11 +112,23 @@ def generate(
         "model": model,
         "workload": workload,
     }
-    if family == "offers":
-        made |= _offers(rng, scale, made)
+    if family in ("offers", "many_offers"):
+        made |= _offers(rng, family, scale, made)
     else:
         made["cluster"] = _cluster(rng, family, scale, _state_bytes(model, settings))
     return Instance.model_validate(made)
+
+
+def _scale(size: str) -> _Size:
+    """The ranges of a size; a number takes those of the first word with room for it."""
+    if size in _SIZES:
+        return _SIZES[size]
+    if not (size.isascii() and size.isdigit() and 2 <= int(size) <= MOST_GPUS):
+        whole = f"a number of GPUs from 2 to {MOST_GPUS}"
+        raise UnknownName("size", size, [*SIZES, whole])
+    gpus = int(size)
+    fitting = (scale for scale in _SIZES.values() if gpus <= scale.gpus)
+    return replace(next(fitting, _SIZES["huge"]), gpus=gpus, exactly=True)
 
 
 def _model(rng: Random, family: str, scale: _Size) -> dict[str, Any]:
@@ -164,16 +184,9 @@ def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, A
 def _nodes(
     rng: Random, family: str, scale: _Size, types: list[str]
 ) -> list[dict[str, Any]]:
-    number = rng.randint(*scale.nodes)
-    same = rng.choice([c for c in scale.counts if number * c <= scale.gpus])
+    draw = _exact_counts if scale.exactly else _counts
     nodes: list[dict[str, Any]] = []
-    room = scale.gpus
-    for index in range(number):
-        spare = room - (number - index - 1) * min(scale.counts)
-        count = rng.choice([c for c in scale.counts if c <= spare])
-        if family == "equal":
-            count = same
-        room -= count
+    for index, count in enumerate(draw(rng, family, scale)):
         gpu = types[index] if index < len(types) else rng.choice(types)
         node = {"name": f"node{index}", "gpu": gpu, "count": count}
         if count > 1:
@@ -181,6 +194,38 @@ def _nodes(
             node["intra_latency_us"] = rng.choice((0, 2, 5))
         nodes.append(node)
     return nodes
+
+
+def _counts(rng: Random, family: str, scale: _Size) -> Iterator[int]:
+    """GPUs of each node, at most `scale.gpus` in all."""
+    number = rng.randint(*scale.nodes)
+    same = rng.choice([c for c in scale.counts if number * c <= scale.gpus])
+    room = scale.gpus
+    for index in range(number):
+        spare = room - (number - index - 1) * min(scale.counts)
+        count = rng.choice([c for c in scale.counts if c <= spare])
+        if family == "equal":
+            count = same
+        room -= count
+        yield count
+
+
+def _exact_counts(rng: Random, family: str, scale: _Size) -> Iterator[int]:
+    """GPUs of each node, exactly `scale.gpus` in all, on two nodes at least."""
+    if family == "equal":
+        same = max(
+            c for c in (1, *scale.counts) if scale.gpus % c == 0 < scale.gpus - c
+        )
+        yield from [same] * (scale.gpus // same)
+        return
+    left = scale.gpus
+    while left:
+        # A node never takes all: unequal fleets need a second one for a second type.
+        most = left - 1 if left == scale.gpus else left
+        fitting = [c for c in scale.counts if c <= most]
+        count = rng.choice(fitting) if fitting else 1
+        left -= count
+        yield count
 
 
 def _inter(rng: Random, family: str, nodes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -208,21 +253,10 @@ def _fast_pairs(
     return tuple(pairs)
 
 
-def _offers(rng: Random, scale: _Size, made: dict[str, Any]) -> dict[str, Any]:
-    names = rng.sample(sorted(_CATALOGUE), rng.randint(2, 4))
-    quota = max(2, scale.gpus // len(names))
-    offers: tuple[dict[str, Any], ...] = tuple(
-        {
-            "gpu": name,
-            "quota": rng.randint(1, quota),
-            "usd_per_hour": round(_CATALOGUE[name][3] * rng.uniform(0.7, 1.5), 2),
-            "peak_tflops": _CATALOGUE[name][0],
-            "memory_gib": _CATALOGUE[name][1],
-            "efficiency": round(rng.uniform(0.4, 0.8), 2),
-            "gbytes_per_s": rng.choice((0.3125, 1.25, 3.125)),
-        }
-        for name in names
-    )
+def _offers(
+    rng: Random, family: str, scale: _Size, made: dict[str, Any]
+) -> dict[str, Any]:
+    offers = tuple(_listed_offers(rng, family, scale))
     model, workload = made["model"], made["workload"]
     tokens = workload["global_batch"] * workload["sequence_length"]
     flops = 8 * 12 * model["hidden"] ** 2 * model["layers"] * tokens
@@ -233,13 +267,45 @@ def _offers(rng: Random, scale: _Size, made: dict[str, Any]) -> dict[str, Any]:
     wish = rng.choice(("deadline_s", "deadline_s", "budget_usd", None))
     value = {"deadline_s": seconds, "budget_usd": round(usd, 6)}
     degrees = rng.choice(((1,), (1, 2), (1, 2, 4)))
+    micro_batches = rng.randint(1, min(8, workload["global_batch"]))
+    if scale.exactly:  # at most 64 sequences, so that a layer stays below 1000 s
+        micro_batches = max(micro_batches, workload["global_batch"] // 64)
     return {
         "offers": offers,
         "workload": {**workload, "iterations": iterations},
         "requirements": {wish: max(value[wish], 0.001)} if wish else {},
         "search": {
-            "micro_batches": rng.randint(1, min(8, workload["global_batch"])),
+            "micro_batches": micro_batches,
             "data_parallel": degrees,
             "max_stages": min(rng.randint(2, 16), model["layers"]),
         },
     }
+
+
+def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[dict[str, Any]]:
+    """Offers of two to four types, or of many sellers of all types."""
+    if family == "offers":
+        sellers = 1
+        types = rng.sample(sorted(_CATALOGUE), rng.randint(2, 4))
+    else:
+        sellers = rng.randint(3, 4)
+        types = rng.sample(sorted(_CATALOGUE), rng.randint(4, 6))
+    number = len(types) * sellers
+    quota = max(2, scale.gpus // number)
+    left = max(scale.gpus, number)
+    for index in range(number):
+        gpu, seller = types[index // sellers], index % sellers
+        count = rng.randint(1, quota)
+        if scale.exactly:
+            count = left if index == number - 1 else min(quota, left - number + index)
+            count = max(1, count)
+        left -= count
+        yield {
+            "gpu": gpu if sellers == 1 else f"{gpu}@seller{seller}",
+            "quota": count,
+            "usd_per_hour": round(_CATALOGUE[gpu][3] * rng.uniform(0.7, 1.5), 2),
+            "peak_tflops": _CATALOGUE[gpu][0],
+            "memory_gib": _CATALOGUE[gpu][1],
+            "efficiency": round(rng.uniform(0.4, 0.8), 2),
+            "gbytes_per_s": rng.choice((0.3125, 1.25, 3.125)),
+        }
