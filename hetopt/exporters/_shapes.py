@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any
 
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
@@ -25,32 +26,44 @@ class Feature(StrEnum):
 
 
 def normal(plan: TrainingPlan) -> TrainingPlan:
-    """The plan with its pipelines made one where they cut and count alike.
+    """The plan with those pipelines made one that cut and count alike.
 
-    Pipelines and GPUs of a replica are sorted: their order says nothing. Two plans of
-    one normal form run the same layers on the same GPUs with the same samples, and
-    replicas of one place in their stages belong together.
+    Pipelines, GPUs of a replica, and the places of replicas are sorted: their order
+    says nothing. Two plans of one normal form run the same layers on the same GPUs with
+    the same samples, and replicas of one place in their stages belong together.
     """
-    pipelines = sorted((_sorted(pipeline) for pipeline in plan.pipelines), key=_key)
-    first = pipelines[0]
-    if any(not _alike(first, other) for other in pipelines[1:]):
-        return TrainingPlan(pipelines=tuple(pipelines))
-    stages = tuple(
-        Stage(
-            layers=stage.layers,
-            replicas=tuple(
-                replica
-                for pipeline in pipelines
-                for replica in pipeline.stages[number].replicas
-            ),
-        )
-        for number, stage in enumerate(first.stages)
-    )
-    size = sum(pipeline.micro_batch_size for pipeline in pipelines)
-    merged = Pipeline(
-        micro_batches=first.micro_batches, micro_batch_size=size, stages=stages
-    )
-    return TrainingPlan(pipelines=(merged,))
+    alike: dict[Any, list[Pipeline]] = {}
+    for pipeline in sorted(map(_sorted, plan.pipelines), key=_key):
+        alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
+    return TrainingPlan(pipelines=tuple(sorted(map(_merged, alike.values()), key=_key)))
+
+
+def apart(plan: TrainingPlan) -> list[Pipeline] | None:
+    """The plan as pipelines of one replica a stage, in order of their first GPUs.
+
+    None where there are none: stages have different numbers of replicas, or a replica
+    hands its samples on to one that takes another number.
+    """
+    found = []
+    for pipeline in plan.pipelines:
+        rows = [stage.replicas for stage in _sorted(pipeline).stages]
+        if len(set(map(len, rows))) > 1:
+            return None
+        for place_ in zip(*rows, strict=True):
+            samples = {replica.samples for replica in place_}
+            if len(samples) > 1:
+                return None
+            found.append(
+                Pipeline(
+                    micro_batches=pipeline.micro_batches,
+                    micro_batch_size=samples.pop(),
+                    stages=tuple(
+                        Stage(layers=stage.layers, replicas=(replica,))
+                        for stage, replica in zip(pipeline.stages, place_, strict=True)
+                    ),
+                )
+            )
+    return sorted(found, key=_key)
 
 
 def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
@@ -108,8 +121,25 @@ def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
         yield Feature.UNEQUAL_SAMPLES
 
 
-def _alike(one: Pipeline, two: Pipeline) -> bool:
-    return _cuts(one) == _cuts(two) and one.micro_batches == two.micro_batches
+def _merged(pipelines: list[Pipeline]) -> Pipeline:
+    """One pipeline of the replicas of several that cut and count alike."""
+    rows = [
+        [replica for pipeline in pipelines for replica in pipeline.stages[j].replicas]
+        for j in range(len(pipelines[0].stages))
+    ]
+    if len(set(map(len, rows))) == 1:
+        places = sorted(
+            zip(*rows, strict=True), key=lambda held: place(held[0].gpus[0])
+        )
+        rows = [list(row) for row in zip(*places, strict=True)]
+    return Pipeline(
+        micro_batches=pipelines[0].micro_batches,
+        micro_batch_size=sum(pipeline.micro_batch_size for pipeline in pipelines),
+        stages=tuple(
+            Stage(layers=stage.layers, replicas=tuple(row))
+            for stage, row in zip(pipelines[0].stages, rows, strict=True)
+        ),
+    )
 
 
 def _cuts(pipeline: Pipeline) -> tuple[tuple[int, int], ...]:
