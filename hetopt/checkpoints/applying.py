@@ -1,0 +1,298 @@
+"""A recovery plan, carried out: shards are cut, joined and written for the new ranks.
+
+The old checkpoint is only read, and verified before anything is written. In the new
+folder `recovery.json` comes first and says which recovery it is; each shard is written
+under another name, forced to disk and renamed; `manifest.json` comes last, so a folder
+with a manifest is complete. A run that was killed is taken up again: complete shards
+carry the recovery's digest in their header and are kept.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from ..complaints import shown
+from ..errors import InstanceError, InternalError
+from ..files import write_json
+from ..parsing import read_tree
+from ..plans import Recovery
+from .copying import Saved, portion
+from .layout import MANIFEST, Manifest, Shard, Unit, read_manifest
+from .moves import Move, moves
+from .sources import Source, difference, verified
+from .tensor_files import ITEM_BYTES, header_bytes, read_header
+
+JOURNAL = "recovery.json"
+_DRAFT = re.compile(r"\..{1,100}\.[0-9a-f]{12}\.tmp")
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a recovery did: shards written now, kept from before, and bytes written."""
+
+    folder: Path
+    written: int
+    kept: int
+    bytes_written: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One recovery: where to, what is read, and the digest that tells it from others"""
+
+    out: Path
+    manifest: Manifest
+    sources: dict[Shard, Source]
+    digest: str
+
+
+def apply(
+    recovery: Recovery,
+    checkpoint: str | Path,
+    out: str | Path,
+    report: Report | None = None,
+) -> Applied:
+    """Write to `out` the shards that the new ranks need, each beside its node's others.
+
+    `report` is called with the bytes done and all bytes. Does nothing where `out` holds
+    the finished recovery, goes on where it holds a part of it. Raises `InstanceError`
+    where the plan does not fit the checkpoint, a saved shard is missing or damaged,
+    `out` holds anything else, or the disk has no room: before anything is written.
+    """
+    folder, out = Path(checkpoint), Path(out)
+    manifest = read_manifest(folder)
+    made = moves(recovery, manifest)
+    sources = verified(folder, manifest, {s for one in made for _, s in one.pieces})
+    _check_apart(folder, out)
+    _check_cuts(made, manifest)
+    job = _Job(out, manifest, sources, _digest(recovery, manifest, sources))
+    try:
+        return _carried_out(job, made, report)
+    except OSError as error:
+        raise InstanceError(
+            f"{error.filename or out}: {error.strerror}; make room or name another "
+            "folder, then run again: what is complete is kept"
+        ) from None
+
+
+def _carried_out(job: _Job, made: list[Move], report: Report | None) -> Applied:
+    fresh = _check_out(job)
+    job.out.mkdir(parents=True, exist_ok=True)
+    with _alone(job.out):
+        _sweep(job.out, made)
+        kept = {one.shard for one in made if _complete(job, one.shard)}
+        todo = [one for one in made if one.shard not in kept]
+        sizes = {
+            one.shard: _size(job.manifest.unit(one.shard.unit), one) for one in made
+        }
+        total, done = sum(sizes.values()), sum(sizes[shard] for shard in kept)
+        _check_room(job.out, total - done)
+        if fresh:
+            write_json(job.out / JOURNAL, {"recovery": job.digest})
+        for one in todo:
+            for count in _write(job, one):
+                done += count
+                if report is not None:
+                    report(done, total)
+        if todo or not (job.out / MANIFEST).is_file():
+            _finish(job, made)
+    written = sum(sizes[one.shard] for one in todo)
+    return Applied(job.out, len(todo), len(kept), written)
+
+
+# --- before anything is written --------------------------------------------------
+
+
+def _digest(
+    recovery: Recovery, manifest: Manifest, sources: dict[Shard, Source]
+) -> str:
+    """Of the plan and of what it is applied to: a later save is another recovery."""
+    stamps = [[shard.path, *sources[shard].stamp] for shard in sorted(sources)]
+    text = json.dumps([recovery.digest, manifest.digest, stamps])
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_apart(folder: Path, out: Path) -> None:
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise InstanceError(
+            f"{out}: found the checkpoint that is read, or a folder in it, expected "
+            "another place: the old checkpoint stays as it is; name another folder"
+        )
+
+
+def _check_cuts(made: list[Move], manifest: Manifest) -> None:
+    """Every portion cuts its tensors between two indices, or `InstanceError`."""
+    for one in made:
+        for tensor in manifest.unit(one.shard.unit).tensors:
+            for part, _ in one.pieces:
+                tensor.spans(part)
+            tensor.shard_shape(one.shard.degree)
+
+
+def _check_out(job: _Job) -> bool:
+    """Whether the folder is new or empty; `InstanceError` where it holds other things.
+
+    Drafts of ours that a killed run left behind do not count.
+    """
+    out = job.out
+    if out.exists() and not out.is_dir():
+        raise InstanceError(f"{out}: found a file, expected a folder; name another")
+    if not out.exists() or all(_DRAFT.fullmatch(path.name) for path in out.iterdir()):
+        return True
+    journal = out / JOURNAL
+    if not journal.is_file():
+        raise InstanceError(
+            f"{out}: found a folder with files and no {JOURNAL}, expected an empty one "
+            "or a recovery to go on with; name another folder"
+        )
+    found = read_tree(journal).get("recovery")
+    if found != job.digest:
+        raise InstanceError(
+            f"{journal}: found the recovery {shown(found)}, expected {job.digest}: the "
+            "folder was made by another plan or from another state of the checkpoint; "
+            "name another folder or remove this one"
+        )
+    return False
+
+
+def _check_room(out: Path, needed: int) -> None:
+    free = shutil.disk_usage(out).free
+    if free < needed:
+        raise InstanceError(
+            f"{out}: found {free} bytes free, expected {needed} for the shards to be "
+            "written; make room or name another folder"
+        )
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the folder, so that two runs do not sweep each other's drafts away."""
+    number = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise InstanceError(
+            f"{out}: found another run at work on it, expected none; wait for it"
+        ) from None
+    finally:
+        os.close(number)
+
+
+def _sweep(out: Path, made: list[Move]) -> None:
+    """Remove the drafts that a killed run left behind."""
+    for folder in {out, *((out / one.shard.path).parent for one in made)}:
+        if not folder.resolve().is_relative_to(out.resolve()):
+            raise InstanceError(
+                f"{folder}: found a link that leads out of {out}, expected a folder in "
+                "it; name another folder"
+            )
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if _DRAFT.fullmatch(path.name):
+                path.unlink()
+
+
+def _complete(job: _Job, shard: Shard) -> bool:
+    """Whether this recovery has written the shard, whole."""
+    path = job.out / shard.path
+    if not path.is_file():
+        return False
+    try:
+        file = read_header(path)
+    except InstanceError:  # damaged since: it is written again
+        return False
+    same = file.metadata.get("recovery") == job.digest
+    return same and not difference(file, job.manifest.unit(shard.unit), shard.degree)
+
+
+def _size(unit: Unit, move: Move) -> int:
+    degree = move.shard.degree
+    return sum(
+        prod(tensor.shard_shape(degree)) * ITEM_BYTES[tensor.dtype]
+        for tensor in unit.tensors
+    )
+
+
+def _write(job: _Job, move: Move) -> Iterator[int]:
+    """Write a shard under its name once it is whole; yields bytes as they are done."""
+    path = job.out / move.shard.path
+    path.parent.mkdir(exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with draft.open("xb") as file, ExitStack() as stack:
+            header, order = _header(job, move)
+            file.write(header)
+            for view in _content(job, move, order, stack):
+                file.write(view)
+                yield len(view)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _header(job: _Job, move: Move) -> tuple[bytes, list[str]]:
+    degree = move.shard.degree
+    shapes = {
+        tensor.name: (tensor.dtype, tensor.shard_shape(degree))
+        for tensor in job.manifest.unit(move.shard.unit).tensors
+    }
+    said = {"format": "hetopt-checkpoint", "recovery": job.digest}
+    return header_bytes(shapes, said)
+
+
+def _content(
+    job: _Job, move: Move, order: list[str], stack: ExitStack
+) -> Iterator[memoryview]:
+    tensors = {
+        tensor.name: tensor for tensor in job.manifest.unit(move.shard.unit).tensors
+    }
+    files = {
+        source: job.sources[source].open(stack)
+        for source in {source for _, source in move.pieces}
+    }
+    for name in order:
+        pieces = [
+            (part, _saved(job.sources[source], source, name, files[source]))
+            for part, source in move.pieces
+        ]
+        yield from portion(tensors[name], pieces)
+
+
+def _saved(source: Source, shard: Shard, name: str, number: int) -> Saved:
+    held = source.file.tensors[name]
+    part = (shard.rank, shard.rank + 1, shard.degree)
+    return Saved(number, str(source.file.path), held.offset, part)
+
+
+def _finish(job: _Job, made: list[Move]) -> None:
+    """The manifest, after every shard and its name are safely on the disk."""
+    for folder in {(job.out / one.shard.path).parent for one in made}:
+        _sync(folder)
+    for one in made:
+        if not _complete(job, one.shard):
+            raise InternalError(f"{job.out / one.shard.path}: written, and not whole")
+    write_json(job.out / MANIFEST, job.manifest.model_dump(mode="json"))
+    _sync(job.out)
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
