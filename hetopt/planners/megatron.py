@@ -59,7 +59,7 @@ def plan(
             return cost.plan(best[1])
         if deadline is not None and time.monotonic() > deadline:
             raise NoPlan("megatron: no factorisation that fits was found in time")
-        nodes.remove(_least_useful(cost, nodes))
+        nodes.remove(least_useful(cost, nodes))
     raise NoPlan(_reason(data, nearest))
 
 
@@ -112,7 +112,7 @@ def measured(cost: FastCost, nodes: Sequence[int], t: int, b: int) -> bool:
     return all(t in cost.degrees(node, b) for node in nodes)
 
 
-def _least_useful(cost: FastCost, nodes: Sequence[int]) -> int:
+def least_useful(cost: FastCost, nodes: Sequence[int]) -> int:
     """The node to leave out first: least memory, then least compute, then last."""
 
     def usefulness(node: int) -> tuple[int, float, int]:
