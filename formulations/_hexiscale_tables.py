@@ -68,6 +68,12 @@ class Tables:
                         f"{self.instance.name!r}: workload.costs.profile times layers "
                         "differently, expected equal layers"
                     )
+                if not self.table.profile.even_mib(node.gpu, t, 1):
+                    raise Unsupported(
+                        "the hexiscale statement does not carry instance "
+                        f"{self.instance.name!r}: workload.costs.profile weighs layers "
+                        "differently, expected equal layers"
+                    )
                 head = self.table.head_us(node.name, t, 1)
                 yield Kind(number, t, times.pop(), head)
 
@@ -84,7 +90,7 @@ class Tables:
         while low < high:
             middle = (low + high + 1) // 2
             parts = self.table.stage_mib(
-                range(middle), kind.degree, 1, flight, stages, j
+                node, range(middle), kind.degree, 1, flight, stages, j
             )
             if sum(parts.values()) <= memory:
                 low = middle

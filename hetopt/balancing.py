@@ -36,10 +36,12 @@ class Balancer:
 
     @cached_property
     def even(self) -> bool:
-        """Whether all layers are alike, in parameters and in time."""
+        """Whether all layers are alike, in parameters, time and memory."""
         model, costs = self.cost.instance.model, self.cost.costs
         rows = [row.layer_us for row in costs.profile]
         rows += [row.backward_us for row in costs.profile if row.backward_us]
+        rows += [row.layer_mib for row in costs.profile if row.layer_mib]
+        rows += [row.activation_mib for row in costs.profile if row.activation_mib]
         return all(
             len(set(row)) == 1
             for row in (model.parameters, model.active_parameters, *rows)

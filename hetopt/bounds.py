@@ -17,7 +17,7 @@ slowest stage j, stage k is active; then j is, n times; then each stage behind i
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -94,7 +94,8 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
     profile = table.workload.costs.profile
     for layer in range(table.layers):
         alike = (model.parameters[layer], model.active_parameters[layer])
-        key = (alike, tuple(row.layer_us[layer] for row in profile))
+        held = tuple(row.layer_mib[layer] for row in profile if row.layer_mib)
+        key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
     columns = []
     reduced = [] if profile else [_reduce_us(table, node) for node in nodes]
@@ -157,15 +158,14 @@ def _layer_us(
 
 def _measured_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
     """From a profile. A sum of rows costs a sample at least its cheapest row."""
-    first = _least_degree(table, node, layer) if fits else 1
+    degrees = _degrees(table, node, layer, fits)
     largest = max(table.workload.micro_batch_sizes)
-    spec = table.cluster.node[node]
+    gpu = table.cluster.node[node].gpu
     rows = [
         row
         for row in table.workload.costs.profile
-        if row.gpu == spec.gpu
-        and first is not None
-        and first <= row.tensor_parallel <= spec.count
+        if row.gpu == gpu
+        and row.tensor_parallel in degrees
         and row.micro_batch <= largest
     ]
     if not rows:
@@ -179,6 +179,21 @@ def _measured_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
     return min(works), Fraction(min(row.layer_us[layer] for row in rows))
 
 
+def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[int]:
+    """Degrees at which a profiled layer may be held; with `fits`, if it fits."""
+    spec = table.cluster.node[node]
+    every = range(1, spec.count + 1)
+    if not fits:
+        return every
+    if not table.profile.weighs:
+        first = _least_degree(table, node, layer)
+        return range(first or spec.count + 1, spec.count + 1)
+    # Measured memory may grow with the degree: each one is looked at.
+    room = table.memory_mib(node) - table.workload.costs.reserve_mib
+    needs = ((t, table.profile.least_mib(spec.gpu, t, layer)) for t in every)
+    return {t for t, need in needs if need is not None and need <= room}
+
+
 def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
     """The least degree at which the layer fits, alone in the middle of a pipeline.
 
@@ -187,7 +202,7 @@ def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
     """
     room = table.memory_mib(node)
     for t in range(1, table.cluster.node[node].count + 1):
-        parts = table.stage_mib(range(layer, layer + 1), t, 1, 1, 3, 1)
+        parts = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
         if sum(parts.values()) <= room:
             return t
     return None
@@ -252,6 +267,14 @@ def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]
     return [float(price) for price in prices]
 
 
+def _states_mib(table: CostTable) -> int:
+    """What a pipeline holds at the least, on all of its GPUs together."""
+    costs = table.workload.costs
+    if table.profile.weighs:
+        return sum(map(table.profile.least_group_mib, range(table.layers)))
+    return costs.bytes_per_parameter * sum(table.model.parameters) // memory.MIB
+
+
 def _chain_us(
     table: CostTable, gpus: Sequence[int], columns: Sequence[_Column]
 ) -> Fraction:
@@ -266,8 +289,7 @@ def _chain_us(
     once = Fraction(0)
     for column, us in zip(columns, passes, strict=True):
         once += column.layers * us
-    parameters = sum(table.model.parameters)
-    states = workload.costs.bytes_per_parameter * parameters // memory.MIB
+    states = _states_mib(table)
     most = min(sum(gpus), workload.global_batch)
     if states:
         nodes = table.cluster.nodes

@@ -67,6 +67,7 @@ class FastCost:
         self._hops: dict[tuple[int, int, int, int], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
         self._fit: dict[tuple[int, int, tuple[Slot, ...]], bool] = {}
+        self._weighed: dict[tuple[int, ...], int] = {}
         self._needs: dict[tuple[int, int, int, int, int, bool, bool], int] = {}
 
     # --- time ------------------------------------------------------------------
@@ -165,6 +166,8 @@ class FastCost:
 
     def need_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
         """Memory of one GPU of stage `j` of `stages`, in MiB."""
+        if self.table.profile.weighs:
+            return self._measured_mib(b, n, stages, j, slot)
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
@@ -179,6 +182,20 @@ class FastCost:
                 + self.costs.reserve_mib
             )
         return self._needs[key]
+
+    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
+        """`need_mib` by a profile that weighs layers; its rows tell them apart."""
+        name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
+        flight = self.in_flight(n, stages, j)
+        key = (self.kind[slot.node], t, b, flight, first, last, j == 0, j == stages - 1)
+        if key not in self._weighed:
+            model, workload = self.table.model, self.table.workload
+            self._weighed[key] = (
+                self.table.measured_mib(name, range(first, last), t, b, flight)
+                + memory.ends_mib(model, workload, j == 0, j == stages - 1, t, b)
+                + self.costs.reserve_mib
+            )
+        return self._weighed[key]
 
     # --- whole plans -----------------------------------------------------------
 

@@ -322,16 +322,85 @@ class ModelSpec(Record):
         )
 
 
+_LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
+_LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
+
+
 class Profile(Record):
-    """Measured times of every layer at one (GPU type, TP degree, micro-batch)."""
+    """Measurements of every layer at one (GPU type, TP degree, micro-batch).
+
+    Both passes are timed together (`layer_us`, of which `backward_us` may tell a part)
+    or apart (`forward_us` and `backward_us`). How sizes that were not measured and
+    further micro-batches in flight are counted is said in `hetopt.costs.profiles`.
+    """
 
     gpu: Name
     tensor_parallel: Count
     micro_batch: Count
-    layer_us: tuple[Annotated[int, Field(ge=0, le=10**9)], ...] = Field(
+    layer_us: _LayerUs = Field(
         description="Forward and backward of each layer, TP communication included."
     )
-    backward_us: tuple[Annotated[int, Field(ge=0, le=10**9)], ...] | None = None
+    forward_us: _LayerUs | None = None
+    backward_us: _LayerUs | None = None
+    layer_mib: _LayerMib | None = Field(
+        None,
+        description="Memory that each layer takes on each GPU, states and activations, "
+        "with one micro-batch in flight.",
+    )
+    activation_mib: _LayerMib | None = Field(
+        None, description="The part of layer_mib that each micro-batch in flight holds."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_passes(cls, data: Any) -> Any:
+        """`layer_us` as the sum of two passes that were timed apart."""
+        if not isinstance(data, dict):
+            return data
+        # Seen from here JSON's lists are lists already, which strict tuples refuse.
+        data = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        if "layer_us" in data:
+            return data
+        passes = [data.get("forward_us"), data.get("backward_us")]
+        if not all(
+            isinstance(times, tuple) and all(type(us) is int for us in times)
+            for times in passes
+        ):
+            return data  # the fields' own checks say what is wrong
+        return {**data, "layer_us": tuple(map(sum, zip(*passes, strict=False)))}
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        count = len(self.layer_us)
+        for field in ("forward_us", "backward_us", "layer_mib", "activation_mib"):
+            listed = getattr(self, field)
+            if listed is not None and len(listed) != count:
+                raise ValueError(
+                    f"{field} lists {len(listed)} layers, layer_us {count}: list one "
+                    "number a layer"
+                )
+        if self.forward_us is not None and self.layer_us != tuple(
+            map(sum, zip(self.forward_us, self.backward_us or (), strict=False))
+        ):
+            raise ValueError(
+                "layer_us is not forward_us + backward_us: give both passes together "
+                "(layer_us) or apart (forward_us and backward_us)"
+            )
+        self._is_part("backward_us", "layer_us")
+        if self.activation_mib is not None:
+            if self.layer_mib is None:
+                raise ValueError("found activation_mib without layer_mib: add it")
+            self._is_part("activation_mib", "layer_mib")
+        return self
+
+    def _is_part(self, part: str, whole: str) -> None:
+        pairs = zip(getattr(self, part) or (), getattr(self, whole), strict=False)
+        for layer, (some, every) in enumerate(pairs):
+            if some > every:
+                raise ValueError(
+                    f"{part} of layer {layer} is {some}, more than its {whole} "
+                    f"{every}: correct one of them"
+                )
 
 
 class CostSettings(Record):
@@ -359,6 +428,22 @@ class CostSettings(Record):
             raise ValueError(
                 f"layer_times is {self.layer_times!r} and profile has "
                 f"{len(self.profile)} rows: give both or neither"
+            )
+        for field in ("layer_mib", "activation_mib"):
+            told = [getattr(row, field) is not None for row in self.profile]
+            if any(told) and not all(told):
+                row = self.profile[told.index(False)]
+                raise ValueError(
+                    f"profile[{told.index(False)}] ({row.gpu!r}, tensor_parallel "
+                    f"{row.tensor_parallel}, micro_batch {row.micro_batch}) has no "
+                    f"{field}, other rows have: measure it, or remove it from all"
+                )
+        keys = [(r.gpu, r.tensor_parallel, r.micro_batch) for r in self.profile]
+        if twice := [key for key, times in Counter(keys).items() if times > 1]:
+            gpu, t, b = twice[0]
+            raise ValueError(
+                f"profile has {gpu!r} at tensor_parallel {t} and micro_batch {b} "
+                "twice: remove one row"
             )
         return self
 
@@ -430,12 +515,6 @@ class Instance(Record):
                     f"the profile of {row.gpu!r} (tensor_parallel "
                     f"{row.tensor_parallel}, micro_batch {row.micro_batch}) times "
                     f"{len(row.layer_us)} layers, the model has {self.model.layers}: "
-                    "list one time a layer"
-                )
-            if row.backward_us and len(row.backward_us) != self.model.layers:
-                raise ValueError(
-                    f"the profile of {row.gpu!r} has {len(row.backward_us)} "
-                    f"backward times, the model {self.model.layers} layers: "
                     "list one time a layer"
                 )
         return self

@@ -82,13 +82,14 @@ def test_memory_of_a_stage_is_the_formula_with_each_term_rounded_up(
     instance: Instance,
 ) -> None:
     table, floats, rng = CostTable(instance), FloatJudge(instance), Random(2)
+    node = instance.planned_cluster.nodes[0].name
     for _ in range(60):
         first = rng.randrange(instance.model.layers)
         layers = range(first, rng.randint(first + 1, instance.model.layers))
         stages = rng.randint(1, 6)
         at = (layers, rng.choice((1, 2, 4, 8)), rng.choice((1, 3)))
         case = (*at, rng.randint(1, 9), stages, rng.randrange(stages))
-        found = sum(table.stage_mib(*case).values())
+        found = sum(table.stage_mib(node, *case).values())
         assert rounded_up(found, floats.memory(*case) / MIB, terms=6)
 
 

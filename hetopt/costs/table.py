@@ -5,10 +5,10 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ..errors import InstanceError
 from ..schema import GpuType, Instance, exact
 from . import communication, compute, memory
 from .compute import LinkRate, ceil
+from .profiles import Measurements
 
 
 class NodeClass(NamedTuple):
@@ -28,10 +28,7 @@ class CostTable:
         self.model = instance.model
         self.workload = instance.workload
         self.layers = instance.model.layers
-        self._profile = {
-            (row.gpu, row.tensor_parallel, row.micro_batch): row
-            for row in instance.workload.costs.profile
-        }
+        self.profile = Measurements(instance)
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = lru_cache(None)(self._layer_us)
         self.backward_us = lru_cache(None)(self._backward_us)
@@ -60,8 +57,8 @@ class CostTable:
 
     def _layer_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """Time of each layer, forward and backward, on `t` GPUs of `node`."""
-        if self._profile:
-            return self._measured(self.cluster.node[node].gpu, t, b)[0]
+        if self.profile:
+            return self.profile.times_us(self.cluster.node[node].gpu, t, b)[0]
         seconds: dict[int, int] = {}
         gpu, link = self.gpu(node), self.node_class[node].intra
         for layer, parameters in enumerate(self.model.active_parameters):
@@ -74,45 +71,16 @@ class CostTable:
 
     def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """The backward part of `layer_us`."""
-        if self._profile:
-            backward = self._measured(self.cluster.node[node].gpu, t, b)[1]
+        if self.profile:
+            backward = self.profile.times_us(self.cluster.node[node].gpu, t, b)[1]
             if backward is not None:
                 return backward
         share = compute.backward_share(self.workload.costs)
         return tuple(ceil(us * share) for us in self.layer_us(node, t, b))
 
-    def _measured(
-        self, gpu: str, t: int, b: int
-    ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """Measured times; sizes that were not measured are sums of powers of two."""
-        whole = self._profile.get((gpu, t, b))
-        rows = [whole] if whole else []
-        if not whole:
-            for bit in range(b.bit_length()):
-                if b >> bit & 1:
-                    row = self._profile.get((gpu, t, 1 << bit))
-                    if row is None:
-                        raise InstanceError(
-                            f"instance {self.instance.name!r}: no profile of {gpu!r} "
-                            f"at tensor_parallel {t} and micro_batch {1 << bit}: "
-                            "measure it and add it to workload.costs.profile"
-                        )
-                    rows.append(row)
-        times = tuple(map(sum, zip(*(row.layer_us for row in rows), strict=True)))
-        parts = [row.backward_us for row in rows if row.backward_us is not None]
-        if len(parts) < len(rows):
-            return times, None
-        return times, tuple(map(sum, zip(*parts, strict=True)))
-
     def measured(self, node: str, t: int, b: int) -> bool:
         """Whether `layer_us(node, t, b)` can be known (always, when analytic)."""
-        if not self._profile:
-            return True
-        gpu = self.cluster.node[node].gpu
-        bits = (1 << i for i in range(b.bit_length()) if b >> i & 1)
-        return (gpu, t, b) in self._profile or all(
-            (gpu, t, bit) in self._profile for bit in bits
-        )
+        return not self.profile or self.profile.known(self.cluster.node[node].gpu, t, b)
 
     def _head_us(self, node: str, t: int, b: int) -> int:
         """Time of the head, forward and backward; part of the last stage's time."""
@@ -135,18 +103,43 @@ class CostTable:
         seconds = communication.sync_s(parameters, holders, self.link, ring)
         return ceil(seconds * 10**6)
 
+    def measured_mib(
+        self, node: str, layers: range, t: int, b: int, flight: int
+    ) -> int:
+        """Memory that a run of layers takes, from a profile that weighs layers."""
+        gpu = self.cluster.node[node].gpu
+        mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
+        if whole:
+            return mib
+        model, workload, count = self.model, self.workload, len(layers)
+        one = memory.activations_mib(model, workload, count, t, b, 1)
+        return mib + memory.activations_mib(model, workload, count, t, b, flight) - one
+
     def stage_mib(
-        self, layers: range, t: int, b: int, micro_batches: int, stages: int, j: int
+        self,
+        node: str,
+        layers: range,
+        t: int,
+        b: int,
+        micro_batches: int,
+        stages: int,
+        j: int,
     ) -> dict[str, int]:
-        """Memory of each GPU of stage `j` of `stages`, by part."""
+        """Memory of each GPU of `node` in stage `j` of `stages`, by part."""
         costs = self.workload.costs
         parameters = sum(self.model.parameters[layers.start : layers.stop])
         flight = memory.in_flight(costs, micro_batches, stages, j)
+        if self.profile.weighs:
+            held = {"layers": self.measured_mib(node, layers, t, b, flight)}
+        else:
+            held = {
+                "states": memory.states_mib(costs, parameters, t),
+                "activations": memory.activations_mib(
+                    self.model, self.workload, len(layers), t, b, flight
+                ),
+            }
         return {
-            "states": memory.states_mib(costs, parameters, t),
-            "activations": memory.activations_mib(
-                self.model, self.workload, len(layers), t, b, flight
-            ),
+            **held,
             "ends": memory.ends_mib(
                 self.model, self.workload, j == 0, j == stages - 1, t, b
             ),

@@ -135,7 +135,7 @@ def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
 
 def _starts(table: CostTable, x: int) -> range:
     """First layers of the runs to look at: one where all layers are equal."""
-    if len(set(table.model.parameters)) == 1:
+    if len(set(table.model.parameters)) == 1 and not table.profile.weighs:
         return range(1)
     return range(table.layers - x + 1)
 
@@ -143,5 +143,5 @@ def _starts(table: CostTable, x: int) -> range:
 def _fits(
     table: CostTable, span: range, node: str, t: int, *, stages: int, j: int
 ) -> bool:
-    parts = table.stage_mib(span, t, _B, 1, stages, j)
+    parts = table.stage_mib(node, span, t, _B, 1, stages, j)
     return sum(parts.values()) <= table.memory_mib(node)

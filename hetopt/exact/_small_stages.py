@@ -205,32 +205,36 @@ class Shop:
         """
         final = behind == 0
         flights = np.min(
-            [self._flights(self._room(p), p[1:], first, final) for p in stage], axis=0
+            [self._flights(self._node(p), p[1:], first, final) for p in stage], axis=0
         )
         if self.costs.in_flight == "gpipe":
             return np.array(flights)
         enough = 1 if self.costs.in_flight == "one" else behind + 1
         return np.where(flights >= enough, NEVER, flights)
 
-    def _room(self, place: Place) -> int:
-        return self.table.memory_mib(self.pools[place.pool].nodes[0])
+    def _node(self, place: Place) -> str:
+        """A node that speaks for all with GPUs of the place's type."""
+        gpu = self.table.cluster.node[self.pools[place.pool].nodes[0]].gpu
+        return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
     def _most_in_flight(
-        self, room: int, replica: tuple[int, int], first: bool, final: bool
+        self, node: str, replica: tuple[int, int], first: bool, final: bool
     ) -> Matrix:
         """Most micro-batches in flight of each run of layers; 0 where it never fits."""
         rule, layers = self.costs.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
+        weighs = self.table.profile.weighs
         kept: dict[tuple[int, int], int] = {}
         found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
         ahead = np.cumsum([0, *self.table.model.parameters])
         for start in range(layers):
             top = limit
             for end in range(start + 1, layers + 1):
-                key = (int(ahead[end] - ahead[start]), end - start)
+                alike = (int(ahead[end] - ahead[start]), end - start)
+                key = (start, end) if weighs else alike
                 if key not in kept:
                     span, ends = range(start, end), (first, final)
-                    kept[key] = self._fitting(room, replica, span, ends, top)
+                    kept[key] = self._fitting(node, replica, span, ends, top)
                 found[start, end] = top = kept[key]
                 if not top:
                     break
@@ -238,22 +242,24 @@ class Shop:
 
     def _fitting(
         self,
-        room: int,
+        node: str,
         replica: tuple[int, int],
         span: range,
         ends: tuple[bool, bool],
         top: int,
     ) -> int:
-        """Most in flight, at most `top`, with which a run fits into `room`."""
+        """Most in flight, at most `top`, with which a run fits a GPU of `node`."""
+        room = self.table.memory_mib(node)
         low, high = 0, top
         while low < high:
             middle = (low + high + 1) // 2
-            fits = self._need_mib(span, replica, ends, middle) <= room
+            fits = self._need_mib(node, span, replica, ends, middle) <= room
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
     def _need_mib(
         self,
+        node: str,
         span: range,
         replica: tuple[int, int],
         ends: tuple[bool, bool],
@@ -262,9 +268,13 @@ class Shop:
         model, workload = self.table.model, self.table.workload
         parameters = sum(model.parameters[span.start : span.stop])
         t, b = replica
+        if self.table.profile.weighs:
+            layers = self.table.measured_mib(node, span, t, b, flight)
+        else:
+            layers = memory.states_mib(self.costs, parameters, t)
+            layers += memory.activations_mib(model, workload, len(span), t, b, flight)
         return (
-            memory.states_mib(self.costs, parameters, t)
-            + memory.activations_mib(model, workload, len(span), t, b, flight)
+            layers
             + memory.ends_mib(model, workload, *ends, t, b)
             + self.costs.reserve_mib
         )

@@ -291,13 +291,22 @@ class _Check:
         if not self.table.measured(name, t, 1):
             return math.inf
         stages, j = (1, 0) if last and x == self.layers else (2, 1) if last else (3, 1)
-        need = sum(self.table.stage_mib(range(x), t, 1, 1, stages, j).values())
-        if need > self.table.memory_mib(name):
+        if self._least_need_mib(name, t, x, stages, j) > self.table.memory_mib(name):
             return math.inf
         times = self.table.layer_us(name, t, 1)
         if last:
             return float(sum(times[-x:]) + self.table.head_us(name, t, 1))
         return float(min(sum(times[i : i + x]) for i in range(self.layers - x + 1)))
+
+    def _least_need_mib(self, name: str, t: int, x: int, stages: int, j: int) -> int:
+        """Least memory of x layers at a position; where measured, layers differ."""
+        starts = range(self.layers - x + 1) if self.table.profile.weighs else range(1)
+        return min(
+            sum(
+                self.table.stage_mib(name, range(i, i + x), t, 1, 1, stages, j).values()
+            )
+            for i in starts
+        )
 
     def _any_number(self, onward: Array, final: Array) -> Array:
         """Least price of a pipeline that may visit as often as it likes."""

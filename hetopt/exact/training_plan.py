@@ -15,7 +15,8 @@ from typing import Any
 from .. import registry
 from ..bounds import training_plan_bound
 from ..costs import CostTable
-from ..costs.memory import mib
+from ..costs.compute import ceil
+from ..costs.memory import MIB
 from ..errors import NoPlan
 from ..improve import improve
 from ..modelling import Limits
@@ -73,23 +74,31 @@ def recheck(data: Instance, certificate: dict[str, Any], bound: int) -> list[str
 def _too_little_memory(instance: Instance) -> str | None:
     """Why no plan can fit: the states of one copy of the layers, or of one layer."""
     table = CostTable(instance)
-    bytes_each = instance.workload.costs.bytes_per_parameter
+    sizes = _sizes_mib(table)
     nodes = table.cluster.nodes
     room = sum(node.count * table.memory_mib(node.name) for node in nodes)
-    need = mib(bytes_each * sum(instance.model.parameters))
+    need = ceil(sum(sizes))
     if need > room:
         return (
             f"memory: the states of all layers need {need} MiB, "
             f"all GPUs together have {room} MiB: {need - room} MiB short"
         )
     widest = max(node.count * table.memory_mib(node.name) for node in nodes)
-    largest = mib(Fraction(bytes_each * max(instance.model.parameters)))
+    largest = ceil(max(sizes))
     if largest > widest:
         return (
             f"memory: the states of the largest layer need {largest} MiB, the largest "
             f"node has {widest} MiB: {largest - widest} MiB short"
         )
     return None
+
+
+def _sizes_mib(table: CostTable) -> list[Fraction]:
+    """What each layer takes at the least, on all GPUs of a group together."""
+    if table.profile.weighs:
+        return [Fraction(table.profile.least_group_mib(x)) for x in range(table.layers)]
+    bytes_each = table.workload.costs.bytes_per_parameter
+    return [Fraction(bytes_each * p, MIB) for p in table.model.parameters]
 
 
 def _small(run: Run, instance: Instance) -> None:

@@ -194,6 +194,7 @@ def _memory(
     for j, stage in enumerate(pipeline.stages):
         for r, replica in enumerate(stage.replicas):
             parts = table.stage_mib(
+                replica.node,
                 stage.span,
                 replica.degree,
                 replica.samples,
