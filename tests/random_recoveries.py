@@ -71,13 +71,17 @@ def random_training_plan(rng: Random, layers: int, nodes: str = "abc") -> Traini
 
 
 def random_recovery(rng: Random, saved: tuple[Shard, ...], needs: Needs) -> Recovery:
-    """Every part of every need from any shard that has it."""
+    """Every part of every need from any shard that has it, in pieces of any size.
+
+    The pieces' edges need not be on whole rows of the tensors.
+    """
     by_unit = defaultdict(list)
     for shard in saved:
         by_unit[shard.unit].append(shard)
     transfers = []
     for gpu, unit, rank, degree in needs:
-        of = lcm(degree, *(shard.degree for shard in by_unit[unit]))
+        slices = rng.choice([1, 1, 3, 7])
+        of = slices * lcm(degree, *(shard.degree for shard in by_unit[unit]))
         at, end = Fraction(rank, degree), Fraction(rank + 1, degree)
         while at < end:
             having = [
@@ -88,7 +92,9 @@ def random_recovery(rng: Random, saved: tuple[Shard, ...], needs: Needs) -> Reco
                 < Fraction(shard.rank + 1, shard.degree)
             ]
             shard = rng.choice(having)
-            to = min(end, Fraction(shard.rank + 1, shard.degree))
+            most = min(end, Fraction(shard.rank + 1, shard.degree))
+            to = at + rng.randint(1, slices) * (most - at) / slices
+            to = max(Fraction(int(to * of), of), at + Fraction(1, of))
             medium = "cloud" if shard.place == "cloud" else "disk"
             transfers.append(
                 Transfer(

@@ -11,13 +11,10 @@ import fcntl
 import hashlib
 import json
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 from ..complaints import shown
@@ -25,14 +22,14 @@ from ..errors import InstanceError, InternalError
 from ..files import write_json
 from ..parsing import read_tree
 from ..plans import Recovery
-from .copying import Saved, portion
-from .layout import MANIFEST, Manifest, Shard, Unit, read_manifest
+from .copying import Saved
+from .layout import MANIFEST, Manifest, Portion, Shard, read_manifest
 from .moves import Move, moves
 from .sources import Source, difference, verified
-from .tensor_files import ITEM_BYTES, header_bytes, read_header
+from .tensor_files import read_header
+from .writing import DRAFT, shard_size, sync, write_shard
 
 JOURNAL = "recovery.json"
-_DRAFT = re.compile(r"\..{1,100}\.[0-9a-f]{12}\.tmp")
 Report = Callable[[int, int], None]
 
 
@@ -72,9 +69,10 @@ def apply(
     folder, out = Path(checkpoint), Path(out)
     manifest = read_manifest(folder)
     made = moves(recovery, manifest)
-    sources = verified(folder, manifest, {s for one in made for _, s in one.pieces})
+    saved = {source for one in made for _, source in one.pieces}
+    _check_cuts(manifest, {one.shard for one in made} | saved)
+    sources = verified(folder, manifest, saved)
     _check_apart(folder, out)
-    _check_cuts(made, manifest)
     job = _Job(out, manifest, sources, _digest(recovery, manifest, sources))
     try:
         return _carried_out(job, made, report)
@@ -93,7 +91,8 @@ def _carried_out(job: _Job, made: list[Move], report: Report | None) -> Applied:
         kept = {one.shard for one in made if _complete(job, one.shard)}
         todo = [one for one in made if one.shard not in kept]
         sizes = {
-            one.shard: _size(job.manifest.unit(one.shard.unit), one) for one in made
+            one.shard: shard_size(job.manifest.unit(one.shard.unit), one.shard.degree)
+            for one in made
         }
         total, done = sum(sizes.values()), sum(sizes[shard] for shard in kept)
         _check_room(job.out, total - done)
@@ -130,13 +129,14 @@ def _check_apart(folder: Path, out: Path) -> None:
         )
 
 
-def _check_cuts(made: list[Move], manifest: Manifest) -> None:
-    """Every portion cuts its tensors between two indices, or `InstanceError`."""
-    for one in made:
-        for tensor in manifest.unit(one.shard.unit).tensors:
-            for part, _ in one.pieces:
-                tensor.spans(part)
-            tensor.shard_shape(one.shard.degree)
+def _check_cuts(manifest: Manifest, shards: set[Shard]) -> None:
+    """Every degree cuts the tensors between two indices, or `InstanceError`."""
+    for shard in sorted(shards):
+        for tensor in manifest.unit(shard.unit).tensors:
+            try:
+                tensor.shard_shape(shard.degree)
+            except InstanceError as error:
+                raise InstanceError(f"{shard.path}: {error}") from None
 
 
 def _check_out(job: _Job) -> bool:
@@ -147,7 +147,7 @@ def _check_out(job: _Job) -> bool:
     out = job.out
     if out.exists() and not out.is_dir():
         raise InstanceError(f"{out}: found a file, expected a folder; name another")
-    if not out.exists() or all(_DRAFT.fullmatch(path.name) for path in out.iterdir()):
+    if not out.exists() or all(DRAFT.fullmatch(path.name) for path in out.iterdir()):
         return True
     journal = out / JOURNAL
     if not journal.is_file():
@@ -201,7 +201,7 @@ def _sweep(out: Path, made: list[Move]) -> None:
                 "it; name another folder"
             )
         for path in folder.iterdir() if folder.is_dir() else ():
-            if _DRAFT.fullmatch(path.name):
+            if DRAFT.fullmatch(path.name):
                 path.unlink()
 
 
@@ -218,81 +218,32 @@ def _complete(job: _Job, shard: Shard) -> bool:
     return same and not difference(file, job.manifest.unit(shard.unit), shard.degree)
 
 
-def _size(unit: Unit, move: Move) -> int:
-    degree = move.shard.degree
-    return sum(
-        prod(tensor.shard_shape(degree)) * ITEM_BYTES[tensor.dtype]
-        for tensor in unit.tensors
-    )
-
-
 def _write(job: _Job, move: Move) -> Iterator[int]:
     """Write a shard under its name once it is whole; yields bytes as they are done."""
-    path = job.out / move.shard.path
-    path.parent.mkdir(exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with draft.open("xb") as file, ExitStack() as stack:
-            header, order = _header(job, move)
-            file.write(header)
-            for view in _content(job, move, order, stack):
-                file.write(view)
-                yield len(view)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    shard = move.shard
+    metadata = {"format": job.manifest.format, "recovery": job.digest}
+    with ExitStack() as stack:
+        files = {
+            source: job.sources[source].open(stack)
+            for source in {source for _, source in move.pieces}
+        }
 
+        def pieces(name: str) -> list[tuple[Portion, Saved]]:
+            return [
+                (part, job.sources[source].saved(name, source, files[source]))
+                for part, source in move.pieces
+            ]
 
-def _header(job: _Job, move: Move) -> tuple[bytes, list[str]]:
-    degree = move.shard.degree
-    shapes = {
-        tensor.name: (tensor.dtype, tensor.shard_shape(degree))
-        for tensor in job.manifest.unit(move.shard.unit).tensors
-    }
-    said = {"format": "hetopt-checkpoint", "recovery": job.digest}
-    return header_bytes(shapes, said)
-
-
-def _content(
-    job: _Job, move: Move, order: list[str], stack: ExitStack
-) -> Iterator[memoryview]:
-    tensors = {
-        tensor.name: tensor for tensor in job.manifest.unit(move.shard.unit).tensors
-    }
-    files = {
-        source: job.sources[source].open(stack)
-        for source in {source for _, source in move.pieces}
-    }
-    for name in order:
-        pieces = [
-            (part, _saved(job.sources[source], source, name, files[source]))
-            for part, source in move.pieces
-        ]
-        yield from portion(tensors[name], pieces)
-
-
-def _saved(source: Source, shard: Shard, name: str, number: int) -> Saved:
-    held = source.file.tensors[name]
-    part = (shard.rank, shard.rank + 1, shard.degree)
-    return Saved(number, str(source.file.path), held.offset, part)
+        unit, path = job.manifest.unit(shard.unit), job.out / shard.path
+        yield from write_shard(path, unit, shard.degree, metadata, pieces)
 
 
 def _finish(job: _Job, made: list[Move]) -> None:
     """The manifest, after every shard and its name are safely on the disk."""
     for folder in {(job.out / one.shard.path).parent for one in made}:
-        _sync(folder)
+        sync(folder)
     for one in made:
         if not _complete(job, one.shard):
             raise InternalError(f"{job.out / one.shard.path}: written, and not whole")
     write_json(job.out / MANIFEST, job.manifest.model_dump(mode="json"))
-    _sync(job.out)
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    sync(job.out)

@@ -72,7 +72,8 @@ def _segments(
             before += len(have)
         found.append(row)
     # Block by block, and in a block piece by piece.
-    return [segment for block in zip(*found, strict=True) for segment in block]
+    joined = [segment for block in zip(*found, strict=True) for segment in block]
+    return [segment for segment in joined if segment.length]
 
 
 def _row_by_row(segments: list[_Segment], rows: int) -> Iterator[memoryview]:

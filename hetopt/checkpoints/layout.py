@@ -87,31 +87,41 @@ class Tensor(Record):
     def spans(self, part: Portion) -> list[range]:
         """Indices of a portion along the axis, one range a block.
 
-        Raises `InstanceError` where the portion would cut an index in two.
+        An edge within an index is rounded down, so that portions that follow one
+        another have every index once; the edges of shards are on whole indices.
         """
         if self.axis is None:
             return [range(1)]
         first, last, of = part
         found, start = [], 0
         for length in self.blocks or (self.shape[self.axis],):
-            ends = [divmod(length * edge, of) for edge in (first, last)]
-            if any(rest for _, rest in ends):
-                raise InstanceError(
-                    f"tensor {self.name!r}: found {length} along axis {self.axis}"
-                    f"{' in a block' if self.blocks else ''}, expected a number that "
-                    f"is cut into {of} equal parts; choose another tensor-parallel "
-                    "degree or pad the tensor"
-                )
-            found.append(range(start + ends[0][0], start + ends[1][0]))
+            found.append(
+                range(start + length * first // of, start + length * last // of)
+            )
             start += length
         return found
 
     def shard_shape(self, degree: int) -> tuple[int, ...]:
-        """Shape of the tensor in a shard of a degree, the same for every rank."""
+        """Shape of the tensor in a shard of a degree, the same for every rank.
+
+        Raises `InstanceError` where the degree would cut an index in two.
+        """
         if self.axis is None:
             return self.shape
-        length = sum(len(span) for span in self.spans((0, 1, degree)))
-        return (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
+        length = self.shape[self.axis]
+        for block in self.blocks or (length,):
+            if block % degree:
+                raise InstanceError(
+                    f"tensor {self.name!r}: found {block} along axis {self.axis}"
+                    f"{' in a block' if self.blocks else ''}, expected a number that "
+                    f"is cut into {degree} equal parts; choose another tensor-parallel "
+                    "degree or pad the tensor"
+                )
+        return (
+            *self.shape[: self.axis],
+            length // degree,
+            *self.shape[self.axis + 1 :],
+        )
 
 
 class Unit(Record):

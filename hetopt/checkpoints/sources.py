@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..complaints import MOST_LINES
 from ..errors import InstanceError
+from .copying import Saved
 from .layout import MANIFEST, Manifest, Shard, Unit
 from .tensor_files import TensorFile, read_header
 
@@ -39,6 +40,12 @@ class Source(NamedTuple):
                 "file; keep the checkpoint as it is until the recovery is done"
             )
         return number
+
+    def saved(self, name: str, shard: Shard, number: int) -> Saved:
+        """A tensor of the shard, in the file that was opened as `number`."""
+        held = self.file.tensors[name]
+        part = (shard.rank, shard.rank + 1, shard.degree)
+        return Saved(number, str(self.file.path), held.offset, part)
 
 
 def verified(

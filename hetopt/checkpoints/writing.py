@@ -1,0 +1,59 @@
+"""A shard's file: written under another name, forced to disk, then renamed."""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+
+from .copying import Saved, portion
+from .layout import Portion, Unit
+from .tensor_files import ITEM_BYTES, header_bytes
+
+# Names of files that are not whole yet, ours and those of `files.write_text`.
+DRAFT = re.compile(r"\..{1,100}\.[0-9a-f]{12}\.tmp")
+Pieces = Callable[[str], Sequence[tuple[Portion, Saved]]]
+
+
+def write_shard(
+    path: Path, unit: Unit, degree: int, metadata: Mapping[str, str], pieces: Pieces
+) -> Iterator[int]:
+    """Write a shard of a unit, whole or not at all; yields bytes as they are done.
+
+    `pieces` says of a tensor's name where its parts are, in the order of the parts.
+    """
+    tensors = {tensor.name: tensor for tensor in unit.tensors}
+    shapes = {n: (t.dtype, t.shard_shape(degree)) for n, t in tensors.items()}
+    header, order = header_bytes(shapes, metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with draft.open("xb") as file:
+            file.write(header)
+            for name in order:
+                for view in portion(tensors[name], pieces(name)):
+                    file.write(view)
+                    yield len(view)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def shard_size(unit: Unit, degree: int) -> int:
+    """Bytes of the tensors of a shard; its header comes on top."""
+    return sum(
+        prod(tensor.shard_shape(degree)) * ITEM_BYTES[tensor.dtype]
+        for tensor in unit.tensors
+    )
+
+
+def sync(folder: Path) -> None:
+    """Force the names in a folder to disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
