@@ -70,17 +70,18 @@ def random_training_plan(rng: Random, layers: int, nodes: str = "abc") -> Traini
     return TrainingPlan(pipelines=tuple(pipelines))
 
 
-def random_recovery(rng: Random, saved: tuple[Shard, ...], needs: Needs) -> Recovery:
-    """Every part of every need from any shard that has it, in pieces of any size.
+def random_recovery(
+    rng: Random, saved: tuple[Shard, ...], needs: Needs, slices: int = 1
+) -> Recovery:
+    """Every part of every need from any shard that has it.
 
-    The pieces' edges need not be on whole rows of the tensors.
+    With several slices the pieces' edges need not be on whole rows of the tensors.
     """
     by_unit = defaultdict(list)
     for shard in saved:
         by_unit[shard.unit].append(shard)
     transfers = []
     for gpu, unit, rank, degree in needs:
-        slices = rng.choice([1, 1, 3, 7])
         of = slices * lcm(degree, *(shard.degree for shard in by_unit[unit]))
         at, end = Fraction(rank, degree), Fraction(rank + 1, degree)
         while at < end:

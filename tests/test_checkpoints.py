@@ -52,11 +52,17 @@ def staged(*stages: tuple[str, int, int]) -> TrainingPlan:
 
 
 def recovered(
-    old: Path, new: Path, manifest: Manifest, plan: TrainingPlan, seed: int = 0
+    old: Path,
+    new: Path,
+    manifest: Manifest,
+    plan: TrainingPlan,
+    seed: int = 0,
+    slices: int = 1,
 ) -> Recovery:
     """The random recovery for a plan from all that lies in `old`, carried out."""
     needs = list(checkpoints.needs(plan, manifest))
-    recovery = random_recovery(Random(seed), checkpoints.catalogue(old), needs)
+    saved = checkpoints.catalogue(old)
+    recovery = random_recovery(Random(seed), saved, needs, slices)
     checkpoints.apply(recovery, old, new)
     return recovery
 
@@ -77,10 +83,11 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     seed=st.integers(0, 10**9),
     chunk=st.sampled_from([1, 7, 64, 1000, 1 << 22]),
     page=st.sampled_from([1, 16, 4096]),
+    slices=st.sampled_from([1, 3, 7]),
 )
 @settings(max_examples=40, deadline=None)
 def test_any_change_of_plan_is_exact_to_the_bit(
-    seed: int, chunk: int, page: int
+    seed: int, chunk: int, page: int, slices: int
 ) -> None:
     rng = Random(seed)
     manifest, content = random_manifest(rng), checkpoints.random_content(seed)
@@ -90,7 +97,7 @@ def test_any_change_of_plan_is_exact_to_the_bit(
         patch.setattr(copying, "_PAGE", page)
         before, after = Path(name) / "old", Path(name) / "new"
         made(before, manifest, old, content)
-        recovered(before, after, manifest, new, seed)
+        recovered(before, after, manifest, new, seed, slices)
         shards = checkpoints.shards_of(new, manifest)
         assert contents(after) == expected(manifest, shards, content)
         assert checkpoints.catalogue(after) == tuple(shards)
