@@ -101,6 +101,28 @@ def plan_with(
     return trial.best_plan("that fits")
 
 
+def plan_of_groups(
+    data: Instance,
+    t: int,
+    groups: Sequence[Group],
+    *,
+    mapping: bool = True,
+    balancing: bool = True,
+) -> TrainingPlan:
+    """Algorithm 1 from its line 10 on: mapping and balancing of given groups.
+
+    A device of a group is `t` GPUs of a node. `NoPlan` where no micro-batch size fits.
+    """
+    cost = FastCost(data)
+    trial = _Trial(cost, mapping, balancing)
+    for b in sorted(set(data.workload.micro_batch_sizes)):
+        if not data.workload.global_batch % b and measured(
+            cost, range(len(cost.nodes)), t, b
+        ):
+            trial.fits(t, b, groups)
+    return trial.best_plan("of these groups")
+
+
 def _late(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() > deadline
 
