@@ -25,12 +25,13 @@ ones, null for tensors that every rank holds whole. `blocks` are lengths along t
 that are cut each by itself, so that a shard of a fused matrix is the shards of its
 parts, one after the other.
 
-`apply` carries out a recovery plan; `create` writes a checkpoint of whole tensors, and
-`split` cuts one for a training plan.
+`apply` carries out a recovery plan. `create` writes a checkpoint of whole tensors,
+`from_huggingface` takes over a released model; `split` cuts either for a training plan.
 """
 
 from .applying import Applied, apply
 from .creating import create, manifest_of, needs, random_content, shards_of, split
+from .huggingface import from_huggingface
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "apply",
     "catalogue",
     "create",
+    "from_huggingface",
     "manifest_of",
     "needs",
     "random_content",
