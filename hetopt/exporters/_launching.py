@@ -1,12 +1,24 @@
-"""What the exporters of launchers share: hosts that can be named, grids of ranks."""
+"""What the exporters of launchers share: hosts that can be named, grids of ranks.
+
+A grid of ranks is started by one torchrun for every run of neighbouring ranks on a
+host, in the order of the ranks: so a host may take part in stages that are not
+neighbours.
+"""
 
 import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from ..errors import InstanceError
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
-from ._shapes import place
+from ._shapes import Feature, place
+
+# What a grid of ranks can express: (stages x replicas x degree), GPUs of any type.
+GRID = frozenset(
+    {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+)
+Parts = list[tuple[str, list[int]]]
 
 HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?"
 
@@ -43,11 +55,20 @@ def ranks(pipeline: Pipeline) -> list[str]:
     ]
 
 
-def runs(gpus: Sequence[str]) -> list[tuple[str, list[int]]]:
+def runs(gpus: Sequence[str]) -> Parts:
     """Neighbouring GPUs of one node: the node and the indices."""
     return [
         (node, [index for _, index in run])
         for node, run in groupby(map(place, gpus), key=lambda at: at[0])
+    ]
+
+
+def scattered(parts: Parts) -> list[str]:
+    """Reasons to refuse hosts that do not serve with neighbouring ranks."""
+    hosts = [host for host, _ in parts]
+    return [
+        f"host {host!r} serves stages or replicas that are not neighbours"
+        for host in sorted({host for host in hosts if hosts.count(host) > 1})
     ]
 
 
@@ -78,3 +99,73 @@ def staged(
             ),
         )
     )
+
+
+# --- torchrun --------------------------------------------------------------------
+
+_HEAD = """\
+#!/usr/bin/env bash
+# Start every part of the run over ssh, in the folder of this file on every host.
+{about}set -euo pipefail
+cd "$(dirname "$0")"
+pids=()
+{setup}here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
+"""
+
+# The script fails where a part of it did.
+WAIT = """\
+status=0
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+exit "$status"
+"""
+
+
+def torchruns(about: str, setup: str, gpus: Sequence[str]) -> str:
+    """A script that starts `$run`, which `setup` sets, on the GPUs as its ranks.
+
+    `about` are comments: what the user may set.
+    """
+    parts = runs(gpus)
+    lines = []
+    for number, (host, indices) in enumerate(parts):
+        devices = ",".join(map(str, indices))
+        lines.append(
+            f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
+            f"--nnodes {len(parts)} --node-rank {number} "
+            f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
+            '--master-port ${PORT:-29500} $run" & pids+=($!)'
+        )
+    head = _HEAD.format(about=about, setup=setup)
+    return head + "\n".join(lines) + "\n" + WAIT
+
+
+def torchrun_parts(text: str, where: str) -> Parts:
+    """Host and GPU indices of every torchrun, which must count up without a gap."""
+    pattern = (
+        rf'ssh (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
+        r"torchrun --nnodes (?P<of>\d+) --node-rank (?P<rank>\d+) "
+        r"--nproc-per-node (?P<n>\d+) "
+    )
+    found = list(re.finditer(pattern, text))
+    parts = []
+    for number, match in enumerate(found):
+        indices = [int(index) for index in match["gpus"].split(",")]
+        if (int(match["rank"]), int(match["of"])) != (number, len(found)):
+            raise InstanceError(
+                f"{where}: found node rank {match['rank']} out of order"
+            )
+        if int(match["n"]) != len(indices):
+            raise InstanceError(f"{where}: found {match['n']} ranks on {match['gpus']}")
+        parts.append((match["host"], indices))
+    return parts
+
+
+def twice_held(parts: Parts) -> list[str]:
+    """A complaint where a GPU runs two ranks."""
+    held = [(host, index) for host, indices in parts for index in indices]
+    return ["a GPU runs two ranks"] if len(set(held)) < len(held) else []
+
+
+def gpus_of(parts: Parts) -> list[str]:
+    """The GPUs in order of their ranks."""
+    return [f"{host}:{index}" for host, indices in parts for index in indices]

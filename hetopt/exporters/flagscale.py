@@ -19,7 +19,7 @@ from ..parsing import parse_tree
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
 from . import _megatron_model
-from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, staged
+from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, scattered, staged
 from ._shapes import Feature, normal
 
 SUPPORTS = frozenset(
@@ -48,11 +48,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
 def _scattered(pipeline: Pipeline) -> list[str]:
     parts = runs(ranks(pipeline))
     hosts = [host for host, _ in parts]
-    reasons = [
-        f"host {host!r} serves stages or replicas that are not neighbours"
-        for host in sorted({host for host in hosts if hosts.count(host) > 1})
-    ]
-    return reasons + [
+    return scattered(parts) + [
         f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
         for host, indices in parts
         if hosts.count(host) == 1 and indices != list(range(len(indices)))

@@ -15,23 +15,28 @@ from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..schema import Instance
 from . import _megatron_model
-from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, staged
-from ._shapes import Feature, normal
-
-SUPPORTS = frozenset(
-    {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+from ._launching import (
+    GRID,
+    bad_degrees,
+    bad_hosts,
+    gpus_of,
+    ranks,
+    staged,
+    torchrun_parts,
+    torchruns,
+    twice_held,
 )
+from ._shapes import normal
+
+SUPPORTS = GRID
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
-_HEAD = """\
-#!/usr/bin/env bash
-# Start every part of the run over ssh, in the folder of this file on every host.
+_ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
 # optimiser) are passed on.
-set -euo pipefail
-cd "$(dirname "$0")"
+"""
+_SETUP = """\
 arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
 run="${PRETRAIN:-pretrain_gpt.py} $arguments"
-here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
 """
 
 
@@ -59,7 +64,10 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         lines += _older(layers)
         layout = shlex.quote(layout_of(layers))
         lines.append(f"--pipeline-model-parallel-layout {layout}")
-    return {ARGUMENTS: "\n".join(lines) + "\n", LAUNCH: _launch(ranks(pipeline))}
+    return {
+        ARGUMENTS: "\n".join(lines) + "\n",
+        LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline)),
+    }
 
 
 def layout_of(layers: list[int]) -> str:
@@ -78,27 +86,13 @@ def _older(layers: list[int]) -> list[str]:
     ]
 
 
-def _launch(gpus: list[str]) -> str:
-    parts = runs(gpus)
-    lines = []
-    for number, (host, indices) in enumerate(parts):
-        devices = ",".join(map(str, indices))
-        lines.append(
-            f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
-            f"--nnodes {len(parts)} --node-rank {number} "
-            f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
-            '--master-port ${PORT:-29500} $run" &'
-        )
-    return _HEAD + "\n".join([*lines, "wait"]) + "\n"
-
-
 # --- Megatron's own rules --------------------------------------------------------
 
 
 def validate(files: dict[str, str]) -> list[str]:
     """Rules of `validate_args`, of the layout and of torchrun that the files break."""
     given = _arguments(files[ARGUMENTS])
-    parts = _parts(files[LAUNCH])
+    parts = torchrun_parts(files[LAUNCH], LAUNCH)
     t, p = _number(given, "tensor-model-parallel-size"), _stages(given)
     world = sum(len(indices) for _, indices in parts)
     broken = []
@@ -118,10 +112,7 @@ def validate(files: dict[str, str]) -> list[str]:
         broken.append("sequence parallelism without tensor parallelism")
     if t > 1 and "num-experts" in given and "sequence-parallel" not in given:
         broken.append("experts with tensor parallelism need sequence parallelism")
-    held = [(host, index) for host, indices in parts for index in indices]
-    if len(set(held)) < len(held):
-        broken.append("a GPU runs two ranks")
-    return broken + _bad_layout(given, p)
+    return broken + twice_held(parts) + _bad_layout(given, p)
 
 
 def _bad_layout(given: dict[str, str], p: int) -> list[str]:
@@ -155,8 +146,8 @@ def unrolled(layout: str) -> str:
 
 def read(files: dict[str, str]) -> TrainingPlan:
     """The plan that Megatron would run: one pipeline, replicas side by side."""
-    given, parts = _arguments(files[ARGUMENTS]), _parts(files[LAUNCH])
-    gpus = [f"{host}:{index}" for host, indices in parts for index in indices]
+    given, parts = _arguments(files[ARGUMENTS]), torchrun_parts(files[LAUNCH], LAUNCH)
+    gpus = gpus_of(parts)
     t, p = _number(given, "tensor-model-parallel-size"), _stages(given)
     size = _number(given, "micro-batch-size")
     replicas = len(gpus) // (t * p)
@@ -195,26 +186,3 @@ def _number(given: dict[str, str], name: str, default: int | None = None) -> int
             f"{ARGUMENTS}: --{name}: found {text!r}, expected a positive whole number"
         )
     return int(text)
-
-
-def _parts(text: str) -> list[tuple[str, list[int]]]:
-    """Host and GPU indices of every torchrun, which must count up without a gap."""
-    pattern = (
-        rf'ssh (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
-        r"torchrun --nnodes (?P<of>\d+) --node-rank (?P<rank>\d+) "
-        r"--nproc-per-node (?P<n>\d+) "
-    )
-    found = list(re.finditer(pattern, text))
-    parts = []
-    for number, match in enumerate(found):
-        indices = [int(index) for index in match["gpus"].split(",")]
-        if (int(match["rank"]), int(match["of"])) != (number, len(found)):
-            raise InstanceError(
-                f"{LAUNCH}: found node rank {match['rank']} out of order"
-            )
-        if int(match["n"]) != len(indices):
-            raise InstanceError(
-                f"{LAUNCH}: found {match['n']} ranks on {match['gpus']}"
-            )
-        parts.append((match["host"], indices))
-    return parts
