@@ -6,12 +6,19 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 import yaml
-from random_plans import random_plan
+from exporter_plans import (
+    EVEN,
+    MIXED,
+    SHAPES,
+    UNEVEN,
+    asymmetric,
+    instance,
+    pipeline,
+)
 from typer.testing import CliRunner
 
 from hetopt import cli, exporting, registry
@@ -20,128 +27,13 @@ from hetopt.exporters import flagscale, megatron
 from hetopt.exporters._shapes import Feature, normal
 from hetopt.files import load_plan
 from hetopt.importers import hostfile
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
 TARGETS = registry.names("exporters")
-Shape = tuple[int, int, int]  # layers, tensor-parallel degree, replicas
-
-
-def instance(batch: int = 32, **model: Any) -> Instance:
-    """Two nodes of eight big GPUs and two of four small ones, with room to spare."""
-    nodes = [("a0", "big", 8), ("a1", "big", 8), ("b0", "small", 4), ("b1", "small", 4)]
-    document = {
-        "name": "exported",
-        "model": {
-            "name": "m",
-            "layers": 12,
-            "hidden": 512,
-            "heads": 8,
-            "vocabulary": 1000,
-            **model,
-        },
-        "workload": {
-            "sequence_length": 128,
-            "global_batch": batch,
-            "micro_batch_sizes": [1, 2, 3, 4, 8],
-        },
-        "cluster": {
-            "gpus": {
-                "big": {"peak_tflops": 100, "memory_gib": 80},
-                "small": {"peak_tflops": 50, "memory_gib": 80},
-            },
-            "nodes": [
-                {"name": name, "gpu": gpu, "count": count, "intra_gbytes_per_s": 10}
-                for name, gpu, count in nodes
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-    }
-    return Instance.model_validate_json(json.dumps(document))
-
-
-def pipeline(
-    gpus: list[str], shapes: list[Shape], micro_batches: int, size: int
-) -> Pipeline:
-    """Stages of these shapes on the next GPUs; `gpus` is used up from the front."""
-    stages, first = [], 0
-    for layers, degree, replicas in shapes:
-        groups = []
-        for _ in range(replicas):
-            mine = tuple(gpus.pop(0) for _ in range(degree))
-            groups.append(Replica(gpus=mine, samples=size // replicas))
-        stages.append(Stage(layers=(first, first + layers), replicas=tuple(groups)))
-        first += layers
-    return Pipeline(
-        micro_batches=micro_batches, micro_batch_size=size, stages=tuple(stages)
-    )
-
-
-def one(shapes: list[Shape], size: int = 4, batch: int = 32) -> TrainingPlan:
-    """One pipeline on the GPUs in the order of the cluster."""
-    gpus = list(instance().planned_cluster.gpu_ids())
-    return TrainingPlan(pipelines=(pipeline(gpus, shapes, batch // size, size),))
-
-
-EVEN = one([(6, 2, 2), (6, 2, 2)])
-UNEVEN = one([(5, 4, 2), (4, 4, 2), (3, 4, 2)])
-MIXED = one([(6, 4, 2), (4, 4, 2), (2, 1, 4)])
-
-
-def asymmetric() -> TrainingPlan:
-    """Two pipelines that cut the layers differently and count otherwise."""
-    gpus = list(instance().planned_cluster.gpu_ids())
-    return TrainingPlan(
-        pipelines=(
-            pipeline(gpus, [(6, 4, 1), (6, 4, 1)], 5, 4),
-            pipeline(gpus, [(7, 4, 1), (5, 4, 1)], 3, 4),
-        )
-    )
 
 
 # --- what is exported is read back -----------------------------------------------
-
-
-def regular(seed: int) -> TrainingPlan:
-    """A random plan of equal pipelines, with stages of random shapes."""
-    rng = Random(f"regular/{seed}")
-    cuts = sorted(rng.sample(range(1, 12), rng.randint(0, 3)))
-    layers = [b - a for a, b in zip([0, *cuts], [*cuts, 12], strict=True)]
-    count = rng.choice([1, 1, 2])
-    room = 24 // (count * len(layers))
-    equal = rng.random() < 0.5
-    shapes: list[Shape] = []
-    for number in layers:
-        degree = rng.choice([t for t in (1, 2, 4) if t <= room])
-        replicas = rng.choice([r for r in (1, 2, 4) if r * degree <= room])
-        shapes.append(
-            (number, *(shapes[0][1:] if equal and shapes else (degree, replicas)))
-        )
-    gpus = list(instance().planned_cluster.gpu_ids())
-    if rng.random() < 0.3:
-        gpus.sort(key=lambda gpu: gpu.rpartition(":")[2])  # round robin over the nodes
-    made = tuple(pipeline(gpus, shapes, 32 // (4 * count), 4) for _ in range(count))
-    return TrainingPlan(pipelines=made)
-
-
-def valid(plan: TrainingPlan) -> bool:
-    """Whether every group lies on one node, as the judge demands."""
-    return all(
-        len({gpu.rpartition(":")[0] for gpu in replica.gpus}) == 1
-        for pipe in plan.pipelines
-        for stage in pipe.stages
-        for replica in stage.replicas
-    )
-
-
-SHAPES = [
-    EVEN,
-    UNEVEN,
-    MIXED,
-    asymmetric(),
-    *(plan for plan in map(regular, range(40)) if valid(plan)),
-    *(random_plan(instance(), seed) for seed in range(10)),
-]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -160,40 +52,6 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
     files = exporting.exported(target, data, plan)
     assert exporter.validate(files) == []
     assert normal(exporter.read(files)) == normal(plan)
-
-
-def test_enough_plans_are_exported_and_enough_refused() -> None:
-    assert len(SHAPES) >= 30
-    for target in TARGETS:
-        taken = [not exporting.reasons(target, instance(), plan) for plan in SHAPES]
-        assert 5 <= sum(taken) <= len(SHAPES) - 5, target
-
-
-def grid(plan: TrainingPlan) -> tuple[int, int, int] | None:
-    """(tp, pp, micro-batch) where the plan is a grid of ranks, told from the plan."""
-    replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
-    cuts = {tuple(stage.layers for stage in p.stages) for p in plan.pipelines}
-    widths = {len(s.replicas) for p in plan.pipelines for s in p.stages}
-    counts = {p.micro_batches for p in plan.pipelines}
-    shapes = {(replica.degree, replica.samples) for replica in replicas}
-    if max(map(len, (cuts, widths, counts, shapes))) > 1:
-        return None
-    degree, samples = shapes.pop()
-    return degree, len(cuts.pop()), samples
-
-
-@pytest.mark.parametrize("number", range(len(SHAPES)))
-def test_megatron_takes_exactly_the_grids_of_ranks(number: int) -> None:
-    plan = SHAPES[number]
-    shape = grid(plan)
-    fits = shape is not None and 8 % shape[0] == 0
-    assert (exporting.reasons("megatron", instance(), plan) == []) == fits
-    if shape is None or not fits:
-        return
-    words = megatron.export(instance(), plan)["arguments.txt"].split("\n")
-    assert f"--tensor-model-parallel-size {shape[0]}" in words
-    assert f"--pipeline-model-parallel-size {shape[1]}" in words
-    assert f"--micro-batch-size {shape[2]}" in words
 
 
 # --- Megatron-LM -----------------------------------------------------------------
