@@ -17,8 +17,8 @@ from typing import Any
 from . import problems
 from .complaints import nearest, path_of, shown, unknown_name, validated
 from .errors import InstanceError, MixedData, UnknownName
-from .parsing import parse_tree, read_tree
-from .schema import Instance, Record
+from .parsing import parse_tree, read_tree, read_value
+from .schema import Instance, Profile, Record
 
 __all__ = [
     "instance_names",
@@ -159,7 +159,29 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
     tree = {**tree, "model": _model(tree.get("model"), file, (*at, "model"))}
     if tree["model"] is None:
         del tree["model"]
+    tree = _with_profile(tree, file, at)
     return validated(Instance, tree, str(file), at)
+
+
+def _with_profile(
+    tree: dict[str, Any], file: Path, at: tuple[str, ...]
+) -> dict[str, Any]:
+    """The tree with the rows of a profile that lies in a file of its own."""
+    workload: Any = tree.get("workload")
+    costs = workload.get("costs") if isinstance(workload, dict) else None
+    if not isinstance(costs, dict) or not isinstance(costs.get("profile"), str):
+        return tree
+    place = f"{file}: {path_of((*at, 'workload', 'costs', 'profile'))}"
+    profile = _beside(costs["profile"], file, place)
+    rows = read_value(profile)
+    if not isinstance(rows, list):
+        raise InstanceError(
+            f"{place}: {costs['profile']} holds {shown(rows)}, expected a list of rows "
+            "with gpu, tensor_parallel, micro_batch, layer_us; correct that file"
+        )
+    for number, row in enumerate(rows):
+        validated(Profile, row, str(profile), (number,))
+    return {**tree, "workload": {**workload, "costs": {**costs, "profile": rows}}}
 
 
 def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
@@ -218,6 +240,7 @@ _MARK = {
     "stages": "provisioning",
     "jobs": "job_scheduling",
     "served": "job_round",
+    "transfers": "recovery",
 }
 
 

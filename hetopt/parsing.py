@@ -58,6 +58,23 @@ def read_text(path: Path) -> str:
 
 def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
     """The object in `text`; messages of `InstanceError` begin with `where`."""
+    tree = parse_value(text, where, is_json=is_json)
+    if not isinstance(tree, dict):
+        found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
+        raise InstanceError(
+            f"{where}: found {found}, expected an object with named fields; "
+            "see the format in the README"
+        )
+    return tree
+
+
+def read_value(path: Path) -> Any:
+    """What a JSON (`.json`) or YAML (any other name) file holds, a list for example."""
+    return parse_value(read_text(path), str(path), is_json=path.suffix == ".json")
+
+
+def parse_value(text: str, where: str, *, is_json: bool) -> Any:
+    """The value in `text`, bounded; messages of `InstanceError` begin with `where`."""
     try:
         tree = _from_json(text) if is_json else _from_yaml(text)
         depth = _depth(tree)
@@ -81,12 +98,6 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
         raise InstanceError(
             f"{where}: found values nested more than {MAX_DEPTH} deep, "
             f"expected at most {MAX_DEPTH} levels; flatten the file"
-        )
-    if not isinstance(tree, dict):
-        found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
-        raise InstanceError(
-            f"{where}: found {found}, expected an object with named fields; "
-            "see the format in the README"
         )
     return tree
 

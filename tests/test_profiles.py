@@ -1,0 +1,203 @@
+"""Measured layers: the judge, the searches and the bounds agree, files are read."""
+
+import json
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_training import best_training_plan, tiny_instance
+from random_pipelines import random_instance, random_pipes
+from random_plans import random_plan
+from random_profiles import profiled
+
+from hetopt import files
+from hetopt.bounds import training_plan_bound
+from hetopt.costs import CostTable, memory
+from hetopt.errors import InstanceError
+from hetopt.exact._anytime import Run
+from hetopt.exact._small_clusters import solve_small
+from hetopt.fast_cost import FastCost
+from hetopt.modelling import Limits
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+KINDS = ("none", "layers", "parts")
+
+
+def digits(b: int) -> list[int]:
+    return [power for power in (1, 2, 4, 8) if b & power]
+
+
+def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
+    """A stage's memory from the definition, without the tables of `costs.profiles`."""
+    gpu, layers, t, b, flight, first, last = case
+    costs = instance.workload.costs
+    rows = {(r.gpu, r.tensor_parallel, r.micro_batch): r for r in costs.profile}
+    whole = rows.get((gpu, t, b))
+    chosen = [whole] if whole else [rows[gpu, t, size] for size in digits(b)]
+    need = costs.reserve_mib
+    need += memory.ends_mib(instance.model, instance.workload, first, last, t, b)
+    for layer in layers:
+        wholes = [row.layer_mib[layer] for row in chosen]
+        if costs.profile[0].activation_mib is None:
+            need += sum(wholes)
+        else:
+            moved = [row.activation_mib[layer] for row in chosen]
+            need += max(w - m for w, m in zip(wholes, moved, strict=True))
+            need += flight * sum(moved)
+    if costs.profile[0].activation_mib is None:
+        shape = (instance.model, instance.workload, len(layers), t, b)
+        need += memory.activations_mib(*shape, flight)
+        need -= memory.activations_mib(*shape, 1)
+    return need
+
+
+@pytest.mark.parametrize("kind", ["layers", "parts"])
+@pytest.mark.parametrize("seed", range(8))
+def test_memory_of_a_stage_is_that_of_its_layers_measurements(
+    seed: int, kind: str
+) -> None:
+    random = Random(f"weighed {seed}")
+    instance = profiled(random, random_instance(random), memory=kind)
+    table = CostTable(instance)
+    cuts = list(accumulate([1] * instance.model.layers, initial=0))
+    for _ in range(20):
+        node = random.choice(instance.planned_cluster.nodes)
+        first, last = sorted(random.sample(cuts, 2))
+        t, b = random.randint(1, node.count), random.randint(1, 3)
+        n, stages = random.randint(1, 6), random.randint(1, 5)
+        j = random.randrange(stages)
+        flight = memory.in_flight(instance.workload.costs, n, stages, j)
+        case = (node.gpu, range(first, last), t, b, flight, j == 0, j == stages - 1)
+        found = table.stage_mib(node.name, range(first, last), t, b, n, stages, j)
+        assert sum(found.values()) == stage_mib(instance, case)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(12))
+def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
+    random = Random(f"profiled {seed}")
+    instance = profiled(random, random_instance(random), memory=kind)
+    cost = FastCost(instance)
+    for _ in range(4):
+        pipes = random_pipes(random, instance)
+        judged = training_plan.evaluate(instance, cost.plan(pipes))
+        assert {v.rule for v in judged.violations} <= {"memory"}
+        assert cost.iteration_us(pipes) == judged.objective
+        assert all(map(cost.fits, pipes)) == judged.valid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(10))
+def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
+    seed: int, kind: str
+) -> None:
+    random = Random(f"bounded {seed}")
+    instance = profiled(random, tiny_instance(seed), memory=kind)
+    bound = training_plan_bound(instance).value
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    run = Run("training_plan", instance, Limits(time_s=60), None)
+    known = solve_small(instance, run)
+    if best is None:
+        assert known.proved
+        assert known.plan is None
+    else:
+        assert bound <= best[0]
+        assert training_plan.evaluate(instance, known.plan).objective == best[0]
+
+
+def test_among_the_random_profiles_some_leave_no_plan() -> None:
+    found = []
+    for seed in range(10):
+        random = Random(f"bounded {seed}")
+        instance = profiled(random, tiny_instance(seed), memory="layers")
+        found.append(best_training_plan(instance) is None)
+    assert 1 <= sum(found) <= 9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_random_plan_beats_the_bound(seed: int, kind: str) -> None:
+    random = Random(f"random {seed}")
+    instance = profiled(random, random_instance(random), memory=kind)
+    bound = training_plan_bound(instance).value
+    for number in range(10):
+        judged = training_plan.evaluate(instance, random_plan(instance, number))
+        if judged.valid:
+            assert bound <= judged.objective
+
+
+# --- files -----------------------------------------------------------------------
+
+ROWS = [
+    {"gpu": "big", "tensor_parallel": 1, "micro_batch": 1, "layer_us": [9, 9, 9, 11]},
+    {
+        "gpu": "small",
+        "tensor_parallel": 1,
+        "micro_batch": 1,
+        "forward_us": [5, 5, 5, 6],
+        "backward_us": [10, 10, 10, 12],
+    },
+]
+
+
+def instance_file(folder: Path, profile: Any, **changes: Any) -> Path:
+    tree = files.load_instance("tiny/profiled").model_dump(mode="json")
+    tree["workload"]["costs"] |= {"profile": profile, **changes}
+    path = folder / "instance.json"
+    path.write_text(json.dumps(tree), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.yaml"])
+def test_a_profile_in_a_file_of_its_own_is_the_one_written_out(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / name).write_text(json.dumps(ROWS), encoding="utf-8")
+    inline = files.load_instance(instance_file(tmp_path, ROWS))
+    beside = files.load_instance(instance_file(tmp_path, f"measured/{name}"))
+    assert beside.digest == inline.digest
+    assert beside.workload.costs.profile[1].layer_us == (15, 15, 15, 18)
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("../rows.json", r"profile: found \"\.\./rows.json\", expected a file in the"),
+        ("none.json", r"none\.json: found no such file"),
+        ("object.json", r"object\.json holds an object of 1 field, expected a list"),
+        ("short.json", r"short\.json: \[0\]\.micro_batch: .*missing"),
+        ([{**ROWS[0], "layer_us": [1]}, ROWS[1]], r"times 1 layers, the model has 4"),
+        ([*ROWS, ROWS[0]], r"'big' at tensor_parallel 1 and micro_batch 1 twice"),
+        ([{**ROWS[0], "backward_us": [9, 9, 9, 12]}], r"backward_us of layer 3 is 12"),
+        ([{**ROWS[1], "layer_us": [9, 9, 9, 9]}], r"layer_us is not forward_us \+"),
+        ([{**ROWS[0], "activation_mib": [1] * 4}], r"activation_mib without layer_mib"),
+        ([{**ROWS[0], "layer_mib": [1] * 3}], r"layer_mib lists 3 layers, layer_us 4"),
+        (
+            [{**ROWS[0], "layer_mib": [1] * 4}, ROWS[1]],
+            r"profile\[1\].* has no layer",
+        ),
+        ([{**ROWS[1], "backward_us": None}], r"profile\[0\]\.layer_us"),
+    ],
+)
+def test_a_bad_profile_is_refused_by_file_and_field(
+    tmp_path: Path, profile: Any, message: str
+) -> None:
+    (tmp_path / "object.json").write_text('{"rows": []}', encoding="utf-8")
+    (tmp_path / "short.json").write_text('[{"gpu": "big"}]', encoding="utf-8")
+    with pytest.raises(InstanceError, match=message):
+        files.load_instance(instance_file(tmp_path, profile))
+
+
+def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:
+    table = CostTable(files.load_instance(instance_file(tmp_path, ROWS)))
+    assert not table.measured("node0", 1, 3)
+    with pytest.raises(
+        InstanceError,
+        match=r"'big' at tensor_parallel 1 and micro_b",
+    ):
+        table.layer_us("node0", 1, 3)
