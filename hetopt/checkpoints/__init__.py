@@ -33,6 +33,7 @@ from .applying import Applied, apply
 from .creating import create, manifest_of, needs, random_content, shards_of, split
 from .huggingface import from_huggingface
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
+from .sources import incomplete, verified_catalogue
 
 __all__ = [
     "Applied",
@@ -44,10 +45,12 @@ __all__ = [
     "catalogue",
     "create",
     "from_huggingface",
+    "incomplete",
     "manifest_of",
     "needs",
     "random_content",
     "read_manifest",
     "shards_of",
     "split",
+    "verified_catalogue",
 ]

@@ -104,8 +104,8 @@ def _interval(part: Portion) -> Interval:
     return Fraction(first, of), Fraction(last, of)
 
 
-def _check_kept(unit: str, shards: Iterable[Shard]) -> None:
-    """Refuse to end with less than the whole unit: the state would be lost."""
+def held_to(shards: Iterable[Shard]) -> Fraction:
+    """Up to where a unit is whole, from its start, by these shards of it; 1 is all."""
     end = Fraction(0)
     for first, last in sorted(
         _interval((shard.rank, shard.rank + 1, shard.degree)) for shard in shards
@@ -113,7 +113,12 @@ def _check_kept(unit: str, shards: Iterable[Shard]) -> None:
         if first > end:
             break
         end = max(end, last)
-    if end < 1:
+    return end
+
+
+def _check_kept(unit: str, shards: Iterable[Shard]) -> None:
+    """Refuse to end with less than the whole unit: the state would be lost."""
+    if (end := held_to(shards)) < 1:
         raise InstanceError(
             f"transfers of unit {unit!r}: found none for what lies from {end} of it "
             "on, expected every unit of the checkpoint to be whole afterwards; recover "

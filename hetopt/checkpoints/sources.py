@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ..complaints import MOST_LINES
 from ..errors import InstanceError
 from .copying import Saved
-from .layout import MANIFEST, Manifest, Shard, Unit
+from .layout import MANIFEST, Manifest, Shard, Unit, catalogue, read_manifest
+from .moves import held_to
 from .tensor_files import TensorFile, read_header
 
 
@@ -68,6 +69,24 @@ def verified(
     if wrong:
         raise InstanceError("\n".join(wrong))
     return found
+
+
+def verified_catalogue(folder: Path) -> tuple[Shard, ...]:
+    """The shards of a checkpoint's folder, after a look at each file's header.
+
+    Raises `InstanceError` that names the damaged ones.
+    """
+    shards = catalogue(folder)
+    verified(folder, read_manifest(folder), shards)
+    return shards
+
+
+def incomplete(manifest: Manifest, shards: Iterable[Shard]) -> list[str]:
+    """Units that the shards together do not make whole."""
+    by_unit: dict[str, list[Shard]] = {unit.name: [] for unit in manifest.units}
+    for shard in shards:
+        by_unit[shard.unit].append(shard)
+    return [name for name, found in by_unit.items() if held_to(found) < 1]
 
 
 def _verified(folder: Path, unit: Unit, shard: Shard) -> Source:
