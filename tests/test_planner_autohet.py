@@ -8,6 +8,7 @@ from random_plans import random_plan
 
 import hetopt
 from hetopt import Limits, Status
+from hetopt.errors import NoPlan
 from hetopt.fast_cost import FastCost
 from hetopt.generate import generate
 from hetopt.planners import autohet
@@ -96,3 +97,27 @@ def test_groups_of_a_statement_become_plans_as_those_of_the_method_do(
     assert one.valid
     assert two.valid
     assert one.objective == two.objective
+
+
+def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None:
+    """Section V: 1 A100 + 1 H20, and 3 H20; one group of all has longer bubbles."""
+    instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
+    gpus = instance.planned_cluster.node
+    plan = autohet.plan_with(instance, micro_batches=16)
+    named = autohet.plan_of_groups(instance, 1, [{"A100": 1, "H20": 1}, {"H20": 3}])
+    for found in (plan, named):
+        assert sorted(
+            sorted(gpus[stage.replicas[0].node].gpu for stage in pipeline.stages)
+            for pipeline in found.pipelines
+        ) == [["A100", "H20"], ["H20", "H20", "H20"]]
+    one, two = (training_plan.evaluate(instance, found) for found in (plan, named))
+    assert one.valid
+    assert one.objective == two.objective
+
+
+def test_groups_that_do_not_fit_are_refused_with_a_reason() -> None:
+    instance = shipped("autohet/4-a100-2-h800-llama-6.7b")
+    with pytest.raises(
+        NoPlan, match=r"of these groups .*layers do not fit on 1 stages"
+    ):
+        autohet.plan_of_groups(instance, 1, [{"H800": 1}, {"A100": 4, "H800": 1}])

@@ -194,7 +194,7 @@ def test_autohet_groups_are_within_a_thousandth_of_the_best(name: str) -> None:
     cost = FastCost(shipped(f"autohet/{name}"))
     for t in (1, 2):
         data = autohet.grouping_data(cost, t, 1)
-        groups = next(autohet._groupings(cost, t, 1, None, []))
+        groups = next(autohet._groupings(data, "here", None, []))
         found = min(
             sum(g.gflops * group.get(g.type, 0) for g in data.gpus)
             * data.micro_batches_of(len(groups))

@@ -69,6 +69,7 @@ def plan_with(
     mapping: bool = True,
     balancing: bool = True,
     grouping_by: GroupingBy = "method",
+    micro_batches: int | None = None,
     deadline: float | None = None,
 ) -> TrainingPlan:
     """Algorithm 1 with its steps switched on or off, for the paper's breakdown.
@@ -76,7 +77,8 @@ def plan_with(
     Without grouping all devices are one pipeline; without mapping they are taken in
     the order of the nodes; without balancing stages have equal layers. Groups are
     found by the exact method; by the paper's own statement on SCIP, which proves about
-    8 devices in a second and 16 hardly ever; or by that of counts, on CP-SAT.
+    8 devices in a second and 16 hardly ever; or by that of counts, on CP-SAT. Eq. 2
+    has a K of `micro_batches`, as in the paper; by default groups share the batch.
     """
     cost = FastCost(data)
     trial = _Trial(cost, mapping, balancing)
@@ -91,7 +93,13 @@ def plan_with(
                 trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
                 continue
             proposals = (
-                _groupings(cost, t, b, deadline, trial.reasons, grouping_by)
+                _groupings(
+                    grouping_data(cost, t, b, micro_batches),
+                    f"tp {t}, micro-batches of {b}",
+                    deadline,
+                    trial.reasons,
+                    grouping_by,
+                )
                 if grouping
                 else iter([[_everything(cost, t)]])
             )
@@ -202,21 +210,19 @@ def _everything(cost: FastCost, t: int) -> Group:
 
 
 def _groupings(
-    cost: FastCost,
-    t: int,
-    b: int,
+    data: Data,
+    where: str,
     deadline: float | None,
     reasons: list[str],
     by: GroupingBy = "method",
 ) -> Iterator[list[Group]]:
     """The optimal grouping, then those with fewer and fewer groups."""
-    data = grouping_data(cost, t, b)
     while True:
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
         result = grouped(data, by, Limits(time_s=left, gap=_GAP))
         if not isinstance(result.plan, Grouping):
             why = ", ".join(result.reasons) or "no grouping found"
-            reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+            reasons.append(f"{where}: {why}")
             return
         groups: list[Group] = [
             group.gpus for group in result.plan.groups for _ in range(group.copies)
@@ -235,12 +241,18 @@ def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
     return statements.solve("device_grouping", data, *_STATEMENTS[by], limits=limits)
 
 
-def grouping_data(cost: FastCost, t: int, b: int) -> Data:
-    """The grouping problem whose devices are groups of `t` GPUs of one node."""
+def grouping_data(
+    cost: FastCost, t: int, b: int, micro_batches: int | None = None
+) -> Data:
+    """The grouping problem whose devices are groups of `t` GPUs of one node.
+
+    K is `micro_batches`; None: groups share the batch in micro-batches of `b`.
+    """
     model, costs = cost.instance.model, cost.costs
     parameters = sum(model.parameters)
     if costs.head == "include":
         parameters += model.embedding_parameters * (2 - model.tied_embeddings)
+    shared = cost.instance.workload.global_batch // b
     power = compute_of(cost)
     room = {node.gpu: cost.room[i] for i, node in enumerate(cost.nodes)}
     return Data(
@@ -254,5 +266,6 @@ def grouping_data(cost: FastCost, t: int, b: int) -> Data:
             for name, count in sorted(_everything(cost, t).items())
         ),
         minimum_memory_mib=states_mib(costs, parameters, 1),
-        global_batch_micro_batches=cost.instance.workload.global_batch // b,
+        micro_batches=micro_batches,
+        global_batch_micro_batches=shared if micro_batches is None else None,
     )
