@@ -1,0 +1,212 @@
+"""Exporters: every plan on every target, as the plan's own features let expect.
+
+What is expected is told from the plan alone, by a table of what each target lacks and
+by walking the plan as the target would: nothing of it is shared with the exporters.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import pytest
+from exporter_plans import SHAPES, instance
+
+from hetopt import exporting, registry
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
+
+TARGETS = registry.names("exporters")
+LAUNCHERS = {"jobset", "ray", "skypilot", "slurm"}
+Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
+
+WORDS = {
+    "layers": "stages with different numbers of layers",
+    "cuts": "pipelines that cut the layers differently",
+    "batches": "pipelines with different numbers of micro-batches",
+    "degrees": "stages with different tensor-parallel degrees",
+    "degrees in a stage": "replicas of a stage with different tensor-parallel degrees",
+    "replicas": "stages with different numbers of replicas",
+    "samples": "replicas of a stage with different numbers of samples",
+    "types": "stages on different GPU types",
+    "types in a stage": "replicas of a stage on different GPU types",
+}
+PIPELINES = {"cuts", "batches"}
+GRIDS = {*PIPELINES, "degrees", "degrees in a stage", "replicas", "samples"}
+LACKS = {
+    "megatron": GRIDS,
+    "deepspeed": GRIDS,
+    "torchtitan": GRIDS,
+    "flagscale": {*PIPELINES, "degrees in a stage", "samples", "types in a stage"},
+    "galvatron": {*PIPELINES, "degrees in a stage", "samples"},
+    "sailor": {*PIPELINES, "replicas", "samples"},
+    "hexiscale": {"replicas"},
+    **{launcher: set() for launcher in LAUNCHERS},
+}
+
+
+# --- what a plan has, told from the plan -------------------------------------------
+
+
+def groups(plan: TrainingPlan) -> list[tuple[list[tuple[int, int]], int, list[Row]]]:
+    """Pipelines that cut and count alike: the cuts, micro-batches, rows of stages."""
+    found: dict[tuple[tuple[tuple[int, int], ...], int], list[list[Row]]] = {}
+    for one in plan.pipelines:
+        rows = [
+            [(tuple(sorted(r.gpus, key=index)), r.samples) for r in stage.replicas]
+            for stage in one.stages
+        ]
+        cuts = tuple(stage.layers for stage in one.stages)
+        found.setdefault((cuts, one.micro_batches), []).append(rows)
+    made = []
+    for (cuts, count), several in found.items():
+        several.sort(key=lambda rows: where(rows[0][0][0][0]))
+        rows = [[r for each in several for r in each[j]] for j in range(len(cuts))]
+        if len({len(row) for row in rows}) == 1:
+            columns = sorted(zip(*rows, strict=True), key=lambda c: where(c[0][0][0]))
+            rows = [list(row) for row in zip(*columns, strict=True)]
+        made.append((list(cuts), count, rows))
+    return made
+
+
+def where(gpu: str) -> tuple[str, int]:
+    node, _, number = gpu.rpartition(":")
+    return node, int(number)
+
+
+def index(gpu: str) -> int:
+    return where(gpu)[1]
+
+
+def has(data: Instance, plan: TrainingPlan) -> set[str]:
+    """The features of a plan, by the keys of `WORDS`."""
+    kinds = {node.name: node.gpu for node in data.planned_cluster.nodes}
+    found = set()
+    made = groups(plan)
+    if len({tuple(cuts) for cuts, _, _ in made}) > 1:
+        found.add("cuts")
+    if len({count for _, count, _ in made}) > 1:
+        found.add("batches")
+    for cuts, _, rows in made:
+        if len({b - a for a, b in cuts}) > 1:
+            found.add("layers")
+        if len({len(row) for row in rows}) > 1:
+            found.add("replicas")
+        for name, told in {
+            "degrees": lambda replica: len(replica[0]),
+            "types": lambda replica: kinds[where(replica[0][0])[0]],
+            "samples": lambda replica: replica[1],
+        }.items():
+            sets = [{told(replica) for replica in row} for row in rows]
+            inside = any(len(each) > 1 for each in sets)
+            between = any(each != sets[0] for each in sets)
+            if name == "samples":
+                found |= {"samples"} if inside else set()
+                continue
+            found |= {name} if between else set()
+            found |= {f"{name} in a stage"} if inside else set()
+    return found
+
+
+# --- what a target further minds, by walking the plan as it would --------------------
+
+
+def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
+    """Parts of the reasons of a target that has the plan's features."""
+    ((cuts, count, rows), *_) = groups(plan)
+    ranks = [gpu for row in rows for gpus, _ in row for gpu in gpus]
+    hosts = [host for host, _ in groupby(ranks, key=lambda gpu: where(gpu)[0])]
+    degrees = {
+        len(gpus) for *_, made in groups(plan) for row in made for gpus, _ in row
+    }
+    if target in LAUNCHERS:
+        return
+    if target != "deepspeed":
+        yield from (f"degree {t} does not divide" for t in degrees if 8 % t)
+    if target in {"deepspeed", "flagscale"}:
+        yield from (f"{h!r} serves stages" for h in set(hosts) if hosts.count(h) > 1)
+    if target == "flagscale":
+        yield from _flagscale(rows, ranks, hosts)
+    if target == "torchtitan" and count < len(cuts):
+        yield "are fewer than the"
+    if target == "galvatron":
+        if len({sum(len(gpus) for gpus, _ in row) for row in rows}) > 1:
+            yield "must have the same number"
+        if len(rows[0][0][0]) != len(rows[-1][0][0]):
+            yield "must be cut alike"
+    if target == "sailor":
+        yield from _sailor(rows)
+    if target == "hexiscale":
+        yield from _hexiscale(plan)
+
+
+def _flagscale(rows: list[Row], ranks: list[str], hosts: list[str]) -> Iterator[str]:
+    for host in set(hosts):
+        held = [index(gpu) for gpu in ranks if where(gpu)[0] == host]
+        if hosts.count(host) == 1 and held != list(range(len(held))):
+            yield f"{host!r} serves with GPUs"
+    size = sum(samples for _, samples in rows[0])
+    for replicas in {len(row) for row in rows}:
+        if size % replicas:
+            yield f"not divisible by {replicas} replicas"
+
+
+def _sailor(rows: list[Row]) -> Iterator[str]:
+    held: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        for gpus, _ in row:
+            held.setdefault(where(gpus[0])[0], []).append(gpus)
+    for host, several in held.items():
+        if len(several) > 1:
+            yield f"{host!r} serves {len(several)} replicas"
+        elif list(map(index, several[0])) != list(range(len(several[0]))):
+            yield f"{host!r} serves with GPUs"
+
+
+def _hexiscale(plan: TrainingPlan) -> Iterator[str]:
+    lines = []  # pipelines of one replica a stage
+    for _, _, rows in groups(plan):
+        for column in zip(*rows, strict=True):
+            if len({samples for _, samples in column}) > 1:
+                yield "that take another number"
+                return
+            lines.append([gpu for gpus, _ in column for gpu in gpus])
+    held: dict[str, list[int]] = {}
+    for line in sorted(lines, key=lambda line: where(line[0])):
+        for gpu in line:
+            held.setdefault(where(gpu)[0], []).append(index(gpu))
+    for host, indices in held.items():
+        if indices != list(range(len(indices))):
+            yield f"{host!r} serves with GPUs"
+
+
+# --- expected and found --------------------------------------------------------------
+
+
+def test_the_table_has_every_target() -> None:
+    assert set(LACKS) == set(TARGETS)
+    assert len(SHAPES) >= 30
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reasons_are_those_that_the_plan_gives(target: str) -> None:
+    data = instance()
+    for number, plan in enumerate(SHAPES):
+        found = exporting.reasons(target, data, plan)
+        lacking = {WORDS[key] for key in has(data, plan) & LACKS[target]}
+        if lacking:
+            assert set(found) == lacking, number
+            continue
+        minded = list(minds(target, data, plan))
+        assert len(found) == len(minded), (number, found, minded)
+        assert all(any(part in reason for reason in found) for part in minded), number
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_enough_plans_are_exported_and_enough_refused(target: str) -> None:
+    taken = [not exporting.reasons(target, instance(), plan) for plan in SHAPES]
+    assert sum(taken) >= 5
+    assert sum(taken) == len(SHAPES) if target in LAUNCHERS else sum(taken) <= 45
+
+
+def test_between_them_the_plans_have_every_feature() -> None:
+    found = set().union(*(has(instance(), plan) for plan in SHAPES))
+    assert found == set(WORDS)
