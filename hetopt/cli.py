@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import __version__, cli_exchange, cli_schedule
+from . import __version__, cli_exchange, cli_import, cli_schedule
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -389,42 +389,6 @@ def check(
         raise typer.Exit(BAD_INPUT)
 
 
-@app.command("import")
-def import_file(
-    format: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="One of `hetopt list formats`.")
-    ],
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Its files.")],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
-    ],
-    instance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INSTANCE", help="Write it as this instance with what was read."
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="An option of the format."
-        ),
-    ] = None,
-) -> None:
-    """Read a file of another tool, such as a price list, and write it as ours.
-
-    Example: `hetopt import skypilot vms.csv -o region=us-east-1 -o spot=true
-    --instance espresso/llama-7b --out market.yaml`
-    """
-    from . import importing
-
-    _writable(out)
-    importing.check(out)
-    document = importing.document(format, paths, option or [], instance)
-    importing.write(out, document)
-    _tell(f"written to {out}")
-
-
 @app.command("list")
 def list_entries(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
@@ -447,6 +411,7 @@ def list_entries(
 
 cli_schedule.register(app)
 cli_exchange.register(app)
+cli_import.register(app)
 
 
 # --- answers ---------------------------------------------------------------------

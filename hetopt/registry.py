@@ -15,8 +15,12 @@ def names(folder: str) -> list[str]:
 
 
 def entry(folder: str, name: str) -> ModuleType:
-    """The module `hetopt.<folder>.<name>`; `UnknownName` lists what is there."""
+    """The module `hetopt.<folder>.<name>`; `UnknownName` lists what is there.
+
+    Dashes stand for underscores: `metis-plan` is `metis_plan`.
+    """
     known = names(folder)
+    name = name.replace("-", "_")
     if name not in known:
         raise UnknownName(folder.removesuffix("s"), name, known)
     return import_module(f"hetopt.{folder}.{name}")
