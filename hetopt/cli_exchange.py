@@ -84,7 +84,10 @@ def assemble(
 def export(
     plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="FORMAT", help="megatron, flagscale.")
+        str | None,
+        typer.Option(
+            "--to", metavar="FORMAT", help="As --explain and `list formats` show."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the files here.")
@@ -101,6 +104,10 @@ def export(
     ] = False,
 ) -> None:
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
+
+    Trainers: megatron, flagscale, deepspeed, torchtitan, hexiscale, sailor, galvatron.
+    Schedulers, which get the machines, and the plan beside them: slurm, jobset
+    (Kubernetes), skypilot, ray.
 
     Example: `hetopt export plan.json --to megatron --out run`
     """
@@ -239,15 +246,22 @@ def _simulated(found: "Simulation") -> Any:
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
-    """Targets beside what the plan asks of them."""
+    """One row a target, one column a feature of the plan, under a list of these."""
     from rich.table import Table
 
-    table = Table("the plan has", *(row["name"] for row in rows))
-    for feature in rows[0]["features"] if rows else ():
-        marks = ("yes" if row["features"][feature] else "NO" for row in rows)
-        table.add_row(feature, *marks)
-    told = ("; ".join(row["reasons"]) or "can run it" for row in rows)
-    table.add_row("verdict", *told, end_section=True)
+    features = list(rows[0]["features"]) if rows else []
+    listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
+    title = f"The plan has {listed}" if features else "The plan has no feature to mind"
+    columns = [f"({i})" for i in range(1, len(features) + 1)]
+    table = Table("target", *columns, "verdict", title=title, title_justify="left")
+    for row in rows:
+        has = [row["features"][name] for name in features]
+        marks = ("yes" if each else "NO" for each in has)
+        lacking = [
+            column for column, each in zip(columns, has, strict=True) if not each
+        ]
+        told = f"lacks {', '.join(lacking)}" if lacking else "; ".join(row["reasons"])
+        table.add_row(row["name"], *marks, told or "can run it")
     return table
 
 
