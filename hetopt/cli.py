@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import __version__, cli_exchange, cli_import, cli_schedule
+from . import __version__, cli_checkpoint, cli_exchange, cli_import, cli_schedule
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -411,6 +411,7 @@ def list_entries(
 
 cli_schedule.register(app)
 cli_exchange.register(app)
+cli_checkpoint.register(app)
 cli_import.register(app)
 
 

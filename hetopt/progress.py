@@ -1,9 +1,18 @@
-"""Progress on a terminal: elapsed time, incumbent, bound and gap; silent elsewhere."""
+"""Progress on a terminal: time, incumbent, bound and gap; bytes; silent elsewhere."""
 
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 from rich.progress_bar import ProgressBar
 
 from .problems import Objective
@@ -64,3 +73,35 @@ class Watch:
         """Begin anew with another method."""
         text = words.plain(what)
         self._progress.reset(self._task, description=text, known="", total=None)
+
+
+class Moved:
+    """A context in which `report` moves one bar of bytes."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(what, total=None)
+
+    def __enter__(self) -> "Moved":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def report(self, done: int, total: int) -> None:
+        """Show how many bytes of how many are there."""
+        self._progress.update(self._task, completed=done, total=total)
