@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import __version__, cli_checkpoint, cli_exchange, cli_import, cli_schedule
+from . import (
+    __version__,
+    cli_bench,
+    cli_checkpoint,
+    cli_exchange,
+    cli_import,
+    cli_schedule,
+)
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -69,6 +76,7 @@ class Kind(StrEnum):
     POLICIES = "policies"
     BACKENDS = "backends"
     FORMATS = "formats"
+    SUITES = "suites"
 
 
 InstanceWord = Annotated[
@@ -410,9 +418,10 @@ def list_entries(
 
 
 cli_schedule.register(app)
+cli_bench.register(app)
 cli_exchange.register(app)
-cli_checkpoint.register(app)
 cli_import.register(app)
+cli_checkpoint.register(app)
 
 
 # --- answers ---------------------------------------------------------------------

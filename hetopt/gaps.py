@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from .errors import MixedData
+from .profiles import quantile
 from .result import Result, Status, gap, known_gap
 
 __all__ = ["GapReport", "GapRow", "gap"]
@@ -46,7 +47,7 @@ class GapReport:
         return cls(tuple(rows))
 
     def summary(self) -> dict[str, Any]:
-        """By method: solved, proved, unsolved; median and worst gap to the bound."""
+        """By method: solved, proved, unsolved; median, p90 and worst gap to a bound."""
         out: dict[str, Any] = {}
         for method in dict.fromkeys(row.method for row in self.rows):
             mine = [row for row in self.rows if row.method == method]
@@ -59,6 +60,7 @@ class GapReport:
                 "proved_infeasible": statuses.count(Status.INFEASIBLE),
                 "without_plan_or_proof": statuses.count(Status.UNDECIDED),
                 "median_gap_to_bound": median(gaps) if gaps else None,
+                "p90_gap_to_bound": quantile(gaps, 0.9),
                 "worst_gap_to_bound": gaps[-1] if gaps else None,
             }
         return out

@@ -102,15 +102,18 @@ def _grouping(rng: Random, gpus: int) -> device_grouping.Data:
 
 
 def _partition(rng: Random, layers: int) -> layer_partition.Data:
-    """Uneven layers; stages of four kinds, memory from barely to amply enough."""
+    """Uneven layers; stages of four kinds, memory from barely to amply enough.
+
+    Times are short, so that solvers that compute in floats can prove an optimum too.
+    """
     work = [rng.randint(80, 120) for _ in range(layers)]
     stages = max(1, layers // 3)
     share = 330 * layers // stages
     kinds = [
         {
-            "speed": rng.randint(100, 1000),
+            "speed": rng.randint(10, 100),
             "memory_mib": rng.randint(5 * share // 4, 5 * share // 2),
-            "hop_us": rng.randint(0, 3000),
+            "hop_us": rng.randint(0, 300),
         }
         for _ in range(min(4, stages))
     ]

@@ -21,10 +21,14 @@ def entries(kind: str) -> list[dict[str, str]]:
 
     Formats also have a `direction`, import or export, and are sorted within each.
     `kind` is one of instances, problems, formulations, methods, planners, policies,
-    backends, formats.
+    backends, formats, suites.
     """
     if kind == "instances":
         return _instances()
+    if kind == "suites":
+        from .bench.suites import known
+
+        return [{"name": n, "description": d} for n, d in sorted(known().items())]
     if kind == "formats":
         read, written = _folder("importers"), _folder("exporters")
         return [

@@ -16,7 +16,17 @@ SOLVERS = {"pyscipopt", "ortools", "pulp", "highspy"}
 PLOTS = {"matplotlib"}
 
 # Part of hetopt -> the parts it may import; each may import itself.
-CORE = ["errors", "registry", "schema", "costs", "plans", "problems", "result", "gaps"]
+CORE = [
+    "errors",
+    "profiles",
+    "registry",
+    "schema",
+    "costs",
+    "plans",
+    "problems",
+    "result",
+    "gaps",
+]
 SHARED = {*CORE, "modelling"}
 MAY_IMPORT: dict[str, set[str]] = {
     part: {*CORE[:place]} for place, part in enumerate(CORE)
@@ -24,14 +34,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT |= {
     # A statement has a judge, which the registry of problems finds for it.
     "modelling": {"result"},
-    "formulations": {"modelling", "problems", "plans", "schema", "costs", "errors"},
+    "formulations": {
+        *("modelling", "problems", "plans", "schema", "costs", "errors"),
+        "recovery",  # its kinds of pieces, which the statement counts
+    },
     "backends": {"modelling", "result", "errors"},
     "statements": SHARED,
 }
 METHODS = {"exact", "planners", "policies", "scheduling"}
 FRONT = {
     *("api", "api_improve", "api_schedule", "report", "importers", "exporters"),
-    *("cli", "cli_schedule"),
+    *("cli", "cli_schedule", "bench", "cli_bench"),
 }
 
 

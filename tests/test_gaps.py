@@ -98,6 +98,7 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "proved_infeasible": 0,
             "without_plan_or_proof": 1,
             "median_gap_to_bound": pytest.approx(0.25),
+            "p90_gap_to_bound": pytest.approx(0.5),
             "worst_gap_to_bound": pytest.approx(0.5),
         },
         "two": {
@@ -107,6 +108,7 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "proved_infeasible": 1,
             "without_plan_or_proof": 0,
             "median_gap_to_bound": None,
+            "p90_gap_to_bound": None,
             "worst_gap_to_bound": None,
         },
     }

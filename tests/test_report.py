@@ -143,7 +143,7 @@ def test_hostile_names_are_shown_and_not_run(report: GapReport) -> None:
 
 def test_the_page_draws_one_box_a_stage(report: GapReport) -> None:
     found = Page(page.html(report))
-    assert len(found.of("svg")) == 3
+    assert len(found.of("svg", "plan")) == 3
     assert len(found.of("rect", "box")) == 2 + 2 + 2
     assert len(found.of("rect", "hop")) == 2
     assert "layers 0–2 on 2 × big on node0" in found.words

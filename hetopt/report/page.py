@@ -1,10 +1,12 @@
 """A gap report as one HTML page that needs nothing else: no network, no other file."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..gaps import GapReport
-from ..result import Result
-from . import drawing, words
+from ..profiles import profiles
+from ..result import Result, known_gap
+from . import charts, drawing, words
 from .rows import COLUMNS, SUMMARY_HEADINGS, Row, Section, sections, summary_rows
 from .templates import template
 
@@ -27,11 +29,41 @@ def html(report: GapReport) -> str:
     return template("page.html.j2").render(
         columns=COLUMNS,
         sections=[(part, _pictures(part, palette)) for part in parts],
+        charts=[chart for chart in _charts(report) if chart is not None],
         palette=palette,
         plain=words.plain,
         summary_headings=list(SUMMARY_HEADINGS.values()),
         summary=summary_rows(report),
         drawing=drawing,
+    )
+
+
+def _charts(report: GapReport) -> Iterator[charts.Chart | None]:
+    """How the planners compare over all instances, and how the gaps closed."""
+    costs: dict[str, dict[str, float | None]] = {}
+    curves = {}
+    for row in report.rows:
+        label, value = Row.of(row).label, row.result.objective
+        mine = costs.setdefault(label, {})
+        mine[row.instance] = float(value) if value else None
+        curve = [
+            (max(point.seconds, 0.001), distance)
+            for point in row.result.trace
+            if (distance := known_gap(point.incumbent, point.bound)) is not None
+        ]
+        if curve:
+            curves[f"{row.instance}, {label}"] = curve
+    if len({row.instance for row in report.rows}) > 1:
+        yield charts.profile_chart(
+            "Performance profile",
+            "The share of all instances on which a planner's plan is within a factor "
+            "of the best plan of this page (Dolan and Moré).",
+            profiles(costs),
+        )
+    yield charts.trace_chart(
+        "Gap against time",
+        "How far the best plan so far was from the bound that was proved by then.",
+        curves,
     )
 
 

@@ -167,6 +167,7 @@ SUMMARY_HEADINGS = {
     "proved_infeasible": "proved infeasible",
     "without_plan_or_proof": "neither",
     "median_gap_to_bound": "median gap to bound",
+    "p90_gap_to_bound": "90 % within",
     "worst_gap_to_bound": "worst gap to bound",
 }
 

@@ -14,7 +14,7 @@ def markdown(report: GapReport) -> str:
     """A heading and a table for each instance, then the summary."""
     out = ["# Optimality gaps", ""]
     for section in sections(report):
-        out += [f"## {_escaped(section.instance)}", "", _escaped(section.headline), ""]
+        out += [f"## {escaped(section.instance)}", "", escaped(section.headline), ""]
         headings = [column.heading for column in COLUMNS]
         right = [column.numeric for column in COLUMNS]
         cells = [[column.text(row) for column in COLUMNS] for row in section.rows]
@@ -37,10 +37,10 @@ def comma_separated(report: GapReport) -> str:
 
 def _table(headings: list[str], right: list[bool], rows: list[list[str]]) -> list[str]:
     rule = ["---:" if numeric else "---" for numeric in right]
-    body = [[_escaped(cell) for cell in row] for row in rows]
+    body = [[escaped(cell) for cell in row] for row in rows]
     return [f"| {' | '.join(line)} |" for line in ([headings, rule, *body])]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown shows as it is: no cell, tag or link is begun by a name."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", words.plain(text))

@@ -1,0 +1,146 @@
+"""The process of one task: solves it, writes one row, and ends with its parent.
+
+Started by `hetopt.bench.process` with the folder that holds `task.json`; leaves
+`answer.json` there: the row, and the result document that `hetopt check` takes.
+"""
+
+import importlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from .. import api, api_schedule, files
+from ..errors import HetoptError, InternalError
+from ..parsing import read_tree
+from ..result import Result
+from .suites import Task
+
+# Address space is larger than memory: libraries map files, threads map stacks. The
+# parent ends a process by the memory that it holds; this only stops a jump that the
+# parent would see too late.
+HEADROOM_MIB = 8192
+
+SIZES = {
+    "training_plan": ("GPUs", lambda data: data.planned_cluster.gpu_count),
+    "provisioning": ("GPUs offered", lambda data: sum(o.quota for o in data.offers)),
+    "device_grouping": ("GPUs", lambda data: data.devices),
+    "layer_partition": ("layers", lambda data: len(data.layer_mib)),
+    "job_scheduling": ("jobs", lambda data: len(data.jobs)),
+}
+
+
+def main(folder: str) -> None:
+    """Do the task of a folder."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    task = Task.model_validate(read_tree(Path(folder, "task.json")))
+    _limit_memory(task.memory_mib + HEADROOM_MIB)
+    try:
+        answer = answered(task)
+    except MemoryError:
+        answer = {"row": _without_answer(task, "out of memory", "MemoryError")}
+    files.write_json(Path(folder, "answer.json"), answer)
+
+
+def answered(task: Task) -> dict[str, Any]:
+    """The row of a task, and the document of its plan where there is one.
+
+    What cannot be asked is a row too, `refused`; a bug of ours is one that `crashed`.
+    """
+    try:
+        if task.kind == "figures":
+            return {"row": _figures(task)}
+        result = solved(task)
+    except InternalError as error:
+        return {"row": _without_answer(task, "crashed", str(error))}
+    except HetoptError as error:
+        return {"row": _without_answer(task, "refused", str(error))}
+    document = result.to_json() | {"instance": task.instance}
+    answer: dict[str, Any] = {"row": _row(task, result, document)}
+    if result.plan is not None:
+        answer["document"] = document
+    return answer
+
+
+def asked(task: Task) -> dict[str, Any]:
+    """What every row says of its task."""
+    fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
+    told = {name: getattr(task, name) for name in fields}
+    return {"key": task.key, **{k: v for k, v in told.items() if v is not None}}
+
+
+def solved(task: Task) -> Result:
+    """The result of a task's method on its instance."""
+    name, method = str(task.instance), str(task.method)
+    limits: dict[str, Any] = {
+        "time_limit": task.time_limit_s,
+        "gap": task.gap,
+        "threads": task.threads,
+        "seed": task.seed,
+    }
+    problem, data = files.load_problem(name)
+    if problem == "job_scheduling":
+        return api_schedule.schedule(data, [method])[0].result
+    if task.backend is not None or method == "exact":
+        stated = None if method == "exact" else method
+        return api.solve(data, stated, task.backend, **limits)
+    if method == "plan":
+        return api.plan(data, **limits)
+    if method.endswith("+improve"):
+        return api.plan(data, method.removesuffix("+improve"), improve=True, **limits)
+    if problem == "training_plan":
+        return api.plan(data, method, **limits)
+    return api.solve(data, method, **limits)
+
+
+def _row(task: Task, result: Result, document: dict[str, Any]) -> dict[str, Any]:
+    unit, size = SIZES.get(result.problem, (None, None))
+    copied = ("problem", "digest", "status", "stop", "sense", "unit", "objective")
+    more = ("objective_exact", "bound", "bound_exact", "bound_source", "gap", "reasons")
+    names = [name for name in (*copied, *more) if name in document]
+    trace = [
+        [point["seconds"], point["incumbent"], point["bound"]]
+        for point in document["trace"]
+    ]
+    return {
+        **asked(task),
+        "size": None if size is None else size(result.data),
+        "size_unit": unit,
+        **{name: document[name] for name in names},
+        "by": document["method"],
+        "seconds": {**document["seconds"], "trace": trace},
+    }
+
+
+def _figures(task: Task) -> dict[str, Any]:
+    """A paper's table, made by a function of a script: see benchmarks/README.md."""
+    sys.path.insert(0, str(task.folder))
+    module = importlib.import_module(str(task.script))
+    listed = [dict(found) for found in module.TABLES[task.table](task.time_limit_s)]
+    return {**asked(task), "status": "figures", "figures": listed, "seconds": {}}
+
+
+def _without_answer(task: Task, status: str, reason: str) -> dict[str, Any]:
+    return {**asked(task), "status": status, "reasons": [reason], "seconds": {}}
+
+
+def _limit_memory(mib: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = mib * 2**20
+    if hard == resource.RLIM_INFINITY or hard > most:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed closes our input; nobody would read the answer then."""
+    from .process import end_descendants
+
+    while os.read(0, 1):
+        pass
+    end_descendants(os.getpid())
+    os._exit(1)

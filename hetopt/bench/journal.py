@@ -1,0 +1,186 @@
+"""Rows on disk: one JSON document a line, flushed row by row, resumed after a kill.
+
+The first line says on what the rows were measured (`hetopt.bench.machine`); every
+other line is a row. A row is on the disk before the next one is looked at, so that a
+kill loses at most the rows in flight; the line that it tore is dropped.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+from ..errors import InstanceError
+from ..files import write_json, write_text
+
+ROWS = "rows.jsonl"
+PLANS = "plans"
+MOST_BYTES = 2**30
+# What may differ between a run and the one that goes on with it; rows that were made
+# at another commit than the header's say so.
+PASSING = {"started", "load", "workers", "modified", "commit"}
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """The rows of one folder, open for more."""
+
+    def __init__(
+        self, folder: Path, file: BufferedWriter, rows: list[Row], told: Row
+    ) -> None:
+        self.folder = folder
+        self.rows = rows
+        self._file = file
+        self._told = told
+
+    def add(self, row: Row, document: dict[str, Any] | None) -> None:
+        """Keep a row, and the document of its plan before it."""
+        if document is not None:
+            row = {**row, "plan_file": plan_file(row["key"])}
+            (self.folder / PLANS).mkdir(exist_ok=True)
+            write_json(self.folder / row["plan_file"], document)
+        row = {**row, **self._told}
+        self.rows.append(row)
+        self._file.write(_line(row))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def plan_file(key: str) -> str:
+    """Where the document of a row lies in its folder."""
+    return f"{PLANS}/{sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+@contextmanager
+def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
+    """The journal of a folder, new or, with `resume`, gone on with.
+
+    `InstanceError` for a folder that has rows without `resume`, whose rows were made
+    under another header, or that another run is writing to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ROWS
+    if path.exists() and path.stat().st_size and not resume:
+        raise InstanceError(
+            f"{path}: found rows of an earlier run, expected a new folder; name "
+            "another, or go on with --resume"
+        )
+    with path.open("ab") as file:
+        _lock(file, path)
+        lines = _whole_lines(path)
+        file.truncate(sum(len(line) for line in lines))
+        told: Row = {}
+        if lines:
+            old = _parsed(path, 1, lines[0])
+            _refuse_another(path, old, header)
+            if old.get("commit") != header.get("commit"):
+                told = {"commit": header.get("commit")}
+        else:
+            file.write(_line(header))
+            file.flush()
+            os.fsync(file.fileno())
+        rows = [_parsed(path, n, line) for n, line in enumerate(lines[1:], 2)]
+        yield Journal(folder, file, rows, told)
+
+
+def read(folder: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a folder, or of a file of rows; a torn last line is no row.
+
+    `InstanceError` for a file that is absent, or holds something else.
+    """
+    path = folder if folder.is_file() else folder / ROWS
+    if not path.is_file():
+        raise InstanceError(
+            f"{path}: found no such file, expected the rows of `hetopt bench`; name "
+            "the folder of its --out"
+        )
+    lines = _whole_lines(path)
+    if not lines:
+        raise InstanceError(f"{path}: found no whole line, expected rows; run it again")
+    header, *rows = (_parsed(path, n, line) for n, line in enumerate(lines, 1))
+    if "suite" not in header or any("key" not in row for row in rows):
+        raise InstanceError(
+            f"{path}: found lines of another kind, expected a header with a suite and "
+            "rows with a key; name a folder of `hetopt bench`"
+        )
+    return header, rows
+
+
+def sort(folder: Path, keys: Iterable[str]) -> None:
+    """Put the rows of a finished run into the order of its tasks."""
+    header, rows = read(folder)
+    place = {key: number for number, key in enumerate(keys)}
+    rows.sort(key=lambda row: place[row["key"]])
+    text = b"".join(map(_line, [header, *rows])).decode("utf-8")
+    write_text(folder / ROWS, text)
+
+
+# --- lines -----------------------------------------------------------------------
+
+
+def _line(document: Row) -> bytes:
+    return json.dumps(document, allow_nan=False).encode() + b"\n"
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Lines with their ends; the torn last one left out."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InstanceError(
+            f"{path}: found more than {MOST_BYTES >> 20} MiB, expected at most that; "
+            "split the suite"
+        )
+    lines = path.read_bytes().splitlines(keepends=True)
+    if lines and not (lines[-1].endswith(b"\n") and _is_json(lines[-1])):
+        lines.pop()
+    return lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Row:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InstanceError(
+            f"{path}: line {number}: found no JSON object, expected a row; remove the "
+            "line, and go on with --resume"
+        )
+    return found
+
+
+def _refuse_another(path: Path, old: Row, new: Row) -> None:
+    for name in [*old, *(name for name in new if name not in old)]:
+        if name not in PASSING and old.get(name) != new.get(name):
+            raise InstanceError(
+                f"{path}: {name}: found {json.dumps(old.get(name))}, expected "
+                f"{json.dumps(new.get(name))}: rows of two kinds of run are not one "
+                "measurement; start in another folder"
+            )
+
+
+def _lock(file: BufferedWriter, path: Path) -> None:
+    """One run a folder; the lock goes with its process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InstanceError(
+            f"{path}: found another run writing here, expected none; wait for it, or "
+            "name another folder"
+        ) from None

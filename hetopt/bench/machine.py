@@ -1,0 +1,94 @@
+"""On what rows are measured: the first line of a result file."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from .suites import Task
+
+PACKAGES = (
+    *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),
+    *("pymetis", "joblib", "distributed"),
+)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, Any]:
+    """Suite, machine, versions, commit, limits and threads; `load` is of the start."""
+    listed = "\n".join(task.model_dump_json(exclude={"folder"}) for task in tasks)
+    return {
+        "suite": suite,
+        "tasks": len(tasks),
+        "tasks_digest": "sha256:" + hashlib.sha256(listed.encode()).hexdigest(),
+        "hetopt": __version__,
+        "commit": _git("rev-parse", "HEAD"),
+        "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_gib": _memory_gib(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(),
+        },
+        "versions": _versions(),
+        "limits": {
+            "time_limit_s": sorted({task.time_limit_s for task in tasks}),
+            "wall_limit_s": sorted({task.wall_limit_s for task in tasks}),
+            "memory_mib": sorted({task.memory_mib for task in tasks}),
+        },
+        "threads": sorted({task.threads for task in tasks}),
+        "workers": workers,
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(*words: str) -> str | None:
+    """What git says of the checkout; None in an installed copy, or without git."""
+    if not (ROOT / "pyproject.toml").is_file():
+        return None
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(ROOT), *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> int | None:
+    if not hasattr(os, "sysconf"):
+        return None
+    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)

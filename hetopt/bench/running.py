@@ -1,0 +1,62 @@
+"""A suite from its tasks to the rows in a folder."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ..errors import InstanceError
+from . import journal, machine, suites, sweep
+from .journal import Row
+from .process import Answer
+from .suites import Task
+
+FAILED = ("crashed", "timeout", "out of memory")
+
+
+def go(
+    suite: str,
+    out: Path,
+    *,
+    file: Path | None = None,
+    workers: int = 1,
+    dask: str | None = None,
+    resume: bool = False,
+    told: Callable[[Row | None, int], None] | None = None,
+) -> list[Row]:
+    """Run a suite into the folder `out`; its rows, in the suite's order.
+
+    With `resume` the rows that are there are kept, and only the others are made.
+    `told(row, left)` hears of every new row, and once of None before the first.
+    Raises what `suites.tasks` and `journal.journal` raise.
+    """
+    tasks = suites.tasks(suite, file)
+    if not tasks:
+        raise InstanceError(
+            f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
+        )
+    head = machine.header(suite, tasks, None if dask else workers)
+    with journal.journal(out, head, resume=resume) as kept:
+        done = {row["key"] for row in kept.rows}
+        left = [task for task in tasks if task.key not in done]
+        if told is not None:
+            told(None, len(left))
+        for answer in _answers(left, workers, dask):
+            kept.add(answer["row"], answer.get("document"))
+            if told is not None:
+                told(answer["row"], 1)
+    journal.sort(out, (task.key for task in tasks))
+    return journal.read(out)[1]
+
+
+def failed(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows ended without an answer, by how they ended."""
+    statuses = Counter(row["status"] for row in rows)
+    return {status: statuses[status] for status in FAILED if statuses[status]}
+
+
+def _answers(tasks: Sequence[Task], workers: int, dask: str | None) -> Iterator[Answer]:
+    if not tasks:
+        return iter(())
+    if dask is not None:
+        return sweep.on_dask(tasks, dask)
+    return sweep.here(tasks, workers)

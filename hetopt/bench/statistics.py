@@ -1,0 +1,243 @@
+"""What the rows of a run say: gaps to what is proved, counts, profiles, growth.
+
+A gap is to the strongest bound that any row proved for the same data. Rows without a
+plan are counted by how they ended, never left out.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import median
+from typing import Any
+
+from ..profiles import Growth, Profile, growth, profiles, quantile
+from ..result import known_gap
+
+Row = dict[str, Any]
+SOLVED = ("optimal", "feasible")
+UNSOLVED = ("undecided", "timeout", "out of memory", "crashed", "refused")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of a solve beside the references of its data."""
+
+    row: Row
+    reference: Fraction | None  # the strongest bound of the data, proved
+    best: Fraction | None  # the best plan of the data, of any row
+
+    @property
+    def method(self) -> str:
+        """The method, and the back end of a statement."""
+        return method_of(self.row)
+
+    @property
+    def status(self) -> str:
+        return str(self.row["status"])
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a plan."""
+        return self.status in SOLVED
+
+    @property
+    def proved(self) -> bool:
+        """Whether the row itself proves its plan optimal, or that there is none."""
+        return self.status in ("optimal", "infeasible")
+
+    @property
+    def objective(self) -> Fraction | None:
+        return number(self.row, "objective")
+
+    @property
+    def gap_to_bound(self) -> float | None:
+        """To the strongest bound that is proved, by whatever row."""
+        return known_gap(self.objective, self.reference)
+
+    @property
+    def gap_to_best(self) -> float | None:
+        """To the best plan, by whatever row; nothing is proved of it."""
+        return known_gap(self.objective, self.best)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of the method itself; the process also loads libraries."""
+        parts = self.row.get("seconds", {})
+        own = [parts[name] for name in ("build", "solve") if name in parts]
+        return sum(own) if own else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A method on all of its rows of one problem."""
+
+    problem: str
+    method: str
+    rows: int
+    solved: int
+    proved: int
+    infeasible: int
+    unsolved: dict[str, int]  # by how they ended, only what there is
+    referenced: int  # rows that have a plan and a proved reference
+    median_gap: float | None
+    p90_gap: float | None
+    worst_gap: float | None
+    median_seconds: float | None
+
+
+def method_of(row: Row) -> str:
+    """The method of a row, and the back end of a statement."""
+    backend = row.get("backend")
+    return f"{row['method']} on {backend}" if backend else str(row["method"])
+
+
+def number(row: Row, name: str) -> Fraction | None:
+    """An objective or a bound of a row, exactly."""
+    if (exactly := row.get(f"{name}_exact")) is not None:
+        return Fraction(*exactly)
+    value = row.get(name)
+    return None if value is None else Fraction(value)
+
+
+def entries(rows: Iterable[Row]) -> list[Entry]:
+    """The solves among the rows, each with the references of its data."""
+    solves = [row for row in rows if row["kind"] == "solve"]
+    groups: dict[Any, list[Row]] = {}
+    for row in solves:
+        groups.setdefault(_data(row), []).append(row)
+    references = {key: _references(group) for key, group in groups.items()}
+    return [Entry(row, *references[_data(row)]) for row in solves]
+
+
+def _data(row: Row) -> Any:
+    """What two rows share that are about the same data; failed rows have no digest."""
+    return row.get("digest", ("failed", row["key"])), row.get("problem")
+
+
+def _references(group: list[Row]) -> tuple[Fraction | None, Fraction | None]:
+    """Strongest bound and best plan: from opposite sides."""
+    bounds = [b for row in group if (b := number(row, "bound")) is not None]
+    plans = [p for row in group if (p := number(row, "objective")) is not None]
+    minimise = group[0].get("sense") != "maximise"
+    strongest, best = (max, min) if minimise else (min, max)
+    return strongest(bounds, default=None), best(plans, default=None)
+
+
+def by_problem(found: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Entries by problem; what failed before it told its problem is `unknown`."""
+    problem_of = {
+        e.row["instance"]: e.row["problem"] for e in found if "problem" in e.row
+    }
+    groups: dict[str, list[Entry]] = {}
+    for entry in found:
+        problem = problem_of.get(entry.row["instance"], "unknown")
+        groups.setdefault(problem, []).append(entry)
+    return groups
+
+
+def summaries(found: Iterable[Entry]) -> list[Summary]:
+    """A summary for each method of each problem."""
+    out = []
+    for problem, mine in by_problem(list(found)).items():
+        for method in dict.fromkeys(entry.method for entry in mine):
+            rows = [entry for entry in mine if entry.method == method]
+            out.append(_summary(problem, method, rows))
+    return out
+
+
+def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
+    gaps = [gap for entry in rows if (gap := entry.gap_to_bound) is not None]
+    seconds = [s for entry in rows if (s := entry.seconds) is not None]
+    statuses = [entry.status for entry in rows]
+    return Summary(
+        problem=problem,
+        method=method,
+        rows=len(rows),
+        solved=sum(entry.solved for entry in rows),
+        proved=sum(entry.proved for entry in rows),
+        infeasible=statuses.count("infeasible"),
+        unsolved={s: n for s in UNSOLVED if (n := statuses.count(s))},
+        referenced=len(gaps),
+        median_gap=median(gaps) if gaps else None,
+        p90_gap=quantile(gaps, 0.9),
+        worst_gap=max(gaps, default=None),
+        median_seconds=median(seconds) if seconds else None,
+    )
+
+
+def figures(rows: Iterable[Row]) -> Iterator[Row]:
+    """Figures of papers, each with the ratio of ours to theirs where both are there."""
+    for row in rows:
+        for found in row.get("figures", ()):
+            ours, theirs = found.get("ours"), found.get("theirs")
+            there = isinstance(ours, int | float) and isinstance(theirs, int | float)
+            yield {**found, "ratio": ours / theirs if there and theirs else None}
+
+
+# --- profiles and growth ---------------------------------------------------------
+
+
+def quality_profiles(found: Iterable[Entry]) -> dict[str, Profile]:
+    """How near to the best plan of each instance, as a factor of its objective."""
+    return _profiles(found, _distance)
+
+
+def proof_profiles(found: Iterable[Entry]) -> dict[str, Profile]:
+    """Time to a proof, as a factor of the least; what proved nothing failed."""
+
+    def cost(entry: Entry) -> float | None:
+        return max(entry.seconds or 0.0, 0.001) if entry.proved else None
+
+    return _profiles(found, cost)
+
+
+def _distance(entry: Entry) -> float | None:
+    """Objective over the best, or the best over it where more is better."""
+    value, best = entry.objective, entry.best
+    if not value or not best:
+        return None
+    if entry.row.get("sense") == "maximise":
+        return float(best / value)
+    return float(value / best)
+
+
+def _profiles(found: Iterable[Entry], cost: Any) -> dict[str, Profile]:
+    costs: dict[str, dict[str, float | None]] = {}
+    for entry in found:
+        case = f"{entry.row['instance']}, seed {entry.row['seed']}"
+        costs.setdefault(entry.method, {})[case] = cost(entry)
+    return profiles(costs)
+
+
+def sizes(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:
+    """By method: size and seconds of the rows that have a plan or a proof."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for entry in found:
+        size, seconds = entry.row.get("size"), entry.seconds
+        if size and seconds and (entry.solved or entry.proved):
+            points.setdefault(entry.method, []).append((float(size), seconds))
+    return points
+
+
+def growths(found: Iterable[Entry]) -> dict[str, Growth]:
+    """By method: seconds as a power of the size, where enough sizes were measured."""
+    fitted = {method: growth(points) for method, points in sizes(found).items()}
+    return {method: law for method, law in fitted.items() if law is not None}
+
+
+def traces(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:
+    """By row: seconds and the gap that was proved by then, of exact methods."""
+    curves = {}
+    for entry in found:
+        curve = []
+        for seconds, incumbent, bound in entry.row.get("seconds", {}).get("trace", []):
+            distance = known_gap(_fraction(incumbent), _fraction(bound))
+            if distance is not None:
+                curve.append((max(float(seconds), 0.001), distance))
+        if curve:
+            curves[f"{entry.row['instance']}, {entry.method}"] = curve
+    return curves
+
+
+def _fraction(value: float | None) -> Fraction | None:
+    return None if value is None else Fraction(value)

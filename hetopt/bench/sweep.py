@@ -1,0 +1,76 @@
+"""All tasks, each in its process: side by side here, or on a Dask cluster.
+
+Answers come as they are ready, in any order; every task gives exactly one.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from ..errors import BackendMissing, Unsupported
+from . import process
+from .child import asked
+from .suites import Task
+
+ATTEMPTS = 3  # of a task whose Dask worker dies
+
+
+def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
+    """Answers of `workers` processes at a time on this machine.
+
+    Each waits in a thread of ours, and all end with the iterator.
+    """
+    from joblib import Parallel, delayed
+
+    stop = threading.Event()
+    pool = Parallel(
+        n_jobs=workers,
+        backend="threading",
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch=workers,
+    )
+    try:
+        yield from pool(delayed(process.run)(task, stop) for task in tasks)
+    finally:
+        stop.set()
+
+
+def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
+    """Answers of a Dask cluster, where the scheduler of that address runs it.
+
+    A task whose worker dies is done again elsewhere; after three deaths it is a row
+    that crashed. The workers need the same hetopt. `BackendMissing` without Dask,
+    `Unsupported` where nothing answers at the address.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise BackendMissing("dask", "'hetopt[dask]'") from None
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(Client(address, timeout=20))
+        except (OSError, ValueError) as error:
+            raise Unsupported(
+                f"--dask {address}: found no scheduler ({error}), expected one to "
+                "answer; start `dask scheduler` there"
+            ) from None
+        futures = {
+            client.submit(
+                process.run, task, key=f"hetopt-{n}-{task.key}", pure=False
+            ): task
+            for n, task in enumerate(tasks)
+        }
+        for future in as_completed(futures):
+            yield _answer(future, futures[future])
+
+
+def _answer(future: Any, task: Task) -> process.Answer:
+    """What a future brings: an answer, or a row for a task that its workers lost."""
+    if future.status == "finished":
+        found: process.Answer = future.result()
+        return found
+    reason = f"on the Dask cluster: {future.exception()}"
+    row = {**asked(task), "status": "crashed", "reasons": [reason], "seconds": {}}
+    return {"row": row}

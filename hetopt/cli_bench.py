@@ -1,0 +1,117 @@
+"""The command `bench`, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import Unsupported
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(bench)
+
+
+def bench(
+    suite: Annotated[
+        str | None,
+        typer.Argument(help="One of `hetopt list suites`.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Rows, plans and report go there."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Solves side by side.")
+    ] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Solve on this Dask scheduler's workers."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the rows that DIR has.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Only write the report of a run again."),
+    ] = None,
+    suites: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take the suite from this TOML file."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The report as one JSON document on stdout.")
+    ] = False,
+) -> None:
+    """Run a suite of solves, each in a process with a wall and a memory limit.
+
+    DIR gets `rows.jsonl` (a row a solve, on disk as soon as it is known), `plans/`
+    (documents that `hetopt check` takes) and `report.html`, `.md`, `.csv`, `.json`.
+    Exit codes: 0 every row has an answer, 1 a solve crashed, 4 one was ended by its
+    wall or memory limit.
+
+    Example: `hetopt bench smoke --workers 2 --out smoke-run`
+    """
+    from . import cli
+    from .bench import journal
+    from .bench.running import failed
+    from .report import bench as reports
+
+    if report is not None:
+        if suite is not None or out is not None:
+            raise Unsupported("--report only reads: give it without a suite and --out")
+        folder = report
+    else:
+        folder = _folder(suite, out)
+        _run(str(suite), folder, suites, workers, dask, resume)
+    header, rows = journal.read(folder)
+    made = reports.report(folder, header, rows)
+    reports.write(made, folder if folder.is_dir() else folder.parent)
+    cli._tell(f"report written to {folder}")
+    if as_json:
+        cli._print_json(reports.document(made))
+    else:
+        cli._show(reports.tables(made))
+    bad = failed(rows)
+    if bad:
+        cli._complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
+        raise typer.Exit(cli.OURS if "crashed" in bad else cli.NOT_FOUND)
+
+
+def _folder(suite: str | None, out: Path | None) -> Path:
+    if suite is None:
+        raise Unsupported(
+            "found neither a suite nor --report, expected one of them: "
+            "`hetopt list suites` shows the suites"
+        )
+    if out is None:
+        raise Unsupported("--out is missing: name a folder for rows and report")
+    if out.exists() and not out.is_dir():
+        raise Unsupported(f"--out {out}: found a file, expected a folder; name one")
+    return out
+
+
+def _run(
+    suite: str,
+    out: Path,
+    file: Path | None,
+    workers: int,
+    dask: str | None,
+    resume: bool,
+) -> None:
+    from rich.console import Console
+
+    from .bench import running
+    from .bench.bar import Bar
+
+    with Bar(Console(stderr=True), suite) as bar:
+        running.go(
+            suite,
+            out,
+            file=file,
+            workers=workers,
+            dask=dask,
+            resume=resume,
+            told=bar.told,
+        )

@@ -1,0 +1,363 @@
+"""`hetopt bench`: no run is lost, whatever its solves do, and a kill loses no row."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import bench_planners
+import pytest
+
+from hetopt import files
+from hetopt.bench import journal, machine, process, running, suites
+from hetopt.errors import InstanceError, UnknownName
+
+HETOPT = [sys.executable, "-c", "from hetopt.cli import main; main()"]
+
+
+@pytest.fixture
+def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment whose children have planners that misbehave."""
+    folder = tmp_path / "misbehaving"
+    folder.mkdir()
+    environment = bench_planners.install(folder)
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+    return environment
+
+
+def suite(path: Path, text: str) -> Path:
+    """A suite file with one suite, `mine`."""
+    path.write_text(f'[mine]\ndescription = "for a test"\n{text}', encoding="utf-8")
+    return path
+
+
+def group(instances: list[str], methods: list[str], more: str = "") -> str:
+    listed = f"instances = {json.dumps(instances)}\nmethods = {json.dumps(methods)}\n"
+    return f"[[mine.solve]]\n{listed}{more}"
+
+
+def task(method: str, **limits: Any) -> suites.Task:
+    fields = {"wall_limit_s": 60.0, "instance": "tiny/two-nodes", **limits}
+    return suites.Task(kind="solve", method=method, **fields)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Rows without what differs from run to run."""
+    return [
+        {k: v for k, v in row.items() if k not in ("seconds", "commit")}
+        for row in journal.read(folder)[1]
+    ]
+
+
+# --- suites ----------------------------------------------------------------------
+
+
+def test_a_group_is_every_instance_with_every_method(tmp_path: Path) -> None:
+    text = group(["tiny/two-nodes", "generated:unequal/8/3..5"], ["exact", "megatron"])
+    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
+    assert [(t.instance, t.method) for t in found] == [
+        (instance, method)
+        for instance in (
+            "tiny/two-nodes",
+            *(f"generated:unequal/8/{seed}" for seed in (3, 4, 5)),
+        )
+        for method in ("exact", "megatron")
+    ]
+
+
+def test_words_stand_for_all_of_the_problem(tmp_path: Path) -> None:
+    text = group(["tiny/offers"], ["planners"])
+    text += group(["generated:queue/3/0"], ["policies"])
+    text += group(
+        ["generated:partition/9/0"], ["statements"], 'backends = ["backends"]\n'
+    )
+    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
+    assert {"espresso", "sia_plus", "optimal"} <= {t.method for t in found}
+    assert {"frenzy", "opportunistic"} <= {t.method for t in found}
+    stated = {(t.method, t.backend) for t in found if t.backend}
+    assert stated == {
+        (name, backend)
+        for name in ("layer_partition", "layer_partition_cuts")
+        for backend in ("cpsat", "pulp", "scip")
+    }
+
+
+def test_a_statement_without_back_ends_takes_its_favourite(tmp_path: Path) -> None:
+    text = group(["generated:grouping/6/0"], ["device_grouping"])
+    (found,) = suites.tasks("mine", suite(tmp_path / "s.toml", text))
+    assert found.backend == "scip"
+
+
+def test_a_name_that_two_kinds_share_is_a_statement_where_back_ends_are_given(
+    tmp_path: Path,
+) -> None:
+    text = group(["tiny/two-nodes"], ["hexiscale"])
+    text += group(["tiny/two-nodes"], ["hexiscale"], 'backends = ["cpsat"]\n')
+    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
+    assert [t.backend for t in found] == [None, "cpsat"]
+    rows = [process.run(t)["row"] for t in found]
+    assert [row["by"]["kind"] for row in rows] == ["heuristic", "exact"]
+
+
+def test_limits_of_a_group_come_before_those_of_the_suite(tmp_path: Path) -> None:
+    text = "time_limit_s = 7\nmemory_mib = 100\nseeds = [1, 2]\n"
+    text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\n")
+    text += group(["tiny/islands"], ["megatron"], "wall_limit_s = 4\nseeds = [9]\n")
+    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
+    limits = [(t.time_limit_s, t.wall_limit_s, t.memory_mib, t.seed) for t in found]
+    assert limits == [(3, 36, 100, 1), (3, 36, 100, 2), (7, 4, 100, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time_limit = 5\n", "mine: time_limit: unknown field"),
+        ("threads = 0\n", "mine: threads: found 0, expected a whole number from 1"),
+        ("[[mine.solve]]\nmethods = ['exact']\n", r"solve\[0\].instances: missing"),
+        (group(["tiny/star"], ["exact", "exact"]), "found twice: tiny/star by exact"),
+        ("[[mine.solve]\n", "not TOML"),
+        ("[[mine.figures]]\nscript = '../x'\ntables = ['a']\n", "a_module_name"),
+    ],
+)
+def test_a_suite_file_that_is_wrong_says_where(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        suites.tasks("mine", suite(tmp_path / "s.toml", text))
+
+
+def test_an_unknown_suite_and_an_unknown_instance_list_what_is_there(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UnknownName, match=r"unknown suite 'smoky'.*smoke"):
+        suites.tasks("smoky")
+    with pytest.raises(UnknownName, match=r"unknown instance 'tiny/no\*'"):
+        suites.tasks("mine", suite(tmp_path / "s.toml", group(["tiny/no*"], ["exact"])))
+
+
+@pytest.mark.parametrize("name", sorted(suites.known()))
+def test_every_suite_becomes_tasks(name: str) -> None:
+    found = suites.tasks(name)
+    assert found
+    assert all(t.wall_limit_s >= t.time_limit_s for t in found)
+
+
+# --- one process a solve -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "limits", "status", "reason"),
+    [
+        ("crashes", {}, "crashed", "SIGABRT"),
+        ("raises", {}, "crashed", "RuntimeError: the reason that it gave"),
+        ("leaves", {}, "crashed", "ended without an answer"),
+        ("hangs", {"wall_limit_s": 1.5}, "timeout", "ended after 1.5 s of wall time"),
+        ("hoards", {"memory_mib": 300}, "out of memory", "ended at more than 300 MiB"),
+        ("absent", {}, "refused", "unknown planner 'absent'"),
+        ("megatron", {"instance": "tiny/absent"}, "refused", "unknown instance"),
+    ],
+)
+def test_a_solve_that_fails_is_a_row_that_says_how(
+    method: str,
+    limits: dict[str, Any],
+    status: str,
+    reason: str,
+    misbehaving: dict[str, str],
+) -> None:
+    row = process.run(task(method, **limits))["row"]
+    assert row["status"] == status
+    assert reason in row["reasons"][0]
+    assert row["method"] == method
+
+
+def test_what_a_solve_started_ends_with_it(misbehaving: dict[str, str]) -> None:
+    before = set(_sleepers())
+    assert process.run(task("forks", wall_limit_s=2.0))["row"]["status"] == "timeout"
+    assert set(_sleepers()) <= before
+
+
+def _sleepers() -> list[int]:
+    """Processes that sleep 600 s, as the planner `forks` starts them."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if b"import time; time.sleep(600)" in _bytes(path)
+    ]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_the_plan_of_a_row_is_judged_again() -> None:
+    answer = process.run(task("exact"))
+    assert answer["row"]["status"] == "optimal"
+    assert answer["document"]["objective"] == answer["row"]["objective"]
+
+
+# --- rows on disk ------------------------------------------------------------------
+
+HEADER = {"suite": "mine", "tasks": 3, "started": "now", "load": 1.0}
+
+
+def test_rows_are_read_as_they_were_added(tmp_path: Path) -> None:
+    rows = [{"key": str(n), "status": "optimal"} for n in range(3)]
+    with journal.journal(tmp_path, HEADER, resume=False) as kept:
+        for row in rows:
+            kept.add(row, None)
+    assert journal.read(tmp_path) == (HEADER, rows)
+
+
+@pytest.mark.parametrize("torn", [b'{"key": "3", "sta', b'{"key": "3"}', b"\x00" * 9])
+def test_a_torn_last_line_is_dropped_and_made_again(
+    torn: bytes, tmp_path: Path
+) -> None:
+    with journal.journal(tmp_path, HEADER, resume=False) as kept:
+        kept.add({"key": "1"}, None)
+    whole = (tmp_path / journal.ROWS).read_bytes()
+    (tmp_path / journal.ROWS).write_bytes(whole + torn)
+    with journal.journal(tmp_path, HEADER, resume=True) as kept:
+        assert kept.rows == [{"key": "1"}]
+        kept.add({"key": "2"}, None)
+    assert journal.read(tmp_path)[1] == [{"key": "1"}, {"key": "2"}]
+
+
+def test_a_torn_header_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / journal.ROWS).write_bytes(b'{"suite": "mi')
+    with journal.journal(tmp_path, HEADER, resume=True) as kept:
+        assert kept.rows == []
+    assert journal.read(tmp_path) == (HEADER, [])
+
+
+def test_rows_are_not_mixed_with_those_of_another_run(tmp_path: Path) -> None:
+    with journal.journal(tmp_path, HEADER, resume=False) as kept:
+        kept.add({"key": "1"}, None)
+        with (
+            pytest.raises(InstanceError, match="another run writing here"),
+            journal.journal(tmp_path, HEADER, resume=True),
+        ):
+            pass
+    with (
+        pytest.raises(InstanceError, match="go on with --resume"),
+        journal.journal(tmp_path, HEADER, resume=False),
+    ):
+        pass
+    later = HEADER | {"started": "later", "load": 0.0, "commit": "another"}
+    with journal.journal(tmp_path, later, resume=True) as kept:
+        assert len(kept.rows) == 1
+        kept.add({"key": "2"}, None)
+    assert journal.read(tmp_path)[1][-1] == {"key": "2", "commit": "another"}
+    with (
+        pytest.raises(InstanceError, match="tasks: found 3, expected 4"),
+        journal.journal(tmp_path, HEADER | {"tasks": 4}, resume=True),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "found no whole line"),
+        ("{}\n", "found lines of another kind"),
+        ('{"suite": "x"}\n[1]\n{"key": "1"}\n', "line 2: found no JSON object"),
+        ('{"suite": "x"}\n{"rows": 1}\n', "found lines of another kind"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / journal.ROWS).write_text(text)
+    with pytest.raises(InstanceError, match=message):
+        journal.read(tmp_path)
+
+
+def test_the_first_line_says_on_what_was_measured() -> None:
+    header = machine.header("smoke", [task("exact")], 1)
+    assert header["machine"]["cores"] == os.cpu_count()
+    assert {"ortools", "pyscipopt", "pulp"} <= set(header["versions"])
+    assert header["limits"]["memory_mib"] == [4096]
+    assert header["threads"] == [1]
+
+
+# --- runs --------------------------------------------------------------------------
+
+
+def test_a_kill_loses_the_rows_in_flight_and_no_other(
+    tmp_path: Path, misbehaving: dict[str, str]
+) -> None:
+    instances = ["tiny/two-nodes", "tiny/islands", "tiny/star", "tiny/infeasible"]
+    file = suite(
+        tmp_path / "s.toml", group(instances, ["dawdles", "megatron", "crashes"])
+    )
+    words = ["bench", "mine", "--suites", str(file), "--out"]
+    killed = subprocess.Popen(
+        [*HETOPT, *words, str(tmp_path / "killed"), "--workers", "2"],
+        env=misbehaving,
+        stderr=subprocess.DEVNULL,
+    )
+    _wait_for_lines(tmp_path / "killed" / journal.ROWS, 4)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = rows_of(tmp_path / "killed")
+    assert 3 <= len(before) < 12
+    _run([*words, str(tmp_path / "killed"), "--workers", "2", "--resume"], misbehaving)
+    _run([*words, str(tmp_path / "whole")], misbehaving)
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+    assert len(rows_of(tmp_path / "whole")) == 12
+    assert all(row in rows_of(tmp_path / "killed") for row in before)
+
+
+def _wait_for_lines(path: Path, count: int) -> None:
+    for _ in range(600):
+        if path.exists() and path.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} has no {count} lines after 30 s")
+
+
+def _run(words: list[str], environment: dict[str, str]) -> None:
+    """A run with a row that crashes says so by its exit code."""
+    told = subprocess.run(
+        [*HETOPT, *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1, told.stderr
+    assert "4 rows: crashed" in told.stderr
+
+
+def test_plans_of_a_run_are_files_that_check_takes(tmp_path: Path) -> None:
+    file = suite(tmp_path / "s.toml", group(["tiny/two-nodes"], ["exact", "megatron"]))
+    told: list[Any] = []
+    rows = running.go(
+        "mine", tmp_path / "out", file=file, told=lambda row, n: told.append((row, n))
+    )
+    assert told[0] == (None, 2)
+    assert sorted(row["key"] for row, _ in told[1:]) == sorted(r["key"] for r in rows)
+    for row in rows:
+        _, data, plan = files.load_plan(tmp_path / "out" / row["plan_file"])
+        assert data.digest == row["digest"]
+        from hetopt.problems import training_plan
+
+        assert training_plan.evaluate(data, plan).objective == row["objective"]
+
+
+def test_papers_tables_are_made_by_a_script_beside_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "my_figures.py").write_text(
+        "def one(limit_s):\n"
+        "    yield {'paper': 'A', 'figure': 'x', 'ours': 2.0, 'theirs': 4.0}\n"
+        "def two(limit_s):\n    raise ValueError('no such figure')\n"
+        "TABLES = {'one': one, 'two': two}\n"
+    )
+    text = "[[mine.figures]]\nscript = 'my_figures'\ntables = ['one', 'two']\n"
+    rows = running.go(
+        "mine", tmp_path / "out", file=suite(tmp_path / "s.toml", text), workers=2
+    )
+    assert [row["status"] for row in rows] == ["figures", "crashed"]
+    assert rows[0]["figures"][0]["ours"] == pytest.approx(2.0)
+    assert "no such figure" in rows[1]["reasons"][0]
