@@ -19,6 +19,7 @@ from ..bench.statistics import Entry, Summary
 from ..files import write_text
 from . import bench_page, words
 from .bench_tables import Table, rich_table
+from .text import escaped
 
 NAME = "report"
 
@@ -117,10 +118,10 @@ def comma_separated(made: Report) -> str:
 
 def markdown(made: Report) -> str:
     """Headings and tables; pictures are on the page."""
-    out = [f"# Suite {words.plain(made.header['suite'])}", "", f"{made.counts}.", ""]
-    out += [bench_page.machine(made.header), ""]
+    out = [f"# Suite {escaped(made.header['suite'])}", "", f"{made.counts}.", ""]
+    out += [escaped(bench_page.machine(made.header)), ""]
     for title, table in _every_table(made):
-        out += [f"## {title}", "", *table.markdown(), ""]
+        out += [f"## {escaped(title)}", "", *table.markdown(), ""]
     return "\n".join(out)
 
 

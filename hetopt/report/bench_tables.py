@@ -28,6 +28,8 @@ class Cell:
         """A cell of a value; a dash where there is none."""
         if value is None:
             return cls(words.NONE)
+        if isinstance(value, str):
+            value = words.plain(value)
         return cls(words.plain(str(value) if text is None else text), value)
 
 
