@@ -400,14 +400,23 @@ def check(
 @app.command("list")
 def list_entries(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="With formats: JSON Schemas of our own files."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what there is, by name.
 
-    Example: `hetopt list planners`
+    Example: `hetopt list planners`, `hetopt list formats --schema`
     """
-    from . import listing
+    from . import format_schemas, listing
 
+    if schema:
+        if kind is not Kind.FORMATS:
+            raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
+        _print_json(format_schemas.schemas())
+        return
     entries = listing.entries(kind.value)
     if as_json:
         _print_json(entries)
