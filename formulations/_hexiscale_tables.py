@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from heapq import heapify, heapreplace
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, beyond
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
@@ -392,6 +392,7 @@ def _refuse(instance: Instance) -> None:
         for field, found, expected in carried
         if found != expected
     ]
+    asked += beyond(instance)
     asked += [
         f"model.{field} differ by layer, expected equal layers"
         for field in ("parameters", "active_parameters")

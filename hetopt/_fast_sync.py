@@ -37,6 +37,8 @@ class SyncTimes:
         self._one_size = len(set(parameters)) == 1
         workload = table.workload
         self._ring = workload.costs.sync == "ring"
+        self._passes = workload.costs.sync_passes
+        self._each = workload.costs.gradient_bytes
         with_ends = workload.costs.head == "include"
         self._end_parameters = table.model.embedding_parameters if with_ends else 0
         cluster = table.cluster
@@ -136,14 +138,16 @@ class SyncTimes:
         t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
         if not self._ring:
             inverse = self._slowest_link([(a, c) for a, c in enumerate(counts) if c])
-            top = 4 * (replicas - 1) * parameters * inverse * 10**6
+            volume = self._passes * self._each * parameters
+            top = volume * (replicas - 1) * inverse * 10**6
             return -(-top // (replicas * t * self._beta))
         share = t * replicas
         worst = max(
-            alphas * share * self._beta + 2 * parameters * betas * self._alpha
+            alphas * share * self._beta + self._each * parameters * betas * self._alpha
             for alphas, betas in self._to_others(counts, replicas)
         )
-        return -(-2 * worst * 10**6 // (self._alpha * share * self._beta))
+        top = self._passes * worst * 10**6
+        return -(-top // (self._alpha * share * self._beta))
 
     def _decoded(self, signature: int) -> Sequence[int]:
         """Replicas on each node, then replicas of each degree from 1."""

@@ -90,12 +90,14 @@ class State:
 
     def _fit(self, lines: list[Line], counts: list[int], kept: int) -> bool:
         """Whether memory suffices; kept pipelines with enough in flight still fit."""
-        fits, flight = self.cost.fits, self.cost.costs.in_flight
+        fits, costs = self.cost.fits, self.cost.costs
+        flight = costs.in_flight
         for i, (line, n) in enumerate(zip(lines, counts, strict=True)):
             settled = i < kept and (
                 flight == "one" or (flight == "1f1b" and n >= len(line.slots))
             )
-            if not settled and not fits(Pipe(n, line.size, line.slots)):
+            settled &= not (costs.zero or costs.interleave > 1)
+            if not settled and not fits(Pipe(n, line.size, line.slots), len(lines)):
                 return False
         return True
 
@@ -103,7 +105,8 @@ class State:
         cost = self.cost
         slowest = max(map(cost.pipeline_us, self.counts, self.timings))
         sync, mean = self._sync()
-        whole = cost.whole_us(slowest, sync)
+        update = cost.update_us([line.slots for line in self.lines])
+        whole = cost.whole_us(slowest, sync, update)
         fluid = self._fluid_us() - slowest
         return whole, (
             whole
@@ -148,7 +151,7 @@ def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:
     fresh = [
         Pipe(n, line.size, line.slots) for n, line in zip(counts, lines, strict=True)
     ]
-    if not all(map(cost.fits, fresh)):
+    if not all(cost.fits(pipe, len(fresh)) for pipe in fresh):
         counts = [pipe.micro_batches for pipe in pipes]
     signatures = cost.syncs.signatures(line.slots for line in lines)
     return State(cost, lines, timings, counts, free, signatures)

@@ -5,7 +5,8 @@ stage with unequal samples, any degree, idle GPUs. Three arguments, the best cou
 
 work      a stage is busy for each of its micro-batches, so n tau <= pipeline, and all
           GPUs together do all the work (`_work_us`);
-chain     a micro-batch passes all layers one after another (`_chain_us`);
+chain     a micro-batch passes all layers one after another (`_chain_us`); interleaved
+          pipelines fill faster, and only the slowest layer counts;
 crossing  samples that stay in one node need the layers in many nodes, whose gradients
           cross links; samples that do not, cross links themselves. It is proved (in
           `_crossing_bound`) for stages of one replica, that is, where all
@@ -272,7 +273,7 @@ def _states_mib(table: CostTable) -> int:
     costs = table.workload.costs
     if table.profile.weighs:
         return sum(map(table.profile.least_group_mib, range(table.layers)))
-    return costs.bytes_per_parameter * sum(table.model.parameters) // memory.MIB
+    return costs.kept_bytes * sum(table.model.parameters) // memory.MIB
 
 
 def _chain_us(
@@ -297,4 +298,6 @@ def _chain_us(
         most = max(1, min(most, room // states))
     sequences = -(-workload.global_batch // most)
     micro_batches = -(-sequences // max(workload.micro_batch_sizes))
+    if workload.costs.interleave > 1:
+        once = max(passes)
     return once + (micro_batches - 1) * max(passes)

@@ -10,6 +10,7 @@ ids are chosen at the end (`FastCost.plan`). Nodes go by their number in the clu
 """
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -31,11 +32,14 @@ class Pipe(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Times of the stages of a pipeline for one micro-batch, in us."""
+    """Times of the stages of a pipeline for one micro-batch, in us.
+
+    n micro-batches take total + (n - 1) slowest, but in lockstep.
+    """
 
     total: int
     slowest: int
-    taus: tuple[int, ...]
+    taus: tuple[int, ...]  # each stage's, with what it sends and what keeps it busy
     behind: tuple[int, ...]  # backward times of all stages before each
 
 
@@ -66,9 +70,12 @@ class FastCost:
         self._ends: dict[tuple[int, int, int], int] = {}
         self._hops: dict[tuple[int, int, int, int], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
-        self._fit: dict[tuple[int, int, tuple[Slot, ...]], bool] = {}
+        self._fit: dict[tuple[object, ...], bool] = {}
         self._weighed: dict[tuple[int, ...], int] = {}
-        self._needs: dict[tuple[int, int, int, int, int, bool, bool], int] = {}
+        self._needs: dict[tuple[object, ...], int] = {}
+        self._updated: dict[tuple[int, ...], int] = {}
+        gpus = instance.planned_cluster.gpus.values()
+        self._updates = any(gpu.memory_gbytes_per_s for gpu in gpus)
 
     # --- time ------------------------------------------------------------------
 
@@ -118,20 +125,29 @@ class FastCost:
 
     def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
         taus, backward = [], [0]
-        final = len(slots) - 1
+        final, runs = len(slots) - 1, self.costs.interleave
+        hops = []
         for j, (node, t, first, last) in enumerate(slots):
             both, back = self.prefix(node, t, b)
             tau, behind = both[last] - both[first], back[last] - back[first]
             if j == final:
                 head = self.head_us(node, t, b)
                 tau, behind = tau + head, behind + -(-2 * head // 3)
-            else:
-                receiver = slots[j + 1]
-                tau += self.hop_us(node, receiver.node, receiver.t, b)
-            taus.append(tau)
+            crossings = runs if j < final else runs - 1 if final else 0
+            hop = 0
+            if crossings:
+                receiver = slots[(j + 1) % (final + 1)]
+                hop = crossings * self.hop_us(node, receiver.node, receiver.t, b)
+            hops.append(hop)
+            taus.append(tau + hop)
             backward.append(behind)
         behind_all = tuple(accumulate(backward[:-1]))
-        return Timing(sum(taus), max(taus), tuple(taus), behind_all)
+        whole = sum(taus)
+        if self.costs.hops == "both":
+            taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
+        slowest = max(taus)
+        total = slowest - (slowest - whole) // runs  # filling is runs times as fast
+        return Timing(total, slowest, tuple(taus), behind_all)
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
@@ -139,32 +155,64 @@ class FastCost:
             return timing.total + (n - 1) * timing.slowest
         return lockstep_us(n, timing.taus)
 
-    def whole_us(self, pipelines_us: int, sync_us: int) -> int:
-        """Iteration time from the slowest pipeline and the slowest stage's sync."""
+    def whole_us(self, pipelines_us: int, sync_us: int, update_us: int = 0) -> int:
+        """Iteration time from the slowest pipeline, stage's sync and optimiser."""
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
-        return pipelines - (-b.numerator * sync_us // b.denominator)
+        return pipelines - (-b.numerator * sync_us // b.denominator) + update_us
+
+    def update_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
+        """Time of the optimiser on the GPU where it takes longest."""
+        if not self._updates:
+            return 0
+        return max(
+            self._update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
+            for slots in pipes
+            for j, slot in enumerate(slots)
+        )
+
+    def _update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
+        behind, model = self._behind_parameters, self.table.model
+        held = behind[slot.last] - behind[slot.first]
+        if self.costs.head == "include":
+            copies = first + last - (first and last and model.tied_embeddings)
+            held += copies * model.embedding_parameters
+        key = (self.kind[slot.node], slot.t, held, replicas)
+        if key not in self._updated:
+            share = (Fraction(held, slot.t), replicas)
+            self._updated[key] = self.table.update_us(self.names[slot.node], [share])
+        return self._updated[key]
 
     # --- memory ----------------------------------------------------------------
 
-    def fits(self, pipe: Pipe) -> bool:
-        """Whether every stage of the pipeline fits into its GPUs."""
+    def fits(self, pipe: Pipe, replicas: int = 1) -> bool:
+        """Whether every stage of the pipeline fits into its GPUs.
+
+        `replicas` are the pipelines of the plan, among which ZeRO divides states; one
+        where they are not known yet, which asks for no less memory.
+        """
         n, b, slots = pipe
-        key = (self.in_flight(n, len(slots), 0), b, slots)
+        if not self.costs.zero:
+            replicas = 1
+        key = (self.in_flight(n, len(slots), 0), b, slots, replicas)
         if key not in self._fit:
             if len(self._fit) >= KEPT:
                 self._fit.clear()
             self._fit[key] = all(
-                self.need_mib(b, n, len(slots), j, slot) <= self.room[slot.node]
+                self.need_mib(b, n, len(slots), j, slot, replicas)
+                <= self.room[slot.node]
+                and slot.last - slot.first >= self.costs.interleave
                 for j, slot in enumerate(slots)
             )
         return self._fit[key]
 
-    def in_flight(self, n: int, stages: int, j: int) -> int:
+    def in_flight(self, n: int, stages: int, j: int) -> int | Fraction:
         """Micro-batches whose activations stage `j` of `stages` holds."""
         return memory.in_flight(self.costs, n, stages, j)
 
-    def need_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
+    def need_mib(
+        self, b: int, n: int, stages: int, j: int, slot: Slot, replicas: int = 1
+    ) -> int:
         """Memory of one GPU of stage `j` of `stages`, in MiB."""
         if self.table.profile.weighs:
             return self._measured_mib(b, n, stages, j, slot)
@@ -172,13 +220,14 @@ class FastCost:
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
         count = slot.last - slot.first
-        key = (parameters, count, slot.t, b, flight, j == 0, j == stages - 1)
+        ends = (j == 0, j == stages - 1)
+        key = (parameters, count, slot.t, b, flight, ends, replicas)
         if key not in self._needs:
             model, workload = self.table.model, self.table.workload
             self._needs[key] = (
-                memory.states_mib(self.costs, parameters, slot.t)
+                memory.states_mib(self.costs, parameters, slot.t, replicas)
                 + memory.activations_mib(model, workload, count, slot.t, b, flight)
-                + memory.ends_mib(model, workload, j == 0, j == stages - 1, slot.t, b)
+                + memory.ends_mib(model, workload, *ends, slot.t, b, replicas)
                 + self.costs.reserve_mib
             )
         return self._needs[key]
@@ -211,7 +260,7 @@ class FastCost:
             [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
             self.syncs.times(signatures),
         )
-        return self.whole_us(slowest, sync)
+        return self.whole_us(slowest, sync, self.update_us([p.slots for p in pipes]))
 
     def sync_us(
         self,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -36,10 +36,14 @@ class Record(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False
     )
 
+    #: Fields that came later: the digest leaves them out where they say nothing, so
+    #: that what was made for older files still names its data.
+    _later: ClassVar[frozenset[str]] = frozenset()
+
     @cached_property
     def digest(self) -> str:
         """`sha256:` of the canonical JSON of the record."""
-        data = self.model_dump(mode="json")
+        data = _said(self, self.model_dump(mode="json"))
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -53,13 +57,39 @@ class Record(BaseModel):
         return copy
 
 
-class GpuType(Record):
-    """One type of GPU."""
+def _said(value: Any, data: Any) -> Any:
+    """The JSON `data` of a value, without later fields at their defaults."""
+    if isinstance(value, Record):
+        fields = type(value).model_fields
+        return {
+            name: _said(getattr(value, name), inner)
+            for name, inner in data.items()
+            if name not in value._later
+            or getattr(value, name) != fields[name].get_default()
+        }
+    if isinstance(value, list | tuple):
+        return [_said(*pair) for pair in zip(value, data, strict=True)]
+    if isinstance(value, dict):
+        return {key: _said(value[key], inner) for key, inner in data.items()}
+    return data
 
-    peak_tflops: Positive = Field(description="Peak dense 16-bit TFLOP/s.")
+
+class GpuType(Record):
+    """One type of GPU.
+
+    With `memory_gbytes_per_s`, the rate of its own memory, what no matrix product
+    hides is timed too: norms, activations, softmax, dropout and the optimiser.
+    """
+
+    peak_tflops: Positive = Field(
+        description="Peak dense TFLOP/s in the precision of the products, 16-bit ones."
+    )
     memory_gib: Positive
     efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     usd_per_hour: NotNegative | None = None
+    memory_gbytes_per_s: Positive | None = None
+
+    _later = frozenset({"memory_gbytes_per_s"})
 
 
 class Node(Record):
@@ -212,6 +242,11 @@ class ModelSpec(Record):
     `kv_heads, head_dim, intermediate, gated, experts` is given, else 12 H^2.
     `active_parameters` are the ones that a token uses (fewer than all for MoE):
     memory and synchronisation count all, FLOPs count the active ones.
+
+    `activation, norm, dropout, attention_dropout` decide which tensors a layer keeps
+    for its backward pass under `costs.activations: architecture`, and what its
+    memory-bound kernels move. `norm: layer_from_output` is the layer norm that keeps
+    its output in place of its input; `rms_unfused` one made of single operators.
     """
 
     name: Name
@@ -234,6 +269,12 @@ class ModelSpec(Record):
     shared_experts: Annotated[int, Field(ge=0)] = 0
     expert_intermediate: Count | None = None
     dense_layers: Annotated[int, Field(ge=0)] = 0
+    activation: Literal["gelu", "relu", "silu"] = "gelu"
+    norm: Literal["layer", "layer_from_output", "rms", "rms_unfused"] = "layer"
+    dropout: bool = True
+    attention_dropout: bool = True
+
+    _later = frozenset({"activation", "norm", "dropout", "attention_dropout"})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -276,6 +317,16 @@ class ModelSpec(Record):
     def attention_width(self) -> int:
         """heads x head_dim, the width in the 4 b S^2 H term; H unless head_dim."""
         return self.heads * self.head_dim if self.head_dim else self.hidden
+
+    @property
+    def mlp_width(self) -> int:
+        """Width between the matrices of a dense MLP; 4 H unless `intermediate`."""
+        return self.intermediate or 4 * self.hidden
+
+    @property
+    def kv_width(self) -> int:
+        """Width of the keys, and of the values."""
+        return (self.kv_heads or self.heads) * self.attention_width // self.heads
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
@@ -403,16 +454,48 @@ class Profile(Record):
                 )
 
 
+class StateBytes(NamedTuple):
+    """Bytes of a parameter: its weight, its gradient, what the optimiser keeps."""
+
+    weight: int
+    gradient: int
+    optimiser: int
+
+
+#: Adam's two moments, and a master copy in single precision where it is mixed.
+PRECISIONS: dict[str, StateBytes] = {
+    "fp32": StateBytes(4, 4, 8),
+    "bf16": StateBytes(2, 2, 4),
+    "bf16_mixed": StateBytes(2, 2, 12),
+    "bf16_fp32_gradients": StateBytes(2, 4, 12),
+}
+
+
 class CostSettings(Record):
-    """The variants of the one cost model; each paper's variant is data here."""
+    """The variants of the one cost model; each paper's variant is data here.
+
+    `precision` in place of `bytes_per_parameter` says what these bytes are, and how
+    wide activations and gradients are on links; without it they are 16-bit.
+    `zero: 1..3` divides optimiser states, gradients too, weights too, among the
+    replicas of a layer. `interleave: v` gives each GPU v runs of layers in place of
+    one; `hops: both` lets a transfer occupy the receiving stage too. `fused_loss`
+    keeps one copy of the logits, in their own precision.
+    """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
+    precision: Literal["fp32", "bf16", "bf16_mixed", "bf16_fp32_gradients"] | None = (
+        None
+    )
+    zero: Annotated[int, Field(ge=0, le=3)] = 0
     head: Literal["include", "omit"] = "include"
-    recompute: Literal["full", "none"] = "full"
-    activations: Literal["standard", "checkpoint"] = "standard"
+    fused_loss: bool = False
+    recompute: Literal["full", "selective", "none"] = "full"
+    activations: Literal["standard", "checkpoint", "architecture"] = "standard"
     in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
     sequence_parallel: bool = False
     flash: bool = False
+    interleave: Annotated[int, Field(ge=1, le=1000)] = 1
+    hops: Literal["sender", "both"] = "sender"
     pipeline: Literal["critical", "lockstep"] = "critical"
     pipeline_factor: Positive = 1
     sync: Literal["ring", "bottleneck"] = "ring"
@@ -422,12 +505,46 @@ class CostSettings(Record):
     layer_times: Literal["analytic", "profile"] = "analytic"
     profile: tuple[Profile, ...] = ()
 
+    _later = frozenset({"precision", "zero", "fused_loss", "interleave", "hops"})
+
+    @model_validator(mode="after")
+    def _bytes_of_the_precision(self) -> Self:
+        if self.precision is None:
+            return self
+        known = sum(PRECISIONS[self.precision])
+        if "bytes_per_parameter" not in self.model_fields_set:
+            # Frozen from the outside; here the record is still being made.
+            self.__dict__["bytes_per_parameter"] = known
+        elif self.bytes_per_parameter != known:
+            raise ValueError(
+                f"bytes_per_parameter is {self.bytes_per_parameter}, precision "
+                f"{self.precision!r} makes it {known}: give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _interleaved_pipelines_are_1f1b(self) -> Self:
+        if self.interleave > 1 and (
+            self.in_flight == "gpipe" or self.pipeline == "lockstep"
+        ):
+            raise ValueError(
+                f"interleave {self.interleave} is a 1F1B schedule, found in_flight "
+                f"{self.in_flight!r} and pipeline {self.pipeline!r}: give in_flight "
+                "'1f1b' and pipeline 'critical', or interleave 1"
+            )
+        return self
+
     @model_validator(mode="after")
     def _profile_is_there_when_asked_for(self) -> Self:
         if (self.layer_times == "profile") != bool(self.profile):
             raise ValueError(
                 f"layer_times is {self.layer_times!r} and profile has "
                 f"{len(self.profile)} rows: give both or neither"
+            )
+        if self.zero and any(row.layer_mib for row in self.profile):
+            raise ValueError(
+                f"zero is {self.zero} and profile has layer_mib, whose states are not "
+                "told apart: remove layer_mib, or zero"
             )
         for field in ("layer_mib", "activation_mib"):
             told = [getattr(row, field) is not None for row in self.profile]
@@ -446,6 +563,36 @@ class CostSettings(Record):
                 "twice: remove one row"
             )
         return self
+
+    @property
+    def states(self) -> StateBytes:
+        """What the bytes of a parameter are; 16-bit weights where nothing says so."""
+        if self.precision is not None:
+            return PRECISIONS[self.precision]
+        each = self.bytes_per_parameter
+        # Fewer than four bytes leave nothing for an optimiser: all are weights then.
+        return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of a parameter that every replica holds, however many there are."""
+        weight, gradient, optimiser = self.states
+        return (weight + gradient + optimiser, weight + gradient, weight, 0)[self.zero]
+
+    @property
+    def sync_passes(self) -> int:
+        """Passes over the gradients: reduce, gather; ZeRO-3 gathers weights twice."""
+        return 3 if self.zero == 3 else 2
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of an activation."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient when it is synchronised."""
+        return 2 if self.precision is None else self.states.gradient
 
 
 class Workload(Record):

@@ -117,11 +117,10 @@ def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Op
             rows = None
             for n in range(1, batch // size + 1):
                 pipeline = _pipeline(n, size, stages, Counter())
-                if any(judge._memory(table, 0, pipeline, {}, [])):
+                if any(judge._memory(table, 0, pipeline, {}, [], None)):
                     continue
                 rows = rows or judge._stage_times(table, pipeline)
-                taus = [row["compute_us"] + row["hop_us"] for row in rows]
-                us = judge._pipeline_us(instance.workload.costs.pipeline, n, taus)
+                us = judge._pipeline_us(instance.workload.costs, n, rows)
                 option = Option(us, n, size, stages, used)
                 # Which samples a replica takes matters to the time alone, unless
                 # backward passes hide synchronisation.

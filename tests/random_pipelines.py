@@ -8,8 +8,13 @@ from hetopt.fast_cost import Pipe, Slot
 from hetopt.schema import Instance
 
 
-def random_instance(random: Random, *, uniform: bool = False) -> Instance:
-    """Up to 4 nodes of up to 4 GPUs, up to 7 layers; `uniform` keeps it plain."""
+def random_instance(
+    random: Random, *, uniform: bool = False, later: bool = False
+) -> Instance:
+    """Up to 4 nodes of up to 4 GPUs, up to 7 layers; `uniform` keeps it plain.
+
+    With `later`, settings that exact methods do not state are drawn as well.
+    """
     types = {
         f"T{i}": {
             "peak_tflops": random.choice([10.0, 37.5, 165.2]),
@@ -18,6 +23,9 @@ def random_instance(random: Random, *, uniform: bool = False) -> Instance:
         }
         for i in range(random.randint(1, 2))
     }
+    if later:
+        for gpu in types.values():
+            gpu["memory_gbytes_per_s"] = random.choice([None, 900.0, 2039.0])
     nodes: list[dict[str, Any]] = [
         {
             "name": f"n{i}",
@@ -43,6 +51,13 @@ def random_instance(random: Random, *, uniform: bool = False) -> Instance:
         model["layer_parameters"] = [
             random.randint(10**5, 9 * 10**6) for _ in range(layers)
         ]
+    if later:
+        model |= random_architecture(random)
+    costs = random_costs(random) | (later_costs(random) if later else {})
+    if costs.get("interleave", 1) > 1:
+        costs |= {"in_flight": random.choice(["1f1b", "one"]), "pipeline": "critical"}
+    if costs.get("precision"):
+        del costs["bytes_per_parameter"]
     return Instance.model_validate(
         {
             "name": "random",
@@ -51,7 +66,7 @@ def random_instance(random: Random, *, uniform: bool = False) -> Instance:
                 "sequence_length": 512,
                 "global_batch": random.randint(8, 20),
                 "micro_batch_sizes": (1,) if uniform else (1, 2),
-                "costs": random_costs(random),
+                "costs": costs,
             },
             "cluster": {"gpus": types, "nodes": tuple(nodes), "inter": inter},
         },
@@ -75,6 +90,34 @@ def random_costs(random: Random) -> dict[str, Any]:
         "sync_overlap": random.choice(["none", "backward"]),
         "sync_factor": random.choice([1, 1.65]),
         "reserve_mib": random.choice([0, 10]),
+    }
+
+
+def later_costs(random: Random) -> dict[str, Any]:
+    """Precision, ZeRO, selective recomputation, interleaving and the like."""
+    names = [None, "fp32", "bf16", "bf16_mixed", "bf16_fp32_gradients"]
+    return {
+        "precision": random.choice(names),
+        "zero": random.choice([0, 1, 2, 3]),
+        "recompute": random.choice(["full", "selective", "none"]),
+        "activations": random.choice(["standard", "checkpoint", "architecture"]),
+        "fused_loss": random.random() < 0.5,
+        "interleave": random.choice([1, 1, 2, 3]),
+        "hops": random.choice(["sender", "both"]),
+    }
+
+
+def random_architecture(random: Random) -> dict[str, Any]:
+    """What decides the tensors that a layer keeps."""
+    return {
+        "activation": random.choice(["gelu", "relu", "silu"]),
+        "norm": random.choice(["layer", "layer_from_output", "rms", "rms_unfused"]),
+        "dropout": random.random() < 0.5,
+        "attention_dropout": random.random() < 0.5,
+        "tied_embeddings": random.random() < 0.3,
+        "gated": random.random() < 0.3,
+        "kv_heads": random.choice([None, 1, 2]),
+        "intermediate": random.choice([None, 700]),
     }
 
 

@@ -10,6 +10,23 @@ from hetopt.problems import training_plan
 
 
 @pytest.mark.parametrize("seed", range(150))
+def test_settings_that_came_later_agree_as_well(seed: int) -> None:
+    random = Random(f"later {seed}")
+    instance = random_instance(random, later=True)
+    cost = FastCost(instance)
+    for _ in range(4):
+        pipes = random_pipes(random, instance)
+        plan = cost.plan(pipes)
+        judged = training_plan.evaluate(instance, plan)
+        assert {v.rule for v in judged.violations} <= {"memory", "interleave"}
+        assert cost.iteration_us(pipes) == judged.objective
+        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
+        assert fits == judged.valid
+        # Fewer replicas than there are never ask for less memory.
+        assert fits or not all(map(cost.fits, pipes))
+
+
+@pytest.mark.parametrize("seed", range(150))
 def test_iteration_time_and_memory_equal_the_judges(seed: int) -> None:
     random = Random(f"fast {seed}")
     instance = random_instance(random)

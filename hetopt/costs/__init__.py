@@ -9,6 +9,7 @@ and memory is done twice, on purpose: by the judge (`hetopt.problems.training_pl
 and by whoever searches.
 """
 
+from .beyond import beyond
 from .table import CostTable
 
-__all__ = ["CostTable"]
+__all__ = ["CostTable", "beyond"]

@@ -1,15 +1,19 @@
 """Times of what crosses links: activations between stages, gradients of a layer.
 
-hop  = 2 min over x, y of (alpha_xy + 2 b S H / beta_xy
-                           + (t_Y - 1) (alpha_Y + 2 b S H / (t_Y beta_Y)))
-sync = 2 max over r of sum over r' != r of (alpha_rr' + 2 p / (t_min n beta_rr'))
-or, `sync: bottleneck`,  2 (n - 1) / n * 2 p / t_min / lowest beta
+hop  = 2 min over x, y of (alpha_xy + e b S H / beta_xy
+                           + (t_Y - 1) (alpha_Y + e b S H / (t_Y beta_Y)))
+sync = 2 max over r of sum over r' != r of (alpha_rr' + g p / (t_min n beta_rr'))
+or, `sync: bottleneck`,  2 (n - 1) / n * g p / t_min / lowest beta
+
+e and g are 2 bytes, or those of `precision`. With ZeRO-3 the 2 passes of sync are 3:
+weights are gathered for the forward pass and for the backward pass, once an iteration.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from ..schema import CostSettings
 from .compute import LinkRate
 
 Link = Callable[[str, str], LinkRate]
@@ -20,7 +24,7 @@ def hop_s(
 ) -> Fraction:
     """Seconds of one micro-batch from a stage to the next, both directions.
 
-    `activation` is 2 b S H bytes; `across` joins the stages, `within` the receiver's
+    `activation` is e b S H bytes; `across` joins the stages, `within` the receiver's
     `t` GPUs (needed when t > 1).
     """
     latency, bandwidth = across
@@ -32,7 +36,10 @@ def hop_s(
 
 
 def sync_s(
-    parameters: int, holders: Iterable[tuple[str, int]], link: Link, ring: bool
+    parameters: int,
+    holders: Iterable[tuple[str, int]],
+    link: Link,
+    costs: CostSettings,
 ) -> Fraction:
     """Seconds to synchronise the gradients of `parameters` among `holders`.
 
@@ -44,12 +51,13 @@ def sync_s(
         return Fraction(0)
     t_min = min(t for _, t in replicas)
     nodes = Counter(node for node, _ in replicas)
-    if not ring:
+    volume = costs.gradient_bytes * parameters
+    if costs.sync == "bottleneck":
         lowest = min(
             link(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
         )
-        return Fraction(2 * (n - 1) * 2 * parameters, n * t_min) / lowest
-    chunk = Fraction(2 * parameters, t_min * n)
+        return Fraction(costs.sync_passes * (n - 1) * volume, n * t_min) / lowest
+    chunk = Fraction(volume, t_min * n)
     slowest = Fraction(0)
     for a in nodes:
         total = Fraction(0)
@@ -59,4 +67,4 @@ def sync_s(
                 latency, bandwidth = link(a, b)
                 total += peers * (latency + chunk / bandwidth)
         slowest = max(slowest, total)
-    return 2 * slowest
+    return costs.sync_passes * slowest

@@ -1,18 +1,24 @@
 """Times of layers and of the head, for one micro-batch on one tensor-parallel group.
 
     flops_l = c (2 p_l b S + 4 b S^2 W)      c = 3, or 4 with full recomputation
-    compute = flops_l / (t F_g)
-    tp      = A (t - 1) (alpha + 2 b S H / (t beta))      A = 12 recomputed, else 8
+              (selective: 3 and 4 for the two terms, the scores are computed again)
+    compute = flops_l / (t F_g)  +  bytes / rate of the memory (`traffic`), if given
+    tp      = A (t - 1) (alpha + e b S H / (t beta))      A = 12 recomputed, else 8
 
-W = heads x head_dim (H in the papers). The head, V H parameters without attention,
-is not recomputed: c = 3, and it needs no all-reduce of its own.
+W = heads x head_dim (H in the papers), e = 2 bytes, 4 in single precision. The head,
+V H parameters without attention, is not recomputed: c = 3, and it needs no all-reduce
+of its own. What is computed again selectively, a few per cent of a layer, is timed
+with the forward pass.
 """
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from . import traffic
 
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
+Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
 
 
 def ceil(value: Fraction) -> int:
@@ -37,6 +43,14 @@ def passes(costs: CostSettings) -> int:
     return 4 if costs.recompute == "full" else 3
 
 
+def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
+    """FLOPs of both passes of one layer for `b` sequences, and what is recomputed."""
+    flops = passes(workload.costs) * forward_flops(model, workload, layer, b)
+    if workload.costs.recompute == "selective":
+        flops += 4 * b * workload.sequence_length**2 * model.attention_width
+    return flops
+
+
 def backward_share(costs: CostSettings) -> Fraction:
     """Share of a layer's time that is its backward pass, recomputation included."""
     return Fraction(3, 4) if costs.recompute == "full" else Fraction(2, 3)
@@ -52,15 +66,29 @@ def layer_s(
     b: int,
 ) -> Fraction:
     """Seconds of one layer, forward and backward; `link` is needed when t > 1."""
-    flops = passes(workload.costs) * forward_flops(model, workload, layer, b)
-    compute = flops / (t * flops_per_s(gpu))
+    compute = layer_flops(model, workload, layer, b) / (t * flops_per_s(gpu))
+    if rate := traffic.bytes_per_s(gpu):
+        compute += traffic.layer_bytes(model, workload, t, b) / rate
     if t == 1:
         return compute
     assert link is not None
     latency, bandwidth = link
-    activation = Fraction(2 * b * workload.sequence_length * model.hidden)
+    each = workload.costs.element_bytes
+    activation = Fraction(each * b * workload.sequence_length * model.hidden)
     rounds = 12 if workload.costs.recompute == "full" else 8
     return compute + rounds * (t - 1) * (latency + activation / (t * bandwidth))
+
+
+def update_s(costs: CostSettings, gpu: GpuType, shares: Iterable[Share]) -> Fraction:
+    """Seconds of the optimiser for (parameters on a GPU, replicas that hold them).
+
+    0 where the rate of the GPU's memory is not given.
+    """
+    rate = traffic.bytes_per_s(gpu)
+    if rate is None:
+        return Fraction(0)
+    moved = (held * traffic.update_bytes(costs, replicas) for held, replicas in shares)
+    return sum(moved, Fraction(0)) / rate
 
 
 def head_s(

@@ -143,7 +143,8 @@ class JobRates:
         step = layers + head_s(model, work, slowest, t, b)
         if d > 1:
             worst = max(link[0] for link in links), min(link[1] for link in links)
-            step += self._exposed_s(layers, _sync_s(trained.parameters, d, t, worst))
+            sync = _sync_s(self.costs, trained.parameters, d, t, worst)
+            step += self._exposed_s(layers, sync)
         return ceil(MICRO * step)
 
     def _exposed_s(self, layers: Fraction, sync: Fraction) -> Fraction:
@@ -248,10 +249,13 @@ class JobRates:
         return min(link[0] for link in links), max(link[1] for link in links)
 
 
-def _sync_s(parameters: int, d: int, t: int, link: LinkRate) -> Fraction:
-    """Ring all-reduce of 2-byte gradients of a `t`-th of the model over d GPUs."""
+def _sync_s(
+    costs: CostSettings, parameters: int, d: int, t: int, link: LinkRate
+) -> Fraction:
+    """Ring all-reduce of the gradients of a `t`-th of the model over d GPUs."""
     latency, bandwidth = link
-    return 2 * (d - 1) * latency + Fraction(4 * (d - 1) * parameters, d * t) / bandwidth
+    share = Fraction(costs.gradient_bytes * parameters, d * t)
+    return costs.sync_passes * (d - 1) * (latency + share / bandwidth)
 
 
 def _worst(links: set[LinkRate]) -> LinkRate | None:

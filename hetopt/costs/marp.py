@@ -17,11 +17,11 @@ from typing import Literal
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
 from .compute import ceil
-from .memory import MIB, activations_mib, ends_mib, mib, states_mib
+from .memory import MIB, activations_mib, ends_mib, logits_mib, states_mib
 
 Formula = Literal["marp", "cost_model"]
 
-WEIGHT, GRADIENT, MARP_GRADIENT, OPTIMISER = 2, 2, 6, 12  # bytes a parameter
+WEIGHT, MARP_GRADIENT, OPTIMISER = 2, 6, 12  # bytes a parameter
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,9 @@ def cost_model(
     ends = ends_mib(model, work, True, True, t, b)
     logits = 0
     if costs.head == "include":
-        logits = mib(Fraction(6 * b * sequence * model.vocabulary, t))
+        logits = logits_mib(model, work, t, b)
     held = states + ends - logits
-    each = costs.bytes_per_parameter
-    # Fewer than four bytes leave nothing for an optimiser: all are weights then.
-    weight, gradient = (WEIGHT, GRADIENT) if each > WEIGHT + GRADIENT else (each, 0)
+    each, (weight, gradient, _) = costs.bytes_per_parameter, costs.states
     weights, gradients = held * weight // each, held * gradient // each
     return Memory(
         weights=weights * MIB,

@@ -1,20 +1,35 @@
 """Memory of one GPU of a stage, term by term, in MiB; each term is rounded up.
 
-    states      = bytes_per_parameter * sum p_l / t
-    activations = in flight * layers * 2 b S H (/ t with sequence parallelism)
-                  + b S H (10 + 24/t + 5 a S / (H t))        recompute = full
-                = in flight * layers * b S H (10 + 24/t + 5 a S / (H t))       none
-                = layers * 2 b S H                           activations: checkpoint
-    head        = states of V H / t and logits 6 b S V / t      (last stage)
-    embedding   = states of V H / t                             (first stage)
+    states      = bytes_per_parameter * sum p_l / t; with ZeRO its sharded part (1 the
+                  optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer
+    in flight   = min(n, P - j); n (gpipe); 1 (one); with v runs of layers a GPU
+                  min(n v, 2 (P - j - 1) + (v - 1) P + 1) / v  (Megatron's order)
+    activations = in flight * layers * e b S H (/ t with sequence parallelism)
+                  + a layer                                  recompute = full
+                = in flight * layers * a layer                          none
+                = in flight * layers * a layer without scores, and those of one layer
+                                                                        selective
+                = layers * e b S H                           activations: checkpoint
+    a layer     = b S H (4 e + 2 + 12 e / t + (2 e + 1) a S / (H t)),  e = 2 bytes:
+                  b S H (10 + 24 / t + 5 a S / (H t)); selectively recomputed, its first
+                  term is divided by t under sequence parallelism
+                = read off the model (`saved`)               activations: architecture
+                  which adds the stage's inputs in flight, and what the backward pass
+                  of one layer works with
+    head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
+    embedding   = states of V H / t                                     (first stage)
 
-With tied embeddings a stage that is first and last holds V H once.
+With tied embeddings a stage that is first and last holds V H once. Logits count in
+their own precision and, for the loss, in single precision: two live copies; once with
+`fused_loss`.
 """
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from ..schema import CostSettings, ModelSpec, Workload
-from .compute import ceil
+from .compute import Share, ceil
+from .saved import Saved, saved, working_bytes
 
 MIB = 2**20
 
@@ -24,58 +39,103 @@ def mib(number_of_bytes: Fraction | int) -> int:
     return ceil(Fraction(number_of_bytes) / MIB)
 
 
-def in_flight(costs: CostSettings, micro_batches: int, stages: int, j: int) -> int:
+def in_flight(
+    costs: CostSettings, micro_batches: int, stages: int, j: int
+) -> int | Fraction:
     """Micro-batches whose activations stage `j` (from 0) of `stages` holds."""
     if costs.in_flight == "one":
         return 1
     if costs.in_flight == "gpipe":
         return micro_batches
-    return min(micro_batches, stages - j)
+    v = costs.interleave
+    if v == 1:
+        return min(micro_batches, stages - j)
+    runs = min(micro_batches * v, 2 * (stages - j - 1) + (v - 1) * stages + 1)
+    return Fraction(runs, v)
 
 
-def states_mib(costs: CostSettings, parameters: int, t: int) -> int:
+def bytes_each(costs: CostSettings, replicas: int) -> Fraction:
+    """Bytes of a parameter in each of the `replicas` that hold it."""
+    kept = costs.kept_bytes
+    return kept + Fraction(costs.bytes_per_parameter - kept, replicas)
+
+
+def states_mib(costs: CostSettings, parameters: int, t: int, replicas: int = 1) -> int:
     """Weights, gradients and optimiser states of `parameters`."""
-    return mib(Fraction(costs.bytes_per_parameter * parameters, t))
+    return mib(bytes_each(costs, replicas) * Fraction(parameters, t))
 
 
-def _full_layer(model: ModelSpec, workload: Workload, t: int, b: int) -> Fraction:
+def shares_mib(costs: CostSettings, shares: Iterable[Share]) -> int:
+    """The same for parts that different numbers of replicas hold."""
+    return mib(
+        sum((bytes_each(costs, n) * held for held, n in shares), start=Fraction(0))
+    )
+
+
+def _full_layer(model: ModelSpec, workload: Workload, t: int, b: int) -> Saved:
     """Bytes of all activations of one layer, as if nothing were recomputed."""
-    s, h = workload.sequence_length, model.hidden
-    scores = Fraction(0)
-    if not workload.costs.flash:
-        scores = Fraction(5 * model.heads * s, h * t)
-    return b * s * h * (10 + Fraction(24, t) + scores)
+    costs = workload.costs
+    if costs.activations == "architecture":
+        return saved(model, workload, t, b)
+    s, h, e = workload.sequence_length, model.hidden, costs.element_bytes
+    whole = Fraction(b * s * h * (4 * e + 2))
+    if costs.recompute == "selective" and costs.sequence_parallel:
+        whole /= t
+    scores = 0 if costs.flash else (2 * e + 1) * model.heads * s
+    return Saved(whole, Fraction(12 * e * b * s * h, t), Fraction(b * s * scores, t))
 
 
 def activations_mib(
-    model: ModelSpec, workload: Workload, layers: int, t: int, b: int, in_flight: int
+    model: ModelSpec,
+    workload: Workload,
+    layers: int,
+    t: int,
+    b: int,
+    in_flight: int | Fraction,
 ) -> int:
     """Activations of `layers` layers for `in_flight` micro-batches of `b`."""
     costs = workload.costs
-    boundary = Fraction(2 * b * workload.sequence_length * model.hidden)
+    boundary = Fraction(
+        costs.element_bytes * b * workload.sequence_length * model.hidden
+    )
     if costs.activations == "checkpoint":
         return mib(layers * boundary)
-    if costs.recompute == "none":
-        return mib(in_flight * layers * _full_layer(model, workload, t, b))
     if costs.sequence_parallel:
         boundary /= t
-    kept = mib(in_flight * layers * boundary)
-    return kept + mib(_full_layer(model, workload, t, b))
+    layer = _full_layer(model, workload, t, b)
+    kept, once = {
+        "none": (sum(layer, start=Fraction(0)), Fraction(0)),
+        "selective": (layer.whole + layer.shared, layer.scores),
+        "full": (boundary, sum(layer, start=Fraction(0))),
+    }[costs.recompute]
+    if costs.activations == "architecture":
+        once += in_flight * boundary + working_bytes(model, workload, t, b)
+    return mib(in_flight * layers * kept) + mib(once)
+
+
+def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
+    """Logits of `b` sequences on each of `t` GPUs."""
+    costs = workload.costs
+    each = costs.element_bytes + (0 if costs.fused_loss else 4)
+    return mib(Fraction(each * b * workload.sequence_length * model.vocabulary, t))
 
 
 def ends_mib(
-    model: ModelSpec, workload: Workload, first: bool, last: bool, t: int, b: int
+    model: ModelSpec,
+    workload: Workload,
+    first: bool,
+    last: bool,
+    t: int,
+    b: int,
+    replicas: int = 1,
 ) -> int:
     """Embedding on the first stage, head and logits on the last."""
     costs = workload.costs
     if costs.head == "omit":
         return 0
-    states = states_mib(costs, model.embedding_parameters, t)
+    states = states_mib(costs, model.embedding_parameters, t, replicas)
     copies = first + last
     if first and last and model.tied_embeddings:
         copies = 1
     total = copies * states
-    if last:
-        logits = 6 * b * workload.sequence_length * model.vocabulary
-        total += mib(Fraction(logits, t))
-    return total
+    return total + logits_mib(model, workload, t, b) if last else total

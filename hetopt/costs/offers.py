@@ -47,12 +47,13 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
             both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
             backward = compute.backward_share(workload.costs) * both
             latency = exact(offer.latency_us)
-            chunk = Fraction(2 * model.parameters[0], d)
+            costs = workload.costs
+            chunk = Fraction(costs.gradient_bytes * model.parameters[0], d)
             wire = chunk / (exact(offer.gbytes_per_s) * 1000)
             by_degree[str(d)] = {
                 "forward_us": ceil(both - backward),
                 "backward_us": ceil(backward),
-                "sync_us": ceil(2 * (d - 1) * (latency + wire)),
+                "sync_us": ceil(costs.sync_passes * (d - 1) * (latency + wire)),
             }
         offers.append(
             {

@@ -1,6 +1,7 @@
 """Integer tables of one instance with a cluster, computed when asked for and kept."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -89,7 +90,8 @@ class CostTable:
 
     def _hop_us(self, sender: str, receiver: str, t: int, b: int) -> int:
         """Time from a stage on `sender` to the next, `t` GPUs of `receiver`."""
-        activation = 2 * b * self.workload.sequence_length * self.model.hidden
+        each = self.workload.costs.element_bytes
+        activation = each * b * self.workload.sequence_length * self.model.hidden
         across = self.link(sender, receiver)
         within = self.link(receiver, receiver) if t > 1 else None
         return ceil(communication.hop_s(activation, across, within, t) * 10**6)
@@ -99,8 +101,8 @@ class CostTable:
         return self._sync(parameters, tuple(sorted(holders)))
 
     def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
-        ring = self.workload.costs.sync == "ring"
-        seconds = communication.sync_s(parameters, holders, self.link, ring)
+        costs = self.workload.costs
+        seconds = communication.sync_s(parameters, holders, self.link, costs)
         return ceil(seconds * 10**6)
 
     def measured_mib(
@@ -124,16 +126,21 @@ class CostTable:
         micro_batches: int,
         stages: int,
         j: int,
+        holders: Sequence[int] | None = None,
     ) -> dict[str, int]:
-        """Memory of each GPU of `node` in stage `j` of `stages`, by part."""
+        """Memory of each GPU of `node` in stage `j` of `stages`, by part.
+
+        `holders` are the replicas of every layer, among which ZeRO divides states;
+        without it as many as there can be, for the least memory.
+        """
         costs = self.workload.costs
-        parameters = sum(self.model.parameters[layers.start : layers.stop])
+        held_by = holders or (self.most_replicas,) * self.layers
         flight = memory.in_flight(costs, micro_batches, stages, j)
         if self.profile.weighs:
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
             held = {
-                "states": memory.states_mib(costs, parameters, t),
+                "states": memory.shares_mib(costs, self.shares(layers, t, held_by)),
                 "activations": memory.activations_mib(
                     self.model, self.workload, len(layers), t, b, flight
                 ),
@@ -141,10 +148,47 @@ class CostTable:
         return {
             **held,
             "ends": memory.ends_mib(
-                self.model, self.workload, j == 0, j == stages - 1, t, b
+                self.model,
+                self.workload,
+                j == 0,
+                j == stages - 1,
+                t,
+                b,
+                held_by[layers.start if j == 0 else layers.stop - 1],
             ),
             "reserve": costs.reserve_mib,
         }
+
+    def shares(
+        self, layers: range, t: int, holders: Sequence[int]
+    ) -> Iterator[compute.Share]:
+        """Parameters of a run of layers on one of `t` GPUs, by replicas that hold them.
+
+        `holders` are the replicas of every layer of the model.
+        """
+        held: Counter[int] = Counter()
+        for layer in layers:
+            held[holders[layer]] += self.model.parameters[layer]
+        for replicas, parameters in held.items():
+            yield Fraction(parameters, t), replicas
+
+    def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
+        """Time of the optimiser for what a GPU of `node` holds."""
+        seconds = compute.update_s(self.workload.costs, self.gpu(node), shares)
+        return ceil(seconds * 10**6)
+
+    @cached_property
+    def most_replicas(self) -> int:
+        """Replicas that a layer can have at the most: one a GPU, one a sequence."""
+        return min(self.cluster.gpu_count, self.workload.global_batch)
+
+    @cached_property
+    def hardware_flops_per_sample(self) -> int:
+        """FLOPs of both passes of one sequence, what is recomputed counted again."""
+        return sum(
+            compute.layer_flops(self.model, self.workload, layer, 1)
+            for layer in range(self.layers)
+        )
 
     @cached_property
     def forward_flops_per_sample(self) -> int:

@@ -20,6 +20,7 @@ from itertools import islice, pairwise, product
 from math import inf
 
 from ..bounds import training_plan_bound
+from ..costs import beyond
 from ..costs.compute import ceil
 from ..errors import InternalError, NoPlan
 from ..improve import improve
@@ -56,8 +57,8 @@ class Small:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the cluster has at most 8 GPUs."""
-    return instance.planned_cluster.gpu_count <= _GPUS
+    """Whether the cluster has at most 8 GPUs, and its costs are stated here."""
+    return instance.planned_cluster.gpu_count <= _GPUS and not beyond(instance)
 
 
 def solve_small(

@@ -74,7 +74,7 @@ def recheck(data: Instance, certificate: dict[str, Any], bound: int) -> list[str
 def _too_little_memory(instance: Instance) -> str | None:
     """Why no plan can fit: the states of one copy of the layers, or of one layer."""
     table = CostTable(instance)
-    sizes = _sizes_mib(table)
+    sizes, costs = _sizes_mib(table), instance.workload.costs
     nodes = table.cluster.nodes
     room = sum(node.count * table.memory_mib(node.name) for node in nodes)
     need = ceil(sum(sizes))
@@ -84,7 +84,8 @@ def _too_little_memory(instance: Instance) -> str | None:
             f"all GPUs together have {room} MiB: {need - room} MiB short"
         )
     widest = max(node.count * table.memory_mib(node.name) for node in nodes)
-    largest = ceil(max(sizes))
+    kept = Fraction(costs.kept_bytes, costs.bytes_per_parameter)
+    largest = ceil(kept * max(sizes))
     if largest > widest:
         return (
             f"memory: the states of the largest layer need {largest} MiB, the largest "

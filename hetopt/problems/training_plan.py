@@ -10,6 +10,13 @@ itself; hops and synchronisation it computes from the links. With several replic
 a stage, a stage takes as long as its slowest replica, and a hop as long as that of
 the sending replica with the most samples. The embedding and the head, where they
 count, are synchronised like layers, among the first and the last stages.
+
+Interleaved (`interleave: v`), a stage of x layers is v runs of x / v, one behind each
+run of the stages before it: activations cross every border v times, from the last
+stage back to the first v - 1 times, and filling the pipeline takes a v-th of the time.
+Source: arXiv 2104.04473, section 2.2.2. Under `hops: both` a transfer occupies the
+receiving stage as well, in the steady state, not while the pipeline fills. Where the
+rate of GPU memory is given, the slowest GPU's optimiser ends the iteration.
 """
 
 from collections import Counter
@@ -21,7 +28,7 @@ from typing import Any, Literal
 
 from ..costs import CostTable
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
-from ..schema import Instance, exact
+from ..schema import CostSettings, Instance, exact
 from . import Evaluation, Violation, _plan_links
 
 sense: Literal["minimise"] = "minimise"
@@ -48,23 +55,27 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         return Evaluation(None, tuple(broken))
     memory: dict[str, int] = {}
     tightest: list[dict[str, Any]] = []
+    holders = _holders(table.layers, plan)
     for number, pipeline in enumerate(plan.pipelines):
-        broken += _memory(table, number, pipeline, memory, tightest)
+        broken += _runs_of_layers(data, number, pipeline)
+        broken += _memory(table, number, pipeline, memory, tightest, holders)
 
     costs = data.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
     pipeline_us = []
     for pipeline, rows in zip(plan.pipelines, timed, strict=True):
-        taus = [row["compute_us"] + row["hop_us"] for row in rows]
-        pipeline_us.append(_pipeline_us(costs.pipeline, pipeline.micro_batches, taus))
+        pipeline_us.append(_pipeline_us(costs, pipeline.micro_batches, rows))
     sync_us = _sync_us(table, plan, timed)
+    update_us = _update_us(table, plan, holders)
     iteration_us = _up(exact(costs.pipeline_factor) * max(pipeline_us)) + _up(
         exact(costs.sync_factor) * sync_us
     )
+    iteration_us += update_us
     parts = {
         "iteration_us": iteration_us,
         "pipeline_us": pipeline_us,
         "sync_us": sync_us,
+        "update_us": update_us,
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
@@ -183,12 +194,36 @@ def _all_replicas(plan: TrainingPlan) -> Iterator[tuple[Stage, Replica]]:
 # --- memory and time -----------------------------------------------------------
 
 
+def _holders(layers: int, plan: TrainingPlan) -> list[int]:
+    """Replicas that hold each layer."""
+    held = [0] * layers
+    for pipeline in plan.pipelines:
+        for stage in pipeline.stages:
+            for layer in stage.span:
+                held[layer] += len(stage.replicas)
+    return held
+
+
+def _runs_of_layers(
+    instance: Instance, number: int, pipeline: Pipeline
+) -> Iterator[Violation]:
+    v = instance.workload.costs.interleave
+    for j, stage in enumerate(pipeline.stages):
+        if len(stage.span) < v:
+            yield Violation(
+                "interleave",
+                f"pipelines[{number}].stages[{j}]",
+                f"{len(stage.span)} layers make no {v} runs",
+            )
+
+
 def _memory(
     table: CostTable,
     number: int,
     pipeline: Pipeline,
     memory: dict[str, int],
     tightest: list[dict[str, Any]],
+    holders: list[int] | None,
 ) -> Iterator[Violation]:
     count = len(pipeline.stages)
     for j, stage in enumerate(pipeline.stages):
@@ -201,6 +236,7 @@ def _memory(
                 pipeline.micro_batches,
                 count,
                 j,
+                holders,
             )
             need, room = sum(parts.values()), table.memory_mib(replica.node)
             for gpu in replica.gpus:
@@ -217,7 +253,7 @@ def _memory(
 def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
     """Compute, backward and hop time of every stage, for one micro-batch."""
     rows = []
-    last = len(pipeline.stages) - 1
+    last, v = len(pipeline.stages) - 1, table.workload.costs.interleave
     for j, stage in enumerate(pipeline.stages):
         compute = backward = 0
         for replica in stage.replicas:
@@ -229,7 +265,13 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
                 whole += table.head_us(*key)
                 behind += _up(Fraction(2 * table.head_us(*key), 3))
             compute, backward = max(compute, whole), max(backward, behind)
-        hop = 0 if j == last else _hop_us(table, stage, pipeline.stages[j + 1])
+        # Interleaved, the last stage sends to the first for all but the last run.
+        crossings = v if j < last else v - 1 if last else 0
+        hop = 0
+        if crossings:
+            hop = crossings * _hop_us(
+                table, stage, pipeline.stages[(j + 1) % (last + 1)]
+            )
         rows.append({"compute_us": compute, "hop_us": hop, "backward_us": backward})
     return rows
 
@@ -237,7 +279,8 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
 def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     samples = max(replica.samples for replica in sender.replicas)
     workload = table.workload
-    size = 2 * samples * workload.sequence_length * table.model.hidden
+    each = 4 if workload.costs.precision == "fp32" else 2
+    size = each * samples * workload.sequence_length * table.model.hidden
     ways = []
     for x in {replica.node for replica in sender.replicas}:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
@@ -250,9 +293,15 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     return _up(2 * min(ways) * 10**6)
 
 
-def _pipeline_us(rule: str, n: int, taus: list[int]) -> int:
-    if rule == "critical":
-        return sum(taus) + (n - 1) * max(taus)
+def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int:
+    """Time of n micro-batches; `rows` are those of the stages, `_stage_times`."""
+    sending = [row["compute_us"] + row["hop_us"] for row in rows]
+    taus = sending
+    if costs.hops == "both":  # a stage is busy for what enters, too
+        taus = [tau + rows[j - 1]["hop_us"] for j, tau in enumerate(sending)]
+    if costs.pipeline == "critical":
+        filling = Fraction(sum(sending) - max(taus), costs.interleave)
+        return n * max(taus) + _up(filling)
     slots = len(taus) + n - 1
     total = 0
     for first in range(min(slots, len(taus) - 1)):  # the ramp up
@@ -302,20 +351,49 @@ def _sync_us(
     return slowest
 
 
+def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
+    """Time of the optimiser on the GPU where it takes longest."""
+    model, slowest = table.model, 0
+    ends = model.embedding_parameters
+    if table.workload.costs.head == "omit":
+        ends = 0
+    for pipeline in plan.pipelines:
+        last = len(pipeline.stages) - 1
+        for j, stage in enumerate(pipeline.stages):
+            copies = (j == 0) + (j == last)
+            if model.tied_embeddings:
+                copies = min(copies, 1)
+            at_end = stage.span[0] if j == 0 else stage.span[-1]
+            for replica in stage.replicas:
+                t = replica.degree
+                shares = [
+                    *(
+                        (Fraction(model.parameters[x], t), holders[x])
+                        for x in stage.span
+                    ),
+                    (Fraction(copies * ends, t), holders[at_end]),
+                ]
+                slowest = max(slowest, table.update_us(replica.node, shares))
+    return slowest
+
+
 def _layer_sync_s(
     table: CostTable, parameters: int, places: tuple[tuple[str, int], ...]
 ) -> Fraction:
     n = len(places)
     if n == 1:
         return Fraction(0)
+    costs = table.workload.costs
     smallest = min(t for _, t in places)
+    passes = 3 if costs.zero == 3 else 2
+    volume = costs.gradient_bytes * parameters
     count = Counter(node for node, _ in places)
-    if table.workload.costs.sync == "bottleneck":
+    if costs.sync == "bottleneck":
         rates = [table.link(a, b)[1] for a in count for b in count if a != b]
         rates += [table.link(a, a)[1] for a in count if count[a] > 1]
-        share = Fraction(2 * parameters, smallest)
-        return Fraction(2 * (n - 1), n) * share / min(rates)
-    chunk = Fraction(2 * parameters, smallest * n)
+        share = Fraction(volume, smallest)
+        return Fraction(passes * (n - 1), n) * share / min(rates)
+    chunk = Fraction(volume, smallest * n)
     worst = Fraction(0)
     for a in count:
         away = Fraction(0)
@@ -325,7 +403,7 @@ def _layer_sync_s(
                 latency, bandwidth = table.link(a, b)
                 away += others * (latency + chunk / bandwidth)
         worst = max(worst, away)
-    return 2 * worst
+    return passes * worst
 
 
 def _rates(
@@ -343,11 +421,11 @@ def _rates(
             per_hour = None
         else:
             per_hour += replica.degree * exact(price)
-    passes = 4 if workload.costs.recompute == "full" else 3
+    executed = table.hardware_flops_per_sample * workload.global_batch
     return {
         "tokens_per_second": float(tokens / seconds),
         "mfu": float(3 * forward / possible),
-        "hfu": float(passes * forward / possible),
+        "hfu": float(executed / possible),
         "usd_per_hour": None if per_hour is None else float(per_hour),
         "usd_per_iteration": (
             None if per_hour is None else float(per_hour * seconds / 3600)

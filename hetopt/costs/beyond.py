@@ -1,0 +1,28 @@
+"""Settings that the judge and `FastCost` price, and closed forms of proofs do not.
+
+An exact method that takes plans apart (a stage's time from its own layers and hop,
+its memory from its position) states less than the judge does under these; it must
+refuse them, or fall back to bounds that hold all the same.
+"""
+
+from ..schema import Instance
+
+
+def beyond(instance: Instance) -> tuple[str, ...]:
+    """What of an instance is beyond such a statement, as its fields say it."""
+    costs = instance.workload.costs
+    found = []
+    if costs.zero:
+        found.append(f"workload.costs.zero is {costs.zero}, expected 0")
+    if costs.interleave > 1:
+        found.append(f"workload.costs.interleave is {costs.interleave}, expected 1")
+    if costs.hops != "sender":
+        found.append(f"workload.costs.hops is {costs.hops!r}, expected 'sender'")
+    rates = instance.cluster.gpus if instance.cluster else {}
+    found += [
+        f"cluster.gpus.{name}.memory_gbytes_per_s is {gpu.memory_gbytes_per_s}, "
+        "expected none: the optimiser is timed with it"
+        for name, gpu in rates.items()
+        if gpu.memory_gbytes_per_s is not None
+    ]
+    return tuple(found)
