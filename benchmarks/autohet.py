@@ -95,8 +95,8 @@ def write_page() -> None:
     words = [
         "# AutoHet, again\n",
         "Made by `python benchmarks/autohet.py`; the numbers are the judge's. Single "
-        "runs.\nA dash: no such figure, or no plan. `autohet.jsonl` names machine, its load "
-        "and versions;\nseconds of planning were measured on two busy cores.\n",
+        "runs.\nA dash: no such figure, or no plan. `autohet.jsonl` names machine, its "
+        "load and versions;\nseconds of planning were measured on two busy cores.\n",
     ]
     for name, (section, why) in SECTIONS.items():
         mine = [row for row in rows if row["section"] == name]
