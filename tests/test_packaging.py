@@ -65,7 +65,7 @@ def test_every_shipped_file_is_in_the_wheel(site: Path) -> None:
         "formulations": site / "hetopt" / "formulations",
         "instances": site / "hetopt" / "instances",
     }
-    kinds = {".py", ".typed", ".j2", ".yaml", ".json"}
+    kinds = {".py", ".typed", ".j2", ".yaml", ".json", ".toml"}
     for folder, place in places.items():
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in kinds or file.name == "py.typed":
@@ -95,3 +95,11 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
     kinds = ("instances", "formulations", "planners", "methods", "backends")
     told = json.loads(run(site, LIST, tmp_path, *kinds))
     assert told == [listing.entries(kind) for kind in kinds]
+
+
+def test_the_wheel_has_the_suites_that_need_no_checkout(
+    site: Path, tmp_path: Path
+) -> None:
+    listed = run(site, RUN, tmp_path, "list", "suites")
+    assert "smoke" in listed
+    assert "papers" not in listed

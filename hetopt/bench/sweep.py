@@ -13,7 +13,7 @@ from . import process
 from .child import asked
 from .suites import Task
 
-ATTEMPTS = 3  # of a task whose Dask worker dies
+PATIENCE_S = 20  # for a Dask scheduler to answer
 
 
 def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
@@ -40,9 +40,10 @@ def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
 def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
     """Answers of a Dask cluster, where the scheduler of that address runs it.
 
-    A task whose worker dies is done again elsewhere; after three deaths it is a row
-    that crashed. The workers need the same hetopt. `BackendMissing` without Dask,
-    `Unsupported` where nothing answers at the address.
+    A task whose worker dies is done again elsewhere; where that happens too often for
+    the scheduler (`distributed.scheduler.allowed-failures`), it is a row that crashed.
+    The workers need the same hetopt. `BackendMissing` without Dask, `Unsupported`
+    where nothing answers at the address.
     """
     try:
         from distributed import Client, as_completed
@@ -50,7 +51,7 @@ def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
         raise BackendMissing("dask", "'hetopt[dask]'") from None
     with ExitStack() as stack:
         try:
-            client = stack.enter_context(Client(address, timeout=20))
+            client = stack.enter_context(Client(address, timeout=PATIENCE_S))
         except (OSError, ValueError) as error:
             raise Unsupported(
                 f"--dask {address}: found no scheduler ({error}), expected one to "
