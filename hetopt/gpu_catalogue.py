@@ -51,6 +51,10 @@ _H100 = (
     "NVIDIA H100 data sheet (2023): SXM 1979, PCIe 1513 TFLOPS fp16 with sparsity; "
     "NVLink 900 and 600 GB/s both ways"
 )
+_A10G = (
+    "AWS's A10G data sheet (2022), as others cite it: 70 TFLOPS fp16 dense; some tables "
+    "say 62.5, some the A10's 125"
+)
 _AMPERE = "NVIDIA Ampere GA102 whitepaper (2021), appendix A: fp16 with fp32 accumulate"
 _ADA_PRO = "NVIDIA RTX 6000 Ada data sheet (2022): a quarter of 1457 fp8 TFLOPS, sparse"
 _ADA = "NVIDIA Ada GPU architecture whitepaper (2023), appendix A: fp32 accumulate"
@@ -98,9 +102,7 @@ GPUS: dict[str, Gpu] = {
     ),
     "T4": _plain(65, 16, _GEN3, ("Tesla T4",), "NVIDIA T4 data sheet (2019)"),
     "A10": _plain(125, 24, _GEN4, ("NVIDIA A10",), "NVIDIA A10 data sheet (2021)"),
-    "A10G": _plain(
-        70, 24, _GEN4, ("NVIDIA A10G",), "AWS EC2 G5 page (2021): 70 TFLOPS fp16 dense"
-    ),
+    "A10G": _plain(70, 24, _GEN4, ("NVIDIA A10G",), _A10G),
     "A30": Gpu(
         165,
         24,
@@ -182,7 +184,8 @@ GPUS: dict[str, Gpu] = {
         8,
         25.0,
         ("NVIDIA H800",),
-        "NVIDIA H800 data sheet (2023): as H100, NVLink 400 GB/s both ways",
+        "Hardware tables of LLM-Prof and LLMRoofline (2024): 989.5 TFLOPS fp16 dense, "
+        "as H100, NVLink 400 GB/s both ways",
     ),
     "H200-141GB-SXM5": Gpu(
         989.5,
@@ -200,7 +203,8 @@ GPUS: dict[str, Gpu] = {
         18,
         25.0,
         ("NVIDIA H20",),
-        "NVIDIA H20 data sheet (2023): 148 TFLOPS fp16, NVLink 900 GB/s both ways",
+        "Hardware tables of LLM-Prof and LLMRoofline (2024): 148 TFLOPS fp16 dense, "
+        "NVLink 900 GB/s both ways",
     ),
     "B200-180GB-SXM": Gpu(
         2250,
@@ -228,6 +232,13 @@ GPUS: dict[str, Gpu] = {
         64.0,
         ("AMD Instinct MI300X",),
         "AMD Instinct MI300X data sheet (2023): 7 links of 128 GB/s both ways",
+    ),
+    "L20": _plain(
+        119.5,
+        48,
+        _GEN4,
+        ("NVIDIA L20",),
+        "Hardware tables of LLM-Prof and LLMRoofline (2024): 119.5 TFLOPS fp16 dense",
     ),
     "L4": _plain(121, 24, _GEN4, ("NVIDIA L4",), "NVIDIA L4 data sheet (2023)"),
     "L40": _plain(181, 48, _GEN4, ("NVIDIA L40",), "NVIDIA L40 data sheet (2022)"),
