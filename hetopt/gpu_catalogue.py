@@ -52,8 +52,8 @@ _H100 = (
     "NVLink 900 and 600 GB/s both ways"
 )
 _A10G = (
-    "AWS's A10G data sheet (2022), as others cite it: 70 TFLOPS fp16 dense; some tables "
-    "say 62.5, some the A10's 125"
+    "AWS's A10G data sheet (2022), as others cite it: 70 TFLOPS fp16 dense; some "
+    "tables say 62.5, some the A10's 125"
 )
 _AMPERE = "NVIDIA Ampere GA102 whitepaper (2021), appendix A: fp16 with fp32 accumulate"
 _ADA_PRO = "NVIDIA RTX 6000 Ada data sheet (2022): a quarter of 1457 fp8 TFLOPS, sparse"
