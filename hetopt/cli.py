@@ -24,6 +24,7 @@ from . import (
     cli_checkpoint,
     cli_exchange,
     cli_import,
+    cli_measure,
     cli_schedule,
 )
 from .errors import HetoptError, InternalError, Unsupported
@@ -410,9 +411,11 @@ def list_entries(
 
     Example: `hetopt list planners`, `hetopt list formats --schema`
     """
-    from . import format_schemas, listing
+    from . import listing
 
     if schema:
+        from . import format_schemas
+
         if kind is not Kind.FORMATS:
             raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
         _print_json(format_schemas.schemas())
@@ -429,6 +432,7 @@ def list_entries(
 cli_schedule.register(app)
 cli_bench.register(app)
 cli_exchange.register(app)
+cli_measure.register(app)
 cli_import.register(app)
 cli_checkpoint.register(app)
 

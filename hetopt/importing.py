@@ -85,14 +85,21 @@ def document(
         return _plan_file(format, paths, options, instance)
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
-    read: dict[str, Any] = importer.read(paths, **_typed(importer.OPTIONS, options))
+    read: dict[str, Any] = importer.read(paths, **typed(importer.OPTIONS, options))
+    return put_in(read, format, instance)
+
+
+def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, Any]:
+    """What was read, as it is or put into an instance in place of its own."""
     if instance is None:
         return read
     base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
     if "offers" in read:
         base.pop("cluster", None)
+    if "cluster" in read:
+        base.pop("offers", None)
     whole = {**base, **read}
-    whole["source"] = f"{read.get('source', format)}; model of {instance}"
+    whole["source"] = f"{read.get('source', what)}; model of {instance}"
     validated(Instance, whole, "the imported instance")
     return whole
 
@@ -180,7 +187,7 @@ def _claimed(
     if len(paths) != 1:
         raise InstanceError(f"found {len(paths)} files, expected one of plans; name it")
     data = files.load_instance(instance)
-    given = _typed(_options(importer), options)
+    given = typed(_options(importer), options)
     rank = given.pop("rank", 1)
     _ = data.planned_cluster
     return data, list(importer.claims(paths[0], data, **given)), rank
@@ -194,7 +201,7 @@ def _options(importer: Any) -> dict[str, type]:
     return {**own, "rank": int} if hasattr(importer, "claims") else own
 
 
-def _typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
+def typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
     typed: dict[str, Any] = {}
     for option in options:
         name, _, value = option.partition("=")

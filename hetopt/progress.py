@@ -1,11 +1,13 @@
 """Progress on a terminal: time, incumbent, bound and gap; bytes; silent elsewhere."""
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
@@ -75,22 +77,21 @@ class Watch:
         self._progress.reset(self._task, description=text, known="", total=None)
 
 
-class Moved:
-    """A context in which `report` moves one bar of bytes."""
+class _Counted:
+    """A context in which `report` moves one bar of so many of so many."""
 
-    def __init__(self, console: Console, what: str) -> None:
+    def __init__(self, console: Console, what: str, *columns: ProgressColumn) -> None:
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            *columns,
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(what, total=None)
 
-    def __enter__(self) -> "Moved":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -103,5 +104,21 @@ class Moved:
         self._progress.stop()
 
     def report(self, done: int, total: int) -> None:
-        """Show how many bytes of how many are there."""
+        """Show how many of how many are there."""
         self._progress.update(self._task, completed=done, total=total)
+
+
+class Moved(_Counted):
+    """Bytes, and how fast they move."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        super().__init__(
+            console, what, DownloadColumn(binary_units=True), TransferSpeedColumn()
+        )
+
+
+class Steps(_Counted):
+    """Steps of equal weight, and the time since the first."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        super().__init__(console, what, MofNCompleteColumn(), TimeElapsedColumn())

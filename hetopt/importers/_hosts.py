@@ -87,6 +87,11 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     return made
 
 
+def card(host: Host, settings: Settings) -> str:
+    """Name of the card that a host has."""
+    return _card(host, settings, _meant(settings.types)).name
+
+
 def _once(hosts: Sequence[Host]) -> None:
     seen: dict[str, str] = {}
     for host in hosts:

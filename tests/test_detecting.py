@@ -1,0 +1,145 @@
+"""`hetopt detect` against a stand-in for NVML: what it says becomes a cluster."""
+
+import json
+import sys
+from itertools import combinations
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.detecting import detected
+from hetopt.errors import Unsupported
+from hetopt.importers import nvidia_smi
+from hetopt.schema import Cluster
+
+A100, T4 = "NVIDIA A100-SXM4-80GB", "Tesla T4"
+
+
+class FakeNvml:
+    """GPUs by name; `nvlinks[i]` are the far ends of a GPU's links, None a switch."""
+
+    NVML_NVLINK_DEVICE_TYPE_SWITCH = 2
+
+    class NVMLError(Exception):
+        """As NVML's."""
+
+    memory: ClassVar[dict[str, int]] = {A100: 81920, T4: 15360}
+
+    def __init__(
+        self, gpus: list[str], nvlinks: list[list[int | None]] | None = None
+    ) -> None:
+        self.gpus, self.nvlinks = gpus, nvlinks or [[] for _ in gpus]
+        self.levels: dict[frozenset[int], int] = {}
+
+    def nvmlInit(self) -> None:
+        if not self.gpus:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlShutdown(self) -> None:
+        self.gpus = []
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, gpu: int) -> bytes:
+        return self.gpus[gpu].encode()
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(total=self.memory[self.gpus[gpu]] * 2**20)
+
+    def nvmlDeviceGetPciInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(busId=f"00:{gpu}")
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, a: int, b: int) -> int:
+        return self.levels.get(frozenset((a, b)), 40)
+
+    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        if link >= len(self.nvlinks[gpu]):
+            raise self.NVMLError("Invalid Argument")
+        return 1
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: int, link: int) -> int:
+        return 2 if self.nvlinks[gpu][link] is None else 0
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: int, link: int) -> Any:
+        return SimpleNamespace(busId=f"00:{self.nvlinks[gpu][link]}")
+
+
+def found(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, **options: Any) -> Cluster:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    cluster = detected("box", **options)["cluster"]
+    return Cluster.model_validate_json(json.dumps(cluster))
+
+
+@pytest.mark.parametrize(
+    ("nvlinks", "word"),
+    [([[None] * 12] * 4, "NV12"), ([[]] * 4, "SYS")],
+    ids=["a switch", "the bus"],
+)
+def test_one_type_is_what_nvidia_smi_tells_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, nvlinks: Any, word: str
+) -> None:
+    nvml = FakeNvml([A100] * 4, nvlinks)
+    nvml.levels = {frozenset(pair): 50 for pair in combinations(range(4), 2)}
+    names = [f"{i}, {A100}, 81920\n" for i in range(4)]
+    (tmp_path / "box.csv").write_text("".join(names))
+    rows = [["X" if i == j else word for j in range(4)] for i in range(4)]
+    lines = [" ".join(["", *(f"GPU{i}" for i in range(4))])]
+    lines += [" ".join([f"GPU{i}", *row]) for i, row in enumerate(rows)]
+    (tmp_path / "box.topo").write_text("\n".join(lines))
+    files = [tmp_path / "box.csv", tmp_path / "box.topo"]
+    printed = nvidia_smi.read(files)["cluster"]
+    same = Cluster.model_validate_json(json.dumps(printed))
+    assert found(monkeypatch, nvml) == same
+
+
+def test_the_pair_with_the_fewest_nvlinks_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ring: list[list[int | None]] = [[1, 1, 2], [0, 0, 2, 2], [0, 1, 1]]
+    cluster = found(monkeypatch, FakeNvml([A100] * 3, ring))
+    assert cluster.nodes[0].intra_gbytes_per_s == 25  # one link of an A100
+
+
+def test_two_types_are_two_nodes_joined_by_the_slower_bus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpus = [A100, T4, A100, T4]
+    cluster = found(monkeypatch, FakeNvml(gpus))
+    assert sorted(node.count for node in cluster.nodes) == [2, 2]
+    assert len({node.gpu for node in cluster.nodes}) == 2
+    assert cluster.inter.gbytes_per_s == 15.75  # PCIe 3.0, the T4's
+    given = found(monkeypatch, FakeNvml(gpus), inter_gbytes_per_s=12.0)
+    assert given.inter.gbytes_per_s == 12
+
+
+def test_no_driver_is_said_with_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unsupported, match="hetopt import nvidia_smi"):
+        found(monkeypatch, FakeNvml([]))
+
+
+def test_no_binding_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    told = CliRunner().invoke(cli.app, ["detect"])
+    assert told.exit_code == 2
+    assert "pip install 'hetopt[detect]'" in told.stderr
+
+
+def test_what_is_detected_can_be_planned_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    nvml = FakeNvml([A100] * 2, [[None] * 12] * 2)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    out = str(tmp_path / "here.yaml")
+    words = ["detect", "--name", "box", "--instance", "tiny/two-nodes", "--out", out]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    planned = CliRunner().invoke(cli.app, ["plan", out, "--json"])
+    assert planned.exit_code == 0, planned.output
+    gpus = json.loads(planned.stdout)["evaluation"]["peak_memory_mib"]
+    assert set(gpus) <= {"box:0", "box:1"}
