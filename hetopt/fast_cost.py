@@ -20,6 +20,8 @@ from .errors import InternalError
 from .plans import Pipeline, Replica, Stage, TrainingPlan
 from .schema import Instance, exact
 
+_NEVER_MIB = 1 << 40
+
 __all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us"]
 
 
@@ -194,14 +196,14 @@ class FastCost:
         n, b, slots = pipe
         if not self.costs.zero:
             replicas = 1
-        key = (self.in_flight(n, len(slots), 0), b, slots, replicas)
+        whole = self.costs.interleave == 1 or n % len(slots) == 0
+        key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
         if key not in self._fit:
             if len(self._fit) >= KEPT:
                 self._fit.clear()
             self._fit[key] = all(
                 self.need_mib(b, n, len(slots), j, slot, replicas)
                 <= self.room[slot.node]
-                and slot.last - slot.first >= self.costs.interleave
                 for j, slot in enumerate(slots)
             )
         return self._fit[key]
@@ -213,7 +215,13 @@ class FastCost:
     def need_mib(
         self, b: int, n: int, stages: int, j: int, slot: Slot, replicas: int = 1
     ) -> int:
-        """Memory of one GPU of stage `j` of `stages`, in MiB."""
+        """Memory of one GPU of stage `j` of `stages`, in MiB.
+
+        More than any GPU has where the stage cannot be interleaved.
+        """
+        runs = self.costs.interleave
+        if runs > 1 and (n % stages or slot.last - slot.first < runs):
+            return _NEVER_MIB
         if self.table.profile.weighs:
             return self._measured_mib(b, n, stages, j, slot)
         behind = self._behind_parameters

@@ -8,6 +8,15 @@ own forward pass. Half of a hop lengthens the sender's forward pass and half of 
 backward pass, as the cost model charges both directions to the sender. Gradients are
 synchronised after the slowest pipeline, as the judge says.
 
+Interleaved, each of P stages is v runs of layers, the k-th of them behind the k-th of
+the stage before: a micro-batch passes P v virtual stages. Megatron's order (arXiv
+2104.04473, section 2.2.2): P micro-batches at a time through one run after another,
+2 (P - j - 1) + (v - 1) P forward passes ahead, then one of each kind in turn. Runs of
+a stage take a v-th of its time each.
+
+Under `hops: both` the receiver spends a transfer as well, at the same time as the
+sender: its pass may begin that much before the sender's ends.
+
 Against the closed form, sum tau + (n - 1) max tau: equal for equal stages. With
 backward passes in proportion to forward ones 1F1B was never longer in what was tried,
 and is shorter where stages behind the slowest work while it takes its next forward
@@ -23,10 +32,10 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import Any, Literal
 
-from .errors import InstanceError
+from .errors import InstanceError, InternalError
 from .plans import TrainingPlan
 from .problems import training_plan
-from .schema import Instance, exact
+from .schema import CostSettings, Instance, exact
 
 Schedule = Literal["1f1b", "gpipe"]
 Task = tuple[str, int, int]  # F or B, stage, micro-batch
@@ -38,6 +47,8 @@ class Times:
 
     forward_us: Fraction
     backward_us: Fraction
+    #: What of a pass, one transfer, the stage behind spends at the same time.
+    shared_us: Fraction = Fraction(0)
 
     @property
     def both_us(self) -> Fraction:
@@ -54,6 +65,7 @@ class Pass:
     micro_batch: int
     start_us: Fraction
     end_us: Fraction
+    run: int = 0  # of the stage's layers, where pipelines are interleaved
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,7 @@ class Timeline:
     times: tuple[Times, ...]
     micro_batches: int
     passes: tuple[Pass, ...]
+    runs: int = 1
 
     @property
     def total_us(self) -> Fraction:
@@ -71,9 +84,10 @@ class Timeline:
 
     @property
     def closed_us(self) -> Fraction:
-        """The closed form: sum of tau + (n - 1) max tau."""
-        both = [stage.both_us for stage in self.times]
-        return sum(both, Fraction(0)) + (self.micro_batches - 1) * max(both)
+        """The closed form: n max tau, and filling: a v-th of the other taus."""
+        slowest = max(stage.both_us for stage in self.times)
+        whole = sum((t.both_us - 2 * t.shared_us for t in self.times), Fraction(0))
+        return self.micro_batches * slowest + (whole - slowest) / self.runs
 
     @property
     def idle_us(self) -> tuple[Fraction, ...]:
@@ -88,7 +102,11 @@ class Timeline:
 
     def critical_path(self) -> list[Pass]:
         """Passes without a gap between them, from time 0 to the end."""
-        known = {(one.kind, one.stage, one.micro_batch): one for one in self.passes}
+        count = len(self.times)
+        known = {
+            (one.kind, one.run * count + one.stage, one.micro_batch): one
+            for one in self.passes
+        }
         before: dict[Pass, Pass] = {}
         last: dict[int, Pass] = {}
         for one in self.passes:
@@ -99,15 +117,32 @@ class Timeline:
         while path[-1].start_us > 0:
             now = path[-1]
             # It waited for its own stage, or for the neighbour in its direction.
-            source = now.stage - 1 if now.kind == "F" else now.stage + 1
+            here = now.run * count + now.stage
+            source = here - 1 if now.kind == "F" else here + 1
             neighbour = known.get((now.kind, source, now.micro_batch))
-            choices = (neighbour, before.get(now))
-            path.append(next(c for c in choices if c and c.end_us == now.start_us))
+            border = now.stage - 1 if now.kind == "F" else now.stage
+            shared = self.times[border].shared_us / self.runs
+            own = before.get(now)
+            if own is not None and own.end_us == now.start_us:
+                path.append(own)
+            elif neighbour is not None and neighbour.end_us - shared == now.start_us:
+                path.append(neighbour)
+            else:
+                raise InternalError(f"{now} begins when nothing ends")
         return path[::-1]
 
 
-def order(schedule: Schedule, stages: int, stage: int, n: int) -> Iterator[Task]:
-    """The passes of one stage in the order in which it works through them."""
+def order(
+    schedule: Schedule, stages: int, stage: int, n: int, runs: int = 1
+) -> Iterator[Task]:
+    """The passes of one stage in the order in which it works through them.
+
+    With several runs of layers a stage, tasks name virtual stages: run k of stage j is
+    k P + j.
+    """
+    if runs > 1:
+        yield from _interleaved(stages, stage, n, runs)
+        return
     ahead = n if schedule == "gpipe" else min(n, stages - stage)
     for m in range(ahead):
         yield "F", stage, m
@@ -117,38 +152,69 @@ def order(schedule: Schedule, stages: int, stage: int, n: int) -> Iterator[Task]
             yield "F", stage, m + ahead
 
 
-def simulated(times: Sequence[Times], n: int, schedule: Schedule) -> Timeline:
+def _interleaved(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
+    """Megatron's interleaved 1F1B; micro-batches come in multiples of the stages."""
+    groups = [range(m, m + stages) for m in range(0, n, stages)]
+    forward: list[Task] = [
+        ("F", k * stages + stage, m) for g in groups for k in range(runs) for m in g
+    ]
+    backward: list[Task] = [
+        ("B", (runs - 1 - k) * stages + stage, m)
+        for g in groups
+        for k in range(runs)
+        for m in g
+    ]
+    ahead = min(len(forward), 2 * (stages - stage - 1) + (runs - 1) * stages)
+    yield from forward[:ahead]
+    for one, other in zip(forward[ahead:], backward, strict=False):
+        yield one
+        yield other
+    yield from backward[len(forward) - ahead :]
+
+
+def simulated(
+    times: Sequence[Times], n: int, schedule: Schedule, runs: int = 1
+) -> Timeline:
     """Run `n` micro-batches through stages that take `times`, event by event."""
     count = len(times)
-    todo = [deque(order(schedule, count, j, n)) for j in range(count)]
+    todo = [deque(order(schedule, count, j, n, runs)) for j in range(count)]
     done: set[Task] = set()
     busy = [False] * count
-    events: list[tuple[Fraction, Task, Fraction]] = []
+    # What is seen by neighbours, and what ends: when, what, since when.
+    events: list[tuple[Fraction, bool, Task, Fraction]] = []
     passes: list[Pass] = []
     now = Fraction(0)
 
     def start(stage: int) -> None:
-        if busy[stage] or not todo[stage] or not _ready(todo[stage][0], count, done):
+        if busy[stage] or not todo[stage]:
+            return
+        if not _ready(todo[stage][0], count * runs, done):
             return
         task = todo[stage].popleft()
         whole = times[stage]
-        lasts = whole.forward_us if task[0] == "F" else whole.backward_us
+        lasts = (whole.forward_us if task[0] == "F" else whole.backward_us) / runs
+        border = stage if task[0] == "F" else stage - 1
+        early = min(lasts, times[border].shared_us / runs)
         busy[stage] = True
-        heappush(events, (now + lasts, task, now))
+        heappush(events, (now + lasts - early, False, task, now))
+        heappush(events, (now + lasts, True, task, now))
 
     for stage in range(count):
         start(stage)
     while events:
-        now, task, begun = heappop(events)
-        kind, stage, m = task
-        done.add(task)
-        busy[stage] = False
-        passes.append(Pass(kind, stage, m, begun, now))
-        for neighbour in (stage - 1, stage, stage + 1):
-            if 0 <= neighbour < count:
+        now, ends, task, begun = heappop(events)
+        kind, place, m = task
+        run, stage = divmod(place, count)
+        if ends:
+            busy[stage] = False
+            passes.append(Pass(kind, stage, m, begun, now, run))
+            start(stage)
+        else:
+            done.add(task)
+            for neighbour in {(stage - 1) % count, (stage + 1) % count} - {stage}:
                 start(neighbour)
     passes.sort(key=lambda one: (one.start_us, one.stage))
-    return Timeline(tuple(times), n, tuple(passes))
+    return Timeline(tuple(times), n, tuple(passes), runs)
 
 
 def _ready(task: Task, count: int, done: set[Task]) -> bool:
@@ -240,8 +306,9 @@ def simulate(
     costs = data.workload.costs
     if schedule is None:
         schedule = "gpipe" if costs.in_flight == "gpipe" else "1f1b"
+    runs = costs.interleave if schedule == "1f1b" else 1
     lines = tuple(
-        simulated([_times(row) for row in rows], pipeline.micro_batches, schedule)
+        simulated(_times(costs, rows), pipeline.micro_batches, schedule, runs)
         for pipeline, rows in zip(plan.pipelines, found.parts["stages"], strict=True)
     )
     slowest = max(line.total_us for line in lines)
@@ -251,12 +318,25 @@ def simulate(
         lines,
         tuple(found.parts["pipeline_us"]),
         sync,
-        exact(costs.pipeline_factor) * slowest + exact(costs.sync_factor) * sync,
+        exact(costs.pipeline_factor) * slowest
+        + exact(costs.sync_factor) * sync
+        + int(found.parts["update_us"]),
         int(found.parts["iteration_us"]),
     )
 
 
-def _times(row: dict[str, int]) -> Times:
-    half = Fraction(row["hop_us"], 2)
-    forward = row["compute_us"] - row["backward_us"]
-    return Times(forward + half, row["backward_us"] + half)
+def _times(costs: CostSettings, rows: Sequence[dict[str, int]]) -> list[Times]:
+    found = []
+    for j, row in enumerate(rows):
+        half, entering = Fraction(row["hop_us"], 2), Fraction(0)
+        if costs.hops == "both":
+            entering = Fraction(rows[j - 1]["hop_us"], 2)
+        forward = row["compute_us"] - row["backward_us"]
+        found.append(
+            Times(
+                forward + half + entering,
+                row["backward_us"] + half + entering,
+                half if costs.hops == "both" else Fraction(0),
+            )
+        )
+    return found

@@ -14,9 +14,10 @@ count, are synchronised like layers, among the first and the last stages.
 Interleaved (`interleave: v`), a stage of x layers is v runs of x / v, one behind each
 run of the stages before it: activations cross every border v times, from the last
 stage back to the first v - 1 times, and filling the pipeline takes a v-th of the time.
-Source: arXiv 2104.04473, section 2.2.2. Under `hops: both` a transfer occupies the
-receiving stage as well, in the steady state, not while the pipeline fills. Where the
-rate of GPU memory is given, the slowest GPU's optimiser ends the iteration.
+Source: arXiv 2104.04473, section 2.2.2. It needs micro-batches in multiples of the
+stages. Under `hops: both` a transfer occupies the receiving stage as well, in the
+steady state, not while the pipeline fills. Where the rate of GPU memory is given, the
+slowest GPU's optimiser ends the iteration.
 """
 
 from collections import Counter
@@ -207,7 +208,13 @@ def _holders(layers: int, plan: TrainingPlan) -> list[int]:
 def _runs_of_layers(
     instance: Instance, number: int, pipeline: Pipeline
 ) -> Iterator[Violation]:
-    v = instance.workload.costs.interleave
+    v, stages = instance.workload.costs.interleave, len(pipeline.stages)
+    if v > 1 and pipeline.micro_batches % stages:
+        yield Violation(
+            "interleave",
+            f"pipelines[{number}]",
+            f"{pipeline.micro_batches} micro-batches, no multiple of {stages} stages",
+        )
     for j, stage in enumerate(pipeline.stages):
         if len(stage.span) < v:
             yield Violation(
