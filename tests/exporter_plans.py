@@ -12,7 +12,9 @@ from hetopt.schema import Instance
 Shape = tuple[int, int, int]  # layers, tensor-parallel degree, replicas
 
 
-def instance(batch: int = 32, **model: Any) -> Instance:
+def instance(
+    batch: int = 32, costs: dict[str, Any] | None = None, **model: Any
+) -> Instance:
     """Two nodes of eight big GPUs and two of four small ones, with room to spare."""
     nodes = [("a0", "big", 8), ("a1", "big", 8), ("b0", "small", 4), ("b1", "small", 4)]
     document = {
@@ -29,6 +31,7 @@ def instance(batch: int = 32, **model: Any) -> Instance:
             "sequence_length": 128,
             "global_batch": batch,
             "micro_batch_sizes": [1, 2, 3, 4, 8],
+            "costs": costs or {},
         },
         "cluster": {
             "gpus": {

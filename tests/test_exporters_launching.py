@@ -359,6 +359,7 @@ OLDER = {
         "tensor_parallel_degree": 1,
         "data_parallel_shard_degree": -1,
         "data_parallel_replicate_degree": 1,
+        "fsdp_reshard_after_forward": "default",
         "pipeline_parallel_schedule": "",
         "module_fqns_per_model_part": None,
         "pipeline_parallel_microbatch_size": 1,
@@ -372,6 +373,7 @@ NEWEST = {
         "tensor_parallel_degree": 1,
         "data_parallel_shard_degree": -1,
         "data_parallel_replicate_degree": 1,
+        "fsdp_reshard_after_forward": "default",
         "pipeline_parallel_schedule": "",
         "pipeline_parallel_module_fqns_per_model_part": None,
         "num_pp_microbatches": 1,
@@ -424,6 +426,7 @@ def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
     assert fields["tensor_parallel_degree"] == 4
     assert fields["data_parallel_shard_degree"] == 2
     assert fields["pipeline_parallel_schedule"] == "1F1B"
+    assert fields["fsdp_reshard_after_forward"] == "never"
     (parts,) = (value for key, value in fields.items() if "fqns" in key)
     assert [len(part) for part in parts] == [6, 4, 5]
     assert parts[0][:2] == ["tok_embeddings", "layers.0"]

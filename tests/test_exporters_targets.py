@@ -6,9 +6,10 @@ by walking the plan as the target would: nothing of it is shared with the export
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 import pytest
-from exporter_plans import SHAPES, instance
+from exporter_plans import EVEN, SHAPES, instance
 
 from hetopt import exporting, registry
 from hetopt.plans import TrainingPlan
@@ -210,3 +211,69 @@ def test_enough_plans_are_exported_and_enough_refused(target: str) -> None:
 def test_between_them_the_plans_have_every_feature() -> None:
     found = set().union(*(has(instance(), plan) for plan in SHAPES))
     assert found == set(WORDS)
+
+
+# --- what the instance asks of whoever runs the plan -----------------------------------
+
+SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
+    ({"zero": 1}, "ZeRO 1", {"megatron", "flagscale", "deepspeed", "torchtitan"}),
+    ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron"}),
+    ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron"}),
+    ({"interleave": 2}, "interleaved", set()),
+    (
+        {"recompute": "selective"},
+        "selective recomputation",
+        {"megatron", "flagscale", "torchtitan"},
+    ),
+    ({"precision": "fp32"}, "single", {"megatron", "flagscale", "deepspeed"}),
+    ({"precision": "bf16"}, "without a master copy", set()),
+    (
+        {"recompute": "none"},
+        "always recompute",
+        {"megatron", "flagscale", "deepspeed", "torchtitan", "galvatron"},
+    ),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("costs", "reason", "takers"), SETTINGS)
+def test_settings_that_a_target_has_no_word_for_are_refused(
+    target: str, costs: dict[str, Any], reason: str, takers: set[str]
+) -> None:
+    data = instance(costs=costs)
+    why = exporting.reasons(target, data, EVEN)
+    if target in takers | LAUNCHERS:
+        assert why == []
+        assert exporting.exported(target, data, EVEN)
+    elif target != "sailor" or reason != "always recompute":
+        assert any(reason in one for one in why)
+
+
+@pytest.mark.parametrize(
+    ("target", "costs", "words"),
+    [
+        ("megatron", {"zero": 1}, ["--use-distributed-optimizer", "--bf16"]),
+        ("megatron", {"recompute": "selective"}, ["--recompute-granularity selective"]),
+        ("flagscale", {"zero": 1}, ["use_distributed_optimizer: true"]),
+        ("deepspeed", {"zero": 1}, ['"stage": 1']),
+        ("deepspeed", {"precision": "fp32"}, ['"enabled": false']),
+        ("torchtitan", {"zero": 3}, ['"reshard": "always"', '= "always"']),
+        ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
+        ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),
+        ("galvatron", {"recompute": "none"}, ['"checkpoint": "0,0']),
+    ],
+)
+def test_settings_are_told_in_the_words_of_the_target(
+    target: str, costs: dict[str, Any], words: list[str]
+) -> None:
+    text = "\n".join(exporting.exported(target, instance(costs=costs), EVEN).values())
+    assert all(word in text for word in words)
+
+
+def test_single_precision_is_told_by_leaving_the_other_out() -> None:
+    data = instance(costs={"precision": "fp32"})
+    for target, name in (
+        ("megatron", "arguments.txt"),
+        ("flagscale", "train/plan.yaml"),
+    ):
+        assert "bf16" not in exporting.exported(target, data, EVEN)[name]

@@ -7,6 +7,10 @@ optimiser and checkpoints are the user's.
 from typing import Any
 
 from ..schema import Instance
+from ._shapes import Feature
+
+# Settings of the instance that these arguments tell; further ZeRO they do not know.
+SETTINGS = {Feature.ZERO_1, Feature.SELECTIVE, Feature.SINGLE_PRECISION}
 
 
 def fields(data: Instance, degree: int) -> dict[str, Any]:
@@ -19,8 +23,9 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         "seq_length": workload.sequence_length,
         "max_position_embeddings": workload.sequence_length,
         "global_batch_size": workload.global_batch,
-        "bf16": True,
     }
+    if workload.costs.precision != "fp32":
+        made["bf16"] = True
     if model.kv_heads is not None and model.kv_heads != model.heads:
         made |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
     if model.head_dim is not None:
@@ -37,6 +42,10 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
             "recompute_method": "uniform",
             "recompute_num_layers": 1,
         }
+    if workload.costs.recompute == "selective":
+        made["recompute_granularity"] = "selective"
+    if workload.costs.zero:
+        made["use_distributed_optimizer"] = True
     # Megatron demands it for experts with tensor parallelism.
     if degree > 1 and (workload.costs.sequence_parallel or model.experts):
         made["sequence_parallel"] = True

@@ -23,6 +23,13 @@ class Feature(StrEnum):
     MIXED_TYPES = "stages on different GPU types"
     MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
     LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
+    ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
+    ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
+    ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
+    INTERLEAVED = "several runs of layers on a GPU (interleaved 1F1B)"
+    SELECTIVE = "selective recomputation"
+    SINGLE_PRECISION = "training in single precision"
+    NO_MASTER = "16-bit weights without a master copy"
 
 
 def normal(plan: TrainingPlan) -> TrainingPlan:
@@ -72,9 +79,27 @@ def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     found = set(_between_pipelines(made))
     for pipeline in made.pipelines:
         found |= set(_of_pipeline(data, pipeline))
+    return frozenset(found | set(_of_instance(data)))
+
+
+_ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
+
+
+def _of_instance(data: Instance) -> Iterator[Feature]:
+    """What the model and the cost settings ask of whoever runs the plan."""
+    costs = data.workload.costs
     if _only_counted(data):
-        found.add(Feature.LISTED_PARAMETERS)
-    return frozenset(found)
+        yield Feature.LISTED_PARAMETERS
+    if costs.zero:
+        yield _ZERO[costs.zero - 1]
+    if costs.interleave > 1:
+        yield Feature.INTERLEAVED
+    if costs.recompute == "selective":
+        yield Feature.SELECTIVE
+    if costs.precision == "fp32":
+        yield Feature.SINGLE_PRECISION
+    if costs.precision == "bf16":
+        yield Feature.NO_MASTER
 
 
 def _only_counted(data: Instance) -> bool:

@@ -21,7 +21,11 @@ from ._launching import GRID, HOST, bad_hosts, gpus_of, ranks, runs, scattered, 
 from ._literals import assigned
 from ._shapes import Feature, normal
 
-SUPPORTS = GRID | {Feature.LISTED_PARAMETERS}
+SUPPORTS = GRID | {
+    Feature.LISTED_PARAMETERS,
+    Feature.ZERO_1,
+    Feature.SINGLE_PRECISION,
+}
 MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
 HOSTS, LAUNCH = "hostfile", "launch.sh"
 _MODULE = '''\
@@ -92,11 +96,13 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         replicas=len(replicas),
         interval=1 if data.workload.costs.recompute == "full" else 0,
     )
+    costs = data.workload.costs
     config = {
         "train_batch_size": data.workload.global_batch,
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
-        "bf16": {"enabled": True},
+        "bf16": {"enabled": costs.precision != "fp32"},
+        "zero_optimization": {"stage": costs.zero},
     }
     include = "@".join(f"{host}:{','.join(map(str, held))}" for host, held in parts)
     hosts = (f"{host} slots={cluster.node[host].count}\n" for host, _ in parts)

@@ -28,6 +28,7 @@ SUPPORTS = frozenset(
         Feature.MIXED_DEGREES,
         Feature.MIXED_REPLICAS,
         Feature.MIXED_TYPES,
+        *_megatron_model.SETTINGS,
     }
 )
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
@@ -117,10 +118,12 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             "hetero_pipeline_layer_split": [len(s.span) for s in pipeline.stages],
             "hetero_process_meshes": meshes,
         },
-        "precision": {"bf16": model.pop("bf16")},
     }
-    if "sequence_parallel" in model:
-        system["sequence_parallel"] = model.pop("sequence_parallel")
+    if "bf16" in model:
+        system["precision"] = {"bf16": model.pop("bf16")}
+    for name in ("sequence_parallel", "use_distributed_optimizer"):
+        if name in model:
+            system[name] = model.pop(name)
     system |= {key: model.pop(key) for key in list(model) if "recompute" in key}
     return {
         EXPERIMENT: _yaml(_experiment(data)),

@@ -33,6 +33,8 @@ SUPPORTS = GRID | {
     Feature.MIXED_DEGREES,
     Feature.MIXED_REPLICAS,
     Feature.LISTED_PARAMETERS,
+    Feature.ZERO_2,
+    Feature.ZERO_3,
 }
 CONFIG, LAUNCH = "galvatron_config.json", "launch.sh"
 _LISTS = (
@@ -43,6 +45,7 @@ _LISTS = (
     "cp_sizes_enc",
     "checkpoint",
 )
+_REPLICAS = {0: "ddp", 2: "zero2", 3: "zero3"}
 _ABOUT = """\
 # TRAIN is the path of the model's training script; further arguments (model, data,
 # optimiser) are passed on.
@@ -92,7 +95,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "chunks": pipeline.micro_batches,
         "pp_division": _list([len(stage.span) for stage in pipeline.stages]),
         "pipeline_type": "gpipe" if costs.in_flight == "gpipe" else "pipedream_flush",
-        "default_dp_type": "ddp",
+        "default_dp_type": _REPLICAS[costs.zero],
         "vtp": degrees[0],
         "vsp": 0,
     }

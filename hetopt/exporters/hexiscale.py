@@ -19,7 +19,19 @@ from ..schema import Instance
 from ._launching import HOST, WAIT, bad_degrees, bad_hosts, ranks
 from ._shapes import Feature, apart, place
 
-SUPPORTS = frozenset(Feature) - {Feature.MIXED_REPLICAS}
+SUPPORTS = frozenset(
+    {
+        Feature.UNEVEN_LAYERS,
+        Feature.DIFFERENT_CUTS,
+        Feature.DIFFERENT_BATCHES,
+        Feature.MIXED_DEGREES,
+        Feature.MIXED_DEGREES_IN_STAGE,
+        Feature.UNEQUAL_SAMPLES,
+        Feature.MIXED_TYPES,
+        Feature.MIXED_TYPES_IN_STAGE,
+        Feature.LISTED_PARAMETERS,
+    }
+)
 CONFIG, MACHINES, LAUNCH = "hetero_configs.json", "machines", "launch.sh"
 _LAUNCH = """\
 #!/usr/bin/env bash
@@ -45,6 +57,8 @@ done < machines
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Samples that are handed on unequally, GPUs that are not the first in order."""
     found = bad_hosts(plan) + bad_degrees(data, plan)
+    if data.workload.costs.recompute != "full":
+        found.append("its scripts always recompute layers in full, the plan does not")
     pipelines = apart(plan)
     if pipelines is None:
         return [

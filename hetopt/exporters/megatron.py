@@ -28,7 +28,7 @@ from ._launching import (
 )
 from ._shapes import normal
 
-SUPPORTS = GRID
+SUPPORTS = GRID | _megatron_model.SETTINGS
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 _ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,

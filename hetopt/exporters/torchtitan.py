@@ -6,10 +6,10 @@ by the names that the installed release has: `module_fqns_per_model_part`, in th
 newest `pipeline_parallel_module_fqns_per_model_part` (torchtitan/config). `plan.toml`
 is for releases up to 0.2 (`--job.config_file`).
 
-Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts, so the
-states are shared out among them and need less memory than the judge counts. Its mesh
-is [pp, dp, tp]. A schedule needs as many micro-batches as stages, or more
-(torch/distributed/pipelining/schedules.py).
+Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
+states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
+no more memory than the judge counts. Its mesh is [pp, dp, tp]. A schedule needs as many
+micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
 """
 
 import json
@@ -33,7 +33,13 @@ from ._launching import (
 from ._literals import assigned
 from ._shapes import Feature, normal
 
-SUPPORTS = GRID | {Feature.LISTED_PARAMETERS}
+SUPPORTS = GRID | {
+    Feature.LISTED_PARAMETERS,
+    Feature.ZERO_1,
+    Feature.ZERO_2,
+    Feature.ZERO_3,
+    Feature.SELECTIVE,
+}
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
 _MODULE = '''\
@@ -84,6 +90,7 @@ def _parallelism(section):
         put(section, {{f"{{name}}_parallel_degree": PLAN[f"{{name}}_parallel_degree"]}})
     put(section, {{"data_parallel_shard_degree": PLAN["replicas"]}})
     put(section, {{"data_parallel_replicate_degree": 1}})
+    put(section, {{"fsdp_reshard_after_forward": PLAN["reshard"]}})
     parts = PLAN["module_fqns_per_model_part"]
     if len(parts) == 1:
         return
@@ -162,7 +169,8 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),
         "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
-        "activation_checkpoint": "full" if costs.recompute == "full" else "none",
+        "activation_checkpoint": costs.recompute,
+        "reshard": "always" if costs.zero == 3 else "never",
         "micro_batches": pipeline.micro_batches,
         "micro_batch_size": replicas[0].samples,
         "sequence_length": data.workload.sequence_length,
@@ -186,6 +194,7 @@ def _toml(told: dict[str, Any]) -> str:
         "parallelism": {
             "data_parallel_replicate_degree": 1,
             "data_parallel_shard_degree": told["replicas"],
+            "fsdp_reshard_after_forward": told["reshard"],
             "tensor_parallel_degree": told["tensor_parallel_degree"],
             "pipeline_parallel_degree": stages,
         },
