@@ -240,7 +240,8 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
 def test_settings_that_a_target_has_no_word_for_are_refused(
     target: str, costs: dict[str, Any], reason: str, takers: set[str]
 ) -> None:
-    data, plan = instance(costs=costs), ALONE[3] if target == "sailor" else EVEN
+    data = instance(costs=costs)
+    plan = ALONE[3] if target in ("sailor", "hexiscale") else EVEN
     why = exporting.reasons(target, data, plan)
     if target in takers | LAUNCHERS:
         assert why == []
