@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from . import api_improve, files, problems, recheck, registry, statements
+from . import api_improve, files, model_files, problems, recheck, registry, statements
 from .bounds import training_plan_bound
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
 from .gaps import GapReport
@@ -132,6 +132,18 @@ def solve(
         backend = carriers(method)[0]
         return _stated(name, data, method, backend, limits, warm_start, report)
     return _bounded(_heuristic(method, data, limits))
+
+
+def write_statement(
+    problem: Place | Record, statement: str | None, path: Place
+) -> list[Path]:
+    """Write a linear statement of a problem as an LP or MPS file; the files.
+
+    By default the first statement of the problem that is linear. Raises what `load`
+    raises, `UnknownName` and `Unsupported`.
+    """
+    name, data = posed(problem)
+    return model_files.write(name, data, _formulation(name, statement, "pulp"), path)
 
 
 def provision(
@@ -352,13 +364,14 @@ def _known(kind: str, name: str, known: list[str]) -> None:
 
 
 def _formulation(problem: str, method: str | None, backend: str) -> str:
-    _known("backend", backend, registry.names("backends"))
+    library = backend.partition(":")[0]
+    _known("backend", library, registry.names("backends"))
     known = registry.entries_for("formulations", problem)
     if method is not None:
         _known("formulation", method, known)
         return method
     for name in known:
-        if backend in carriers(name):
+        if library in carriers(name):
             return name
     raise Unsupported(f"no statement of {problem} runs on {backend!r}")
 

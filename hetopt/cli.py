@@ -190,6 +190,14 @@ def solve(
         str | None,
         typer.Option(metavar="NAME", help="Solve a statement on scip, cpsat or pulp."),
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Only write the statement, as .lp or .mps; several files where it has "
+            "several cases.",
+        ),
+    ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -206,6 +214,11 @@ def solve(
 
     _writable(out)
     name, data = api.posed(file)
+    if write is not None:
+        _writable(write)
+        for written in api.write_statement(data, method, write):
+            _tell(f"written to {written}")
+        return
     with _watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
             data,

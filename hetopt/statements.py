@@ -38,12 +38,13 @@ def solve(
 ) -> Result:
     """Solve `data` as `formulation` states it, on `backend`.
 
+    `backend` may name a solver of the back end's library as well: `pulp:HiGHS`.
     `warm_start` is a plan; it is judged (`InstanceError` where it breaks a rule), kept
     as the first incumbent, and offered to the solver where the statement says how.
     `report(incumbent, bound)` is called from the solver's thread, with its own view of
     the incumbent. `Unsupported` where statement, problem and back end do not fit.
     """
-    statement = _statement(problem, formulation, backend)
+    statement = module(problem, formulation, backend)
     run = _Run(problem, data, backend, statement, limits or Limits(), report)
     run.start_from(warm_start)
     cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
@@ -55,12 +56,18 @@ def solve(
     return run.result(formulation, complete=len(run.bounds) == len(cases))
 
 
-def _statement(problem: str, formulation: str, backend: str) -> Any:
+def module(problem: str, formulation: str, backend: str) -> Any:
     """The module, where it states `problem` and `backend` carries it."""
     problems.get(problem)
     statement: Any = registry.entry("formulations", formulation)
     known = registry.names("backends")
+    backend, _, solver = backend.partition(":")
     registry.entry("backends", backend)
+    if solver and backend != "pulp":
+        raise Unsupported(
+            f"back end {backend}:{solver}: only pulp chooses among solvers; "
+            f"give {backend!r} alone"
+        )
     if statement.problem != problem:
         fitting = registry.entries_for("formulations", problem)
         raise Unsupported(
@@ -102,7 +109,9 @@ class _Run:
     def __post_init__(self) -> None:
         self.judge = problems.get(self.problem)
         self.minimise = self.judge.sense == "minimise"
-        self.solver: Any = registry.entry("backends", self.backend)
+        library, _, solver = self.backend.partition(":")
+        self.solver: Any = registry.entry("backends", library)
+        self.choice = {"solver": solver} if solver else {}
 
     def start_from(self, plan: Any | None) -> None:
         if plan is not None:
@@ -114,7 +123,7 @@ class _Run:
     def solve_case(self, case: Any, warm_start: Any | None, left: int) -> None:
         """State and solve one case; `left` cases share the time that is left."""
         begun = time.monotonic()
-        model = self.solver.backend(f"{self.problem}")
+        model = self.solver.backend(self.problem, **self.choice)
         read_plan = self.statement.build(case, model)
         if warm_start is not None and hasattr(self.statement, "hint"):
             hinted: Mapping[str, int] = self.statement.hint(case, warm_start)

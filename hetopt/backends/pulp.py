@@ -5,6 +5,7 @@ proved optimality without a gap target, and no progress. One thread is repeatabl
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,9 +24,16 @@ from ._running import Report, relative_gap
 PATIENCE_S = 10.0  # for CBC to write its incumbent after an interrupt
 
 
-def backend(name: str = "") -> modelling.Model:
-    """A fresh, empty model; `BackendMissing` without PuLP."""
-    return Model(name)
+def backend(name: str = "", solver: str | None = None) -> modelling.Model:
+    """A fresh, empty model; `BackendMissing` without PuLP.
+
+    `solver` is another solver than CBC, by PuLP's name: see `_pulp_solvers`.
+    """
+    if solver is None:
+        return Model(name)
+    from . import _pulp_solvers
+
+    return _pulp_solvers.Model(name, solver)
 
 
 def version() -> str:
@@ -101,6 +109,25 @@ class Model:
     def hint(self, variable: Any, value: int) -> None:
         self._hinted = True
         variable.setInitialValue(value)
+
+    def write(self, path: Path) -> bool:
+        """Write an `.lp` or `.mps` file that minimises, with the statement's names.
+
+        Whether what it minimises is the negative of what the statement maximises.
+        """
+        taken: set[str] = set()
+        for name, variable in self.variables.items():
+            # Both formats forbid brackets, and LP reads "e1" as a number's end.
+            plain = "v_" + re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:80]
+            while plain in taken:
+                plain += "_"
+            taken.add(plain)
+            variable.name = plain
+        if path.suffix == ".mps":
+            self.native.writeMPS(str(path))
+        else:
+            self.native.writeLP(str(path))
+        return self._sign < 0
 
     def solve(self, limits: Limits, report: Report) -> Answer:
         start = time.monotonic()
