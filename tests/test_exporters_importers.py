@@ -1,0 +1,31 @@
+"""What exporters write, importers of the same formats read: two readings, one plan."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import ALONE, UNEVEN, asymmetric, instance
+
+from hetopt import exporting
+from hetopt.exporters._shapes import normal
+from hetopt.plans import TrainingPlan
+
+HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "plan", "options"),
+    [
+        ("hexiscale", "hetero_configs.json", asymmetric(), HETERO),
+        ("galvatron", "galvatron_config.json", UNEVEN, {}),
+        ("sailor", "sailor_plan.json", ALONE[0], {}),
+    ],
+)
+def test_an_importer_reads_the_plan_that_was_exported(
+    target: str, file: str, plan: TrainingPlan, options: dict[str, Any], tmp_path: Path
+) -> None:
+    importer = pytest.importorskip(f"hetopt.importers.{target}_plan")
+    data = instance()
+    exporting.write(tmp_path, exporting.exported(target, data, plan))
+    (claim,) = importer.claims(tmp_path / file, data, **options)
+    assert normal(claim.plan) == normal(plan)
