@@ -167,7 +167,7 @@ def _plan_file(
             "one of them; name it"
         )
     if found.plan is None:
-        raise InstanceError(f"{found.place}: {found.refused}")
+        raise InstanceError(str(found.refused))
     own: Any = instance
     if instance not in files.instance_names():
         own = data.model_dump(mode="json", exclude_unset=True)
