@@ -15,6 +15,7 @@ if (_root / "pyproject.toml").is_file():
 
 if TYPE_CHECKING:
     from .api import check, check_bound, compare, frontier, load, plan, provision, solve
+    from .api_recover import recover
     from .api_schedule import fit, schedule
     from .errors import HetoptError
     from .gaps import GapReport, gap
@@ -34,6 +35,7 @@ _HOME = {
     "plan": "api",
     "provision": "api",
     "solve": "api",
+    "recover": "api_recover",
     "fit": "api_schedule",
     "schedule": "api_schedule",
     "HetoptError": "errors",
@@ -73,6 +75,7 @@ __all__ = [
     "load",
     "plan",
     "provision",
+    "recover",
     "schedule",
     "solve",
 ]

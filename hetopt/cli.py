@@ -25,6 +25,7 @@ from . import (
     cli_exchange,
     cli_import,
     cli_measure,
+    cli_recover,
     cli_schedule,
 )
 from .errors import HetoptError, InternalError, Unsupported
@@ -448,6 +449,7 @@ cli_exchange.register(app)
 cli_measure.register(app)
 cli_import.register(app)
 cli_checkpoint.register(app)
+cli_recover.register(app)
 
 
 # --- answers ---------------------------------------------------------------------

@@ -26,11 +26,11 @@ from ..plans import Recovery
 from ..problems import Objective
 from ..problems.recovery import Data
 from ..recovery.network import Flow, Network
-from ..result import Result, Status, Stop
+from ..result import Bound, Result, Status, Stop
 from ._anytime import Halt, Run
 from ._recovery_prices import best_prices, bound_of
 
-__all__ = ["problem", "recheck", "solve"]
+__all__ = ["bound", "problem", "recheck", "solve"]
 
 problem = "recovery"
 
@@ -62,6 +62,13 @@ def solve(
         else:
             _Search(network, run).work()
     return run.result()
+
+
+def bound(data: Data) -> Bound:
+    """What no recovery is faster than, by the prices of links alone."""
+    network = Network(data)
+    proved = bound_of(data, best_prices(network))
+    return Bound(network.possible(proved), "link prices")
 
 
 class _Search:

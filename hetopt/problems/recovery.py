@@ -379,7 +379,7 @@ def _measured(
         "recovery_us": makespan,
         "busiest": slowest,
         "bytes": {way: _up(size) for way, size in ways.items()},
-        "links": links,
+        "carried": links,
     }
     return makespan, (), parts
 

@@ -11,13 +11,23 @@ from rich.text import Text
 
 from ..exact.provisioning import Frontier
 from ..gaps import GapReport
-from ..plans import Grouping, Partition, Plan, Provisioning, Stage, TrainingPlan
+from ..plans import (
+    Grouping,
+    Partition,
+    Plan,
+    Provisioning,
+    Recovery,
+    Stage,
+    TrainingPlan,
+)
 from ..problems import Evaluation
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
 from ..tradeoffs import FRONT, Tradeoffs
 from . import words
 from .rows import COLUMNS, SUMMARY_HEADINGS, sections, summary_rows
+
+MOST_LINKS = 12  # of a recovery, in its table
 
 
 def compared(report: GapReport) -> Iterator[RenderableType]:
@@ -173,6 +183,8 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The judge's totals, whichever problem they are of."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
+        "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
+        "bytes": ("bytes", _ways),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
         "tokens_per_second": ("tokens a second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
@@ -196,6 +208,11 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, (heading, text) in shown.items():
         if parts.get(key) is not None:
             yield heading, text(parts[key])
+
+
+def _ways(sizes: dict[str, int]) -> str:
+    """Where a recovery's bytes come from: '12.00 GB local, 0 peer, 3.00 GB cloud'."""
+    return ", ".join(f"{words.size(size)} {way}" for way, size in sizes.items())
 
 
 def _within_nodes(links: dict[str, dict[str, int]]) -> str:
@@ -222,6 +239,8 @@ def _plan_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
             for g in plan.groups
         ]
         return _table([("groups", True), ("devices of each", False)], rows)
+    if isinstance(plan, Recovery):
+        return _link_table(parts) if "carried" in parts else None
     times = parts.get("stage_us")
     if times is None:
         return None
@@ -247,6 +266,25 @@ def _rented_table(
     ]
     headings = [("stage", False), ("layers", True), ("time", True), ("headroom", True)]
     return _table(headings, rows)
+
+
+def _link_table(parts: dict[str, Any]) -> Table:
+    """A row for each link, busiest first, with its share of the busiest one's time."""
+    rows = sorted(parts["carried"].items(), key=lambda row: -row[1]["us"])
+    most = max(1, parts["recovery_us"])
+    cells = [
+        [
+            name,
+            words.size(row["bytes"]),
+            words.amount(row["us"], "us"),
+            words.share(row["us"] / most),
+        ]
+        for name, row in rows[:MOST_LINKS]
+    ]
+    if more := rows[MOST_LINKS:]:
+        cells.append([f"and {len(more)} more", "", "", ""])
+    headings = [("link", False), ("bytes", True), ("time", True), ("of busiest", True)]
+    return _table(headings, cells)
 
 
 def _stage_table(

@@ -58,6 +58,11 @@ def memory(mib: int | None) -> str:
     return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib} MiB"
 
 
+def size(number_of_bytes: int) -> str:
+    """Bytes in units of 10^9, as bandwidths are."""
+    return f"{number(number_of_bytes / 10**9)} GB" if number_of_bytes else "0"
+
+
 def progress(
     incumbent: Objective | None, bound: Objective | None, unit: str = ""
 ) -> str:

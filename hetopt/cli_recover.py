@@ -1,0 +1,199 @@
+"""The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import Unsupported
+
+if TYPE_CHECKING:
+    from .api_recover import Recovered
+    from .recovery.posing import Storage
+    from .recovery.replanning import Horizon
+
+STORAGE = (
+    "media (disk, memory or both), unsaved (nodes), disk_gbytes_per_s, "
+    "memory_gbytes_per_s, network_gbytes_per_s, cloud_gbytes_per_s (none: no cloud), "
+    "cloud_limit (shared, each_node), loads (each_gpu, once_a_node), "
+    "bytes_per_parameter."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(recover)
+
+
+def recover(
+    old_plan: Annotated[
+        str, typer.Argument(help="The plan before: a plan file or result document.")
+    ],
+    instance: Annotated[
+        str,
+        typer.Argument(help="The new cluster: nodes it lacks are lost, others new."),
+    ],
+    lost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N1,N2:3,...", help="Nodes and GPUs that went, if still listed."
+        ),
+    ] = None,
+    new_plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Recover to this plan; plan none."),
+    ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Re-plan with these; by default fast ones."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Re-plan with the exact method too, from them."),
+    ] = False,
+    planning: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds to re-plan in.")
+    ] = 1.5,
+    horizon: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="S", help="Seconds until the next change, 3600 by default."
+        ),
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Iterations until then, in place of seconds."
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="autohet_recovery, varuna, or recovery, the exact one."
+        ),
+    ] = "recovery",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help=STORAGE),
+    ] = None,
+    old_instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The old plan's, if not its own."),
+    ] = None,
+    time_limit: Annotated[
+        float,
+        typer.Option(min=0, metavar="S", help="Wall seconds of the method; `inf`."),
+    ] = 60.0,
+    gap: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Threads of a solver.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the planners.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the document; `check` judges it."),
+    ] = None,
+    plan_out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the new training plan, a plan file."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Re-plan after nodes or GPUs left or arrived, and move the states there.
+
+    Every GPU of the new plan gets its shards from its own node, another node or the
+    cloud, so that the busiest link is done soonest. Surviving pipelines, planners and
+    a local search propose plans; the time to move counts against them.
+
+    Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
+    """
+    from . import api_recover, cli, files
+
+    for path in (out, plan_out):
+        cli._writable(path)
+    with cli._watch("us", time_limit) as watch:
+        found = api_recover.recover(
+            old_plan,
+            instance,
+            [] if lost is None else cli._listed(lost, "--lost"),
+            old_instance=old_instance,
+            new_plan=new_plan,
+            planners=_planners(planner, new_plan),
+            exact=exact,
+            planning_s=None if planning == float("inf") else planning,
+            horizon=_horizon(horizon, iterations),
+            method=method,
+            storage=_storage(option or []),
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+            started=watch.started,
+        )
+    if plan_out is not None and (document := found.plan_file()) is not None:
+        files.write_json(plan_out, document)
+        cli._tell(f"written to {plan_out}")
+    _deliver(found, out, as_json)
+
+
+def _deliver(found: "Recovered", out: Path | None, as_json: bool) -> None:
+    from . import cli
+    from .report import recovery
+
+    cli._give(found.to_json(), recovery.shown(found), out, as_json)
+    raise typer.Exit(cli._exit_of(found.result.status))
+
+
+def _planners(words: str | None, new_plan: Path | None) -> tuple[str, ...]:
+    from . import cli
+    from .recovery.replanning import PLANNERS
+
+    if words is None:
+        return PLANNERS
+    if new_plan is not None:
+        raise Unsupported("--planner and --new-plan were both asked for: choose one")
+    return tuple(cli._listed(words, "--planner"))
+
+
+def _horizon(seconds: float | None, iterations: int | None) -> "Horizon":
+    from .recovery.replanning import Horizon
+
+    if seconds is not None and iterations is not None:
+        raise Unsupported("--horizon and --iterations were both asked for: choose one")
+    if iterations is not None:
+        return Horizon(seconds=None, iterations=iterations)
+    return Horizon() if seconds is None else Horizon(seconds=seconds)
+
+
+def _storage(options: list[str]) -> "Storage":
+    """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
+    from .complaints import validated
+    from .recovery.posing import Storage
+
+    tree: dict[str, Any] = {}
+    for word in options:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise Unsupported(f"--option {word!r}: expected NAME=VALUE")
+        tree[name] = _value(name, value)
+    return validated(Storage, tree, "--option")
+
+
+def _value(name: str, text: str) -> Any:
+    if name in ("media", "unsaved"):
+        both = "memory,disk" if text == "both" else text
+        return [word.strip() for word in both.split(",") if word.strip()]
+    if text == "none":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,86 @@
+"""Nodes that are alike exchange their parts, so that more states lie where they should.
+
+Nodes of one GPU type, count and intra-node link are interchangeable for the time of a
+plan where all links between nodes are equal. A plan that a planner made from nothing
+says only by accident which of them does what; the exchange that leaves most bytes on
+the nodes that need them is a maximum weight matching.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+
+import networkx as nx
+
+from ..plans import TrainingPlan
+from ..problems.recovery import Data
+from ..schema import Cluster
+from .pieces import bits_of
+
+Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
+
+
+def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
+    """The plan with nodes exchanged; `data` is its recovery as it stands.
+
+    Where links between nodes differ by pair the plan is returned as it is.
+    """
+    if cluster.inter.pairs:
+        return plan
+    alike = _alike(cluster)
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
+    for (part, home), size in _at_home(data, alike).items():
+        graph.add_edge(("part", part), ("home", home), weight=size)
+    home_of: dict[str, str] = {}
+    for pair in nx.max_weight_matching(graph):
+        home, part = sorted(pair)
+        home_of[part[1]] = home[1]
+    return renamed(plan, _completed(home_of, alike))
+
+
+def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
+    """The plan with other nodes in place of these; indexes of GPUs stay."""
+    document = plan.model_dump(mode="json")
+    for pipeline in document["pipelines"]:
+        for stage in pipeline["stages"]:
+            for replica in stage["replicas"]:
+                places = (gpu.rpartition(":") for gpu in replica["gpus"])
+                replica["gpus"] = [f"{nodes.get(n, n)}:{i}" for n, _, i in places]
+    return TrainingPlan.model_validate(document, strict=False)
+
+
+def _alike(cluster: Cluster) -> Alike:
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for node in cluster.nodes:
+        link = (node.intra_gbytes_per_s, node.intra_latency_us)
+        groups[node.gpu, node.count, *link].append(node.name)
+    return {name: names for names in groups.values() for name in names}
+
+
+def _at_home(data: Data, alike: Alike) -> dict[tuple[str, str], int]:
+    """Bytes that the part of one node would find on another that is like it."""
+    found: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for need in data.needs:
+        for unit in need.units:
+            wanted, on = bits_of(data, need, unit), defaultdict[str, int](int)
+            for (place, _), bits in data.bitmap(unit).items():
+                on[place] |= bits
+            for home in alike[need.node]:
+                if here := (wanted & on[home]).bit_count():
+                    found[need.node, home] += here * data.piece_bytes[unit]
+    return {key: int(size) for key, size in found.items()}
+
+
+def _completed(home_of: dict[str, str], alike: Alike) -> dict[str, str]:
+    """A home for every part: its own where that is free, else the next that is."""
+    taken, done = set(home_of.values()), dict(home_of)
+    waiting = [part for part in alike if part not in done]
+    for part in waiting:
+        if part not in taken:
+            done[part] = part
+            taken.add(part)
+    for part in waiting:
+        if part not in done:
+            done[part] = next(home for home in alike[part] if home not in taken)
+            taken.add(done[part])
+    return done

@@ -1,0 +1,153 @@
+"""The problem `recovery` of a change: what was saved, what is needed, how fast it is.
+
+A training plan saves, at every checkpoint, each shard on the node of each GPU that
+holds it, on disk, in memory or both, and one copy of all shards in the cloud. Nodes
+that are lost take theirs with them; memory is also cleared on a node that lost some of
+its GPUs, as its container is scheduled anew (AutoHet, section IV-B).
+
+Units are the layers and, where costs count them, the embedding (first stage) and the
+head (last stage); tied embeddings are one unit, which both of these stages hold.
+"""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..plans import TrainingPlan
+from ..problems.recovery import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
+from ..schema import Cluster, Instance, Positive, Record, exact
+from .changes import Change
+
+
+class Storage(Record):
+    """Where checkpoints lie, and how fast storage and links are, in 10^9 bytes/s.
+
+    The disk's, the cloud's and the network's are the paper's figures. It gives none
+    for host memory: 50 GB/s is two PCIe 4.0 x16 links at work. The network's speed is
+    the instance's where it has links between nodes.
+    """
+
+    media: tuple[Literal["memory", "disk"], ...] = ("disk",)
+    memory_gbytes_per_s: Positive = 50
+    disk_gbytes_per_s: Positive = 3.5
+    network_gbytes_per_s: Positive = 50
+    cloud_gbytes_per_s: Positive | None = Field(
+        default=1.2, description="None where there is no cloud."
+    )
+    cloud_limit: Literal["shared", "each_node"] = "shared"
+    loads: Literal["each_gpu", "once_a_node"] = "each_gpu"
+    bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 14
+    unsaved: tuple[str, ...] = Field(
+        default=(), description="Nodes that had not written the last checkpoint."
+    )
+
+
+def posed(
+    change: Change,
+    old_plan: TrainingPlan,
+    new_plan: TrainingPlan,
+    storage: Storage | None = None,
+    saved: Iterable[Saved] | None = None,
+) -> Data:
+    """The recovery from one plan to the other.
+
+    With `saved` these shards are there, rather than those that the old plan would have
+    saved; what lies on lost nodes does not count either way.
+    """
+    storage = storage or Storage()
+    cluster = change.new.planned_cluster
+    rows = _saved(change, old_plan, storage) if saved is None else saved
+    alive = {CLOUD, *(node.name for node in cluster.nodes)}
+    cloud = storage.cloud_gbytes_per_s
+    return Data(
+        name=f"recovery on {change.new.name}"[:200],
+        units=tuple(units(change.new)),
+        bytes_per_parameter=storage.bytes_per_parameter,
+        nodes=tuple(_machine(cluster, node.name, storage) for node in cluster.nodes),
+        pairs=tuple(
+            Pair(
+                first=pair.first,
+                second=pair.second,
+                bytes_per_s=_rate(pair.gbytes_per_s),
+            )
+            for pair in cluster.inter.pairs
+        ),
+        cloud_bytes_per_s=None if cloud is None else _rate(cloud),
+        cloud_limit=storage.cloud_limit,
+        loads=storage.loads,
+        saved=tuple(row for row in rows if row.place in alive),
+        needs=tuple(needs(change.new, new_plan)),
+    )
+
+
+def units(instance: Instance) -> Iterator[Unit]:
+    """The units of the model."""
+    model = instance.model
+    ends = instance.workload.costs.head == "include"
+    if ends:
+        yield Unit(name="embedding", parameters=model.embedding_parameters)
+    for layer, parameters in enumerate(model.parameters):
+        yield Unit(name=str(layer), parameters=parameters)
+    if ends and not model.tied_embeddings:
+        yield Unit(name="head", parameters=model.embedding_parameters)
+
+
+def needs(instance: Instance, plan: TrainingPlan) -> Iterator[Need]:
+    """What every GPU of a plan holds: rank and degree, of the units of its stage."""
+    ends = instance.workload.costs.head == "include"
+    head = "embedding" if instance.model.tied_embeddings else "head"
+    for pipeline in plan.pipelines:
+        for j, stage in enumerate(pipeline.stages):
+            held = [str(layer) for layer in stage.span]
+            if ends and j == 0:
+                held.insert(0, "embedding")
+            if ends and j == len(pipeline.stages) - 1 and head not in held:
+                held.append(head)
+            for replica in stage.replicas:
+                for rank, gpu in enumerate(replica.gpus):
+                    yield Need(
+                        gpu=gpu, units=tuple(held), rank=rank, degree=replica.degree
+                    )
+
+
+def _saved(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Saved]:
+    """Shards that the plan's GPUs saved, on their nodes and in the cloud, each once."""
+    found: dict[tuple[str, Medium, int, int], dict[str, None]] = {}
+    for need in needs(change.old, plan):
+        places: list[tuple[str, Medium]] = []
+        if need.node not in storage.unsaved:
+            places += [
+                (need.node, medium)
+                for medium in storage.media
+                if medium == "disk" or need.node not in change.wounded
+            ]
+        if storage.cloud_gbytes_per_s is not None:
+            places.append((CLOUD, "cloud"))
+        for place, medium in places:
+            key = (place, medium, need.rank, need.degree)
+            found.setdefault(key, {}).update(dict.fromkeys(need.units))
+    for (place, medium, rank, degree), names in found.items():
+        yield Saved(
+            place=place, medium=medium, units=tuple(names), rank=rank, degree=degree
+        )
+
+
+def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
+    """A node; its network is as fast as the fastest of its links."""
+    inter = cluster.inter
+    speeds = [p.gbytes_per_s for p in inter.pairs if name in (p.first, p.second)]
+    if inter.gbytes_per_s is not None:
+        speeds.append(inter.gbytes_per_s)
+    return Machine(
+        name=name,
+        memory_bytes_per_s=_rate(storage.memory_gbytes_per_s),
+        disk_bytes_per_s=_rate(storage.disk_gbytes_per_s),
+        network_bytes_per_s=_rate(max(speeds, default=storage.network_gbytes_per_s)),
+    )
+
+
+def _rate(gbytes_per_s: float) -> int:
+    """Whole bytes a second, rounded down, at least one."""
+    return max(1, int(Fraction(exact(gbytes_per_s) * 10**9)))
