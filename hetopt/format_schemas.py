@@ -82,7 +82,7 @@ def result() -> Schema:
     number = _nullable("number")
     exactly = {"type": "array", "items": {"type": "integer"}, "minItems": 2}
     text = _nullable("string")
-    method = {
+    method: dict[str, Schema] = {
         "name": {"type": "string"},
         "kind": {"enum": ["exact", "heuristic", "given"]},
         "formulation": text,
@@ -91,7 +91,11 @@ def result() -> Schema:
         "seed": {"type": "integer"},
         "threads": {"type": "integer"},
     }
-    point = {"seconds": {"type": "number"}, "incumbent": number, "bound": number}
+    point: dict[str, Schema] = {
+        "seconds": {"type": "number"},
+        "incumbent": number,
+        "bound": number,
+    }
     fields: dict[str, Schema] = {
         "problem": {"enum": problems.names()},
         "instance": text,

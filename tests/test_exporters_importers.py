@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, UNEVEN, asymmetric, instance
 
-from hetopt import exporting
+from hetopt import exporting, registry
 from hetopt.exporters._shapes import normal
 from hetopt.plans import TrainingPlan
 
@@ -24,7 +24,7 @@ HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
 def test_an_importer_reads_the_plan_that_was_exported(
     target: str, file: str, plan: TrainingPlan, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    importer = pytest.importorskip(f"hetopt.importers.{target}_plan")
+    importer: Any = registry.entry("importers", f"{target}_plan")
     data = instance()
     exporting.write(tmp_path, exporting.exported(target, data, plan))
     (claim,) = importer.claims(tmp_path / file, data, **options)
