@@ -180,6 +180,21 @@ def test_files_of_the_library_are_read_and_ours_are_as_the_library_orders_them(
     assert data == header + b"".join(arrays[name].tobytes() for name in order)
 
 
+@pytest.mark.parametrize("second", [(4, 12), (9, 17)])
+def test_tensors_that_overlap_or_leave_a_gap_are_refused(
+    tmp_path: Path, second: tuple[int, int]
+) -> None:
+    path = tmp_path / "a.safetensors"
+    entries = {
+        name: {"dtype": "F32", "shape": [2], "data_offsets": list(offsets)}
+        for name, offsets in (("a", (0, 8)), ("b", second))
+    }
+    text = json.dumps(entries).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(second[1]))
+    with pytest.raises(InstanceError, match="expected no gap and no overlap"):
+        read_header(path)
+
+
 # --- nothing is written ----------------------------------------------------------
 
 
@@ -417,6 +432,20 @@ def test_a_shard_that_was_damaged_since_is_written_again(
     truncated(tmp_path / "new" / "a" / "2.tp3of4.safetensors")
     again = checkpoints.apply(recovery, old, tmp_path / "new")
     assert again.written == 1
+    assert contents(tmp_path / "new") == before
+
+
+def test_a_shard_that_another_hand_wrote_is_written_again(
+    saved: tuple[Path, Manifest, Recovery], tmp_path: Path
+) -> None:
+    old, manifest, recovery = saved
+    checkpoints.apply(recovery, old, tmp_path / "new")
+    before = contents(tmp_path / "new")
+    (shard, *_) = checkpoints.catalogue(tmp_path / "new")
+    other = checkpoints.random_content(3)
+    checkpoints.create(tmp_path / "other", manifest, [shard], other)
+    shutil.copy(tmp_path / "other" / shard.path, tmp_path / "new" / shard.path)
+    assert checkpoints.apply(recovery, old, tmp_path / "new").written == 1
     assert contents(tmp_path / "new") == before
 
 
