@@ -176,7 +176,14 @@ class Tables:
     # --- prices ----------------------------------------------------------------
 
     def _hop(self, sender: int, receiver: Kind) -> int:
-        """Time of a hop from a stage on node `sender` to a group, us."""
+        """Time of a hop from a stage on node `sender` to a group, us.
+
+        Two stages cannot share a GPU: within a node of one, a hop never happens, and
+        is priced as the least of the others, which no minimum over senders notices.
+        """
+        if sender == receiver.node and self.nodes[sender].count == 1:
+            others = (n for n in range(len(self.nodes)) if n != sender)
+            return min((self.hop(n, receiver) for n in others), default=0)
         return self.table.hop_us(
             self.nodes[sender].name, self.nodes[receiver.node].name, receiver.degree, 1
         )

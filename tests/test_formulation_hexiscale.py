@@ -324,7 +324,11 @@ def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tiny/two-nodes", "tiny/two-nodes-head", "tiny/two-nodes-gpipe"]
+    "name",
+    [
+        *("tiny/two-nodes", "tiny/two-nodes-head", "tiny/two-nodes-gpipe"),
+        *("tiny/one-gpu", "tiny/three-singles"),
+    ],
 )
 def test_the_library_is_solved_to_a_proof(name: str) -> None:
     instance = load_instance(name)
