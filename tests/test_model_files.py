@@ -21,7 +21,7 @@ NAMES = {
     "device_grouping": "generated:grouping/6/1",
     "layer_partition": "generated:partition/9/1",
     "provisioning": "tiny/offers",
-    "training_plan": "tiny/three-singles",
+    "training_plan": "tiny/one-gpu",
 }
 
 
