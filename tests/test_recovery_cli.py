@@ -1,0 +1,122 @@
+"""`hetopt recover` end to end: documents, exit codes, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli, listing
+
+MIXED = "autohet/a100-h20-4x4-gpt3-6.7b"
+
+
+def hetopt(*words: str | Path) -> Any:
+    """Run the command line in this process."""
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "old.json"
+    words = ("plan", MIXED, "--planner", "autohet", "--out", path)
+    assert hetopt(*words).exit_code == 0
+    return path
+
+
+def test_a_recovery_is_written_judged_and_proved_again(
+    old: Path, tmp_path: Path
+) -> None:
+    out, new = tmp_path / "recovery.json", tmp_path / "new.json"
+    options = ("--planning", 0.3, "--out", out, "--plan-out", new, "--json")
+    told = hetopt("recover", old, MIXED, "--lost", "node0:1,node0:3", *options)
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document == json.loads(out.read_text())
+    assert (document["problem"], document["unit"]) == ("recovery", "us")
+    assert document["status"] == "optimal"
+    assert document["wounded_nodes"] == ["node0"]
+    assert document["new_plan"] == json.loads(new.read_text())
+    judged = hetopt("check", out, "--bound", "--json")
+    assert judged.exit_code == 0
+    found = json.loads(judged.stdout)
+    assert found["bound_proved"]
+    assert found["objective"] == document["objective"]
+    assert hetopt("check", new).exit_code == 0
+
+
+def test_a_plan_that_is_given_is_recovered_as_it_is(old: Path, tmp_path: Path) -> None:
+    new, out = tmp_path / "new.json", tmp_path / "out.json"
+    words = ("plan", "autohet/a100-h20-2x2-gpt3-6.7b", "--planner", "megatron")
+    assert hetopt(*words, "--out", new).exit_code == 0
+    smaller = "autohet/a100-h20-2x2-gpt3-6.7b"
+    times = []
+    for method in ("recovery", "autohet_recovery", "varuna"):
+        options = ("--new-plan", new, "--method", method, "--json", "--out", out)
+        told = hetopt("recover", old, smaller, *options)
+        assert told.exit_code == 0
+        document = json.loads(told.stdout)
+        assert document["new_plan"]["plan"] == json.loads(new.read_text())["plan"]
+        assert hetopt("check", out).exit_code == 0
+        times.append(document["objective"])
+    assert times[0] == min(times)
+    assert times[1] < times[2]
+
+
+def test_the_tables_say_what_was_lost_weighed_and_carried(old: Path) -> None:
+    told = hetopt("recover", old, MIXED, "--lost", "node0", "--planning", 0.3)
+    assert told.exit_code == 0
+    for word in ("lost", "node0", "chosen", "new training plan", "of busiest", "cloud"):
+        assert word in told.stdout
+
+
+def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
+    options = ("--lost", "node0", "--planning", 0.3, "-o", "cloud_gbytes_per_s=none")
+    told = hetopt("recover", old, MIXED, *options, "--json")
+    assert told.exit_code == cli.NO_PLAN
+    document = json.loads(told.stdout)
+    assert document["status"] == "infeasible"
+    assert "lies nowhere any more" in document["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--lost", "node7"), "unknown node 'node7'"),
+        (("--lost", "node0:9"), "unknown GPU 'node0:9'"),
+        (("--lost", "node0,,"), "--lost 'node0,,': expected names"),
+        (("--method", "teleport"), "unknown method 'teleport'"),
+        (("--planner", "teleport"), "unknown planner 'teleport'"),
+        (("--horizon", 1, "--iterations", 1), "choose one"),
+        (("-o", "disk=3"), "--option: disk: unknown field; "),
+        (("-o", "disk_gbytes_per_s=0"), "expected a number above 0"),
+        (("-o", "media=tape"), 'found "tape"'),
+        (("-o", "disk_gbytes_per_s"), "expected NAME=VALUE"),
+        (("-o", "unsaved=node7"), "unknown node 'node7'"),
+        (("--new-plan", "no.json"), "no.json"),
+        (("--out", "no/such/folder.json"), "expected a file in a folder"),
+    ],
+)
+def test_bad_input_is_said_in_one_message(
+    old: Path, words: tuple[str, ...], message: str
+) -> None:
+    told = hetopt("recover", old, MIXED, *words)
+    assert told.exit_code == cli.BAD_INPUT
+    assert message in told.stderr
+
+
+def test_a_plan_of_another_model_is_refused(old: Path) -> None:
+    told = hetopt("recover", old, "tiny/two-nodes")
+    assert told.exit_code == cli.BAD_INPUT
+    assert "expected one model" in told.stderr
+
+
+def test_recovery_is_listed_wherever_it_belongs() -> None:
+    for kind, names in (
+        ("problems", {"recovery"}),
+        ("formulations", {"recovery"}),
+        ("methods", {"recovery"}),
+        ("planners", {"autohet_recovery", "varuna"}),
+    ):
+        assert names <= {entry["name"] for entry in listing.entries(kind)}

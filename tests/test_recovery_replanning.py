@@ -1,0 +1,298 @@
+"""After a change: what was lost, what is saved where, and which plan to go on with."""
+
+import json
+from itertools import permutations
+
+import pytest
+
+import hetopt
+from hetopt.errors import InstanceError, MixedData, UnknownName
+from hetopt.generate import generate
+from hetopt.planners import autohet_recovery
+from hetopt.plans import TrainingPlan
+from hetopt.problems import recovery, training_plan
+from hetopt.recovery import changes, placing
+from hetopt.recovery.posing import Storage, needs, posed
+from hetopt.recovery.replanning import Candidate, Horizon, Replanning, kept_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+MIXED = "autohet/a100-h20-8x8-gpt3-6.7b"
+FAMILIES = ["equal", "unequal", "islands", "steep"]
+
+
+def four_groups(micro_batches: int = 32, layers: int = 32) -> TrainingPlan:
+    """Scenario A before: four pipelines of 2 A100 and 2 H20, degree 2."""
+    half = layers * 2 // 3
+    stages = [("node0", [0, half]), ("node1", [half, layers])]
+    document = {
+        "pipelines": [
+            {
+                "micro_batches": micro_batches,
+                "micro_batch_size": 4,
+                "stages": [
+                    {
+                        "layers": span,
+                        "replicas": [
+                            {
+                                "gpus": [f"{n}:{2 * i}", f"{n}:{2 * i + 1}"],
+                                "samples": 4,
+                            }
+                        ],
+                    }
+                    for n, span in stages
+                ],
+            }
+            for i in range(4)
+        ]
+    }
+    return TrainingPlan.model_validate_json(json.dumps(document))
+
+
+def mixed(**nodes: int) -> Instance:
+    """The paper's cluster with other nodes: `node0=4` has four GPUs."""
+    document = hetopt.load(MIXED).model_dump(mode="json")
+    kinds = {"node0": "A100", "node1": "H20", "node2": "A100", "node3": "H20"}
+    cluster = document["cluster"]
+    cluster["nodes"] = [
+        {"name": n, "gpu": kinds[n], "count": count, "intra_gbytes_per_s": 600.0}
+        for n, count in nodes.items()
+    ]
+    used = {node["gpu"] for node in cluster["nodes"]}
+    cluster["gpus"] = {k: v for k, v in cluster["gpus"].items() if k in used}
+    return Instance.model_validate_json(json.dumps(document))
+
+
+# --- changes ---------------------------------------------------------------------
+
+
+def test_a_node_that_the_new_cluster_lacks_is_lost_and_a_new_one_has_arrived() -> None:
+    change = changes.between(mixed(node0=8, node1=8), mixed(node1=8, node3=2))
+    assert change.lost_nodes == ("node0",)
+    assert change.new_nodes == ("node3",)
+    assert change.wounded == frozenset()
+    assert set(change.kept) == {f"node1:{i}" for i in range(8)}
+
+
+def test_gpus_that_are_left_are_numbered_anew() -> None:
+    old = mixed(node0=4, node1=8)
+    change = changes.between(old, old, ["node0:1"])
+    assert change.kept["node0:0"] == "node0:0"
+    assert change.kept["node0:3"] == "node0:2"
+    assert "node0:1" not in change.kept
+    assert change.wounded == {"node0"}
+    assert change.new.planned_cluster.node["node0"].count == 3
+
+
+@pytest.mark.parametrize("listed", [2, 4])
+def test_lost_gpus_may_or_may_not_be_listed_still(listed: int) -> None:
+    change = changes.between(
+        mixed(node0=4), mixed(node0=listed), ["node0:0", "node0:2"]
+    )
+    assert change.kept == {"node0:1": "node0:0", "node0:3": "node0:1"}
+
+
+def test_the_last_gpus_went_where_nobody_says_which() -> None:
+    change = changes.between(mixed(node0=4), mixed(node0=2))
+    assert change.kept == {"node0:0": "node0:0", "node0:1": "node0:1"}
+
+
+def test_a_change_that_makes_no_sense_is_refused() -> None:
+    old = mixed(node0=4, node1=8)
+    with pytest.raises(UnknownName, match="unknown node 'node9'"):
+        changes.between(old, old, ["node9"])
+    with pytest.raises(UnknownName, match="unknown GPU 'node0:4'"):
+        changes.between(old, old, ["node0:4"])
+    with pytest.raises(InstanceError, match="no node is left"):
+        changes.between(old, old, ["node0", "node1"])
+    with pytest.raises(MixedData, match="with other layers"):
+        changes.between(old, hetopt.load("tiny/two-nodes"))
+    other = json.loads(old.model_dump_json().replace('"H20"', '"H800"'))
+    with pytest.raises(InstanceError, match="rename it"):
+        changes.between(old, Instance.model_validate_json(json.dumps(other)))
+
+
+# --- what is saved and needed ------------------------------------------------------
+
+
+def test_every_gpu_needs_its_stage_and_the_ends_once() -> None:
+    instance = hetopt.load(MIXED)  # its embeddings are tied: both ends hold them
+    rows = {need.gpu: need for need in needs(instance, four_groups())}
+    assert rows["node0:1"].units == ("embedding", *map(str, range(21)))
+    assert rows["node1:0"].units == (*map(str, range(21, 32)), "embedding")
+    assert (rows["node0:1"].rank, rows["node0:1"].degree) == (1, 2)
+
+
+def test_shards_lie_on_nodes_that_are_alive_and_in_the_cloud() -> None:
+    old = mixed(node0=8, node1=8)
+    change = changes.between(old, old, ["node0"])
+    plan = hetopt.plan(change.new, "megatron").plan
+    data = posed(change, four_groups(), plan)
+    assert {row.place for row in data.saved} == {"node1", "cloud"}
+    model = change.new.model
+    whole = sum(unit.parameters for unit in data.units)
+    assert whole == sum(model.parameters) + model.embedding_parameters
+
+
+def test_memory_is_cleared_where_gpus_were_lost() -> None:
+    old = mixed(node0=8, node1=8)
+    change = changes.between(old, old, ["node0:7"])
+    storage = Storage(media=("memory", "disk"), unsaved=("node1",))
+    kept = kept_plan(change, four_groups())
+    assert kept is not None
+    data = posed(change, four_groups(), kept, storage)
+    assert {(row.place, row.medium) for row in data.saved} == {
+        ("node0", "disk"),
+        ("cloud", "cloud"),
+    }
+
+
+# --- re-planning -----------------------------------------------------------------
+
+
+def test_pipelines_that_lost_nothing_are_kept_with_the_batch_shared_anew() -> None:
+    old = mixed(node0=8, node1=8)
+    change = changes.between(old, old, ["node0:0", "node1:7"])
+    kept = kept_plan(change, four_groups())
+    assert kept is not None
+    assert [p.micro_batches for p in kept.pipelines] == [64, 64]
+    assert training_plan.evaluate(change.new, kept).valid
+    gone = changes.between(old, old, ["node0"])
+    assert kept_plan(gone, four_groups()) is None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_recovery_of_any_change_is_valid_and_proved(family: str, seed: int) -> None:
+    old = generate(family, size="tiny", seed=seed)
+    made = hetopt.plan(old, "islands").plan
+    node = old.planned_cluster.nodes[seed % len(old.planned_cluster.nodes)].name
+    found = hetopt.recover(made, old, [node], old_instance=old, planning_s=0.2)
+    document = found.to_json()
+    assert document["lost_nodes"] == [node]
+    if found.chosen is None:
+        assert found.result.status is Status.UNDECIDED
+        return
+    assert found.result.status is Status.OPTIMAL
+    judged = training_plan.evaluate(found.change.new, found.chosen.plan)
+    assert judged.valid
+    assert judged.objective == found.chosen.iteration_us
+    for method in ("autohet_recovery", "varuna"):
+        given = hetopt.recover(
+            made,
+            old,
+            [node],
+            old_instance=old,
+            new_plan=found.chosen.plan,
+            method=method,
+        )
+        assert given.chosen is not None
+        assert given.chosen.plan == found.chosen.plan
+        assert given.result.objective >= found.result.objective
+        assert given.result.bound.value <= found.result.objective
+
+
+def test_without_a_cloud_what_lay_on_the_lost_node_alone_is_lost() -> None:
+    old = mixed(node0=8, node1=8)
+    storage = Storage(cloud_gbytes_per_s=None)
+    found = hetopt.recover(
+        four_groups(),
+        old,
+        ["node0"],
+        old_instance=old,
+        planners=("megatron",),
+        storage=storage,
+        planning_s=0.5,
+    )
+    assert found.result.status is Status.INFEASIBLE
+    assert "lies nowhere any more" in found.result.reasons[0]
+
+
+def test_nodes_that_are_alike_take_the_parts_whose_states_they_have() -> None:
+    instance = mixed(node0=4, node2=4)
+    document = json.dumps(
+        {
+            "pipelines": [
+                {
+                    "micro_batches": 128,
+                    "micro_batch_size": 4,
+                    "stages": [
+                        {
+                            "layers": [16 * j, 16 * j + 16],
+                            "replicas": [
+                                {"gpus": [f"{n}:{i}" for i in range(4)], "samples": 4}
+                            ],
+                        }
+                        for j, n in enumerate(["node0", "node2"])
+                    ],
+                }
+            ]
+        }
+    )
+    plan = TrainingPlan.model_validate_json(document)
+    swapped = placing.renamed(plan, {"node0": "node2", "node2": "node0"})
+    change = changes.between(instance, instance)
+    data = posed(change, plan, swapped)
+    assert placing.settled(instance.planned_cluster, swapped, data) == plan
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_other_exchange_leaves_more_bytes_at_home(seed: int) -> None:
+    instance = generate("equal", size="tiny", seed=seed)
+    names = [node.name for node in instance.planned_cluster.nodes]
+    plan = hetopt.plan(instance, "islands").plan
+    change = changes.between(instance, instance)
+    order = list(permutations(names))[-1 - seed % 2]
+    mixed_up = placing.renamed(plan, dict(zip(names, order, strict=True)))
+
+    def at_home(made: TrainingPlan) -> int:
+        data = posed(change, plan, made)
+        judged = recovery.evaluate(data, autohet_recovery.plan(data))
+        return int(judged.parts["bytes"]["local"])
+
+    settled = placing.settled(
+        instance.planned_cluster, mixed_up, posed(change, plan, mixed_up)
+    )
+    tried = [
+        at_home(placing.renamed(mixed_up, dict(zip(names, other, strict=True))))
+        for other in permutations(names)
+    ]
+    assert at_home(settled) == max(tried)
+
+
+# --- the horizon -----------------------------------------------------------------
+
+
+def weighed(horizon: Horizon, *times: tuple[int, int]) -> tuple[int, int]:
+    """The chosen (recovery, iteration) in seconds."""
+    old = mixed(node0=4)
+    work = Replanning(changes.between(old, old), four_groups(), Storage())
+    for recovery_s, iteration_s in times:
+        work.candidates.append(
+            Candidate("x", four_groups(), iteration_s * 10**6, recovery_s * 10**6)
+        )
+    found = work.chosen(horizon)
+    assert found is not None
+    return (found.recovery_us or 0) // 10**6, found.iteration_us // 10**6
+
+
+def test_a_short_horizon_moves_little_and_a_long_one_runs_fast() -> None:
+    near, fast = (10, 20), (100, 10)
+    for horizon in (Horizon(seconds=150), Horizon(None, iterations=8)):
+        assert weighed(horizon, near, fast) == near
+    for horizon in (Horizon(seconds=300), Horizon(None, iterations=10)):
+        assert weighed(horizon, near, fast) == fast
+
+
+def test_where_no_recovery_ends_in_time_the_first_to_start_is_chosen() -> None:
+    assert weighed(Horizon(seconds=5), (100, 10), (10, 50)) == (10, 50)
+
+
+def test_sixty_four_gpus_are_planned_anew_by_several_planners() -> None:
+    old = hetopt.load("hexiscale/setting-3-llama-30b")
+    made = hetopt.plan(old, "islands", time_limit=2).plan
+    found = hetopt.recover(made, old, ["node3"], old_instance=old)
+    assert found.chosen is not None
+    names = {candidate.name for candidate in found.candidates}
+    assert {"megatron", "autohet", "hexiscale", "islands"} <= names
+    assert found.result.status is Status.OPTIMAL
