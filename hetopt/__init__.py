@@ -16,6 +16,7 @@ if (_root / "pyproject.toml").is_file():
 if TYPE_CHECKING:
     from .api import check, check_bound, compare, frontier, load, plan, provision, solve
     from .api_recover import recover
+    from .api_explain import explain
     from .api_schedule import fit, schedule
     from .errors import HetoptError
     from .gaps import GapReport, gap
@@ -36,6 +37,7 @@ _HOME = {
     "provision": "api",
     "solve": "api",
     "recover": "api_recover",
+    "explain": "api_explain",
     "fit": "api_schedule",
     "schedule": "api_schedule",
     "HetoptError": "errors",
@@ -69,6 +71,7 @@ __all__ = [
     "check",
     "check_bound",
     "compare",
+    "explain",
     "fit",
     "frontier",
     "gap",

@@ -23,6 +23,7 @@ from . import (
     cli_bench,
     cli_checkpoint,
     cli_exchange,
+    cli_explain,
     cli_import,
     cli_measure,
     cli_recover,
@@ -449,6 +450,7 @@ cli_exchange.register(app)
 cli_measure.register(app)
 cli_import.register(app)
 cli_checkpoint.register(app)
+cli_explain.register(app)
 cli_recover.register(app)
 
 

@@ -1,0 +1,12 @@
+"""Why a training plan takes the time and the memory that it takes, and what helps.
+
+`times` and `weights` take the judge's iteration and memory apart, `changes` says what
+might help, `effects` plans and judges each of them again.
+"""
+
+from .effects import Effect
+from .explanation import Explanation, explained
+from .times import StageTime
+from .weights import GpuMemory
+
+__all__ = ["Effect", "Explanation", "GpuMemory", "StageTime", "explained"]

@@ -1,0 +1,92 @@
+"""What each change is worth, by judging plans again and by planning again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import registry
+from ..errors import NoPlan
+from ..improve import improve
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..schema import Instance
+from .changes import Change
+
+_ROUNDS = 3_000  # candidates of a local search
+_PLANNERS = ("islands", "megatron")  # quick ones, where the plan does not fit
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Iteration times under a change, in us; None where no plan fits or was found.
+
+    `judged_us` is that of the plan as it is (or with the change in it), `planned_us`
+    that of the best plan found; `gain` is the part of the iteration that it saves.
+    """
+
+    kind: str
+    words: str
+    judged_us: int | None
+    planned_us: int | None
+    gain: float | None
+    plan: TrainingPlan | None
+
+
+def effect(
+    change: Change,
+    iteration_us: int,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+) -> Effect:
+    """What a change makes of a plan that takes `iteration_us`.
+
+    Every change gets as many candidates of local search as any other, so that without
+    a deadline (a `time.monotonic()` instant) the same seed gives the same effect, and
+    gains can be compared.
+    """
+    judged_us, plan = _best(change.instance, change.plans)
+    planned_us = judged_us
+    if change.replan:
+        plan = _replanned(change.instance, plan, deadline, seed)
+        planned_us, plan = _best(change.instance, () if plan is None else (plan,))
+    gain = None if planned_us is None else 1 - planned_us / iteration_us
+    return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)
+
+
+def _best(
+    instance: Instance, plans: tuple[TrainingPlan, ...]
+) -> tuple[int | None, TrainingPlan | None]:
+    """The quickest of the plans that break no rule."""
+    best: tuple[int | None, TrainingPlan | None] = None, None
+    for plan in plans:
+        found = training_plan.evaluate(instance, plan)
+        us = found.objective
+        if not found.valid or not isinstance(us, int):
+            continue
+        if best[0] is None or us < best[0]:
+            best = us, plan
+    return best
+
+
+def _replanned(
+    instance: Instance, start: TrainingPlan | None, deadline: float | None, seed: int
+) -> TrainingPlan | None:
+    """Local search from the plan, or from quick planners' where it does not fit."""
+    if start is None:
+        _, start = _best(instance, tuple(_quick(instance, deadline, seed)))
+    if start is None:
+        return None
+    return improve(instance, start, deadline=deadline, rounds=_ROUNDS, seed=seed)
+
+
+def _quick(
+    instance: Instance, deadline: float | None, seed: int
+) -> Iterator[TrainingPlan]:
+    for name in _PLANNERS:
+        planner = registry.entry("planners", name)
+        try:
+            made = planner.plan(instance, seed=seed, deadline=deadline)
+        except NoPlan:
+            continue
+        if made is not None:
+            yield made

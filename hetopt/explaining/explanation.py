@@ -1,0 +1,155 @@
+"""An explanation of a training plan: time, memory, limits, and what would help."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..costs import CostTable
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..problems import Violation, training_plan
+from ..schema import Instance
+from .changes import changes
+from .effects import Effect, effect
+from .times import StageTime, gpu_times, stage_times
+from .weights import GpuMemory, gpu_memory
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where time and memory of a plan go; `effects` are of all changes looked at."""
+
+    instance: Instance
+    plan: TrainingPlan
+    iteration_us: int
+    stages: tuple[StageTime, ...]
+    gpu_time: dict[str, int]
+    memory: tuple[GpuMemory, ...]
+    effects: tuple[Effect, ...]
+    complete: bool  # no change was left out for want of time
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def bottleneck(self) -> StageTime:
+        """The slowest stage of the slowest pipeline."""
+        return max(
+            (row for row in self.stages if not row.parts["slower_pipeline"]),
+            key=lambda row: row.busy_us,
+        )
+
+    @property
+    def tightest(self) -> GpuMemory:
+        """The replica with the least memory to spare."""
+        return min(self.memory, key=lambda row: row.headroom_mib)
+
+    @property
+    def helpful(self) -> tuple[Effect, ...]:
+        """The three changes that save most; searching on is not one of them."""
+        found = [e for e in self.effects if e.kind != "search" and (e.gain or 0) > 0]
+        found.sort(key=lambda effect: -(effect.gain or 0))
+        return tuple(found[:_SHOWN])
+
+    def place(self, pipeline: int, stage: int) -> str:
+        """A stage in words, layers counted from 0 and both included."""
+        found = self.plan.pipelines[pipeline].stages[stage]
+        first, end = found.layers
+        gpus = sum(replica.degree for replica in found.replicas)
+        node = found.replicas[0].node
+        kind = self.instance.planned_cluster.node[node].gpu
+        return (
+            f"pipeline {pipeline}, stage {stage}: layers {first}–{end - 1} on "
+            f"{gpus} × {kind}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of the command line."""
+        slow, tight = self.bottleneck, self.tightest
+        return {
+            "problem": "training_plan",
+            "instance": self.instance.name,
+            "digest": self.instance.digest,
+            "unit": "us",
+            "iteration_us": self.iteration_us,
+            "gpu_time_us": self.gpu_time,
+            "stages": [asdict(row) for row in self.stages],
+            "memory": [_memory(row) for row in self.memory],
+            "bottleneck": {"pipeline": slow.pipeline, "stage": slow.stage},
+            "tightest": {
+                "pipeline": tight.pipeline,
+                "stage": tight.stage,
+                "replica": tight.replica,
+                "headroom_mib": tight.headroom_mib,
+            },
+            "helpful": [_effect(effect) for effect in self.helpful],
+            "changes": [_effect(effect) for effect in self.effects],
+            "changes_complete": self.complete,
+            "violations": [str(violation) for violation in self.violations],
+        }
+
+
+def explained(
+    instance: Instance,
+    plan: TrainingPlan,
+    *,
+    time_limit: float | None,
+    seed: int,
+    started: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Explain a plan; changes are looked at for `time_limit` seconds, 0 for none.
+
+    A plan that needs too much memory is explained; `InstanceError` for one whose
+    structure is wrong, for then nothing can be timed.
+    """
+    judged = training_plan.evaluate(instance, plan)
+    if not isinstance(judged.objective, int):
+        raise InstanceError(
+            f"the plan cannot be timed: {'; '.join(map(str, judged.violations[:5]))}; "
+            "expected one whose stages and GPUs `hetopt check` accepts; correct it"
+        )
+    table = CostTable(instance)
+    stages = tuple(stage_times(table, plan, judged.parts))
+    gpus = instance.planned_cluster.gpu_count
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    found = []
+    complete = True
+    for change in changes(instance, plan):
+        if deadline is not None and time.monotonic() >= deadline:
+            complete = False
+            break
+        if started is not None:
+            started(change.words)
+        found.append(effect(change, judged.objective, deadline=deadline, seed=seed))
+    return Explanation(
+        instance,
+        plan,
+        judged.objective,
+        stages,
+        gpu_times(stages, gpus, judged.objective),
+        tuple(gpu_memory(table, plan)),
+        tuple(found),
+        complete,
+        judged.violations,
+    )
+
+
+def _memory(row: GpuMemory) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "need_mib": row.need_mib,
+        "headroom_mib": row.headroom_mib,
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    plan = None if effect.plan is None else effect.plan.model_dump(mode="json")
+    return {
+        "kind": effect.kind,
+        "words": effect.words,
+        "judged_us": effect.judged_us,
+        "planned_us": effect.planned_us,
+        "gain": effect.gain,
+        "plan": plan,
+    }

@@ -1,0 +1,228 @@
+"""Where an iteration's time goes, stage by stage; the parts add up to all of it.
+
+A stage's GPUs do `n` micro-batches of layers, tensor-parallel all-reduces, the head
+and hops; then they wait: for a slower stage of their pipeline (n times the difference),
+while the pipeline fills and drains, and for a slower pipeline. They synchronise
+gradients, as far as no backward pass hides it, wait for the stage where that takes
+longest, run the optimiser, and wait for the slowest one. `pipeline_factor` and
+`sync_factor` stretch what they multiply in proportion.
+
+All times are in us. Source of the model: HexiScale, Appendix A, as `costs` has it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from ..costs import CostTable, compute
+from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..schema import exact
+
+#: Parts in the order in which they are shown, and what they are.
+PARTS = {
+    "compute": "layers, both passes",
+    "tensor_parallel": "all-reduces within a stage",
+    "head": "the output head, on the last stage",
+    "hops": "activations to and from the next stage",
+    "slower_stage": "waiting for a slower stage of the pipeline",
+    "filling": "waiting while the pipeline fills and drains",
+    "slower_pipeline": "waiting for a slower pipeline",
+    "sync": "gradients, as far as no backward pass hides them",
+    "slower_sync": "waiting for a stage that synchronises longer",
+    "update": "the optimiser",
+    "slower_update": "waiting for a slower optimiser",
+    "idle": "GPUs that the plan does not use",
+}
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """The iteration as one stage sees it; `parts` add up to the iteration."""
+
+    pipeline: int
+    stage: int
+    gpus: int
+    busy_us: int  # of one micro-batch: the pipeline waits for the largest
+    parts: dict[str, int]
+
+
+def stage_times(
+    table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
+) -> list[StageTime]:
+    """The parts of every stage; `judged` are the judge's parts of the plan."""
+    costs = table.workload.costs
+    slowest_us = max(judged["pipeline_us"])
+    syncs = _syncs(table, plan, judged)
+    updates = _updates(table, plan)
+    found = []
+    for number, (pipeline, rows, pipeline_us) in enumerate(
+        zip(plan.pipelines, judged["stages"], judged["pipeline_us"], strict=True)
+    ):
+        n = pipeline.micro_batches
+        hops = [_hops(costs.hops, rows, j) for j in range(len(rows))]
+        busy = [row["compute_us"] + hop for row, hop in zip(rows, hops, strict=True)]
+        for j, stage in enumerate(pipeline.stages):
+            parts = {
+                **_work(table, pipeline, j),
+                "hops": n * hops[j],
+                "slower_stage": n * (max(busy) - busy[j]),
+                "filling": pipeline_us - n * max(busy),
+                "slower_pipeline": slowest_us - pipeline_us,
+            }
+            own, update = syncs[number][j], updates[number][j]
+            waits = {"sync": own, "slower_sync": judged["sync_us"] - own}
+            found.append(
+                StageTime(
+                    number,
+                    j,
+                    sum(replica.degree for replica in stage.replicas),
+                    busy[j],
+                    {
+                        **_scaled(parts, exact(costs.pipeline_factor)),
+                        **_scaled(waits, exact(costs.sync_factor)),
+                        "update": update,
+                        "slower_update": judged["update_us"] - update,
+                    },
+                )
+            )
+    return found
+
+
+def gpu_times(
+    rows: Sequence[StageTime], gpus: int, iteration_us: int
+) -> dict[str, int]:
+    """The parts summed over all `gpus`; they add up to `gpus` iterations."""
+    total = dict.fromkeys(PARTS, 0)
+    for row in rows:
+        for part, us in row.parts.items():
+            total[part] += row.gpus * us
+    total["idle"] = (gpus - sum(row.gpus for row in rows)) * iteration_us
+    return total
+
+
+def _scaled(parts: dict[str, int], factor: Fraction) -> dict[str, int]:
+    """Times a factor, in whole us that add up to the total times it, rounded up."""
+    ends = [compute.ceil(factor * end) for end in accumulate(parts.values())]
+    starts = [0, *ends[:-1]]
+    return {
+        part: end - start for part, start, end in zip(parts, starts, ends, strict=True)
+    }
+
+
+def _hops(rule: str, rows: Sequence[dict[str, int]], j: int) -> int:
+    """What a stage spends on links for a micro-batch; `both`: what enters as well."""
+    hop = rows[j]["hop_us"]
+    return hop + rows[j - 1]["hop_us"] if rule == "both" else hop
+
+
+def _work(table: CostTable, pipeline: Pipeline, j: int) -> dict[str, int]:
+    """All micro-batches on the stage's slowest replica: layers, all-reduces, head."""
+    stage, final = pipeline.stages[j], j == len(pipeline.stages) - 1
+
+    def parts(replica: Replica) -> tuple[int, int, int]:
+        key = (replica.node, replica.degree, replica.samples)
+        layers = sum(table.layer_us(*key)[slice(*stage.layers)])
+        reduces = layers - sum(_alone_us(table, key, x) for x in stage.span)
+        return layers, reduces, table.head_us(*key) if final else 0
+
+    layers, reduces, head = max(
+        map(parts, stage.replicas), key=lambda found: found[0] + found[2]
+    )
+    n = pipeline.micro_batches
+    return {
+        "compute": n * (layers - reduces),
+        "tensor_parallel": n * reduces,
+        "head": n * head,
+    }
+
+
+def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
+    """A layer without its all-reduces; a profile does not tell them apart."""
+    node, t, b = key
+    if table.profile or t == 1:
+        return table.layer_us(*key)[layer]
+    link = table.node_class[node].intra
+    # `costs` gives it: more than one GPU needs a link.
+    latency, bandwidth = link if link is not None else (Fraction(0), Fraction(1))
+    once, twice = (
+        compute.layer_s(table.model, table.workload, layer, table.gpu(node), way, t, b)
+        for way in ((latency, bandwidth), (2 * latency, bandwidth / 2))
+    )
+    # All-reduces take time in proportion to latency and 1 / bandwidth.
+    return compute.ceil((2 * once - twice) * 10**6)
+
+
+def _syncs(
+    table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
+) -> list[list[int]]:
+    """Synchronisation of each stage, less what backward passes before it hide."""
+    model, costs = table.model, table.workload.costs
+    holders: list[list[tuple[str, int]]] = [[] for _ in range(table.layers)]
+    for stage in _stages(plan):
+        for layer in stage.span:
+            holders[layer] += [(r.node, r.degree) for r in stage.replicas]
+    each = [
+        table.sync_us(p, held)
+        for p, held in zip(model.parameters, holders, strict=True)
+    ]
+    ends = model.embedding_parameters if costs.head == "include" else 0
+    embedding = table.sync_us(ends, holders[0]) if ends else 0
+    head = table.sync_us(ends, holders[-1]) if ends else 0
+    found = []
+    for pipeline, rows in zip(plan.pipelines, judged["stages"], strict=True):
+        hidden, mine = 0, []
+        for j, (stage, row) in enumerate(zip(pipeline.stages, rows, strict=True)):
+            sync = sum(each[layer] for layer in stage.span)
+            sync += embedding if j == 0 else 0
+            sync += head if j == len(rows) - 1 else 0
+            mine.append(max(0, sync - hidden))
+            hidden += row["backward_us"] if costs.sync_overlap == "backward" else 0
+        found.append(mine)
+    return found
+
+
+def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
+    """Time of the optimiser on the slowest replica of each stage."""
+    copies_of = holders_of(table.layers, _stages(plan))
+
+    def update(pipeline: Pipeline, j: int) -> int:
+        stage = pipeline.stages[j]
+        times = []
+        for replica in stage.replicas:
+            shares = list(table.shares(stage.span, replica.degree, copies_of))
+            for layer in end_layers(table, pipeline, j):
+                held = Fraction(table.model.embedding_parameters, replica.degree)
+                shares.append((held, copies_of[layer]))
+            times.append(table.update_us(replica.node, shares))
+        return max(times)
+
+    return [
+        [update(pipeline, j) for j in range(len(pipeline.stages))]
+        for pipeline in plan.pipelines
+    ]
+
+
+def end_layers(table: CostTable, pipeline: Pipeline, j: int) -> list[int]:
+    """The layer beside each of the embedding and the head that stage `j` holds."""
+    if table.workload.costs.head == "omit":
+        return []
+    stage, last = pipeline.stages[j], len(pipeline.stages) - 1
+    found = [stage.span[0]] if j == 0 else []
+    if j == last and not (found and table.model.tied_embeddings):
+        found.append(stage.span[-1])
+    return found
+
+
+def holders_of(layers: int, stages: Iterable[Stage]) -> list[int]:
+    """Replicas that hold each layer."""
+    held = [0] * layers
+    for stage in stages:
+        for layer in stage.span:
+            held[layer] += len(stage.replicas)
+    return held
+
+
+def _stages(plan: TrainingPlan) -> Iterable[Stage]:
+    return (stage for pipeline in plan.pipelines for stage in pipeline.stages)

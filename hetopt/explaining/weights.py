@@ -1,0 +1,110 @@
+"""Where the memory of each GPU goes, in MiB; the parts add up to the judge's need.
+
+Weights, gradients and optimiser states are rounded up together, as the cost model has
+it: each part is what it adds to those before it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..costs import CostTable, memory
+from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from .times import holders_of
+
+#: Parts in the order in which they are shown, and what they are.
+PARTS = {
+    "weights": "weights of the layers",
+    "gradients": "their gradients",
+    "optimiser": "their optimiser states",
+    "measured_layers": "states and activations of the layers, from the profile",
+    "embedding_and_head": "states of the embedding and of the head",
+    "activations": "what the backward passes of micro-batches in flight need",
+    "logits": "logits of the last stage",
+    "reserve": "kept free by `reserve_mib`",
+}
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """What each GPU of a replica holds, and its room."""
+
+    pipeline: int
+    stage: int
+    replica: int
+    gpus: tuple[str, ...]
+    parts: dict[str, int]
+    room_mib: int
+
+    @property
+    def need_mib(self) -> int:
+        """All parts."""
+        return sum(self.parts.values())
+
+    @property
+    def headroom_mib(self) -> int:
+        """What is left; negative where it does not fit."""
+        return self.room_mib - self.need_mib
+
+
+def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
+    """A row for every replica of the plan."""
+    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+    holders = holders_of(table.layers, stages)
+    for number, pipeline in enumerate(plan.pipelines):
+        for j, stage in enumerate(pipeline.stages):
+            for r, replica in enumerate(stage.replicas):
+                yield GpuMemory(
+                    number,
+                    j,
+                    r,
+                    replica.gpus,
+                    _parts(table, pipeline, j, replica, holders),
+                    table.memory_mib(replica.node),
+                )
+
+
+def _parts(
+    table: CostTable, pipeline: Pipeline, j: int, replica: Replica, holders: list[int]
+) -> dict[str, int]:
+    stage, last = pipeline.stages[j], len(pipeline.stages) - 1
+    t, b = replica.degree, replica.samples
+    whole = table.stage_mib(
+        replica.node, stage.span, t, b, pipeline.micro_batches, last + 1, j, holders
+    )
+    logits = 0
+    if j == last and table.workload.costs.head == "include":
+        logits = memory.logits_mib(table.model, table.workload, t, b)
+    if "layers" in whole:
+        layers = {"measured_layers": whole["layers"]}
+    else:
+        layers = {
+            **_states(table, stage, t, holders),
+            "activations": whole["activations"],
+        }
+    found = {
+        **layers,
+        "embedding_and_head": whole["ends"] - logits,
+        "logits": logits,
+        "reserve": whole["reserve"],
+    }
+    return {part: found[part] for part in PARTS if part in found}
+
+
+def _states(
+    table: CostTable, stage: Stage, t: int, holders: list[int]
+) -> dict[str, int]:
+    """Weights, gradients and optimiser states; ZeRO divides the last ones first."""
+    costs = table.workload.costs
+    shares = list(table.shares(stage.span, t, holders))
+    found, before = {}, 0
+    held = Fraction(0)
+    for part, each, level in zip(
+        ("weights", "gradients", "optimiser"), costs.states, (3, 2, 1), strict=True
+    ):
+        divided = costs.zero >= level
+        held += sum(
+            (each * p / (n if divided else 1) for p, n in shares), start=Fraction(0)
+        )
+        found[part], before = memory.mib(held) - before, memory.mib(held)
+    return found

@@ -1,0 +1,207 @@
+"""An explanation adds up to what the judge says, and its changes are judged anew."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from random_pipelines import random_instance, random_pipes
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+from hetopt.costs import CostTable
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.explaining import explained
+from hetopt.explaining.changes import changes
+from hetopt.fast_cost import FastCost
+from hetopt.planners import islands
+from hetopt.plans import Partition, Pipeline, TrainingPlan
+from hetopt.problems import training_plan as judge
+from hetopt.schema import Instance
+
+RUNNER = CliRunner()
+
+
+def random_plans(count: int) -> Iterator[tuple[Instance, TrainingPlan, dict[str, Any]]]:
+    """Plans that can be timed, many of which need too much memory."""
+    for seed in range(count):
+        random = Random(f"explained/{seed}")
+        instance = random_instance(random, later=seed % 2 == 0)
+        pipes = random_pipes(random, instance)
+        if not pipes:
+            continue
+        plan = FastCost(instance).plan(pipes)
+        found = judge.evaluate(instance, plan)
+        if found.objective is not None:
+            yield instance, plan, found.parts
+
+
+PLANS = list(random_plans(120))
+
+
+def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
+    assert len(PLANS) > 80
+    for instance, plan, judged in PLANS:
+        found = explained(instance, plan, time_limit=0, seed=0)
+        assert found.iteration_us == judged["iteration_us"]
+        gpus = instance.planned_cluster.gpu_count
+        assert sum(found.gpu_time.values()) == gpus * found.iteration_us
+        for row in found.stages:
+            assert sum(row.parts.values()) == found.iteration_us
+            assert min(row.parts.values()) >= 0
+
+
+def test_waiting_is_for_somebody_who_does_not_wait() -> None:
+    for instance, plan, _ in PLANS:
+        rows = explained(instance, plan, time_limit=0, seed=0).stages
+        for part in ("slower_pipeline", "slower_sync", "slower_update"):
+            assert min(row.parts[part] for row in rows) == 0
+        for number in range(len(plan.pipelines)):
+            mine = [row for row in rows if row.pipeline == number]
+            assert min(row.parts["slower_stage"] for row in mine) == 0
+
+
+def test_the_memory_parts_of_every_gpu_add_up_to_its_peak() -> None:
+    for instance, plan, judged in PLANS:
+        found = explained(instance, plan, time_limit=0, seed=0)
+        peaks = {gpu: row.need_mib for row in found.memory for gpu in row.gpus}
+        assert peaks == judged["peak_memory_mib"]
+        assert found.tightest.headroom_mib == judged["least_headroom_mib"]
+        assert all(min(row.parts.values()) >= 0 for row in found.memory)
+
+
+def test_reduces_take_what_the_cost_model_says() -> None:
+    wide = 0
+    for instance, plan, _ in PLANS:
+        found = explained(instance, plan, time_limit=0, seed=0)
+        costs = instance.workload.costs
+        for row in found.stages:
+            pipeline = plan.pipelines[row.pipeline]
+            stage = pipeline.stages[row.stage]
+            (replica,) = stage.replicas
+            per_layer = _reduce_us(instance, pipeline, replica.node, replica.degree)
+            expected = pipeline.micro_batches * len(stage.span) * per_layer
+            expected *= costs.pipeline_factor
+            # Layers are rounded up, each by less than a microsecond.
+            slack = 2 * pipeline.micro_batches * len(stage.span) + 2
+            assert row.parts["tensor_parallel"] == pytest.approx(expected, abs=slack)
+            wide += replica.degree > 1
+    assert wide > 50
+
+
+def _reduce_us(instance: Instance, pipeline: Pipeline, node: str, t: int) -> float:
+    if t == 1:
+        return 0.0
+    costs, workload = instance.workload.costs, instance.workload
+    width = 4 if costs.precision == "fp32" else 2
+    size = width * pipeline.micro_batch_size * workload.sequence_length
+    size *= instance.model.hidden
+    latency, rate = CostTable(instance).link(node, node)
+    rounds = 12 if costs.recompute == "full" else 8
+    return rounds * (t - 1) * float(latency + size / (t * rate)) * 1e6
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[Instance, TrainingPlan]:
+    instance = hetopt.load("tiny/two-nodes")
+    return instance, islands.plan(instance)
+
+
+def test_every_effect_is_what_the_judge_says_of_its_plan(small: Any) -> None:
+    instance, plan = small
+    found = explained(instance, plan, time_limit=None, seed=0)
+    again = explained(instance, plan, time_limit=None, seed=0)
+    assert found.effects == again.effects
+    assert found.complete
+    assert len({effect.kind for effect in found.effects}) >= 6
+    offered = list(changes(instance, plan))
+    for change, effect in zip(offered, found.effects, strict=True):
+        assert change.words == effect.words
+        if effect.plan is None:
+            assert effect.planned_us is None
+            continue
+        judged = judge.evaluate(change.instance, effect.plan)
+        assert judged.valid
+        assert judged.objective == effect.planned_us
+        assert effect.gain == 1 - effect.planned_us / found.iteration_us
+        if effect.judged_us is not None:
+            assert effect.planned_us <= effect.judged_us
+
+
+def test_changes_are_what_they_say(small: Any) -> None:
+    instance, plan = small
+    by_kind: dict[str, list[Instance]] = {}
+    for change in changes(instance, plan):
+        by_kind.setdefault(change.kind, []).append(change.instance)
+        # What was changed is a valid instance still.
+        text = change.instance.model_dump_json(exclude_unset=True)
+        assert Instance.model_validate_json(text) == change.instance
+    nodes = len(instance.planned_cluster.nodes)
+    for bigger in by_kind["node"]:
+        assert len(bigger.planned_cluster.nodes) == nodes + 1
+    assert {i.workload.costs.recompute for i in by_kind["recompute"]} == {
+        *("none", "selective", "full")
+    } - {instance.workload.costs.recompute}
+    assert {i.workload.costs.zero for i in by_kind["zero"]} == {1, 2, 3}
+
+
+def test_the_helpful_changes_are_the_three_that_save_most(small: Any) -> None:
+    found = explained(*small, time_limit=None, seed=0)
+    best = sorted(
+        (e.gain for e in found.effects if e.kind != "search" and (e.gain or 0) > 0),
+        reverse=True,
+    )
+    assert [effect.gain for effect in found.helpful] == best[:3]
+
+
+def test_a_plan_that_cannot_be_timed_is_refused(small: Any) -> None:
+    instance, plan = small
+    broken = plan.model_copy(update={"pipelines": plan.pipelines * 2})
+    with pytest.raises(
+        InstanceError, match=r"cannot be timed: .*(gpu_twice|global_batch)"
+    ):
+        explained(instance, broken, time_limit=0, seed=0)
+    partition = Partition(order=("a",), layers=(1,))
+    data = {"problem": "layer_partition", "layer_mib": [1], "micro_batches": 1}
+    data["in_flight_mib"] = [0]
+    data["stages"] = [{"name": "a", "memory_mib": 9, "layer_us": [1]}]
+    record = hetopt.registry.entry("problems", "layer_partition").Data
+    with pytest.raises(Unsupported, match="expected a training plan"):
+        hetopt.explain(partition, record.model_validate_json(json.dumps(data)))
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "html", "md", "json"])
+def test_the_command_writes_every_format(
+    small: Any, tmp_path: Path, suffix: str
+) -> None:
+    instance, plan = small
+    file, out = tmp_path / "plan.json", tmp_path / f"explained.{suffix}"
+    document = {"instance": instance.name, "plan": plan.model_dump(mode="json")}
+    file.write_text(json.dumps(document))
+    words = ["explain", str(file), "--time-limit", "0", "--out", str(out), "--json"]
+    told = RUNNER.invoke(cli.app, words)
+    assert told.exit_code == 0, told.output
+    printed = json.loads(told.stdout)
+    assert printed["iteration_us"] == judge.evaluate(instance, plan).objective
+    assert out.stat().st_size > 500
+    if suffix == "json":
+        assert json.loads(out.read_text()) == printed
+
+
+def test_the_command_shows_tables_and_refuses_other_suffixes(
+    small: Any, tmp_path: Path
+) -> None:
+    instance, plan = small
+    file = tmp_path / "plan.json"
+    document = {"instance": instance.name, "plan": plan.model_dump(mode="json")}
+    file.write_text(json.dumps(document))
+    told = RUNNER.invoke(cli.app, ["explain", str(file)])
+    assert told.exit_code == 0, told.output
+    for word in ("slowest", "least memory", "What would help most", "activations"):
+        assert word in told.stdout
+    bad = RUNNER.invoke(cli.app, ["explain", str(file), "--out", str(file) + ".xyz"])
+    assert bad.exit_code == 2
+    assert "expected one of" in bad.stderr
