@@ -9,6 +9,8 @@ A place is a node's name, or `cloud`. A unit is `embedding`, a layer's number, o
 `head`: what a training plan gives to a stage. A shard holds the rank's part of every
 tensor of its unit: weights, master weights and the optimiser's moments are all tensors.
 A unit may be saved at several degrees and in several places; `catalogue` tells which.
+A head without a matrix to cut is tied to the embedding, which the last stage then has
+too.
 
 `manifest.json` is a `layout.Manifest` (`Manifest.model_json_schema()`):
 
@@ -29,10 +31,11 @@ parts, one after the other.
 `from_huggingface` takes over a released model; `split` cuts either for a training plan.
 """
 
-from .applying import Applied, apply
+from .applying import Applied, apply, begun
 from .creating import create, manifest_of, needs, random_content, shards_of, split
 from .huggingface import from_huggingface
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
+from .serving import completed, saved_rows
 from .sources import incomplete, verified_catalogue
 
 __all__ = [
@@ -42,7 +45,9 @@ __all__ = [
     "Tensor",
     "Unit",
     "apply",
+    "begun",
     "catalogue",
+    "completed",
     "create",
     "from_huggingface",
     "incomplete",
@@ -50,6 +55,7 @@ __all__ = [
     "needs",
     "random_content",
     "read_manifest",
+    "saved_rows",
     "shards_of",
     "split",
     "verified_catalogue",

@@ -12,10 +12,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..complaints import shown
 from ..errors import InstanceError, InternalError
@@ -58,10 +59,12 @@ def apply(
     checkpoint: str | Path,
     out: str | Path,
     report: Report | None = None,
+    document: Mapping[str, Any] | None = None,
 ) -> Applied:
     """Write to `out` the shards that the new ranks need, each beside its node's others.
 
-    `report` is called with the bytes done and all bytes. Does nothing where `out` holds
+    `report` is called with the bytes done and all bytes; `document` is written into
+    `recovery.json` as it is, for `begun` to read. Does nothing where `out` holds
     the finished recovery, goes on where it holds a part of it. Raises `InstanceError`
     where the plan does not fit the checkpoint, a saved shard is missing or damaged,
     `out` holds anything else, or the disk has no room: before anything is written.
@@ -75,7 +78,7 @@ def apply(
     _check_apart(folder, out)
     job = _Job(out, manifest, sources, _digest(recovery, manifest, sources))
     try:
-        return _carried_out(job, made, report)
+        return _carried_out(job, made, report, document or {})
     except OSError as error:
         raise InstanceError(
             f"{error.filename or out}: {error.strerror}; make room or name another "
@@ -83,7 +86,15 @@ def apply(
         ) from None
 
 
-def _carried_out(job: _Job, made: list[Move], report: Report | None) -> Applied:
+def begun(out: str | Path) -> dict[str, Any] | None:
+    """What `recovery.json` says of the recovery that a folder holds a part of."""
+    path = Path(out) / JOURNAL
+    return read_tree(path) if path.is_file() else None
+
+
+def _carried_out(
+    job: _Job, made: list[Move], report: Report | None, document: Mapping[str, Any]
+) -> Applied:
     fresh = _check_out(job)
     job.out.mkdir(parents=True, exist_ok=True)
     with _alone(job.out):
@@ -97,7 +108,7 @@ def _carried_out(job: _Job, made: list[Move], report: Report | None) -> Applied:
         total, done = sum(sizes.values()), sum(sizes[shard] for shard in kept)
         _check_room(job.out, total - done)
         if fresh:
-            write_json(job.out / JOURNAL, {"recovery": job.digest})
+            write_json(job.out / JOURNAL, {**document, "recovery": job.digest})
         for one in todo:
             for count in _write(job, one):
                 done += count
@@ -149,13 +160,13 @@ def _check_out(job: _Job) -> bool:
         raise InstanceError(f"{out}: found a file, expected a folder; name another")
     if not out.exists() or all(DRAFT.fullmatch(path.name) for path in out.iterdir()):
         return True
-    journal = out / JOURNAL
-    if not journal.is_file():
+    journal, said = out / JOURNAL, begun(out)
+    if said is None:
         raise InstanceError(
             f"{out}: found a folder with files and no {JOURNAL}, expected an empty one "
             "or a recovery to go on with; name another folder"
         )
-    found = read_tree(journal).get("recovery")
+    found = said.get("recovery")
     if found != job.digest:
         raise InstanceError(
             f"{journal}: found the recovery {shown(found)}, expected {job.digest}: the "

@@ -24,8 +24,7 @@ def manifest_of(model: ModelSpec, dtype: DataType = "BF16") -> Manifest:
 
     Query, key and value are one matrix of three blocks; a gated MLP's first matrix is
     gate and up, two blocks. Models with experts or listed layer sizes have other
-    tensors: `InstanceError`. A tied embedding is saved with the embedding and the head,
-    which both have it.
+    tensors: `InstanceError`. A head that is tied to the embedding is its norm alone.
     """
     if model.experts or model.layer_parameters is not None:
         raise InstanceError(
@@ -55,7 +54,8 @@ def manifest_of(model: ModelSpec, dtype: DataType = "BF16") -> Manifest:
 
     words = _matrix("weight", (model.vocabulary, h), 0, None, dtype)
     norm = _matrix("norm", (h,), None, None, dtype)
-    ends = _unit("embedding", [words]), _unit("head", [norm, words])
+    own = [norm] if model.tied_embeddings else [norm, words]
+    ends = _unit("embedding", [words]), _unit("head", own)
     layers = [layer(number) for number in range(model.layers)]
     return Manifest(model=model.name, units=(ends[0], *layers, ends[1]))
 
@@ -139,17 +139,19 @@ def needs(
 ) -> Iterator[tuple[str, str, int, int]]:
     """GPU, unit, rank and degree of every shard that a training plan needs.
 
-    The first stage of a pipeline has the embedding too, the last one the head.
+    The first stage of a pipeline has the embedding too, the last one the head; where
+    that has no matrix of its own, the embedding as well.
     """
     there = {unit.name for unit in manifest.units}
+    last = ("head", "embedding") if manifest.tied else ("head",)
     for pipeline in plan.pipelines:
         for position, stage in enumerate(pipeline.stages):
             units = [str(layer) for layer in stage.span]
             units += ["embedding"] if position == 0 else []
-            units += ["head"] if position == len(pipeline.stages) - 1 else []
+            units += last if position == len(pipeline.stages) - 1 else []
             for replica in stage.replicas:
                 for rank, gpu in enumerate(replica.gpus):
-                    for unit in units:
+                    for unit in dict.fromkeys(units):
                         if unit in there:
                             yield gpu, unit, rank, replica.degree
 

@@ -3,8 +3,7 @@
 Each unit becomes one shard in `cloud`, of degree 1; `split` or any recovery cuts it. A
 tensor's name says what it is: Llama and its kin (Mistral, Qwen2, Gemma: separate query,
 key and value), GPT-2 (fused, matrices transposed) and GPT-NeoX (fused by head). Folders
-have weights only: no moments and no master weights. A head that is tied to the
-embedding is saved with both, since the stages that have them may be two.
+have weights only: no moments and no master weights.
 """
 
 import os
@@ -24,7 +23,6 @@ from .tensor_files import TensorFile, read_header
 from .writing import sync, write_shard
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
-HEAD = "lm_head.weight"
 _WHOLE: Portion = (0, 1, 1)
 
 
@@ -97,18 +95,17 @@ RULES = (
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A tensor of the checkpoint, and the file and the name that it is read by."""
+    """A tensor of the checkpoint, and the file that has it."""
 
     tensor: Tensor
     file: TensorFile
-    name: str
 
     def saved(self, stack: ExitStack) -> Saved:
         """The tensor in its file, which stays open until the stack closes."""
         path = self.file.path
         number = os.open(path, os.O_RDONLY)
         stack.callback(os.close, number)
-        offset = self.file.tensors[self.name].offset
+        offset = self.file.tensors[self.tensor.name].offset
         return Saved(number, str(path), offset, _WHOLE)
 
 
@@ -159,7 +156,7 @@ def _write(path: Path, unit: Unit, found: dict[str, _Found]) -> None:
 
 
 def _units(source: Path) -> _Units:
-    """Every tensor under its unit; a tied head gets the embedding's."""
+    """Every tensor under its unit."""
     found: _Units = {}
     for file in _files(source):
         for name in sorted(file.tensors):
@@ -169,7 +166,7 @@ def _units(source: Path) -> _Units:
                     f"{file.path}: found tensor {name!r} again, expected it in one "
                     "file; remove the file that does not belong to the model"
                 )
-            found[unit][name] = _Found(tensor, file, name)
+            found[unit][name] = _Found(tensor, file)
     layers = sorted(int(unit) for unit in found if unit.isdigit())
     if layers != list(range(len(layers))) or not layers or "embedding" not in found:
         raise InstanceError(
@@ -177,11 +174,6 @@ def _units(source: Path) -> _Units:
             f"{', '.join(sorted(found, key=_order)[:5])}, expected an embedding and "
             "layers from 0 on; take all files of the model"
         )
-    head = found.setdefault("head", {})
-    if not any(one.tensor.axis == 0 for one in head.values()):
-        words = next(o for o in found["embedding"].values() if o.tensor.axis == 0)
-        tied = words.tensor.model_copy(update={"name": HEAD})
-        head[HEAD] = _Found(tied, words.file, words.name)
     return found
 
 

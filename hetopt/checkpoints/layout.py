@@ -150,6 +150,12 @@ class Manifest(Record):
         _no_twins([unit.name for unit in self.units], "the checkpoint")
         return self
 
+    @property
+    def tied(self) -> bool:
+        """Whether the last stage uses the embedding: the head has no matrix to cut."""
+        heads = [unit for unit in self.units if unit.name == "head"]
+        return not any(t.axis is not None for unit in heads for t in unit.tensors)
+
     def unit(self, name: str) -> Unit:
         """The unit of a name; `InstanceError` where there is none."""
         for unit in self.units:
