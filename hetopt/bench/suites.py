@@ -13,7 +13,8 @@
 
 A group is every instance with every method; a statement with every back end that
 carries it. `planners`, `policies` and `statements` stand for all of the instance's
-problem, `backends` for all of hetopt. A name that a planner and a statement share is
+problem, `backends` for all of hetopt, and `found` for the other solvers that PuLP finds
+on the machine, such as HiGHS. A name that a planner and a statement share is
 the statement's where back ends are given.
 """
 
@@ -268,5 +269,19 @@ def _backends(statement: str, group: Solve) -> list[str]:
     able = api.carriers(statement)
     if not group.backends:
         return able[:1]
-    asked = able if "backends" in group.backends else group.backends
+    asked: list[str] = []
+    for name in group.backends:
+        if name == "backends":
+            asked += able
+        elif name == "found":
+            asked += [f"pulp:{solver}" for solver in _found()]
+        else:
+            asked.append(name)
     return [name for name in asked if name.partition(":")[0] in able]
+
+
+@cache
+def _found() -> tuple[str, ...]:
+    from ..backends import _pulp_solvers
+
+    return _pulp_solvers.found()

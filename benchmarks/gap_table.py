@@ -1,0 +1,68 @@
+"""The README's table of gaps, made from the rows of the suite `gaps`."""
+
+from pathlib import Path
+
+from hetopt.bench import journal, statistics
+from hetopt.bench.statistics import Entry
+from hetopt.report import words
+
+BEGIN, END = "<!-- gaps: begin -->", "<!-- gaps: end -->"
+# The plans that HexiScale's released planner found, as we judge them.
+RELEASED = "62.0, 122.0, 56.1, 91.5, 290.1 and 305.1 s"
+
+
+def made(folder: Path) -> str:
+    """The table, with a word on how it was made."""
+    header, rows = journal.read(folder)
+    found = statistics.entries(rows)
+    methods = list(dict.fromkeys(entry.method for entry in found))
+    # The exact method comes last, as what the others are to be measured by.
+    methods.sort(key="exact".__eq__)
+    by_instance: dict[str, dict[str, Entry]] = {}
+    for entry in found:
+        by_instance.setdefault(entry.row["instance"], {})[entry.method] = entry
+    cores = header["machine"]["cores"]
+    limits = ", ".join(f"{limit:g} s" for limit in header["limits"]["time_limit_s"])
+    head = [
+        f"The clusters of the HexiScale paper on {cores} cores: iteration time, and",
+        "gap to the proved bound. By `python benchmarks/run.py gaps --workers 2` and then",
+        f"`python benchmarks/run.py --gaps`; time limits {limits}. The released",
+        f"HexiScale planner's own plans take {RELEASED} on the first six.",
+        "",
+    ]
+    columns = ["instance", "GPUs", "no plan is faster than", *methods]
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)]]
+    lines += [_line(mine, methods) for mine in by_instance.values()]
+    return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def replaced(text: str, table: str) -> str:
+    """The README with this table between the marks; `ValueError` without them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(
+            f"README.md: found no {BEGIN} ... {END}, expected both; add it"
+        )
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def _line(mine: dict[str, Entry], methods: list[str]) -> list[str]:
+    some = next(iter(mine.values()))
+    name = str(some.row["instance"]).partition("/")[2]
+    bound = None if some.reference is None else some.reference
+    shown = [words.amount(bound, "us"), *(_cell(mine.get(m)) for m in methods)]
+    return [name, str(some.row.get("size", words.NONE)), *shown]
+
+
+def _cell(entry: Entry | None) -> str:
+    if entry is None:
+        return words.NONE
+    if entry.objective is None or entry.gap_to_bound is None:
+        return entry.status
+    percent = (
+        f"{entry.gap_to_bound * 100:.3g}"
+        if entry.gap_to_bound >= 1
+        else (f"{entry.gap_to_bound * 100:.1f}")
+    )
+    return f"{words.amount(entry.objective, 'us')}, {percent} %"
