@@ -1,0 +1,221 @@
+"""OPT-350M on Grace-Hopper nodes: 15 runs that others measured, as instances and plans.
+
+Sailor (SOSP 2025, MIT licence): seconds and bytes of each run, times and memory of
+every layer, and fits of the network. The file lies outside the repository; `--data`
+or HETOPT_DATA names the folder that has `measured/opt350_gh.json`.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.schema import Instance
+
+FILE = Path("measured") / "opt350_gh.json"
+MIB = 2**20
+TP = 4  # of every run: the GPUs of a node
+# A GH200's GPU, of NVIDIA's data sheet: FP32 without tensor cores, HBM3 of 96 GB.
+PEAK_TFLOPS, MEMORY_GBYTES_PER_S, MEMORY_GIB = 67.0, 4000.0, 96.0
+
+
+class Run(NamedTuple):
+    """A measured run: what was asked for, and what came out."""
+
+    name: str
+    micro_batch: int
+    batch: int
+    replicas: int
+    layers: tuple[int, ...]  # of each stage, embedding and head as layers
+    seconds: float
+    sync_s: float
+    peak_mib: float
+
+    @property
+    def micro_batches(self) -> int:
+        """Of each pipeline."""
+        return self.batch // (self.micro_batch * self.replicas)
+
+
+class Measured(NamedTuple):
+    """The runs, and what was measured beside them."""
+
+    runs: tuple[Run, ...]
+    profile: dict[str, Any]
+    memory: dict[str, Any]
+    intra: tuple[float, float]  # latency in us, GB/s
+    inter: tuple[float, float]
+
+
+def measured(data: Path) -> Measured:
+    """Read the file; FileNotFoundError where the folder does not have it."""
+    tree = json.loads((data / FILE).read_text(encoding="utf-8"))
+    runs = tuple(
+        Run(
+            Path(row["source_file"]).stem.removeprefix("plan_config_"),
+            row["mbs"],
+            row["gbs"],
+            row["dp"][0],
+            tuple(row["stage_layers"]),
+            row["measured_iteration_time_s"],
+            row["measured_grad_reduce_s"],
+            row["measured_max_mem_bytes_per_gpu"] / MIB,
+        )
+        for row in tree["runs"]
+    )
+    return Measured(
+        runs,
+        tree["profile"],
+        tree["layer_memory"],
+        _line(tree["network_intra"][str(TP)]),
+        _line(tree["network_inter"]["1"]["1"]),
+    )
+
+
+def _line(fit: Any) -> tuple[float, float]:
+    """Latency in us and GB/s nearest to a fit over messages of 1 MB to 1 GB.
+
+    The fit gives bandwidth by the logarithm of the size; the line through its times
+    has the least relative squares.
+    """
+    (a, b, c), cap = fit
+    sizes = [2.0**x for x in range(11)]
+    rates = [min((a * x * x + b * x + c) * 1e9, cap) for x in map(math.log2, sizes)]
+    times = [size * MIB / rate for size, rate in zip(sizes, rates, strict=True)]
+    # Rows (1 / t, m / t) . (alpha, 1 / beta) = 1: normal equations of two unknowns.
+    rows = [(1 / t, m * MIB / t) for m, t in zip(sizes, times, strict=True)]
+    xx, xy, yy = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    x, y = (sum(r[i] for r in rows) for i in (0, 1))
+    det = xx * yy - xy * xy
+    alpha, inverse = (yy * x - xy * y) / det, (xx * y - xy * x) / det
+    return round(alpha * 1e6, 3), round(1 / inverse / 1e9, 3)
+
+
+def profiled(known: Measured, run: Run) -> Instance:
+    """Layer times and memory as measured; embedding and head are layers."""
+    sizes = [row["params_floats"] for row in known.memory["1"].values()]
+    model = {"layers": len(sizes), "layer_parameters": sizes}
+    costs = {
+        "head": "omit",
+        "layer_times": "profile",
+        "profile": [_profile(known, run.micro_batch)],
+    }
+    return _instance(known, run, model, costs)
+
+
+def _profile(known: Measured, b: int) -> dict[str, Any]:
+    times = known.profile[str(b)][str(TP)].values()
+    held = list(known.memory[str(TP)].values())
+    each = [row["act_mem_bytes"] * b / MIB for row in held]
+    # Weights, gradients and two moments: four times what the weights take.
+    states = [4 * row["params_bytes"] / MIB for row in held]
+    return {
+        "gpu": "GH200",
+        "tensor_parallel": TP,
+        "micro_batch": b,
+        "forward_us": [round(row[0] * 1e6) for row in times],
+        "backward_us": [round(row[1] * 1e6) for row in times],
+        "layer_mib": [
+            math.ceil(x) + math.ceil(y) for x, y in zip(states, each, strict=True)
+        ],
+        "activation_mib": [math.ceil(x) for x in each],
+    }
+
+
+def analytic(known: Measured, run: Run, efficiency: float = 1.0) -> Instance:
+    """Nothing measured but the links: layers from their architecture.
+
+    As the runs had them: ReLU, no dropout, and layer norms that keep their outputs.
+    """
+    layer = known.memory["1"]["2"]
+    model = {
+        "layers": sum(run.layers) - 2,
+        "parameters_per_layer": layer["params_floats"],
+        "activation": "relu",
+        "norm": "layer_from_output",
+        "dropout": False,
+        "attention_dropout": False,
+    }
+    return _instance(known, run, model, {"activations": "architecture"}, efficiency)
+
+
+def _instance(
+    known: Measured,
+    run: Run,
+    model: dict[str, Any],
+    costs: dict[str, Any],
+    efficiency: float = 1.0,
+) -> Instance:
+    gpu = {
+        "peak_tflops": PEAK_TFLOPS,
+        "efficiency": efficiency,
+        "memory_gib": MEMORY_GIB,
+        "memory_gbytes_per_s": MEMORY_GBYTES_PER_S,
+    }
+    nodes = [
+        {
+            "name": f"n{i}",
+            "gpu": "GH200",
+            "count": TP,
+            "intra_latency_us": known.intra[0],
+            "intra_gbytes_per_s": known.intra[1],
+        }
+        for i in range(len(run.layers) * run.replicas)
+    ]
+    shape = {"name": "OPT-350M", "hidden": 1024, "heads": 16, "vocabulary": 50304}
+    always = {"precision": "fp32", "recompute": "none", "hops": "both"}
+    document = {
+        "name": run.name,
+        "model": {**shape, **model},
+        "workload": {
+            "sequence_length": 2048,
+            "global_batch": run.batch,
+            "micro_batch_sizes": [run.micro_batch],
+            "costs": {**always, **costs},
+        },
+        "cluster": {
+            "gpus": {"GH200": gpu},
+            "nodes": nodes,
+            "inter": {"latency_us": known.inter[0], "gbytes_per_s": known.inter[1]},
+        },
+    }
+    return Instance.model_validate(document, strict=False)
+
+
+def plan_of(run: Run, instance: Instance) -> TrainingPlan:
+    """The run's plan; without embedding and head as layers, its end stages shrink."""
+    counts = list(run.layers)
+    if instance.workload.costs.head == "include":
+        counts[0] -= 1
+        counts[-1] -= 1
+    ends = [sum(counts[:j]) for j in range(len(counts) + 1)]
+
+    def pipeline(first: int) -> Pipeline:
+        stages = []
+        for j in range(len(counts)):
+            gpus = tuple(f"n{first + j}:{i}" for i in range(TP))
+            replica = Replica(gpus=gpus, samples=run.micro_batch)
+            stages.append(Stage(layers=(ends[j], ends[j + 1]), replicas=(replica,)))
+        return Pipeline(
+            micro_batches=run.micro_batches,
+            micro_batch_size=run.micro_batch,
+            stages=tuple(stages),
+        )
+
+    starts = range(0, run.replicas * len(counts), len(counts))
+    return TrainingPlan(pipelines=tuple(map(pipeline, starts)))
+
+
+def changed(instance: Instance, change: Callable[[dict[str, Any]], None]) -> Instance:
+    """The instance after a change to its document."""
+    document = instance.model_dump(mode="json")
+    change(document)
+    return Instance.model_validate(document, strict=False)
+
+
+def percent(predicted: float, found: float) -> float:
+    """Signed error of a prediction, % of what was measured."""
+    return float(100 * (Fraction(predicted) / Fraction(found) - 1))
