@@ -12,7 +12,7 @@ from typing import Literal
 from ..errors import NoPlan
 from ..plans import Recovery
 from ..problems.recovery import CLOUD, Data
-from ..recovery.pieces import Assembler, bits_of
+from ..recovery.pieces import Assembler, Source, bits_of
 
 problem: Literal["recovery"] = "recovery"
 
@@ -22,7 +22,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Recover
 
     Neither `seed` nor `deadline` has an effect.
     """
-    rows = []
+    rows: list[tuple[str, str, Source, int]] = []
     for need in data.needs:
         for unit in need.units:
             bits = bits_of(data, need, unit)

@@ -141,7 +141,8 @@ class Data(Record):
     @model_validator(mode="after")
     def _shards_make_sense(self) -> Self:
         known = {unit.name for unit in self.units}
-        for row in (*self.saved, *self.needs):
+        rows: tuple[Saved | Need, ...] = (*self.saved, *self.needs)
+        for row in rows:
             if strange := [name for name in row.units if name not in known]:
                 raise ValueError(f"unknown unit {strange[0]!r}: add it to units")
             if row.rank >= row.degree:
@@ -186,7 +187,8 @@ class Data(Record):
         """Number of equal pieces of each unit."""
         found = {unit.name: self.slices for unit in self.units}
         degrees: dict[str, set[int]] = {unit.name: {1} for unit in self.units}
-        for row in (*self.saved, *self.needs):
+        rows: tuple[Saved | Need, ...] = (*self.saved, *self.needs)
+        for row in rows:
             for name in row.units:
                 degrees[name].add(row.degree)
         return {name: n * lcm(*degrees[name]) for name, n in found.items()}
