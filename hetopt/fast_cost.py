@@ -73,7 +73,7 @@ class FastCost:
         self._hops: dict[tuple[int, int, int, int], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
-        self._weighed: dict[tuple[int, ...], int] = {}
+        self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
         gpus = instance.planned_cluster.gpus.values()

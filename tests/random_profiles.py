@@ -37,6 +37,8 @@ def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
         "layer_times": "profile",
         "profile": rows,
     }
+    if memory != "none":
+        costs["zero"] = 0  # measured states are not divided
     workload = instance.workload.model_dump() | {"costs": costs}
     return Instance.model_validate(
         instance.model_dump() | {"workload": workload}, strict=False

@@ -1,7 +1,9 @@
 """Measured layers: the judge, the searches and the bounds agree, files are read."""
 
 import json
+from fractions import Fraction
 from itertools import accumulate
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,7 +39,7 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
     rows = {(r.gpu, r.tensor_parallel, r.micro_batch): r for r in costs.profile}
     whole = rows.get((gpu, t, b))
     chosen = [whole] if whole else [rows[gpu, t, size] for size in digits(b)]
-    need = costs.reserve_mib
+    need, more = costs.reserve_mib, Fraction(0)
     need += memory.ends_mib(instance.model, instance.workload, first, last, t, b)
     for layer in layers:
         wholes = [row.layer_mib[layer] for row in chosen]
@@ -46,12 +48,12 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
         else:
             moved = [row.activation_mib[layer] for row in chosen]
             need += max(w - m for w, m in zip(wholes, moved, strict=True))
-            need += flight * sum(moved)
+            more += flight * sum(moved)
     if costs.profile[0].activation_mib is None:
         shape = (instance.model, instance.workload, len(layers), t, b)
         need += memory.activations_mib(*shape, flight)
         need -= memory.activations_mib(*shape, 1)
-    return need
+    return need + ceil(more)
 
 
 @pytest.mark.parametrize("kind", ["layers", "parts"])
@@ -181,6 +183,7 @@ def test_a_profile_in_a_file_of_its_own_is_the_one_written_out(
             [{**ROWS[0], "layer_mib": [1] * 4}, ROWS[1]],
             r"profile\[1\].* has no layer",
         ),
+        ([{**ROWS[0], "layer_mib": [1] * 4}], r"zero is 1 and profile has layer_mib"),
         ([{**ROWS[1], "backward_us": None}], r"profile\[0\]\.layer_us"),
     ],
 )
@@ -189,8 +192,9 @@ def test_a_bad_profile_is_refused_by_file_and_field(
 ) -> None:
     (tmp_path / "object.json").write_text('{"rows": []}', encoding="utf-8")
     (tmp_path / "short.json").write_text('[{"gpu": "big"}]', encoding="utf-8")
+    zero = int("zero" in message)
     with pytest.raises(InstanceError, match=message):
-        files.load_instance(instance_file(tmp_path, profile))
+        files.load_instance(instance_file(tmp_path, profile, zero=zero))
 
 
 def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:

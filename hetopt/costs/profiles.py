@@ -18,12 +18,14 @@ unless `head: omit` (a profile that times them has them as its first and last la
 """
 
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..schema import Instance, Profile
+from .compute import ceil
 
 Times = tuple[int, ...]
 
@@ -89,7 +91,7 @@ class Measurements:
         return times, tuple(map(sum, zip(*parts, strict=True)))
 
     def run_mib(
-        self, gpu: str, layers: range, t: int, b: int, in_flight: int
+        self, gpu: str, layers: range, t: int, b: int, in_flight: int | Fraction
     ) -> tuple[int, bool]:
         """Memory of a run of layers on each GPU.
 
@@ -100,7 +102,8 @@ class Measurements:
         mib = base[layers.stop] - base[layers.start]
         if each is None:
             return mib, in_flight <= 1
-        return mib + in_flight * (each[layers.stop] - each[layers.start]), True
+        moved = Fraction(in_flight) * (each[layers.stop] - each[layers.start])
+        return mib + ceil(moved), True
 
     def even_mib(self, gpu: str, t: int, b: int) -> bool:
         """Whether all layers take the same memory, as far as it is measured."""

@@ -77,7 +77,7 @@ def _too_little_memory(instance: Instance) -> str | None:
     sizes, costs = _sizes_mib(table), instance.workload.costs
     nodes = table.cluster.nodes
     room = sum(node.count * table.memory_mib(node.name) for node in nodes)
-    need = ceil(sum(sizes))
+    need = ceil(sum(sizes, Fraction(0)))
     if need > room:
         return (
             f"memory: the states of all layers need {need} MiB, "

@@ -211,7 +211,8 @@ def _timed(
     file: _File, options: Mapping[str, Any]
 ) -> Iterator[tuple[int, Fraction, Fraction]]:
     """Size of the micro-batch, ms of a layer's forward pass, and of what is left."""
-    length, times = options["sequence_length"], {}
+    length = options["sequence_length"]
+    times: dict[int, dict[int, Fraction]] = {}
     for key, value in file.tree.items():
         if _SEVERAL.match(key):
             raise InstanceError(

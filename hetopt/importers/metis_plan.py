@@ -77,6 +77,7 @@ def _fields(text: str, place: str) -> tuple[Any, ...]:
     """The five values after the cost, read as literals and never run."""
     if len(text) > _LONGEST:
         raise InstanceError(f"{place}: found {len(text)} characters, expected fewer")
+    found: Any
     try:
         found = literal_eval("(" + _ENUM.sub(r"'\1'", text) + ")")
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -93,7 +94,7 @@ def _fields(text: str, place: str) -> tuple[Any, ...]:
             "each stage, (dp, tp) of each, a number, a bound more than stages; correct "
             "the line"
         )
-    return found
+    return tuple(found)
 
 
 def _words(sequence: Any) -> bool:

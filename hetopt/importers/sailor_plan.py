@@ -15,7 +15,6 @@ Claimed is `iter_time` (s), else 1 / `estimated_throughput`.
 """
 
 from collections.abc import Iterator
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +53,17 @@ def _claimed_us(tree: Any) -> int | None:
     if not isinstance(tree, dict):
         return None
     seconds, rate = tree.get("iter_time"), tree.get("estimated_throughput")
-    if not _positive(seconds) and _positive(rate):
-        seconds = 1 / rate
-    return round(seconds * 10**6) if _positive(seconds) else None
+    if (told := _positive(seconds)) is not None:
+        return round(told * 10**6)
+    told = _positive(rate)
+    return None if told is None else round(10**6 / told)
 
 
-def _positive(value: Any) -> bool:
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    return right and isfinite(value) and 0 < value < 1e12
+def _positive(value: Any) -> float | None:
+    """A number that a time in s can be; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 1e-12 < value < 1e12 else None
 
 
 def _plan(tree: Any, data: Instance, named: dict[str, str], place: str) -> TrainingPlan:
