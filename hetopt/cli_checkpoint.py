@@ -9,7 +9,7 @@ from .errors import Unsupported
 
 if TYPE_CHECKING:
     from .checkpoints import Applied
-    from .plans import Recovery
+    from .progress import Moved
 
 
 def register(app: typer.Typer) -> None:
@@ -58,22 +58,21 @@ def checkpoint(
     else:
         manifest = checkpoints.read_manifest(folder)
         recovery = checkpoints.split(_training_plan(split), manifest)
-        told = document(applied(recovery, folder, out))
+        with moving() as bar:
+            told = document(checkpoints.apply(recovery, folder, out, bar.report))
     if as_json:
         cli._print_json(told)
     else:
         cli._tell(f"{told['written']} shards written to {out}")
 
 
-def applied(recovery: "Recovery", folder: Path, out: Path) -> "Applied":
-    """Carry out a recovery, with a bar of bytes on a terminal."""
+def moving() -> "Moved":
+    """A bar of bytes on a terminal; silent elsewhere."""
     from rich.console import Console
 
-    from . import checkpoints
     from .progress import Moved
 
-    with Moved(Console(stderr=True), "moving states") as bar:
-        return checkpoints.apply(recovery, folder, out, bar.report)
+    return Moved(Console(stderr=True), "moving states")
 
 
 def document(done: "Applied") -> dict[str, Any]:

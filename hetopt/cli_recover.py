@@ -1,7 +1,7 @@
 """The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -94,7 +94,16 @@ def recover(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the planners.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the document; `check` judges it."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the document; `check` judges it. With --apply, the folder.",
+        ),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Move the shards of this checkpoint to --out DIR."
+        ),
     ] = None,
     plan_out: Annotated[
         Path | None,
@@ -110,12 +119,28 @@ def recover(
     cloud, so that the busiest link is done soonest. Surviving pipelines, planners and
     a local search propose plans; the time to move counts against them.
 
+    With --apply, shards are taken from where they lie in a checkpoint's folder (`hetopt
+    checkpoint`), cut, joined and written for the new ranks; if killed, the same command
+    goes on.
+
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from . import api_recover, cli, files
+    from . import api_apply, api_recover, cli
+    from .report import recovery
 
-    for path in (out, plan_out):
+    for path in (out if apply is None else None, plan_out):
         cli._writable(path)
+    places, asked, saved = _storage(option or []), "", None
+    if apply is not None:
+        if out is None:
+            raise Unsupported("--apply: expected --out DIR with it; name a folder")
+        words = (lost, planner, exact, planning, horizon, iterations, method, option)
+        more = (old_instance, time_limit, gap, threads, seed)
+        asked = api_apply.request(old_plan, instance, new_plan, [*words, *more])
+        if (document := api_apply.earlier(out, asked)) is not None:
+            _write_plan(document["new_plan"], plan_out)
+            _moved(document, apply, out, as_json)
+        saved = api_apply.saved_in(apply, instance, places)
     with cli._watch("us", time_limit) as watch:
         found = api_recover.recover(
             old_plan,
@@ -128,7 +153,8 @@ def recover(
             planning_s=None if planning == float("inf") else planning,
             horizon=_horizon(horizon, iterations),
             method=method,
-            storage=_storage(option or []),
+            storage=places,
+            saved=saved,
             time_limit=time_limit,
             gap=gap,
             threads=threads,
@@ -136,18 +162,43 @@ def recover(
             report=watch.report,
             started=watch.started,
         )
-    if plan_out is not None and (document := found.plan_file()) is not None:
-        files.write_json(plan_out, document)
-        cli._tell(f"written to {plan_out}")
-    _deliver(found, out, as_json)
+    _write_plan(found.plan_file(), plan_out)
+    if apply is None or out is None or found.result.plan is None:
+        _deliver(found, None if apply else out, as_json)
+    if not as_json:
+        cli._show(recovery.shown(found))
+    _moved(api_apply.to_apply(found.to_json(), asked, places), apply, out, as_json)
 
 
-def _deliver(found: "Recovered", out: Path | None, as_json: bool) -> None:
+def _deliver(found: "Recovered", out: Path | None, as_json: bool) -> NoReturn:
     from . import cli
     from .report import recovery
 
     cli._give(found.to_json(), recovery.shown(found), out, as_json)
     raise typer.Exit(cli._exit_of(found.result.status))
+
+
+def _write_plan(document: dict[str, Any] | None, plan_out: Path | None) -> None:
+    from . import cli, files
+
+    if plan_out is not None and document is not None:
+        files.write_json(plan_out, document)
+        cli._tell(f"written to {plan_out}")
+
+
+def _moved(
+    document: dict[str, Any], checkpoint: Path, out: Path, as_json: bool
+) -> NoReturn:
+    """Carry a recovery out on files, and say what was done."""
+    from . import api_apply, cli, cli_checkpoint
+
+    with cli_checkpoint.moving() as bar:
+        done = api_apply.carried_out(document, checkpoint, out, bar.report)
+    if as_json:
+        cli._print_json({**document, "applied": cli_checkpoint.document(done)})
+    else:
+        cli._tell(f"{done.written} shards written to {out}, {done.kept} kept")
+    raise typer.Exit(cli.PLAN)
 
 
 def _planners(words: str | None, new_plan: Path | None) -> tuple[str, ...]:

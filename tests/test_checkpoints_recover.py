@@ -1,0 +1,163 @@
+"""`hetopt recover --apply`: from a plan and a checkpoint to the new ranks' shards."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_recoveries import contents, expected
+from typer.testing import CliRunner
+
+from hetopt import checkpoints, cli
+from hetopt.checkpoints import Shard
+from hetopt.files import load_instance, load_plan
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+
+CONTENT = checkpoints.random_content(6)
+NODES = {"a": 4, "b": 2, "c": 2}
+
+
+def document(nodes: dict[str, int], tied: bool, head: str) -> dict[str, Any]:
+    return {
+        "name": "recovered",
+        "model": {
+            "name": "small",
+            "layers": 4,
+            "hidden": 32,
+            "heads": 8,
+            "vocabulary": 64,
+            "intermediate": 48,
+            "gated": True,
+            "tied_embeddings": tied,
+        },
+        "workload": {
+            "sequence_length": 16,
+            "global_batch": 8,
+            "costs": {"head": head},
+        },
+        "cluster": {
+            "gpus": {"x": {"peak_tflops": 10, "memory_gib": 8}},
+            "nodes": [
+                {"name": name, "gpu": "x", "count": count, "intra_gbytes_per_s": 10}
+                for name, count in nodes.items()
+            ],
+            "inter": {"gbytes_per_s": 1},
+        },
+    }
+
+
+def two_stages(first: tuple[str, ...], second: tuple[str, ...]) -> TrainingPlan:
+    stages = (
+        Stage(layers=(0, 2), replicas=(Replica(gpus=first),)),
+        Stage(layers=(2, 4), replicas=(Replica(gpus=second),)),
+    )
+    return TrainingPlan(pipelines=(Pipeline(micro_batches=8, stages=stages),))
+
+
+class Case:
+    """Four GPUs of node a and two of node b; b is lost, or a loses one GPU."""
+
+    def __init__(self, folder: Path, tied: bool = False, head: str = "include") -> None:
+        self.folder = folder
+        for name, nodes in {"old": NODES, "new": {"a": 4, "c": 2}}.items():
+            tree = document(nodes, tied, head)
+            (folder / f"{name}.json").write_text(json.dumps(tree))
+        before = two_stages(tuple(f"a:{rank}" for rank in range(4)), ("b:0", "b:1"))
+        tree = {"instance": document(NODES, tied, head), "plan": before.model_dump()}
+        (folder / "plan.json").write_text(json.dumps(tree))
+        model = load_instance(folder / "old.json").model
+        self.manifest = checkpoints.manifest_of(model)
+        whole = [Shard(unit.name, 0, 1, "cloud") for unit in self.manifest.units]
+        shards = [*checkpoints.shards_of(before, self.manifest), *whole]
+        checkpoints.create(folder / "saved", self.manifest, shards, CONTENT)
+
+    def recover(self, *words: object, code: int = 0) -> Any:
+        paths = [self.folder / "plan.json", self.folder / "new.json"]
+        given = ["recover", *paths, "--apply", self.folder / "saved", *words]
+        told = CliRunner().invoke(cli.app, [*map(str, given), "--json"])
+        assert told.exit_code == code, told.output
+        return json.loads(told.stdout) if code == 0 else told.output
+
+    def check(self, plan: TrainingPlan) -> None:
+        shards = checkpoints.shards_of(plan, self.manifest)
+        assert contents(self.folder / "out") == expected(self.manifest, shards, CONTENT)
+
+
+@pytest.mark.parametrize("method", ["recovery", "autohet_recovery", "varuna"])
+@pytest.mark.parametrize(
+    ("tied", "head"), [(False, "include"), (True, "include"), (False, "omit")]
+)
+def test_the_shards_of_the_new_plan_are_there(
+    tmp_path: Path, method: str, tied: bool, head: str
+) -> None:
+    case = Case(tmp_path, tied, head)
+    plan = two_stages(("c:0", "c:1"), ("a:2",))
+    tree = {"instance": str(tmp_path / "new.json"), "plan": plan.model_dump()}
+    tree["instance"] = json.loads((tmp_path / "new.json").read_text())
+    (tmp_path / "next.json").write_text(json.dumps(tree))
+    told = case.recover(
+        *("--new-plan", tmp_path / "next.json", "--method", method),
+        *("--out", tmp_path / "out"),
+    )
+    case.check(plan)
+    assert told["applied"]["written"] == len(checkpoints.catalogue(tmp_path / "out"))
+    journal = str(tmp_path / "out" / "recovery.json")
+    assert CliRunner().invoke(cli.app, ["check", journal]).exit_code == 0
+
+
+def test_the_same_command_goes_on_with_the_plan_that_it_found(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    out = ("--out", tmp_path / "out", "--plan-out", tmp_path / "next.json")
+    first = case.recover(*out)
+    _, _, plan = load_plan(tmp_path / "next.json")
+    case.check(plan)
+    shutil.rmtree(tmp_path / "out" / "a")
+    (tmp_path / "out" / "manifest.json").unlink()
+    (tmp_path / "next.json").unlink()
+    again = case.recover(*out)
+    case.check(plan)
+    assert again["plan"] == first["plan"]
+    assert (
+        again["applied"]["kept"] + again["applied"]["written"]
+        == (first["applied"]["written"])
+    )
+    assert load_plan(tmp_path / "next.json")[2] == plan
+    told = case.recover(*out, "--seed", 1, code=2)
+    assert "the recovery of another request" in told
+
+
+def test_what_lies_in_the_folder_decides_where_states_come_from(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    shutil.rmtree(tmp_path / "saved" / "a")
+    told = case.recover("--out", tmp_path / "out")
+    assert {one["source"] for one in told["plan"]["transfers"]} == {"cloud"}
+    shutil.rmtree(tmp_path / "out")
+    shutil.rmtree(tmp_path / "saved" / "cloud")
+    told = case.recover("--out", tmp_path / "out", code=3)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--apply: expected --out DIR with it"),
+        (["--out", "saved"], "the old checkpoint stays as it is"),
+    ],
+)
+def test_a_wrong_folder_is_refused(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
+    case = Case(tmp_path)
+    words = [str(tmp_path / word) if word == "saved" else word for word in words]
+    assert message in case.recover(*words, code=2)
+
+
+def test_the_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    path = tmp_path / "saved" / "manifest.json"
+    tree = json.loads(path.read_text())
+    tree["units"] = [unit for unit in tree["units"] if unit["name"] != "3"]
+    path.write_text(json.dumps(tree))
+    told = case.recover("--out", tmp_path / "out", code=2)
+    assert "units: found 3 layers, expected 0 to 3 of model 'small'" in told
