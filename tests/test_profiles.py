@@ -17,6 +17,7 @@ from random_profiles import profiled
 from hetopt import files
 from hetopt.bounds import training_plan_bound
 from hetopt.costs import CostTable, memory
+from hetopt.costs.offers import provisioning_data
 from hetopt.errors import InstanceError
 from hetopt.exact._anytime import Run
 from hetopt.exact._small_clusters import solve_small
@@ -195,6 +196,15 @@ def test_a_bad_profile_is_refused_by_file_and_field(
     zero = int("zero" in message)
     with pytest.raises(InstanceError, match=message):
         files.load_instance(instance_file(tmp_path, profile, zero=zero))
+
+
+def test_offers_are_not_timed_by_a_profile() -> None:
+    offered = files.load_instance("tiny/offers").model_dump(mode="json")
+    layers = offered["model"]["layers"]
+    row = {"gpu": "A", "tensor_parallel": 1, "micro_batch": 1, "layer_us": [1] * layers}
+    offered["workload"]["costs"] |= {"layer_times": "profile", "profile": [row]}
+    with pytest.raises(InstanceError, match="found a profile and offers"):
+        provisioning_data(Instance.model_validate_json(json.dumps(offered)))
 
 
 def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
         raise InstanceError(
             f"instance {instance.name!r}: provisioning needs layers of equal size"
         )
+    if workload.costs.profile:
+        raise InstanceError(
+            f"instance {instance.name!r}: found a profile and offers, which are timed "
+            "by formula; remove workload.costs.profile and layer_times"
+        )
     per_micro_batch = Fraction(workload.global_batch, search.micro_batches)
     widest = ceil(per_micro_batch / min(search.data_parallel))
     once, layer_mib, in_flight_mib = _memory_mib(instance, search, widest)
