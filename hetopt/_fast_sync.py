@@ -16,17 +16,22 @@ from typing import NamedTuple
 import numpy as np
 
 from .costs import CostTable
+from .schema import Recompute
 
 KEPT = 400_000  # entries of a cache before it is emptied
 
 
 class Slot(NamedTuple):
-    """A stage: `t` GPUs of a node, and its layers `first` to `last` - 1."""
+    """A stage: `t` GPUs of a node, and its layers `first` to `last` - 1.
+
+    `recompute` is the stage's own rule, None that of the workload.
+    """
 
     node: int
     t: int
     first: int
     last: int
+    recompute: Recompute | None = None
 
 
 class SyncTimes:
@@ -83,7 +88,7 @@ class SyncTimes:
             if len(self._weights) >= KEPT // 4:
                 self._weights.clear()
             bits, found = self._bits, []
-            for node, t, first, last in slots:
+            for node, t, first, last, _ in slots:
                 weight = (1 << bits * node) + (1 << bits * (self._count + t - 1))
                 found += [weight] * (last - first)
             self._weights[slots] = found

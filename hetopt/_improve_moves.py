@@ -13,7 +13,7 @@ from .balancing import Balancer, Chain
 from .fast_cost import Slot
 
 Move = tuple[list[int], list[Line]]  # pipelines that go, pipelines that come
-Make = tuple[int, tuple[tuple[int, ...], ...]]  # a pipeline with kinds for nodes
+Make = tuple[int, tuple[tuple[object, ...], ...]]  # a pipeline with kinds for nodes
 Recipe = tuple[list[tuple[int, int]], list[int] | None]  # (stage, degree)s, cuts
 
 

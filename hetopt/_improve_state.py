@@ -123,7 +123,7 @@ class State:
         times = self.cost.syncs.times(self.signatures)
         behind, total = times[0], 0
         for slots, _ in pairs:
-            total += max([behind[last] - behind[first] for _, _, first, last in slots])
+            total += max([behind[s.last] - behind[s.first] for s in slots])
         return self.cost.sync_us(pairs, times), total / len(pairs)
 
     def _fluid_us(self) -> float:
@@ -160,6 +160,6 @@ def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:
 def with_cuts(slots: Sequence[Slot], cuts: Sequence[int]) -> tuple[Slot, ...]:
     """The same stages with other boundaries, 0 and the number of layers included."""
     return tuple(
-        Slot(slot.node, slot.t, first, last)
+        slot._replace(first=first, last=last)
         for slot, (first, last) in zip(slots, pairwise(cuts), strict=True)
     )

@@ -18,7 +18,7 @@ from ._fast_sync import KEPT, Slot, SyncTimes
 from .costs import CostTable, memory
 from .errors import InternalError
 from .plans import Pipeline, Replica, Stage, TrainingPlan
-from .schema import Instance, exact
+from .schema import Instance, Recompute, exact
 
 _NEVER_MIB = 1 << 40
 
@@ -67,7 +67,7 @@ class FastCost:
         parameters = instance.model.parameters
         self._behind_parameters = list(accumulate(parameters, initial=0))
         self.syncs = SyncTimes(self.table, parameters)
-        self._prefix: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
+        self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
         self._hops: dict[tuple[int, int, int, int], int] = {}
@@ -81,13 +81,15 @@ class FastCost:
 
     # --- time ------------------------------------------------------------------
 
-    def prefix(self, node: int, t: int, b: int) -> tuple[list[int], list[int]]:
+    def prefix(
+        self, node: int, t: int, b: int, recompute: Recompute | None = None
+    ) -> tuple[list[int], list[int]]:
         """Sums of layer times and of backward times over the layers before each."""
-        key = (self.kind[node], t, b)
+        key = (self.kind[node], t, b, recompute)
         if key not in self._prefix:
-            name = self._speaker[self.kind[node]]
-            both = accumulate(self.table.layer_us(name, t, b), initial=0)
-            back = accumulate(self.table.backward_us(name, t, b), initial=0)
+            name, table = self._speaker[self.kind[node]], self.table.under(recompute)
+            both = accumulate(table.layer_us(name, t, b), initial=0)
+            back = accumulate(table.backward_us(name, t, b), initial=0)
             self._prefix[key] = list(both), list(back)
         return self._prefix[key]
 
@@ -129,8 +131,8 @@ class FastCost:
         taus, backward = [], [0]
         final, runs = len(slots) - 1, self.costs.interleave
         hops = []
-        for j, (node, t, first, last) in enumerate(slots):
-            both, back = self.prefix(node, t, b)
+        for j, (node, t, first, last, recompute) in enumerate(slots):
+            both, back = self.prefix(node, t, b, recompute)
             tau, behind = both[last] - both[first], back[last] - back[first]
             if j == final:
                 head = self.head_us(node, t, b)
@@ -229,9 +231,10 @@ class FastCost:
         flight = self.in_flight(n, stages, j)
         count = slot.last - slot.first
         ends = (j == 0, j == stages - 1)
-        key = (parameters, count, slot.t, b, flight, ends, replicas)
+        rule = slot.recompute
+        key = (parameters, count, slot.t, b, flight, ends, replicas, rule)
         if key not in self._needs:
-            model, workload = self.table.model, self.table.workload
+            model, workload = self.table.model, self.table.under(rule).workload
             self._needs[key] = (
                 memory.states_mib(self.costs, parameters, slot.t, replicas)
                 + memory.activations_mib(model, workload, count, slot.t, b, flight)
@@ -294,17 +297,27 @@ class FastCost:
         return slowest
 
     def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
-        """The plan in compact form; None where a stage has several replicas."""
+        """The plan in compact form; None where a stage has several replicas.
+
+        None as well for a stage of ZeRO that is not the instance's own.
+        """
         number = {name: i for i, name in enumerate(self.names)}
         stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
         if any(len(stage.replicas) > 1 for stage in stages):
+            return None
+        if plan.zero not in (None, self.costs.zero):
             return None
         return tuple(
             Pipe(
                 pipeline.micro_batches,
                 pipeline.micro_batch_size,
                 tuple(
-                    Slot(number[replica.node], replica.degree, *stage.layers)
+                    Slot(
+                        number[replica.node],
+                        replica.degree,
+                        *stage.layers,
+                        stage.recompute,
+                    )
                     for stage in pipeline.stages
                     for replica in stage.replicas
                 ),
@@ -327,7 +340,11 @@ class FastCost:
                 )
             gpus = tuple(f"{self.names[slot.node]}:{i}" for i in range(start, end))
             replica = Replica(gpus=gpus, samples=b)
-            return Stage(layers=(slot.first, slot.last), replicas=(replica,))
+            return Stage(
+                layers=(slot.first, slot.last),
+                replicas=(replica,),
+                recompute=slot.recompute,
+            )
 
         return TrainingPlan(
             pipelines=tuple(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .schema import Count, GpuId, Name, Record
+from .schema import Count, GpuId, Name, Recompute, Record
 
 
 class Replica(Record):
@@ -26,10 +26,16 @@ class Replica(Record):
 
 
 class Stage(Record):
-    """A contiguous run of layers, `[first, one past the last)`, on its replicas."""
+    """A contiguous run of layers, `[first, one past the last)`, on its replicas.
+
+    `recompute` is one of the workload's alternatives; None is the workload's own.
+    """
 
     layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
+    recompute: Recompute | None = None
+
+    _later = frozenset({"recompute"})
 
     @property
     def span(self) -> range:
@@ -46,9 +52,16 @@ class Pipeline(Record):
 
 
 class TrainingPlan(Record):
-    """Pipelines that share the global batch; what every training planner returns."""
+    """Pipelines that share the global batch; what every training planner returns.
+
+    `zero` is one of the workload's alternatives; None is the workload's own. It is of
+    the whole plan: the replicas of a layer must divide its states alike.
+    """
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+
+    _later = frozenset({"zero"})
 
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""

@@ -473,6 +473,9 @@ PRECISIONS: dict[str, StateBytes] = {
 }
 
 
+Recompute = Literal["full", "selective", "none"]
+
+
 class CostSettings(Record):
     """The variants of the one cost model; each paper's variant is data here.
 
@@ -491,7 +494,7 @@ class CostSettings(Record):
     zero: Annotated[int, Field(ge=0, le=3)] = 0
     head: Literal["include", "omit"] = "include"
     fused_loss: bool = False
-    recompute: Literal["full", "selective", "none"] = "full"
+    recompute: Recompute = "full"
     activations: Literal["standard", "checkpoint", "architecture"] = "standard"
     in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
     sequence_parallel: bool = False
@@ -597,14 +600,63 @@ class CostSettings(Record):
         return 2 if self.precision is None else self.states.gradient
 
 
+class Alternatives(Record):
+    """Settings that a plan may choose in place of those of `costs`.
+
+    `recompute` is chosen for each stage. `zero` is chosen for the whole plan: the
+    replicas of a layer, which lie in different pipelines, must divide it alike.
+    """
+
+    recompute: tuple[Recompute, ...] = ()
+    zero: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
+
+
 class Workload(Record):
-    """What is trained, in which batches, for how long."""
+    """What is trained, in which batches, for how long.
+
+    Without `alternatives` all stages recompute, and replicas divide states, as `costs`
+    says; micro-batch sizes are always chosen from a list.
+    """
 
     sequence_length: Count
     global_batch: Count
     micro_batch_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     iterations: Count = 1
     costs: CostSettings = CostSettings()
+    alternatives: Alternatives = Alternatives()
+
+    _later = frozenset({"alternatives"})
+
+    @model_validator(mode="after")
+    def _alternatives_have_costs_of_their_own(self) -> Self:
+        costs, other = self.costs, self.alternatives
+        if other.recompute and costs.layer_times == "profile":
+            raise ValueError(
+                "found alternatives.recompute and layer_times 'profile', whose times "
+                "are of one rule: remove the alternatives, or the profile"
+            )
+        if other.recompute and costs.activations == "checkpoint":
+            raise ValueError(
+                "found alternatives.recompute and activations 'checkpoint', which "
+                "weighs all rules alike: give activations 'standard' or 'architecture'"
+            )
+        if other.zero and any(row.layer_mib for row in costs.profile):
+            raise ValueError(
+                "found alternatives.zero and profile with layer_mib, whose states are "
+                "not told apart: remove layer_mib, or the alternatives"
+            )
+        return self
+
+    @property
+    def recomputes(self) -> tuple[Recompute, ...]:
+        """Rules that a stage may have, that of `costs` first."""
+        rules = (self.costs.recompute, *self.alternatives.recompute)
+        return tuple(dict.fromkeys(rules))
+
+    @property
+    def zeros(self) -> tuple[int, ...]:
+        """Stages of ZeRO that a plan may have, that of `costs` first."""
+        return tuple(dict.fromkeys((self.costs.zero, *self.alternatives.zero)))
 
 
 class Offer(Record):
@@ -655,6 +707,11 @@ class Instance(Record):
         if (self.cluster is None) == (not self.offers):
             found = "both" if self.cluster else "neither"
             raise ValueError(f"found {found} of cluster and offers: give one of them")
+        if self.offers and self.workload.alternatives != Alternatives():
+            raise ValueError(
+                "found workload.alternatives and offers, whose stages have no settings "
+                "of their own: remove the alternatives"
+            )
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")

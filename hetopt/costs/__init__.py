@@ -10,6 +10,7 @@ and by whoever searches.
 """
 
 from .beyond import beyond
+from .settings import fixed, under
 from .table import CostTable
 
-__all__ = ["CostTable", "beyond"]
+__all__ = ["CostTable", "beyond", "fixed", "under"]

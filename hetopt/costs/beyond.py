@@ -5,7 +5,7 @@ its memory from its position) states less than the judge does under these; it mu
 refuse them, or fall back to bounds that hold all the same.
 """
 
-from ..schema import Instance
+from ..schema import Alternatives, Instance
 
 
 def beyond(instance: Instance) -> tuple[str, ...]:
@@ -18,6 +18,9 @@ def beyond(instance: Instance) -> tuple[str, ...]:
         found.append(f"workload.costs.interleave is {costs.interleave}, expected 1")
     if costs.hops != "sender":
         found.append(f"workload.costs.hops is {costs.hops!r}, expected 'sender'")
+    if (other := instance.workload.alternatives) != Alternatives():
+        asked = other.model_dump(exclude_defaults=True)
+        found.append(f"workload.alternatives is {asked}, expected none")
     rates = instance.cluster.gpus if instance.cluster else {}
     found += [
         f"cluster.gpus.{name}.memory_gbytes_per_s is {gpu.memory_gbytes_per_s}, "

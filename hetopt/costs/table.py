@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from ..schema import GpuType, Instance, exact
-from . import communication, compute, memory
+from . import communication, compute, memory, settings
 from .compute import LinkRate, ceil
 from .profiles import Measurements
 
@@ -37,6 +37,19 @@ class CostTable:
         self.hop_us = lru_cache(None)(self._hop_us)
         self.link = lru_cache(None)(self.cluster.link)
         self._sync = lru_cache(None)(self._sync_us)
+        self._others: dict[tuple[str, int], CostTable] = {}
+
+    def under(
+        self, recompute: str | None = None, zero: int | None = None
+    ) -> "CostTable":
+        """The table of the same instance under other settings; None keeps its own."""
+        costs = self.workload.costs
+        key = (recompute or costs.recompute, costs.zero if zero is None else zero)
+        if key == (costs.recompute, costs.zero):
+            return self
+        if key not in self._others:
+            self._others[key] = CostTable(settings.under(self.instance, *key))
+        return self._others[key]
 
     def gpu(self, node: str) -> GpuType:
         """The GPU type of a node."""
@@ -183,9 +196,9 @@ class CostTable:
         return min(self.cluster.gpu_count, self.workload.global_batch)
 
     @cached_property
-    def hardware_flops_per_sample(self) -> int:
-        """FLOPs of both passes of one sequence, what is recomputed counted again."""
-        return sum(
+    def hardware_flops(self) -> tuple[int, ...]:
+        """FLOPs of both passes of a sequence by layer, recomputation included."""
+        return tuple(
             compute.layer_flops(self.model, self.workload, layer, 1)
             for layer in range(self.layers)
         )

@@ -52,6 +52,7 @@ def stage_times(
     table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
 ) -> list[StageTime]:
     """The parts of every stage; `judged` are the judge's parts of the plan."""
+    table = table.under(zero=plan.zero)
     costs = table.workload.costs
     slowest_us = max(judged["pipeline_us"])
     syncs = _syncs(table, plan, judged)
@@ -65,7 +66,7 @@ def stage_times(
         busy = [row["compute_us"] + hop for row, hop in zip(rows, hops, strict=True)]
         for j, stage in enumerate(pipeline.stages):
             parts = {
-                **_work(table, pipeline, j),
+                **_work(table.under(stage.recompute), pipeline, j),
                 "hops": n * hops[j],
                 "slower_stage": n * (max(busy) - busy[j]),
                 "filling": pipeline_us - n * max(busy),

@@ -49,6 +49,7 @@ class GpuMemory:
 
 def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
     """A row for every replica of the plan."""
+    table = table.under(zero=plan.zero)
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     holders = holders_of(table.layers, stages)
     for number, pipeline in enumerate(plan.pipelines):
@@ -59,7 +60,7 @@ def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
                     j,
                     r,
                     replica.gpus,
-                    _parts(table, pipeline, j, replica, holders),
+                    _parts(table.under(stage.recompute), pipeline, j, replica, holders),
                     table.memory_mib(replica.node),
                 )
 

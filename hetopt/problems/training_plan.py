@@ -50,7 +50,7 @@ def unit(data: Instance) -> str:
 
 def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     """Judge a training plan: every rule it breaks, its iteration time and parts."""
-    table = CostTable(data)
+    table = CostTable(data).under(zero=plan.zero)
     broken = list(_structure(data, plan))
     if broken:
         return Evaluation(None, tuple(broken))
@@ -91,6 +91,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
 def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     sizes = instance.workload.micro_batch_sizes
+    yield from _settings(instance, plan)
     samples = 0
     for number, pipeline in enumerate(plan.pipelines):
         where = f"pipelines[{number}]"
@@ -109,6 +110,20 @@ def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
             "global_batch", "plan", f"{samples} sequences, {asked} asked for"
         )
     yield from _every_gpu_once(plan)
+
+
+def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
+    zeros, rules = instance.workload.zeros, instance.workload.recomputes
+    if plan.zero is not None and plan.zero not in zeros:
+        yield Violation("zero", "plan", f"{plan.zero} is not in {list(zeros)}")
+    for number, pipeline in enumerate(plan.pipelines):
+        for j, stage in enumerate(pipeline.stages):
+            if stage.recompute is not None and stage.recompute not in rules:
+                yield Violation(
+                    "recompute",
+                    f"pipelines[{number}].stages[{j}]",
+                    f"{stage.recompute!r} is not in {list(rules)}",
+                )
 
 
 def _layers(instance: Instance, where: str, pipeline: Pipeline) -> Iterator[Violation]:
@@ -235,7 +250,7 @@ def _memory(
     count = len(pipeline.stages)
     for j, stage in enumerate(pipeline.stages):
         for r, replica in enumerate(stage.replicas):
-            parts = table.stage_mib(
+            parts = table.under(stage.recompute).stage_mib(
                 replica.node,
                 stage.span,
                 replica.degree,
@@ -263,11 +278,12 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
     last, v = len(pipeline.stages) - 1, table.workload.costs.interleave
     for j, stage in enumerate(pipeline.stages):
         compute = backward = 0
+        mine = table.under(stage.recompute)
         for replica in stage.replicas:
             key = (replica.node, replica.degree, replica.samples)
             span = slice(*stage.layers)
-            whole = sum(table.layer_us(*key)[span])
-            behind = sum(table.backward_us(*key)[span])
+            whole = sum(mine.layer_us(*key)[span])
+            behind = sum(mine.backward_us(*key)[span])
             if j == last:
                 whole += table.head_us(*key)
                 behind += _up(Fraction(2 * table.head_us(*key), 3))
@@ -428,7 +444,13 @@ def _rates(
             per_hour = None
         else:
             per_hour += replica.degree * exact(price)
-    executed = table.hardware_flops_per_sample * workload.global_batch
+    executed = sum(
+        pipeline.micro_batches
+        * pipeline.micro_batch_size
+        * sum(table.under(stage.recompute).hardware_flops[slice(*stage.layers)])
+        for pipeline in plan.pipelines
+        for stage in pipeline.stages
+    )
     return {
         "tokens_per_second": float(tokens / seconds),
         "mfu": float(3 * forward / possible),

@@ -1,0 +1,31 @@
+"""Instances under one of the settings that their workload lets a plan choose."""
+
+from ..schema import Alternatives, Instance
+
+
+def under(
+    instance: Instance, recompute: str | None = None, zero: int | None = None
+) -> Instance:
+    """The instance with these settings for its own; None keeps those of its costs.
+
+    The settings that are given are no longer to be chosen.
+    """
+    workload = instance.workload
+    costs, other = workload.costs, workload.alternatives
+    if recompute is not None:
+        costs = costs.model_copy(update={"recompute": recompute})
+        other = other.model_copy(update={"recompute": ()})
+    if zero is not None:
+        costs = costs.model_copy(update={"zero": zero})
+        other = other.model_copy(update={"zero": ()})
+    fields = {"costs": costs, "alternatives": other}
+    workload = workload.model_copy(update=fields)
+    return instance.model_copy(update={"workload": workload})
+
+
+def fixed(instance: Instance) -> Instance:
+    """The instance with nothing to choose: the settings of its costs."""
+    workload = instance.workload
+    if workload.alternatives == Alternatives():
+        return instance
+    return under(instance, workload.costs.recompute, workload.costs.zero)

@@ -1,0 +1,52 @@
+"""Random instances whose plans choose settings, and random choices."""
+
+from random import Random
+
+from hetopt.fast_cost import FastCost
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
+
+RULES = ("full", "selective", "none")
+
+
+def with_alternatives(
+    random: Random, instance: Instance, *, zeros: tuple[int, ...] = ()
+) -> Instance:
+    """The instance with every rule of recomputation, and such stages of ZeRO."""
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    costs = tree["workload"]["costs"]
+    costs.pop("profile", None)
+    costs["layer_times"] = "analytic"
+    if costs.get("activations") == "checkpoint":
+        costs["activations"] = random.choice(["standard", "architecture"])
+    costs["flash"] = random.random() < 0.3  # scores are what selective recomputes
+    rules = random.sample(RULES, random.randint(2, 3))
+    tree["workload"]["alternatives"] = {"recompute": rules, "zero": list(zeros)}
+    return Instance.model_validate(tree, strict=False)
+
+
+def with_choices(
+    random: Random, instance: Instance, plan: TrainingPlan
+) -> TrainingPlan:
+    """The plan with any choice in every stage, the workload's own among them."""
+    rules = (None, *instance.workload.recomputes)
+    pipelines = tuple(
+        pipeline.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"recompute": random.choice(rules)})
+                    for stage in pipeline.stages
+                )
+            }
+        )
+        for pipeline in plan.pipelines
+    )
+    zero = random.choice((None, *instance.workload.zeros))
+    return plan.model_copy(update={"pipelines": pipelines, "zero": zero})
+
+
+def cost_of(instance: Instance, plan: TrainingPlan) -> FastCost:
+    """The evaluator under the plan's stage of ZeRO, stages free to choose."""
+    from hetopt.costs import under
+
+    return FastCost(instance if plan.zero is None else under(instance, zero=plan.zero))

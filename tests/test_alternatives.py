@@ -1,0 +1,130 @@
+"""Settings that plans choose: judged as if they were the workload's own."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from random_alternatives import cost_of, with_alternatives, with_choices
+from random_pipelines import random_instance, random_pipes
+
+from hetopt.costs import fixed, under
+from hetopt.explaining import explained
+from hetopt.fast_cost import FastCost
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan as judge
+from hetopt.schema import Instance
+
+
+def random_plans(count: int) -> Iterator[tuple[Random, Instance, TrainingPlan]]:
+    for seed in range(count):
+        random = Random(f"alternatives/{seed}")
+        plain = random_instance(random, later=seed % 2 == 0)
+        instance = with_alternatives(random, plain, zeros=(0, 1, 2, 3))
+        if pipes := random_pipes(random, instance):
+            yield random, instance, FastCost(instance).plan(pipes)
+
+
+PLANS = list(random_plans(100))
+
+
+def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
+    pipelines = tuple(
+        pipeline.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"recompute": rule})
+                    for stage in pipeline.stages
+                )
+            }
+        )
+        for pipeline in plan.pipelines
+    )
+    return plan.model_copy(update={"pipelines": pipelines})
+
+
+def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
+    for _, instance, plan in PLANS:
+        for rule in instance.workload.recomputes:
+            for zero in (0, 1, 3):
+                chosen = uniform(plan, rule).model_copy(update={"zero": zero})
+                found = judge.evaluate(instance, chosen)
+                assert found == judge.evaluate(under(instance, rule, zero), plan)
+        assert judge.evaluate(instance, plan) == judge.evaluate(fixed(instance), plan)
+
+
+def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
+    timed = fitting = 0
+    for random, instance, plan in PLANS:
+        for _ in range(3):
+            chosen = with_choices(random, instance, plan)
+            found = judge.evaluate(instance, chosen)
+            cost = cost_of(instance, chosen)
+            pipes = cost.compact(chosen)
+            assert pipes is not None
+            fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
+            assert fits == found.valid
+            if found.objective is not None:
+                assert cost.iteration_us(pipes) == found.objective
+                timed += 1
+            fitting += fits
+            again = cost.plan(pipes).model_copy(update={"zero": chosen.zero})
+            assert judge.evaluate(instance, again).objective == found.objective
+    assert timed > 200
+    assert fitting > 50
+
+
+def test_an_explanation_adds_up_whatever_was_chosen() -> None:
+    for random, instance, plan in PLANS:
+        chosen = with_choices(random, instance, plan)
+        judged = judge.evaluate(instance, chosen)
+        found = explained(instance, chosen, time_limit=0, seed=0)
+        assert found.iteration_us == judged.objective
+        for row in found.stages:
+            assert sum(row.parts.values()) == found.iteration_us
+            assert min(row.parts.values()) >= 0
+        peaks = {gpu: row.need_mib for row in found.memory for gpu in row.gpus}
+        assert peaks == judged.parts["peak_memory_mib"]
+
+
+def test_what_is_not_offered_is_a_violation() -> None:
+    _, instance, plan = PLANS[0]
+    chosen = uniform(plan, "none").model_copy(update={"zero": 2})
+    plain = under(instance, "full", 0)
+    rules = {v.rule for v in judge.evaluate(plain, chosen).violations}
+    assert {"recompute", "zero"} <= rules
+
+
+def test_files_without_alternatives_keep_their_digest() -> None:
+    _, instance, plan = PLANS[0]
+    assert fixed(instance).digest != instance.digest
+    tree = fixed(instance).model_dump(mode="json", exclude_unset=True)
+    del tree["workload"]["alternatives"]
+    assert Instance.model_validate(tree, strict=False).digest == fixed(instance).digest
+    tree = plan.model_dump(mode="json", exclude_defaults=True)
+    assert TrainingPlan.model_validate(tree, strict=False).digest == plan.digest
+
+
+@pytest.mark.parametrize(
+    ("costs", "alternatives", "message"),
+    [
+        ({"activations": "checkpoint"}, {"recompute": ["none"]}, "weighs all rules"),
+        ({"layer_times": "profile"}, {"recompute": ["none"]}, "times are of one rule"),
+        ({}, {"recompute": ["some"]}, "full"),
+        ({}, {"zero": [4]}, "less than or equal to 3"),
+        ({}, {"precision": ["bf16"]}, "Extra inputs"),
+    ],
+)
+def test_alternatives_without_costs_of_their_own_are_refused(
+    costs: dict[str, Any], alternatives: dict[str, Any], message: str
+) -> None:
+    tree = PLANS[1][1].model_dump(mode="json", exclude_unset=True)
+    tree["workload"]["alternatives"] = alternatives
+    tree["workload"]["costs"] |= costs
+    if costs.get("layer_times"):
+        row = {"gpu": "T0", "tensor_parallel": 1, "micro_batch": 1}
+        row["layer_us"] = [1] * tree["model"]["layers"]
+        tree["workload"]["costs"]["profile"] = [row]
+    with pytest.raises(ValidationError, match=message):
+        Instance.model_validate(tree, strict=False)
