@@ -84,9 +84,14 @@ class Case:
         assert contents(self.folder / "out") == expected(self.manifest, shards, CONTENT)
 
 
-@pytest.mark.parametrize("method", ["recovery", "autohet_recovery", "varuna"])
 @pytest.mark.parametrize(
-    ("tied", "head"), [(False, "include"), (True, "include"), (False, "omit")]
+    ("method", "tied", "head"),
+    [
+        ("autohet_recovery", False, "include"),
+        ("varuna", True, "include"),
+        ("recovery", True, "include"),
+        ("recovery", False, "omit"),
+    ],
 )
 def test_the_shards_of_the_new_plan_are_there(
     tmp_path: Path, method: str, tied: bool, head: str
