@@ -4,6 +4,7 @@
     posing      an old plan, a new one and the change as the problem `recovery`
     pieces      pieces of units as transfers of a plan
     network     the problem by kinds of pieces and links, for statements and methods
+    placing     nodes that are alike exchange their parts, so that less is moved
     replanning  new training plans, weighed with the time to move their states
 
 Source: AutoHet, section IV.
