@@ -95,9 +95,11 @@ def begun(out: str | Path) -> dict[str, Any] | None:
 def _carried_out(
     job: _Job, made: list[Move], report: Report | None, document: Mapping[str, Any]
 ) -> Applied:
-    fresh = _check_out(job)
+    _check_out(job)
     job.out.mkdir(parents=True, exist_ok=True)
     with _alone(job.out):
+        # Again: another run may have come and gone before the folder was ours.
+        fresh = _check_out(job)
         _sweep(job.out, made)
         kept = {one.shard for one in made if _complete(job, one.shard)}
         todo = [one for one in made if one.shard not in kept]
