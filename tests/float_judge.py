@@ -20,6 +20,14 @@ class FloatJudge:
         self.S, self.H = instance.workload.sequence_length, instance.model.hidden
         self.full = self.costs.recompute == "full"
         self.nodes = {node.name: node for node in self.cluster.nodes}
+        self.runs = self.costs.interleave
+        # Bytes of a parameter, and of an element on links and in activations.
+        states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
+        states["bf16_fp32_gradients"] = (2, 4, 12)
+        plain = (2, 2, self.costs.bytes_per_parameter - 4)
+        self.states = states.get(self.costs.precision or "", plain)
+        self.e = 4 if self.costs.precision == "fp32" else 2
+        self.g = self.states[1] if self.costs.precision else 2
 
     def link(self, a: str, b: str) -> tuple[float, float]:
         """(alpha in s, beta in bytes/s) between GPUs of two nodes."""
@@ -42,11 +50,44 @@ class FloatJudge:
         p, s = self.model.active_parameters[layer], self.S
         width = (self.model.head_dim or 0) * self.model.heads or self.H
         c, rounds = (4, 12) if self.full else (3, 8)
-        time = c * (2 * p * b * s + 4 * b * s**2 * width) / (t * self.flops(node))
+        scores = 4 * b * s**2 * width
+        flops = c * (2 * p * b * s + scores)
+        if self.costs.recompute == "selective":
+            flops += scores
+        time = flops / (t * self.flops(node)) + self.waiting(node, t, b)
         if t > 1:
             alpha, beta = self.link(node, node)
-            time += rounds * (t - 1) * (alpha + 2 * b * s * self.H / (t * beta))
+            time += rounds * (t - 1) * (alpha + self.e * b * s * self.H / (t * beta))
         return time
+
+    def rate(self, node: str) -> float:
+        """Bytes/s of a GPU's memory; 0 where it is not given."""
+        gpu = self.cluster.gpus[self.nodes[node].gpu]
+        return (gpu.memory_gbytes_per_s or 0) * 1e9
+
+    def waiting(self, node: str, t: int, b: int) -> float:
+        """Seconds in which one layer waits for memory."""
+        if not self.rate(node):
+            return 0.0
+        model, e, s, h = self.model, self.e, self.S, self.H
+        width = model.heads * (model.head_dim or h // model.heads)
+        inner = model.intermediate or 4 * h
+        drop = 1 if model.dropout else 0
+        # Forward and backward: norms, sums with dropout; MLP, context; scores.
+        norms = [4 * e + 6 * e + 2 * drop, 6 * e + 6 * e + (4 * e + 2) * drop]
+        narrow = [x * h for x in norms]
+        inside = (3, 5) if model.gated else (2, 3)
+        wide = [e * (x * inner + 2 * width) for x in inside]
+        masked = (2 * e + 1) if model.attention_dropout else 0
+        square = [(x * e + masked) * model.heads * s for x in (4, 7)]
+        if self.costs.flash:
+            square = [0, 0]
+        again = {"full": (2, 2), "selective": (1, 2), "none": (1, 1)}
+        layer, scores = again[self.costs.recompute]
+        split = t if self.costs.sequence_parallel else 1
+        moved = (layer * narrow[0] + narrow[1]) / split
+        moved += (layer * wide[0] + wide[1] + scores * square[0] + square[1]) / t
+        return b * s * moved / self.rate(node)
 
     def head(self, node: str, t: int, b: int) -> float:
         """The head, where it counts: c = 3, no attention."""
@@ -57,7 +98,7 @@ class FloatJudge:
 
     def hop(self, sender: str, receiver: str, t: int, b: int) -> float:
         """One micro-batch from a stage to the next, both directions."""
-        size = 2 * b * self.S * self.H
+        size = self.e * b * self.S * self.H
         alpha, beta = self.link(sender, receiver)
         way = alpha + size / beta
         if t > 1:
@@ -70,45 +111,105 @@ class FloatJudge:
         n = len(holders)
         if n == 1:
             return 0.0
-        t_min = min(t for _, t in holders)
+        t_min, passes = min(t for _, t in holders), 3 if self.costs.zero == 3 else 2
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
         if self.costs.sync == "bottleneck":
             slowest = min(self.link(holders[i][0], holders[j][0])[1] for i, j in pairs)
-            return 2 * (n - 1) / n * (2 * parameters / t_min) / slowest
+            return passes * (n - 1) / n * (self.g * parameters / t_min) / slowest
         sums = [0.0] * n
         for i, j in pairs:
             alpha, beta = self.link(holders[i][0], holders[j][0])
-            sums[i] += alpha + 2 * parameters / (t_min * n * beta)
-        return 2 * max(sums)
+            sums[i] += alpha + self.g * parameters / (t_min * n * beta)
+        return passes * max(sums)
+
+    def held(self, micro_batches: int, stages: int, j: int) -> float:
+        """Micro-batches in flight."""
+        if self.costs.in_flight != "1f1b":
+            return 1 if self.costs.in_flight == "one" else micro_batches
+        v = self.runs
+        ahead = 2 * (stages - j - 1) + (v - 1) * stages if v > 1 else stages - j - 1
+        return min(micro_batches * v, ahead + 1) / v
+
+    def parameter(self, replicas: int) -> float:
+        """Bytes of a parameter in each of so many replicas."""
+        split = self.states[3 - self.costs.zero :]
+        return sum(self.states) - sum(split) + sum(split) / replicas
+
+    def saved(self, t: int, b: int) -> tuple[float, float, float]:
+        """Bytes that a layer keeps, by architecture: whole, split, scores."""
+        model, e, h, tokens = self.model, self.e, self.H, b * self.S
+        norms = {"layer": 4, "layer_from_output": 3, "rms": 4, "rms_unfused": 8}
+        whole = norms[model.norm] * e * h + (2 * h if model.dropout else 0)
+        queries = model.heads * (model.head_dim or h // model.heads)
+        keys = queries * (model.kv_heads or model.heads) / model.heads
+        copies = 4 if model.gated else 1 if model.activation == "relu" else 2
+        inner = copies * (model.intermediate or 4 * h)
+        scores = model.heads * self.S * (2 * e + 1 if model.attention_dropout else e)
+        split = t if self.costs.sequence_parallel else 1
+        return (
+            tokens * whole / split,
+            tokens * e * (2 * queries + 2 * keys + inner) / t,
+            0 if self.costs.flash else tokens * scores / t,
+        )
+
+    def activations(self, layers: int, t: int, b: int, held: float) -> float:
+        """Bytes of activations of a stage."""
+        costs, s, h, e = self.costs, self.S, self.H, self.e
+        border, by_model = e * b * s * h, costs.activations == "architecture"
+        if costs.activations == "checkpoint":
+            return layers * border
+        scores = 0 if costs.flash else (2 * e + 1) * self.model.heads * s / (h * t)
+        split = costs.sequence_parallel and costs.recompute == "selective"
+        parts: tuple[float, ...] = (
+            b * s * h * (4 * e + 2) / (t if split else 1),
+            b * s * h * 12 * e / t,
+            b * s * h * scores,
+        )
+        parts = self.saved(t, b) if by_model else parts
+        border /= t if costs.sequence_parallel else 1
+        total = held * border + self.working(t, b) if by_model else 0.0
+        if costs.recompute == "none":
+            return total + held * layers * sum(parts)
+        if costs.recompute == "selective":
+            return total + held * layers * (parts[0] + parts[1]) + parts[2]
+        return total + held * layers * border + sum(parts)
+
+    def working(self, t: int, b: int) -> float:
+        """Bytes that the backward pass of a layer works with."""
+        model, e = self.model, self.e
+        scores = 0 if self.costs.flash else 2 * model.heads * self.S
+        wide = (3 if model.gated else 2) * (model.intermediate or 4 * self.H)
+        sums = 2 * self.H / (t if self.costs.sequence_parallel else 1)
+        return b * self.S * e * (sums + max(scores, wide) / t)
 
     def memory(
-        self, layers: range, t: int, b: int, micro_batches: int, stages: int, j: int
+        self,
+        layers: range,
+        t: int,
+        b: int,
+        micro_batches: int,
+        stages: int,
+        j: int,
+        holders: list[int] | None = None,
     ) -> float:
-        """Bytes on one GPU of stage `j` of `stages`."""
+        """Bytes on one GPU of stage `j` of `stages`; `holders` for each layer."""
         costs, s, h = self.costs, self.S, self.H
-        p = sum(self.model.parameters[x] for x in layers)
-        total = costs.bytes_per_parameter * p / t + costs.reserve_mib * 2**20
-        held = {"one": 1, "gpipe": micro_batches}.get(
-            costs.in_flight, min(micro_batches, stages - j)
-        )
-        scores = 0 if costs.flash else 5 * self.model.heads * s / (h * t)
-        whole = b * s * h * (10 + 24 / t + scores)
-        border = 2 * b * s * h
-        if costs.activations == "checkpoint":
-            total += len(layers) * border
-        elif self.full:
-            shared = t if costs.sequence_parallel else 1
-            total += held * len(layers) * border / shared + whole
-        else:
-            total += held * len(layers) * whole
+        many = holders or [1] * len(self.model.parameters)
+        total: float = costs.reserve_mib * 2**20
+        for x in layers:
+            total += self.parameter(many[x]) * self.model.parameters[x] / t
+        held = self.held(micro_batches, stages, j)
+        total += self.activations(len(layers), t, b, held)
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
                 ends = 1
             v = self.model.vocabulary
-            total += ends * costs.bytes_per_parameter * v * h / t
+            here = many[layers[0] if j == 0 else layers[-1]]
+            total += ends * self.parameter(here) * v * h / t
             if j == stages - 1:
-                total += 6 * b * s * v / t
+                each = self.e + (0 if costs.fused_loss else 4)
+                total += each * b * s * v / t
         return total
 
     # --- whole plans -----------------------------------------------------------
@@ -117,7 +218,42 @@ class FloatJudge:
         """Seconds of one iteration."""
         slowest = max(self.pipeline(p) for p in plan.pipelines)
         sync = self.synchronisation(plan)
-        return self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
+        whole = self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
+        return whole + self.update(plan)
+
+    def holders(self, plan: TrainingPlan) -> list[int]:
+        """Replicas of each layer."""
+        return [
+            sum(
+                len(stage.replicas)
+                for pipeline in plan.pipelines
+                for stage in pipeline.stages
+                if x in range(*stage.layers)
+            )
+            for x in range(self.model.layers)
+        ]
+
+    def update(self, plan: TrainingPlan) -> float:
+        """Seconds of the optimiser where it takes longest."""
+        many, times = self.holders(plan), [0.0]
+        weight, gradient, optimiser = self.states
+        moved = 5 * gradient + 2 * (weight + optimiser)
+        for pipeline in plan.pipelines:
+            for j, stage in enumerate(pipeline.stages):
+                last = j == len(pipeline.stages) - 1
+                held = {x: self.model.parameters[x] for x in range(*stage.layers)}
+                ends = (j == 0) + last
+                if ends == 2 and self.model.tied_embeddings:
+                    ends = 1
+                if self.costs.head == "include":
+                    end = min(held) if j == 0 else max(held)
+                    held[end] += ends * self.model.vocabulary * self.H
+                for r in stage.replicas:
+                    if rate := self.rate(r.node):
+                        split = [n if self.costs.zero else 1 for n in many]
+                        own = sum(p / split[x] for x, p in held.items())
+                        times.append(moved * own / (len(r.gpus) * rate))
+        return max(times)
 
     def stage(self, pipeline: Pipeline, j: int) -> float:
         """Compute time of a stage for one micro-batch: its slowest replica."""
@@ -129,26 +265,30 @@ class FloatJudge:
         time = sum(self.layer(x, *at) for x in range(*stage.layers))
         return time + (self.head(*at) if last else 0.0)
 
-    def taus(self, pipeline: Pipeline) -> list[float]:
-        """Compute and hop of every stage."""
-        times = []
+    def hops(self, pipeline: Pipeline) -> list[float]:
+        """What every stage sends, each border as often as there are runs of layers."""
+        times, count = [], len(pipeline.stages)
         for j, stage in enumerate(pipeline.stages):
-            hop = 0.0
-            if j + 1 < len(pipeline.stages):
+            times.append(0.0)
+            crossings = self.runs if j + 1 < count else self.runs - 1
+            if crossings and count > 1:
                 b = max(r.samples for r in stage.replicas)
-                hop = min(
+                times[j] = crossings * min(
                     self.hop(x.node, y.node, len(y.gpus), b)
                     for x in stage.replicas
-                    for y in pipeline.stages[j + 1].replicas
+                    for y in pipeline.stages[(j + 1) % count].replicas
                 )
-            times.append(self.stage(pipeline, j) + hop)
         return times
 
     def pipeline(self, pipeline: Pipeline) -> float:
         """Critical path, or slot by slot in lockstep."""
-        taus, n = self.taus(pipeline), pipeline.micro_batches
+        hops, n = self.hops(pipeline), pipeline.micro_batches
+        taus = [self.stage(pipeline, j) + hop for j, hop in enumerate(hops)]
+        whole = sum(taus)
+        if self.costs.hops == "both":
+            taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
         if self.costs.pipeline == "critical":
-            return sum(taus) + (n - 1) * max(taus)
+            return n * max(taus) + (whole - max(taus)) / self.runs
         total = 0.0
         for slot in range(len(taus) + n - 1):
             # Stage j works on micro-batch slot - j.
