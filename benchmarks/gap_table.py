@@ -25,8 +25,8 @@ def made(folder: Path) -> str:
     limits = ", ".join(f"{limit:g} s" for limit in header["limits"]["time_limit_s"])
     head = [
         f"The clusters of the HexiScale paper on {cores} cores: iteration time, and",
-        "gap to the proved bound. By `python benchmarks/run.py gaps --workers 2` and then",
-        f"`python benchmarks/run.py --gaps`; time limits {limits}. The released",
+        "gap to the proved bound. By `python benchmarks/run.py gaps --workers 2` and",
+        f"then `python benchmarks/run.py --gaps`; time limits {limits}. The released",
         f"HexiScale planner's own plans take {RELEASED} on the first six.",
         "",
     ]

@@ -40,6 +40,13 @@ def bench(
         Path | None,
         typer.Option(metavar="FILE", help="Take the suite from this TOML file."),
     ] = None,
+    update_best: Annotated[
+        bool,
+        typer.Option(
+            "--update-best",
+            help="Keep what is better than the best known of the library's instances.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="The report as one JSON document on stdout.")
     ] = False,
@@ -48,8 +55,8 @@ def bench(
 
     DIR gets `rows.jsonl` (a row a solve, on disk as soon as it is known), `plans/`
     (documents that `hetopt check` takes) and `report.html`, `.md`, `.csv`, `.json`.
-    Exit codes: 0 every row has an answer, 1 a solve crashed, 4 one was ended by its
-    wall or memory limit.
+    Exit codes: 0 every row has an answer, 1 a solve crashed or a bound contradicts a
+    plan, 4 a solve was ended by its wall or memory limit.
 
     Example: `hetopt bench smoke --workers 2 --out smoke-run`
     """
@@ -69,10 +76,15 @@ def bench(
     made = reports.report(folder, header, rows)
     reports.write(made, folder if folder.is_dir() else folder.parent)
     cli._tell(f"report written to {folder}")
+    if update_best:
+        _keep_best(folder)
     if as_json:
         cli._print_json(reports.document(made))
     else:
         cli._show(reports.tables(made))
+    if made.contradicted:
+        cli._complain(f"{len(made.contradicted)} plans that a bound contradicts")
+        raise typer.Exit(cli.OURS)
     bad = failed(rows)
     if bad:
         cli._complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
@@ -115,3 +127,11 @@ def _run(
             resume=resume,
             told=bar.told,
         )
+
+
+def _keep_best(folder: Path) -> None:
+    from . import cli
+    from .bench import best
+
+    for told in best.update(folder):
+        cli._tell(told)

@@ -21,7 +21,9 @@ from .parsing import parse_tree, read_tree, read_value
 from .schema import Instance, Profile, Record
 
 __all__ = [
+    "in_library",
     "instance_names",
+    "library_path",
     "load_instance",
     "load_plan",
     "load_problem",
@@ -62,6 +64,18 @@ def instance_names() -> list[str]:
 def problem_names() -> list[str]:
     """Names of the problem files of the library, such as queues of jobs, sorted."""
     return sorted(name for name in _library() if _states_problem(name))
+
+
+def in_library(name: str) -> bool:
+    """Whether the library has an instance or a problem file of that name."""
+    return name in _library()
+
+
+def library_path(name: str) -> Path:
+    """The file of a name of the library; `UnknownName` for another."""
+    if name not in _library():
+        raise _unknown_instance(name)
+    return _library()[name]
 
 
 def load_instance(name_or_path: str | Path) -> Instance:

@@ -137,6 +137,19 @@ def test_fractions_are_compared_exactly() -> None:
     assert found.gap_to_bound == pytest.approx(0, abs=0)
 
 
+def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
+    found = [
+        row("a", "one", "optimal", objective=100, bound=100),
+        row("a", "liar", "optimal", objective=130, bound=130),
+    ]
+    report = made(found)
+    assert [e.method for e in report.contradicted] == ["one"]
+    assert report.entries[0].gap_to_bound is None
+    assert "1 CONTRADICTED by a bound" in report.counts
+    assert "Plans that a bound contradicts" in reports.markdown(report)
+    assert "Plans that a bound contradicts" in bench_page.html(report)
+
+
 STATUSES = [*statistics.SOLVED, "infeasible", *statistics.UNSOLVED]
 
 

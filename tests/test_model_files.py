@@ -124,6 +124,21 @@ def test_every_solver_that_pulp_finds_agrees(name: str, solver: str) -> None:
     assert found.method.backend == f"pulp:{solver}"
 
 
+@pytest.mark.parametrize("solver", _pulp_solvers.found())
+def test_a_solver_that_is_out_of_time_proves_nothing(solver: str) -> None:
+    problem, data = files.load_problem("generated:partition/48/0")
+    optimum = api.solve(data).objective
+    limits = Limits(time_s=1)
+    found = statements.solve(
+        problem, data, "layer_partition", f"pulp:{solver}", limits=limits
+    )
+    assert optimum is not None
+    if found.objective is not None:
+        assert found.objective >= optimum
+    if found.bound is not None:
+        assert found.bound.value <= optimum
+
+
 @pytest.mark.parametrize(
     ("backend", "message"),
     [

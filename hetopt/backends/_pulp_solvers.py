@@ -3,7 +3,8 @@
 HiGHS, Gurobi, GLPK and the like, by PuLP's own names, each in a process of its own
 (`_pulp_child` says why). A gap of 0 is asked for: some stop at 1e-4 otherwise and call
 that optimal. Where a solver cannot be asked, its optimum is taken for a plan without
-proof.
+proof; so is one that comes when the time is up, since PuLP reads what GLPK has by then
+as optimal, and says nothing of infeasible.
 """
 
 import inspect
@@ -29,6 +30,7 @@ WHOLE_SECONDS = {"GLPK_CMD"}
 HIGHS = {"HiGHS"}  # hides its options behind keywords where OR-Tools is loaded too
 OURS = {"PULP_CBC_CMD", "COIN_CMD"}  # CBC is what `pulp` by itself means
 PATIENCE_S = 30.0  # after its time limit, for a solver to end
+EARLY = 0.9  # of the time limit: what ended sooner ended by itself
 
 # Without the script's folder on the path, where our own `pulp` would be found first.
 CHILD = [sys.executable, "-P", str(Path(__file__).with_name("_pulp_child.py"))]
@@ -64,11 +66,15 @@ class Model(pulp.Model):
                 "out, or use scip or cpsat"
             )
         options, exact = self._options(limits)
-        if not exact and limits.gap is None:
-            limits = replace(limits, gap=0.0)  # what it calls optimal proves nothing
         with TemporaryDirectory(prefix="hetopt-pulp-") as folder:
             said, interrupted = self._run(Path(folder), options, limits)
-        return self._answer(said, limits, interrupted, time.monotonic() - start)
+        seconds = time.monotonic() - start
+        late = limits.time_s is not None and seconds > EARLY * limits.time_s
+        if late and said == self._pulp.LpSolutionInfeasible:
+            said = int(self._pulp.LpSolutionNoSolutionFound)
+        if (late or not exact) and limits.gap is None:
+            limits = replace(limits, gap=0.0)  # what it calls optimal proves nothing
+        return self._answer(said, limits, interrupted, seconds)
 
     def _options(self, limits: Limits) -> tuple[dict[str, Any], bool]:
         """What the solver can be asked, and whether its optimum is a proof."""

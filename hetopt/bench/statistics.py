@@ -52,12 +52,23 @@ class Entry:
     @property
     def gap_to_bound(self) -> float | None:
         """To the strongest bound that is proved, by whatever row."""
+        if self.contradicted:
+            return None
         return known_gap(self.objective, self.reference)
 
     @property
     def gap_to_best(self) -> float | None:
         """To the best plan, by whatever row; nothing is proved of it."""
         return known_gap(self.objective, self.best)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether some row's bound says that this plan cannot be: a bug, or a lie."""
+        if self.objective is None or self.reference is None:
+            return False
+        if self.row.get("sense") == "maximise":
+            return self.objective > self.reference
+        return self.objective < self.reference
 
     @property
     def seconds(self) -> float | None:

@@ -35,6 +35,11 @@ class Report:
     summaries: list[Summary]
 
     @property
+    def contradicted(self) -> list[Entry]:
+        """Plans better than a bound that some row calls proved: somebody is wrong."""
+        return [entry for entry in self.entries if entry.contradicted]
+
+    @property
     def counts(self) -> str:
         """Solved and proved, and what was not, in one sentence."""
         found = self.entries
@@ -47,6 +52,8 @@ class Report:
         for status in statistics.UNSOLVED:
             if count := sum(entry.status == status for entry in found):
                 parts.append(f"{count} {status}")
+        if wrong := len(self.contradicted):
+            parts.append(f"{wrong} CONTRADICTED by a bound of the same data")
         if tables := sum(row["kind"] == "figures" for row in self.rows):
             parts.append(f"{tables} tables of papers")
         if others := sum("commit" in row for row in self.rows):
@@ -144,9 +151,15 @@ def _every_table(made: Report) -> Iterator[tuple[str, Table]]:
         yield f"Summary: {title}", bench_tables.summary(mine)
         laws = statistics.growths(found)
         if laws:
-            yield f"Time against size: {title}", bench_tables.growth(laws)
+            yield (
+                f"Time against size: {title}",
+                bench_tables.growth(laws, statistics.sizes(found)),
+            )
         yield f"Gaps to the proved bound: {title}", bench_tables.gaps(found)
     if figures := list(statistics.figures(made.rows)):
         yield "Figures of the papers", bench_tables.figures(figures)
+    if made.contradicted:
+        title = "Plans that a bound contradicts"
+        yield title, bench_tables.contradictions(made.contradicted)
     if failures := [row for row in made.rows if row["status"] in bench_tables.FAILED]:
         yield "Rows without an answer", bench_tables.failures(failures)

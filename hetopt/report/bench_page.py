@@ -48,6 +48,9 @@ def html(made: "Report") -> str:
         counts=made.counts,
         machine=machine(made.header),
         parts=[_part(made, problem, found) for problem, found in groups.items()],
+        wrong=bench_tables.contradictions(made.contradicted)
+        if made.contradicted
+        else None,
         figures=bench_tables.figures(listed) if listed else None,
         plans=_plans(results, palette),
         left_out=left_out,
@@ -80,7 +83,7 @@ def _part(made: "Report", problem: str, found: list[Entry]) -> Part:
             [s for s in made.summaries if s.problem == problem]
         ),
         solves=bench_tables.solves(found),
-        growth=bench_tables.growth(laws) if laws else None,
+        growth=bench_tables.growth(laws, statistics.sizes(found)) if laws else None,
         charts=tuple(c for c in _charts(found) if c is not None),
     )
 

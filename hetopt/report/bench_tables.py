@@ -106,18 +106,25 @@ def gaps(found: Sequence[Entry]) -> Table:
     return _table({"instance": False, **dict.fromkeys(methods, True)}, rows)
 
 
-def growth(laws: Mapping[str, Growth]) -> Table:
+def growth(
+    laws: Mapping[str, Growth], points: Mapping[str, Sequence[tuple[float, float]]]
+) -> Table:
     """Seconds as a power of the size, by least squares of the logarithms."""
-    rows = [
-        (
-            Cell.of(method),
-            Cell.of(law.exponent, f"{law.exponent:.2f}"),
-            *(_seconds(law.at(size)) for size in (64, 1024, 10_000)),
+    rows = []
+    for method, law in laws.items():
+        measured = [size for size, _ in points[method]]
+        least, most = min(measured), max(measured)
+        rows.append(
+            (
+                Cell.of(method),
+                Cell.of(law.exponent, f"{law.exponent:.2f}"),
+                Cell.of(most, f"{least:g} to {most:g}"),
+                _seconds(law.at(least)),
+                _seconds(law.at(most)),
+            )
         )
-        for method, law in laws.items()
-    ]
-    headings = {"method": False, "exponent": True, "fitted at 64": True}
-    return _table({**headings, "at 1024": True, "at 10000": True}, rows)
+    headings = {"method": False, "exponent": True, "measured at sizes": True}
+    return _table({**headings, "fitted at the least": True, "at the most": True}, rows)
 
 
 def figures(found: Sequence[Row]) -> Table:
@@ -140,6 +147,21 @@ def figures(found: Sequence[Row]) -> Table:
         )
         for f in found
     ]
+    return _table(headings, rows)
+
+
+def contradictions(found: Sequence[Entry]) -> Table:
+    """Plans better than a bound of the same data, which somebody calls proved."""
+    rows = [
+        (
+            Cell.of(entry.row["instance"]),
+            Cell.of(entry.method),
+            Cell.of(entry.row.get("objective")),
+            Cell.of(float(entry.reference or 0)),
+        )
+        for entry in found
+    ]
+    headings = {"instance": False, "method": False, "objective": True, "bound": True}
     return _table(headings, rows)
 
 

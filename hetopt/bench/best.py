@@ -1,0 +1,237 @@
+"""The best that is known of the library's instances: `<name>.best.json` beside each.
+
+A file holds the best plan and the strongest bound, each with who found it, by which
+versions and when. It is a plan file: `hetopt check` judges it, with `--bound` the bound
+as well where its method left a certificate. Only what is better replaces what is there,
+and only a plan that the judge accepts, at the objective that the judge finds.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .. import __version__, files, problems
+from ..complaints import validated
+from ..errors import BoundContradicted, InstanceError
+from ..parsing import read_tree
+from ..schema import Name, Record
+from . import journal
+from .journal import Row
+from .statistics import number
+
+MOST_CERTIFICATE = 100_000  # characters: a larger one is left out
+
+Exact = Annotated[tuple[int, int], Field(description="Numerator and denominator.")]
+Number = int | float
+
+
+class Finder(Record):
+    """Who found a plan or a bound, by which versions, and when."""
+
+    method: Name
+    versions: dict[str, str]
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a date")]
+
+
+class Best(BaseModel):
+    """What is best known of one instance; `bound` absent where none is proved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    problem: Name
+    instance: Name
+    digest: Name
+    sense: Name
+    unit: Name
+    objective: Number
+    objective_exact: Exact | None = None
+    found_by: Finder
+    bound: Number | None = None
+    bound_exact: Exact | None = None
+    bound_source: str | None = None
+    bound_by: Finder | None = None
+    plan: dict[str, Any]
+    certificate: dict[str, Any] | None = None
+
+    def value(self, name: str) -> Fraction | None:
+        """`objective` or `bound`, exactly."""
+        return number(self.model_dump(), name)
+
+
+def names() -> list[str]:
+    """Instances of the library of which a best is known."""
+    every = [*files.instance_names(), *files.problem_names()]
+    return sorted(name for name in every if place(name).is_file())
+
+
+def place(instance: str) -> Path:
+    """Where the best of a library's instance is kept."""
+    path = files.library_path(instance)
+    return path.with_name(f"{path.stem}.best.json")
+
+
+@cache
+def known(instance: str) -> Best | None:
+    """The best of an instance; None where none is kept, or one of other data.
+
+    `InstanceError` for a file that is none.
+    """
+    if not files.in_library(instance) or not place(instance).is_file():
+        return None
+    file = place(instance)
+    found = validated(Best, read_tree(file), str(file))
+    _, data = files.load_problem(instance)
+    return found if found.digest == data.digest else None
+
+
+def update(folder: Path) -> Iterator[str]:
+    """Keep what the rows of a run have better; a line for each file that changed.
+
+    Raises `BoundContradicted` where a bound of one contradicts a plan of the other.
+    """
+    header, rows = journal.read(folder)
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["kind"] == "solve" and files.in_library(row["instance"]):
+            found.setdefault(row["instance"], []).append(row)
+    for instance, mine in found.items():
+        before = after = known(instance)
+        for row in mine:
+            after = _better(after, row, folder, header)
+        if after is not None and after != before:
+            _write(place(instance), after)
+            yield f"{instance}: {_told(before, after)}"
+    known.cache_clear()
+
+
+def _better(best: Best | None, row: Row, folder: Path, header: Row) -> Best | None:
+    """The best with this row's plan and bound, where they are better."""
+    finder = Finder(
+        method=f"{row['method']} on {row['backend']}"
+        if row.get("backend")
+        else row["method"],
+        versions={"hetopt": __version__, **_solver(row, header)},
+        date=str(header.get("started", time.strftime("%Y-%m-%d")))[:10],
+    )
+    if row.get("plan_file") and _is_better(best, row):
+        best = _with_plan(best, row, folder / row["plan_file"], finder)
+    if best is not None and row.get("digest") == best.digest:
+        best = _with_bound(best, row, folder, finder)
+    return best
+
+
+def _solver(row: Row, header: Row) -> dict[str, str]:
+    by = row.get("by", {})
+    if by.get("version") and by.get("backend"):
+        return {str(by["backend"]): str(by["version"])}
+    known_versions: dict[str, str] = header.get("versions", {})
+    return {name: v for name, v in known_versions.items() if name == "ortools"}
+
+
+def _is_better(best: Best | None, row: Row) -> bool:
+    value = number(row, "objective")
+    if value is None:
+        return False
+    if best is None:
+        return True
+    old = best.value("objective")
+    assert old is not None
+    return value < old if best.sense == "minimise" else value > old
+
+
+def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
+    """The best with a plan that is judged here and now."""
+    name, data, plan = files.load_plan(file, row["instance"])
+    problem = problems.get(name)
+    judged = problem.evaluate(data, plan)
+    if not judged.valid or judged.objective != number(row, "objective"):
+        raise InstanceError(
+            f"{file}: found a plan of objective {judged.objective} that breaks "
+            f"{len(judged.violations)} rules, expected {row['objective']} and none; "
+            "run the solve again"
+        )
+    bound = {}
+    if best is not None:
+        kept = ("bound", "bound_exact", "bound_source", "bound_by", "certificate")
+        bound = {key: getattr(best, key) for key in kept}
+    made = Best(
+        problem=name,
+        instance=row["instance"],
+        digest=data.digest,
+        sense=problem.sense,
+        unit=problem.unit(data),
+        **_number("objective", judged.objective),
+        found_by=finder,
+        plan=plan.model_dump(mode="json"),
+        **bound,
+    )
+    return _consistent(made)
+
+
+def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
+    value, old = number(row, "bound"), best.value("bound")
+    if value is None:
+        return best
+    weaker = old is not None and (
+        value <= old if best.sense == "minimise" else value >= old
+    )
+    if weaker:
+        return best
+    certificate = None
+    if row.get("plan_file"):
+        certificate = read_tree(folder / row["plan_file"]).get("certificate")
+        if len(json.dumps(certificate)) > MOST_CERTIFICATE:
+            certificate = None
+    changes = {
+        "bound_exact": None,
+        **_number("bound", value),
+        "bound_source": row.get("bound_source"),
+        "bound_by": finder,
+        "certificate": certificate,
+    }
+    return _consistent(best.model_copy(update=changes))
+
+
+def _consistent(best: Best) -> Best:
+    objective, bound = best.value("objective"), best.value("bound")
+    if bound is None or objective is None:
+        return best
+    if bound > objective if best.sense == "minimise" else bound < objective:
+        raise BoundContradicted(
+            f"{best.instance}: bound {bound} ({best.bound_source}, {best.bound_by}) "
+            f"contradicts the plan at {objective} ({best.found_by})"
+        )
+    return best
+
+
+def _number(name: str, value: Any) -> dict[str, Any]:
+    """A whole number as it is; a fraction as a float, and exactly."""
+    if Fraction(value).denominator == 1:
+        return {name: int(value)}
+    exactly = Fraction(value)
+    pair = (exactly.numerator, exactly.denominator)
+    return {name: float(value), f"{name}_exact": pair}
+
+
+def _write(file: Path, best: Best) -> None:
+    """A field a line: a plan of hundreds of GPUs is one line, not thousands."""
+    fields = best.model_dump(mode="json", exclude_none=True)
+    lines = [f" {json.dumps(key)}: {json.dumps(fields[key])}" for key in fields]
+    files.write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _told(before: Best | None, after: Best) -> str:
+    if before is None:
+        return f"objective {after.objective}, bound {after.bound}: the first known"
+    parts = [
+        f"{name} {getattr(before, name)} -> {getattr(after, name)}"
+        for name in ("objective", "bound")
+        if getattr(before, name) != getattr(after, name)
+    ]
+    return ", ".join(parts) or "found again"
