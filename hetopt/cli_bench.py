@@ -1,7 +1,7 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,6 +40,12 @@ def bench(
         Path | None,
         typer.Option(metavar="FILE", help="Take the suite from this TOML file."),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=1e6, metavar="S", help="Instead of the suite's time limits."
+        ),
+    ] = None,
     update_best: Annotated[
         bool,
         typer.Option(
@@ -71,7 +77,15 @@ def bench(
         folder = report
     else:
         folder = _folder(suite, out)
-        _run(str(suite), folder, suites, workers, dask, resume)
+        _run(
+            str(suite),
+            folder,
+            file=suites,
+            time_limit_s=time_limit,
+            workers=workers,
+            dask=dask,
+            resume=resume,
+        )
     header, rows = journal.read(folder)
     made = reports.report(folder, header, rows)
     reports.write(made, folder if folder.is_dir() else folder.parent)
@@ -104,29 +118,14 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(
-    suite: str,
-    out: Path,
-    file: Path | None,
-    workers: int,
-    dask: str | None,
-    resume: bool,
-) -> None:
+def _run(suite: str, out: Path, **choices: Any) -> None:
     from rich.console import Console
 
     from .bench import running
     from .bench.bar import Bar
 
     with Bar(Console(stderr=True), suite) as bar:
-        running.go(
-            suite,
-            out,
-            file=file,
-            workers=workers,
-            dask=dask,
-            resume=resume,
-            told=bar.told,
-        )
+        running.go(suite, out, told=bar.told, **choices)
 
 
 def _keep_best(folder: Path) -> None:

@@ -112,6 +112,17 @@ def test_limits_of_a_group_come_before_those_of_the_suite(tmp_path: Path) -> Non
     assert limits == [(3, 36, 100, 1), (3, 36, 100, 2), (7, 4, 100, 9)]
 
 
+def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
+    tmp_path: Path,
+) -> None:
+    text = "time_limit_s = 7\n"
+    text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\nmemory_mib = 99\n")
+    text += group(["tiny/islands"], ["megatron"], "wall_limit_s = 500\n")
+    found = suites.tasks("mine", suite(tmp_path / "s.toml", text), 20.0)
+    limits = [(t.time_limit_s, t.wall_limit_s, t.memory_mib) for t in found]
+    assert limits == [(20, 70, 99), (20, 513, 4096)]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

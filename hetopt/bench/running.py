@@ -18,6 +18,7 @@ def go(
     out: Path,
     *,
     file: Path | None = None,
+    time_limit_s: float | None = None,
     workers: int = 1,
     dask: str | None = None,
     resume: bool = False,
@@ -29,7 +30,7 @@ def go(
     `told(row, left)` hears of every new row, and once of None before the first.
     Raises what `suites.tasks` and `journal.journal` raise.
     """
-    tasks = suites.tasks(suite, file)
+    tasks = suites.tasks(suite, file, time_limit_s)
     if not tasks:
         raise InstanceError(
             f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"

@@ -117,9 +117,12 @@ def known() -> dict[str, str]:
     }
 
 
-def tasks(name: str, file: Path | None = None) -> list[Task]:
+def tasks(
+    name: str, file: Path | None = None, time_limit_s: float | None = None
+) -> list[Task]:
     """The tasks of a suite, of `file` or of those that come with hetopt.
 
+    `time_limit_s` replaces the suite's own time limits; walls move along with it.
     Raises `UnknownName` for a suite that is not there, `InstanceError` for a file that
     cannot be used, and what loading an instance raises.
     """
@@ -128,6 +131,8 @@ def tasks(name: str, file: Path | None = None) -> list[Task]:
     if name not in trees:
         raise UnknownName("suite", name, sorted(trees))
     suite = _suite(name, trees[name], place)
+    if time_limit_s is not None:
+        suite = _relimited(suite, time_limit_s)
     made = [*_solves(suite), *_figures(suite, place)]
     keys = [task.key for task in made]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
@@ -165,6 +170,24 @@ def _trees(file: Path) -> dict[str, Any]:
 
 def _suite(name: str, tree: Any, file: Path) -> Suite:
     return validated(Suite, tree, f"{file}: {name}")
+
+
+def _relimited(suite: Suite, time_limit_s: float) -> Suite:
+    """The suite with another time limit, and as much wall time beside it as before."""
+
+    def changed(group: Any) -> Any:
+        limits = _limits(suite, group)
+        spare = limits["wall_limit_s"] - limits["time_limit_s"]
+        wall = max(time_limit_s + spare, 2 * time_limit_s + 30)
+        new = {"time_limit_s": time_limit_s, "wall_limit_s": wall}
+        return group.model_copy(update=new)
+
+    return suite.model_copy(
+        update={
+            "solve": tuple(map(changed, suite.solve)),
+            "figures": tuple(map(changed, suite.figures)),
+        }
+    )
 
 
 # --- tasks -----------------------------------------------------------------------
