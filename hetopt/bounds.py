@@ -13,12 +13,17 @@ crossing  samples that stay in one node need the layers in many nodes, whose gra
           micro-batches are one sequence, for analytic layer times, and for
           synchronisation that nothing hides.
 
+Where stages choose how they recompute, every layer costs what it costs at the least
+and fits where it fits at all, whatever its stage chooses; and states are divided by the
+highest stage of ZeRO that a plan may have, which takes the least memory and no less
+time.
+
 Lockstep pipelines are never shorter than critical ones: in the slot k < j before the
 slowest stage j, stage k is active; then j is, n times; then each stage behind it.
 """
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -53,8 +58,12 @@ def training_plan_bound(instance: Instance) -> Bound:
     `InstanceError` where the instance has no cluster. An instance without any plan
     has bounds too: those of its work.
     """
-    table = CostTable(instance)
-    kinds, columns = _columns(table)
+    workload = instance.workload
+    own, zero = CostTable(instance), max(workload.zeros)
+    tables = [own.under(rule, zero) for rule in workload.recomputes]
+    # With the fewest FLOPs; what else is asked of it does not depend on the choice.
+    table = min(tables, key=lambda t: compute.passes(t.workload.costs))
+    kinds, columns = _columns(tables)
     work = _work_us(table, list(kinds.values()), columns)
     chain = _chain_us(table, list(kinds.values()), columns)
     factor = exact(instance.workload.costs.pipeline_factor)
@@ -72,21 +81,46 @@ def training_plan_bound(instance: Instance) -> Bound:
 # --- what a layer costs at the least ---------------------------------------------
 
 
-def _columns(table: CostTable) -> tuple[Counter[str], list[_Column]]:
+def _columns(tables: Sequence[CostTable]) -> tuple[Counter[str], list[_Column]]:
     """GPUs of each kind (by a node that speaks for it), and columns over kinds."""
+    table = tables[0]
     speakers: dict[object, str] = {}
     kinds: Counter[str] = Counter()
     for node in table.cluster.nodes:
         key = (table.node_class[node.name], node.count)
         kinds[speakers.setdefault(key, node.name)] += node.count
-    columns = _layer_columns(table, list(kinds), fits=True)
+    columns = _cheapest(tables, list(kinds), fits=True)
     if any(set(column.work_us) == {None} for column in columns):
         # Some layer fits nowhere: there is no plan, and the work alone is a bound.
-        columns = _layer_columns(table, list(kinds), fits=False)
+        columns = _cheapest(tables, list(kinds), fits=False)
     head = [_head_us(table, node) for node in kinds]
     if table.workload.costs.head == "include":
         columns.append(_Column(1, *zip(*head, strict=True)))
     return kinds, columns
+
+
+def _cheapest(
+    tables: Sequence[CostTable], nodes: list[str], fits: bool
+) -> list[_Column]:
+    """The least of each entry over tables, whose layers are alike in all of them."""
+    each = [_layer_columns(table, nodes, fits) for table in tables]
+    return [
+        _Column(
+            alike[0].layers,
+            _least_of(column.work_us for column in alike),
+            _least_of(column.pass_us for column in alike),
+        )
+        for alike in zip(*each, strict=True)
+    ]
+
+
+def _least_of(
+    rows: Iterable[tuple[Fraction | None, ...]],
+) -> tuple[Fraction | None, ...]:
+    return tuple(
+        min((value for value in values if value is not None), default=None)
+        for values in zip(*rows, strict=True)
+    )
 
 
 def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Column]:

@@ -2,8 +2,9 @@
 
 Complete for plans whose stages have one replica: any number of pipelines, any
 tensor-parallel degree up to the GPUs of a node, any order of stages over nodes, any
-cuts, any split of the batch with a micro-batch size for each pipeline, idle GPUs
-allowed. With `several_replicas` also stages of several replicas with any samples.
+cuts, any split of the batch with a micro-batch size for each pipeline, any rule of
+recomputation that the workload offers in each stage, idle GPUs allowed. With
+`several_replicas` also stages of several replicas with any samples.
 
 Only symmetry and a bound are used: GPUs of a node are interchangeable, so a plan is
 counted by node; synchronisation takes no negative time, so once the slowest pipeline
@@ -35,7 +36,7 @@ class Option:
     us: int
     micro_batches: int
     size: int
-    stages: tuple[tuple[int, int, tuple[Place, ...]], ...]
+    stages: tuple[tuple[int, int, tuple[Place, ...], str | None], ...]
     used: tuple[int, ...]
 
     @property
@@ -45,7 +46,9 @@ class Option:
     @property
     def layout(self):
         """What synchronisation without overlap depends on."""
-        return tuple((a, z, tuple((n, t) for n, t, _ in p)) for a, z, p in self.stages)
+        return tuple(
+            (a, z, tuple((n, t) for n, t, _ in p)) for a, z, p, _ in self.stages
+        )
 
 
 def best_training_plan(
@@ -154,8 +157,10 @@ def _stage_places(table: CostTable, size: int, several: bool):
 
 
 def _stage_rows(table: CostTable, stage_places, room):
-    """Every sequence of stages with every choice of cuts."""
-    layers = table.layers
+    """Every sequence of stages with every choice of cuts and of recomputation."""
+    layers, rules = table.layers, table.workload.recomputes
+    if len(rules) == 1:
+        rules = (None,)
 
     def rows(free, left):
         yield (), tuple(0 for _ in free)
@@ -172,11 +177,10 @@ def _stage_rows(table: CostTable, stage_places, room):
         if not row:
             continue
         for cut in combinations(range(1, layers), len(row) - 1):
-            spans = pairwise((0, *cut, layers))
-            yield (
-                tuple((a, z, p) for (a, z), p in zip(spans, row, strict=True)),
-                used,
-            )
+            spans = list(pairwise((0, *cut, layers)))
+            for chosen in product(rules, repeat=len(row)):
+                stages = zip(spans, row, chosen, strict=True)
+                yield tuple((a, z, p, rule) for (a, z), p, rule in stages), used
 
 
 def _fits(used, free) -> bool:
@@ -185,7 +189,7 @@ def _fits(used, free) -> bool:
 
 def _pipeline(n, size, stages, taken: Counter) -> Pipeline:
     made = []
-    for first, last, places in stages:
+    for first, last, places, rule in stages:
         replicas = []
         for node, t, samples in places:
             gpus = tuple(f"{node}:{taken[node] + i}" for i in range(t))
@@ -193,7 +197,9 @@ def _pipeline(n, size, stages, taken: Counter) -> Pipeline:
             # Unchecked, for speed; the winner is built anew, with all checks.
             replicas.append(Replica.model_construct(gpus=gpus, samples=samples))
         made.append(
-            Stage.model_construct(layers=(first, last), replicas=tuple(replicas))
+            Stage.model_construct(
+                layers=(first, last), replicas=tuple(replicas), recompute=rule
+            )
         )
     return Pipeline.model_construct(
         micro_batches=n, micro_batch_size=size, stages=tuple(made)

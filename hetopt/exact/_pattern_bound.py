@@ -43,10 +43,15 @@ _NARROWEST = 1 / 256  # of the shares: not divided further
 def applies(instance: Instance) -> bool:
     """Whether the bound holds for every plan of the instance.
 
-    Interleaved pipelines fill faster than patterns do.
+    Interleaved pipelines fill faster than patterns do, and patterns choose nothing.
     """
     workload = instance.workload
-    return max(workload.micro_batch_sizes) == 1 and workload.costs.interleave == 1
+    fixed = len(workload.recomputes) == len(workload.zeros) == 1
+    return (
+        fixed
+        and max(workload.micro_batch_sizes) == 1
+        and workload.costs.interleave == 1
+    )
 
 
 @dataclass

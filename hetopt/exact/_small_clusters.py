@@ -20,20 +20,20 @@ from itertools import islice, pairwise, product
 from math import inf
 
 from ..bounds import training_plan_bound
-from ..costs import beyond
+from ..costs import beyond, fixed
 from ..costs.compute import ceil
 from ..errors import InternalError, NoPlan
 from ..improve import improve
 from ..planners import islands, megatron
 from ..plans import Pipeline, Replica, TrainingPlan
 from ..plans import Stage as PlanStage
-from ..schema import Instance, exact
+from ..schema import Instance, Recompute, exact
 from ._anytime import Halt, Run
 from ._small_chains import Chain, chains
 from ._small_cuts import TooMany
 from ._small_join import Best, Found, Join
 from ._small_sets import Sets, worthwhile
-from ._small_stages import NEVER, Place, Shop
+from ._small_stages import NEVER, Place, Shop, Stage
 from ._small_syncs import Syncs
 
 _GPUS = 8
@@ -57,8 +57,14 @@ class Small:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the cluster has at most 8 GPUs, and its costs are stated here."""
-    return instance.planned_cluster.gpu_count <= _GPUS and not beyond(instance)
+    """Whether the cluster has at most 8 GPUs, and its costs are stated here.
+
+    Stages may choose their recomputation, plans no stage of ZeRO.
+    """
+    if len(instance.workload.zeros) > 1:
+        return False
+    stated = not beyond(fixed(instance))
+    return stated and instance.planned_cluster.gpu_count <= _GPUS
 
 
 def solve_small(
@@ -325,6 +331,12 @@ def _linked(shop: Shop, node: str) -> bool:
     return shop.table.cluster.node[node].count > 1
 
 
+def _rule(shop: Shop, stage: Stage) -> Recompute | None:
+    """The rule of recomputation, None for the workload's own."""
+    rule = stage[0].rule
+    return shop.rules[rule] if rule else None
+
+
 def _plan(shop: Shop, found: Found) -> TrainingPlan:
     """The plan with names of GPUs; those of each pool are handed out in order."""
     free = [
@@ -342,7 +354,11 @@ def _plan(shop: Shop, found: Found) -> TrainingPlan:
                 micro_batches=n,
                 micro_batch_size=chain.size,
                 stages=tuple(
-                    PlanStage(layers=run, replicas=tuple(map(replica, stage)))
+                    PlanStage(
+                        layers=run,
+                        replicas=tuple(map(replica, stage)),
+                        recompute=_rule(shop, stage),
+                    )
                     for run, stage in zip(pairwise(cuts), chain.stages, strict=True)
                 ),
             )

@@ -7,7 +7,7 @@ Times are matrices over (first layer, one past the last), in us.
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import combinations, combinations_with_replacement, pairwise
+from itertools import combinations, combinations_with_replacement, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +33,15 @@ class Pool(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A replica: `t` GPUs of a pool, and the samples of a micro-batch it takes."""
+    """A replica: `t` GPUs of a pool, and the samples of a micro-batch it takes.
+
+    `rule` is the number of its stage's rule of recomputation among the workload's.
+    """
 
     pool: int
     t: int
     samples: int
+    rule: int = 0
 
 
 Stage = tuple[Place, ...]  # sorted
@@ -50,6 +54,8 @@ class Shop:
         """Make the tables; `InstanceError` where there is no cluster."""
         self.table = table = CostTable(instance)
         self.costs = instance.workload.costs
+        self.rules = instance.workload.recomputes
+        self._tables = [table.under(rule) for rule in self.rules]
         self.layers = table.layers
         self.batch = instance.workload.global_batch
         groups = _equal_nodes(table)
@@ -79,6 +85,7 @@ class Shop:
         self.backward_us = lru_cache(None)(self._backward_us)
         self.hop_us = lru_cache(None)(self._hop_us)
         self.most = lru_cache(None)(self._most)
+        self._weighed = lru_cache(None)(self._weighed_most)
         self._flights = lru_cache(None)(self._most_in_flight)
 
     # --- what stages there are ---------------------------------------------------
@@ -94,10 +101,13 @@ class Shop:
                 used = self.used((Place(p, t, 0) for p, t in chosen))
                 if any(u > g for u, g in zip(used, self.gpus, strict=True)):
                     continue
-                for cut in combinations(range(1, b), count - 1):
+                for cut, rule in product(
+                    combinations(range(1, b), count - 1), range(len(self.rules))
+                ):
                     shares = [z - a for a, z in pairwise((0, *cut, b))]
                     places = (
-                        Place(p, t, s) for (p, t), s in zip(chosen, shares, strict=True)
+                        Place(p, t, s, rule)
+                        for (p, t), s in zip(chosen, shares, strict=True)
                     )
                     stage = tuple(sorted(places))
                     if all(self._measured(place) for place in stage):
@@ -125,7 +135,7 @@ class Shop:
         """Time of the slowest replica, with the head where the stage is the last."""
         return _slowest(
             _runs(
-                self.table.layer_us(*self._key(p)),
+                self._tables[p.rule].layer_us(*self._key(p)),
                 self.table.head_us(*self._key(p)) if final else 0,
             )
             for p in stage
@@ -135,7 +145,7 @@ class Shop:
         """The backward part of `compute_us`."""
         return _slowest(
             _runs(
-                self.table.backward_us(*self._key(p)),
+                self._tables[p.rule].backward_us(*self._key(p)),
                 -(-2 * self.table.head_us(*self._key(p)) // 3) if final else 0,
             )
             for p in stage
@@ -188,10 +198,14 @@ class Shop:
             place
             for t in range(1, self.pools[pool].each + 1)
             for s in sizes
-            if self._measured(place := Place(pool, t, s))
+            for rule in range(len(self.rules))
+            if self._measured(place := Place(pool, t, s, rule))
         ]
         rows = [
-            [p.t * us / p.samples for us in self.table.layer_us(*self._key(p))]
+            [
+                p.t * us / p.samples
+                for us in self._tables[p.rule].layer_us(*self._key(p))
+            ]
             for p in places
         ]
         return list(map(min, zip(*rows, strict=True))) or [1e18] * self.layers
@@ -202,10 +216,32 @@ class Shop:
         """Most micro-batches with which each run of layers fits; NEVER is any number.
 
         `behind` stages follow; `first` says whether the stage is the pipeline's first.
+        0 as well where the run is better recomputed by another rule.
         """
-        final = behind == 0
+        most = self._weighed(stage, first, behind)
+        if self.costs.sync_overlap == "backward":
+            # A slower backward pass hides more synchronisation: no rule is useless.
+            return most
+        times = self.compute_us(stage, behind == 0)
+        for rule in range(len(self.rules)):
+            # Elsewhere a rule that is no quicker must allow more micro-batches; of
+            # equal rules the first is kept.
+            other = tuple(sorted(place._replace(rule=rule) for place in stage))
+            quicker = self.compute_us(other, behind == 0)
+            useless = quicker < times
+            if rule < stage[0].rule:
+                useless = quicker <= times
+            useless &= self._weighed(other, first, behind) >= most
+            most = np.where(useless, 0, most)
+        return most
+
+    def _weighed_most(self, stage: Stage, first: bool, behind: int) -> Matrix:
         flights = np.min(
-            [self._flights(self._node(p), p[1:], first, final) for p in stage], axis=0
+            [
+                self._flights(self._node(p), p[1:], first, final=behind == 0)
+                for p in stage
+            ],
+            axis=0,
         )
         if self.costs.in_flight == "gpipe":
             return np.array(flights)
@@ -218,7 +254,7 @@ class Shop:
         return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
     def _most_in_flight(
-        self, node: str, replica: tuple[int, int], first: bool, final: bool
+        self, node: str, replica: tuple[int, int, int], first: bool, final: bool
     ) -> Matrix:
         """Most micro-batches in flight of each run of layers; 0 where it never fits."""
         rule, layers = self.costs.in_flight, self.layers
@@ -243,7 +279,7 @@ class Shop:
     def _fitting(
         self,
         node: str,
-        replica: tuple[int, int],
+        replica: tuple[int, int, int],
         span: range,
         ends: tuple[bool, bool],
         top: int,
@@ -261,13 +297,13 @@ class Shop:
         self,
         node: str,
         span: range,
-        replica: tuple[int, int],
+        replica: tuple[int, int, int],
         ends: tuple[bool, bool],
         flight: int,
     ) -> int:
-        model, workload = self.table.model, self.table.workload
+        t, b, rule = replica
+        model, workload = self.table.model, self._tables[rule].workload
         parameters = sum(model.parameters[span.start : span.stop])
-        t, b = replica
         if self.table.profile.weighs:
             layers = self.table.measured_mib(node, span, t, b, flight)
         else:

@@ -73,8 +73,9 @@ def recheck(data: Instance, certificate: dict[str, Any], bound: int) -> list[str
 
 def _too_little_memory(instance: Instance) -> str | None:
     """Why no plan can fit: the states of one copy of the layers, or of one layer."""
-    table = CostTable(instance)
-    sizes, costs = _sizes_mib(table), instance.workload.costs
+    # The highest stage of ZeRO that a plan may have takes the least memory.
+    table = CostTable(instance).under(zero=max(instance.workload.zeros))
+    sizes, costs = _sizes_mib(table), table.workload.costs
     nodes = table.cluster.nodes
     room = sum(node.count * table.memory_mib(node.name) for node in nodes)
     need = ceil(sum(sizes, Fraction(0)))

@@ -1,0 +1,73 @@
+"""The exact method over settings that stages choose: held to trying all."""
+
+from random import Random
+
+import pytest
+from brute_force_training import best_training_plan, tiny_instance
+from random_alternatives import with_alternatives
+
+from hetopt.bounds import training_plan_bound
+from hetopt.costs import fixed
+from hetopt.exact import training_plan as exact
+from hetopt.modelling import Limits
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+
+def tiny(seed: int) -> Instance:
+    """A tiny instance whose GPUs hold some rules of recomputation and not others."""
+    random = Random(f"tiny alternatives/{seed}")
+    plain = tiny_instance(seed)
+    instance = with_alternatives(random, plain)
+    gpus = {
+        name: gpu.model_copy(
+            update={"memory_gib": round(gpu.memory_gib * random.uniform(0.5, 1.2), 3)}
+        )
+        for name, gpu in plain.planned_cluster.gpus.items()
+    }
+    cluster = plain.planned_cluster.model_copy(update={"gpus": gpus})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+SEEDS = range(30)
+_LONG = {12, 21, 25}  # trying all takes seconds
+EVERY = [
+    pytest.param(seed, marks=[pytest.mark.slow] if seed in _LONG or seed > 29 else [])
+    for seed in range(60)
+]
+
+
+@pytest.mark.parametrize("seed", EVERY)
+def test_the_optimum_over_all_choices_equals_that_of_trying_all(seed: int) -> None:
+    instance = tiny(seed)
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    found = exact.solve(instance, limits=Limits(time_s=None))
+    if best is None:
+        assert found.status is Status.INFEASIBLE
+        return
+    assert found.status is Status.OPTIMAL
+    assert found.objective == best[0]
+    assert training_plan_bound(instance).value <= best[0]
+
+
+def test_choices_matter_on_those_instances() -> None:
+    """Some plans mix rules, and are better than the best with one rule."""
+    mixed = better = rescued = 0
+    for seed in SEEDS:
+        instance = tiny(seed)
+        found = exact.solve(instance, limits=Limits(time_s=None))
+        plain = exact.solve(fixed(instance), limits=Limits(time_s=None))
+        if found.objective is None:
+            assert plain.objective is None
+            continue
+        stages = [s for p in found.plan.pipelines for s in p.stages]
+        mixed += len({stage.recompute for stage in stages}) > 1
+        if plain.objective is None:
+            rescued += 1
+        else:
+            assert found.objective <= plain.objective
+            better += found.objective < plain.objective
+    assert mixed > 0
+    assert better > 2
+    assert rescued > 0
