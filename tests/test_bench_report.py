@@ -116,6 +116,14 @@ def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:
     assert gaps["c", "quick"] is None
 
 
+def test_what_the_library_knows_is_a_reference_too() -> None:
+    known = {"sha256:a": (Fraction(110), Fraction(120))}
+    rows_ = [row("a", "one", "feasible", objective=150, bound=100)]
+    (found,) = statistics.entries(rows_, known)
+    assert (found.reference, found.best) == (110, 120)
+    assert found.gap_to_best == pytest.approx(0.25)
+
+
 def test_references_of_a_maximisation_are_its_own() -> None:
     shared = {"sense": "maximise", "problem": "device_grouping"}
     found = statistics.entries(

@@ -1,10 +1,10 @@
 """What the rows of a run say: gaps to what is proved, counts, profiles, growth.
 
-A gap is to the strongest bound that any row proved for the same data. Rows without a
-plan are counted by how they ended, never left out.
+A gap is to the strongest bound that is proved for the same data, by any row or in the
+library's best known. Rows without a plan are counted by how they ended, never left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -110,13 +110,20 @@ def number(row: Row, name: str) -> Fraction | None:
     return None if value is None else Fraction(value)
 
 
-def entries(rows: Iterable[Row]) -> list[Entry]:
+# Of data, by digest: the strongest bound and the best plan known from elsewhere.
+Known = Mapping[str, tuple[Fraction | None, Fraction | None]]
+
+
+def entries(rows: Iterable[Row], known: Known | None = None) -> list[Entry]:
     """The solves among the rows, each with the references of its data."""
     solves = [row for row in rows if row["kind"] == "solve"]
     groups: dict[Any, list[Row]] = {}
     for row in solves:
         groups.setdefault(_data(row), []).append(row)
-    references = {key: _references(group) for key, group in groups.items()}
+    references = {
+        key: _references(group, (known or {}).get(key[0], (None, None)))
+        for key, group in groups.items()
+    }
     return [Entry(row, *references[_data(row)]) for row in solves]
 
 
@@ -125,10 +132,14 @@ def _data(row: Row) -> Any:
     return row.get("digest", ("failed", row["key"])), row.get("problem")
 
 
-def _references(group: list[Row]) -> tuple[Fraction | None, Fraction | None]:
+def _references(
+    group: list[Row], known: tuple[Fraction | None, Fraction | None]
+) -> tuple[Fraction | None, Fraction | None]:
     """Strongest bound and best plan: from opposite sides."""
-    bounds = [b for row in group if (b := number(row, "bound")) is not None]
-    plans = [p for row in group if (p := number(row, "objective")) is not None]
+    found = [number(row, "bound") for row in group]
+    bounds = [bound for bound in (*found, known[0]) if bound is not None]
+    found = [number(row, "objective") for row in group]
+    plans = [plan for plan in (*found, known[1]) if plan is not None]
     minimise = group[0].get("sense") != "maximise"
     strongest, best = (max, min) if minimise else (min, max)
     return strongest(bounds, default=None), best(plans, default=None)

@@ -8,12 +8,13 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
-from ..bench import statistics
+from ..bench import best, statistics
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary
 from ..files import write_text
@@ -66,8 +67,15 @@ class Report:
 
 def report(folder: Path, header: Row, rows: list[Row]) -> Report:
     """What the rows of a folder say."""
-    found = statistics.entries(rows)
+    found = statistics.entries(rows, _known(rows))
     return Report(folder, header, rows, found, statistics.summaries(found))
+
+
+def _known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
+    """What the library knows best of the rows' instances."""
+    names = {row["instance"] for row in rows if row["kind"] == "solve"}
+    found = [known for name in sorted(names) if (known := best.known(name))]
+    return {b.digest: (b.value("bound"), b.value("objective")) for b in found}
 
 
 def write(made: Report, folder: Path) -> None:
