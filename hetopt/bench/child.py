@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from .suites import Task
 # parent would see too late.
 HEADROOM_MIB = 8192
 
-SIZES = {
+SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
     "training_plan": ("GPUs", lambda data: data.planned_cluster.gpu_count),
     "provisioning": ("GPUs offered", lambda data: sum(o.quota for o in data.offers)),
     "device_grouping": ("GPUs", lambda data: data.devices),

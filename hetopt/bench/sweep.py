@@ -6,6 +6,7 @@ Answers come as they are ready, in any order; every task gives exactly one.
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 from ..errors import BackendMissing, Unsupported
@@ -21,7 +22,7 @@ def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
 
     Each waits in a thread of ours, and all end with the iterator.
     """
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
     stop = threading.Event()
     pool = Parallel(
@@ -46,12 +47,14 @@ def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
     where nothing answers at the address.
     """
     try:
-        from distributed import Client, as_completed
+        distributed: Any = import_module("distributed")
     except ImportError:
         raise BackendMissing("dask", "'hetopt[dask]'") from None
     with ExitStack() as stack:
         try:
-            client = stack.enter_context(Client(address, timeout=PATIENCE_S))
+            client = stack.enter_context(
+                distributed.Client(address, timeout=PATIENCE_S)
+            )
         except (OSError, ValueError) as error:
             raise Unsupported(
                 f"--dask {address}: found no scheduler ({error}), expected one to "
@@ -63,7 +66,7 @@ def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
             ): task
             for n, task in enumerate(tasks)
         }
-        for future in as_completed(futures):
+        for future in distributed.as_completed(futures):
             yield _answer(future, futures[future])
 
 
