@@ -32,7 +32,7 @@ class Balancer:
         self._kept: dict[
             tuple[int, int, Chain, int | None], tuple[Slot, ...] | None
         ] = {}
-        self._caps: dict[tuple[int, int, int, int, bool, bool], int] = {}
+        self._caps: dict[tuple[object, ...], int] = {}
 
     @cached_property
     def even(self) -> bool:
@@ -98,12 +98,15 @@ class Balancer:
         """The most equal layers that memory allows on stage `j`."""
         cost = self.cost
         flight = cost.in_flight(n, stages, j)
-        key = (cost.kind[node], t, b, flight, j == 0, j == stages - 1)
+        runs = cost.costs.interleave
+        # Interleaved, whether a stage can be at all depends on n, and on runs layers.
+        rest = n % stages if runs > 1 else 0
+        key = (cost.kind[node], t, b, flight, j == 0, j == stages - 1, rest)
         if key not in self._caps:
-            low, high = 0, cost.layers
+            low, high = 0, cost.layers if runs <= cost.layers else 0
             while low < high:
                 middle = (low + high + 1) // 2
-                slot = Slot(node, t, 0, middle)
+                slot = Slot(node, t, 0, max(middle, runs))
                 if cost.need_mib(b, n, stages, j, slot) <= cost.room[node]:
                     low = middle
                 else:
