@@ -60,9 +60,6 @@ def _cell(entry: Entry | None) -> str:
         return words.NONE
     if entry.objective is None or entry.gap_to_bound is None:
         return entry.status
-    percent = (
-        f"{entry.gap_to_bound * 100:.3g}"
-        if entry.gap_to_bound >= 1
-        else (f"{entry.gap_to_bound * 100:.1f}")
-    )
-    return f"{words.amount(entry.objective, 'us')}, {percent} %"
+    gap = 100 * entry.gap_to_bound
+    shown = f"{gap:.0f}" if gap >= 100 else f"{gap:.1f}"
+    return f"{words.amount(entry.objective, 'us')}, {shown} %"

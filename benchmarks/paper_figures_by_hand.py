@@ -1,4 +1,4 @@
-"""Figures of papers that are no column of a section: Espresso's and Frenzy's."""
+"""Figures of papers that are no column of a section of a script."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,8 +6,10 @@ from statistics import fmean, median
 from typing import Any
 
 import espresso
+import fidelity
 import frenzy
 import hexiscale_scale
+import recovery
 
 from hetopt import api, api_schedule
 
@@ -38,6 +40,44 @@ def hexiscale_fig_9(limit_s: float) -> Iterator[Row]:
         why = "the paper's is an upper limit, on 12 cores; ours on one"
         figure = f"Fig. 9, planning at {gpus} GPUs"
         yield _figure("HexiScale", figure, row["seconds"], 120, "s", why)
+
+
+# --- AutoHet ---------------------------------------------------------------------
+
+RECOVERY = (
+    "States in whole layers of the models; the paper's own split, what its new nodes "
+    "wait for and the 20B model's memory are open: see results/recovery.md."
+)
+
+
+def autohet_recovery(limit_s: float) -> Iterator[Row]:
+    """Fig. 10: recovery against Varuna's, mean of four models."""
+    recovery.keep = _unkept
+    for name, theirs in recovery.PAPER.items():
+        rows = [
+            row
+            for row in recovery.scenarios([name], [*recovery.MODELS])
+            if row["variant"] == "as above"
+        ]
+        ours = fmean(row["speed_up"] for row in rows)
+        figure = f"Fig. 10, scenario {name}: over Varuna"
+        yield _figure("AutoHet", figure, ours, theirs, "times", RECOVERY)
+
+
+# --- measurements ----------------------------------------------------------------
+
+
+def measured_runs(limit_s: float) -> Iterator[Row]:
+    """Runs that others measured, beside what the cost model predicts."""
+    sections = {
+        **{"OPT-350M": "opt_350", "Megatron-LM": "table_5"},
+        **{"HexiScale": "hexiscale_table_3"},
+    }
+    for row in fidelity.rows():
+        _, why = fidelity.SECTIONS[sections[row["runs"]]]
+        what, _, unit = row["what"].partition(", ")
+        figure = f"{row['run']}: {what}"
+        yield _figure(row["runs"], figure, row["ours"], row["theirs"], unit, why)
 
 
 # --- Espresso --------------------------------------------------------------------
@@ -139,6 +179,8 @@ def frenzy_completion(limit_s: float) -> Iterator[Row]:
 
 BY_HAND: dict[str, Callable[[float], Iterator[Row]]] = {
     "hexiscale_fig_9": hexiscale_fig_9,
+    "autohet_recovery": autohet_recovery,
+    "measured_runs": measured_runs,
     **{
         f"espresso_{job.replace('-', '_').replace('.', '_')}": partial(
             espresso_job, job

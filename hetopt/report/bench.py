@@ -46,7 +46,9 @@ class Report:
         found = self.entries
         solved = sum(entry.solved for entry in found)
         proved = sum(entry.proved for entry in found)
-        parts = [f"{len(found)} solves: {solved} with a plan, {proved} proved"]
+        parts = []
+        if found:
+            parts = [f"{len(found)} solves: {solved} with a plan, {proved} proved"]
         none = sum(entry.status == "infeasible" for entry in found)
         if none:
             parts[0] += f" ({none} of them that there is none)"
@@ -55,8 +57,11 @@ class Report:
                 parts.append(f"{count} {status}")
         if wrong := len(self.contradicted):
             parts.append(f"{wrong} CONTRADICTED by a bound of the same data")
-        if tables := sum(row["kind"] == "figures" for row in self.rows):
-            parts.append(f"{tables} tables of papers")
+        tables = [row for row in self.rows if row["kind"] == "figures"]
+        if tables:
+            parts.append(f"{len(tables)} tables of figures")
+        if lost := sum(row["status"] != "figures" for row in tables):
+            parts.append(f"{lost} of them without an answer")
         if others := sum("commit" in row for row in self.rows):
             parts.append(f"{others} rows made at another commit than the first")
         missing = self.header.get("tasks", len(self.rows)) - len(self.rows)

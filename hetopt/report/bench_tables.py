@@ -128,7 +128,9 @@ def growth(
 
 
 def figures(found: Sequence[Row]) -> Table:
-    """Ours beside the paper's, and why they differ."""
+    """Ours beside the paper's, and why they differ; a reason is told once in a row."""
+    reasons = [f.get("reason") for f in found]
+    told = [a != b for a, b in zip(reasons, [None, *reasons], strict=False)]
     headings = {
         **{"paper": False, "figure": False, "ours": True, "the paper's": True},
         **{"ratio": True, "unit": False, "why they differ": False},
@@ -143,9 +145,9 @@ def figures(found: Sequence[Row]) -> Table:
             if f.get("ratio")
             else Cell.of(None),
             Cell.of(f.get("unit")),
-            Cell.of(f.get("reason")),
+            Cell.of(f.get("reason")) if new else Cell("″"),
         )
-        for f in found
+        for f, new in zip(found, told, strict=True)
     ]
     return _table(headings, rows)
 
