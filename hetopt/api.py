@@ -15,7 +15,16 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from . import api_improve, files, model_files, problems, recheck, registry, statements
+from . import (
+    api_improve,
+    api_remedy,
+    files,
+    model_files,
+    problems,
+    recheck,
+    registry,
+    statements,
+)
 from .bounds import training_plan_bound
 from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
 from .gaps import GapReport
@@ -63,6 +72,7 @@ def plan(
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner or on the best of all planners' plans: the result is never worse.
+    Without a plan the reasons say which settings of recomputation and ZeRO would fit.
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.
     """
@@ -79,9 +89,18 @@ def plan(
                 "improve and exact were both asked for: choose one; the exact method "
                 "searches locally by itself"
             )
-        return _bounded(_improved(planner, data, limits, report))
-    if planner is not None:
-        return _bounded(_heuristic(planner, data, limits))
+        found = _bounded(_improved(planner, data, limits, report))
+    elif planner is not None:
+        found = _bounded(_heuristic(planner, data, limits))
+    else:
+        found = _planned(data, exact, limits, report)
+    return api_remedy.remedied(found, limits)
+
+
+def _planned(
+    data: Instance, exact: bool, limits: Limits, report: Report | None
+) -> Result:
+    """By all planners, then by the exact method, which `exact` insists on."""
     start = monotonic()
     tried = _heuristics(data, limits)
     best = _best(tried)

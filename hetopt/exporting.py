@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from . import registry
+from . import choosing, registry
 from .errors import InstanceError, InternalError, Unsupported
 from .exporters._shapes import Feature, features, normal
 from .files import write_text
@@ -23,6 +23,9 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     Raises `UnknownName` for a target that is not there.
     """
     exporter: Any = registry.entry("exporters", target)
+    data, plan = choosing.settled(data, plan)
+    if any(stage.recompute for pipe in plan.pipelines for stage in pipe.stages):
+        return ["stages that recompute by different rules"]
     used = features(data, plan)
     lacking = [str(one.value) for one in Feature if one in used - exporter.SUPPORTS]
     # What a target says of its own takes for granted that it has the features.
@@ -31,7 +34,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     """One row a target: the plan's features that it has or lacks, and its reasons."""
-    used = features(data, plan)
+    used = features(*choosing.settled(data, plan))
     rows = []
     for target in names():
         exporter: Any = registry.entry("exporters", target)
@@ -63,6 +66,7 @@ def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
             f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
             "(hetopt export --explain) or another plan"
         )
+    data, plan = choosing.settled(data, plan)
     exporter: Any = registry.entry("exporters", target)
     files: dict[str, str] = exporter.export(data, plan)
     if wrong := exporter.validate(files):

@@ -19,6 +19,7 @@ from functools import cache
 from itertools import islice, pairwise, product
 from math import inf
 
+from .. import choosing
 from ..bounds import training_plan_bound
 from ..costs import beyond, fixed
 from ..costs.compute import ceil
@@ -133,6 +134,11 @@ class _Search:
     def _warm_up(self) -> None:
         """Plans by heuristics, to have something to beat."""
         deadline = time.monotonic() + _WARM_UP_S
+        if choosing.has_choices(self._instance):
+            chosen = choosing.chosen(self._instance, deadline=deadline, rounds=_ROUNDS)
+            if chosen is not None:
+                self._clock.offer(chosen)
+            return
         for planner in (islands, megatron):
             self._clock.check()
             try:

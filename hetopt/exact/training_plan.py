@@ -4,6 +4,10 @@ Up to 8 GPUs every plan is looked at, in effect (`_small_clusters`). Beyond that
 local search improves the best planner's plan while `_pattern_bound` refutes ever
 better iteration times: what no pipelines can reach together, no plan can.
 
+Where a plan chooses its settings (`workload.alternatives`), recomputation is chosen
+stage by stage on small clusters, with proof. Stages of ZeRO, and larger clusters, are
+searched (`hetopt.choosing`), under a bound that holds for every choice.
+
 Where a micro-batch has several sequences a stage may have several replicas, which the
 patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 """
@@ -12,7 +16,7 @@ import time
 from fractions import Fraction
 from typing import Any
 
-from .. import registry
+from .. import choosing, registry
 from ..bounds import training_plan_bound
 from ..costs import CostTable
 from ..costs.compute import ceil
@@ -123,6 +127,8 @@ def _large(run: Run, instance: Instance) -> None:
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
         _start(run, instance)
+    if choosing.has_choices(instance):
+        _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)
     if run.objective is not None and _pattern_bound.applies(instance):
@@ -143,6 +149,16 @@ def _start(run: Run, instance: Instance) -> None:
             continue
         if found is not None:
             run.offer(found)
+
+
+def _choose(run: Run, instance: Instance) -> None:
+    """Settings that the plan may choose, in as much time as the search has."""
+    found = choosing.chosen(
+        instance, deadline=_deadline(run, _SEARCH_SHARE), seed=run.limits.seed
+    )
+    if found is not None:
+        run.offer(found)
+    run.check()
 
 
 def _deadline(run: Run, share: float) -> float:
