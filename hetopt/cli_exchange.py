@@ -8,7 +8,8 @@ import typer
 from .errors import Unsupported
 
 if TYPE_CHECKING:
-    from .pipeline_simulator import Schedule, Simulation
+    from .pipeline_simulator import Simulation
+    from .pipeline_timeline import Schedule
 
 OPTION = Annotated[
     list[str] | None,
