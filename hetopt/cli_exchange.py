@@ -144,13 +144,22 @@ def simulate(
         str | None,
         typer.Option(metavar="1f1b|gpipe", help="By default as its memory counts."),
     ] = None,
+    overlapped: Annotated[
+        bool,
+        typer.Option(
+            "--overlapped/--charged",
+            help="Whether stages compute while they send; the judge: charged.",
+        ),
+    ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the timeline, .png, .svg or .pdf."),
+        typer.Option(
+            metavar="FILE", help="Draw it: a page, .html, or .png, .svg, .pdf."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
@@ -158,7 +167,7 @@ def simulate(
 ) -> None:
     """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
 
-    Example: `hetopt simulate plan.json --out timeline.png --trace trace.json`
+    Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
     """
     from . import api, cli, files, pipeline_simulator
     from .plans import TrainingPlan
@@ -171,12 +180,14 @@ def simulate(
     name, data, made = api.posed_plan(plan, instance)
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
-    found = pipeline_simulator.simulate(data, made, _schedule(schedule))
+    found = pipeline_simulator.simulate(
+        data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
+    )
     if trace is not None:
         files.write_json(trace, found.to_chrome_trace())
         cli._tell(f"written to {trace}")
     if out is not None:
-        timeline.draw(found, out)
+        timeline.write(found, out)
         cli._tell(f"written to {out}")
     if as_json:
         cli._print_json(found.to_json())

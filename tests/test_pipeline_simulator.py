@@ -1,10 +1,12 @@
 """The simulator against closed forms, longest paths, and all plans of the library."""
 
 import json
+import re
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
@@ -17,10 +19,10 @@ from hetopt import cli
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.files import load_instance, load_plan
 from hetopt.pipeline_delays import delays, idle
-from hetopt.pipeline_simulator import simulate
+from hetopt.pipeline_simulator import Simulation, simulate
 from hetopt.pipeline_timeline import Schedule, Times, order, simulated
 from hetopt.plans import TrainingPlan
-from hetopt.report import timeline
+from hetopt.report import timeline, timeline_page
 
 LIBRARY = Path(__file__).resolve().parent.parent / "instances" / "hexiscale"
 PLANS = ["case-study-megatron", "case-study-hexiscale", "table-2"]
@@ -241,6 +243,45 @@ def test_the_command_reports_traces_and_draws(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     table = CliRunner().invoke(cli.app, ["simulate", str(plan), "--schedule", "gpipe"])
     assert "iteration" in table.stdout
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_the_page_is_whole_and_shows_every_pass(
+    tmp_path: Path, overlapped: bool
+) -> None:
+    file = LIBRARY / "case-study-hexiscale.plan.json"
+    page = tmp_path / "timeline.html"
+    words = ["simulate", str(file), "--out", str(page), "--json"]
+    told = CliRunner().invoke(cli.app, words + ["--overlapped"] * overlapped)
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    assert report["transfers"] == ("overlapped" if overlapped else "charged")
+    text = page.read_text()
+    assert "http" not in text.replace("http-equiv", "")  # nothing is fetched
+    _, data, plan = load_plan(file)
+    found = simulate(data, plan, transfers="overlapped" if overlapped else "charged")
+    pictures = re.findall(r"<svg class=\"timeline\".*?</svg>", text, re.DOTALL)
+    assert len(pictures) == len(found.timelines)
+    last = float(max(line.total_us for line in found.timelines))
+    for picture, line in zip(pictures, found.timelines, strict=True):
+        rows = ElementTree.fromstring(picture).findall("g")
+        assert len(rows) == len(line.times)
+        for j, row in enumerate(rows):
+            mine = [one for one in line.passes if one.stage == j]
+            bars = [(float(bar.attrib["x"]), bar.attrib["class"][0]) for bar in row]
+            assert [kind.upper() for _, kind in bars] == [one.kind for one in mine]
+            starts = [float(one.start_us) / last * timeline_page.WIDTH for one in mine]
+            assert [x for x, _ in bars] == pytest.approx(starts, abs=1e-3)
+        marked = picture.count(' c"')
+        assert marked == len(line.critical_path())
+
+
+def test_a_page_of_too_many_passes_is_refused(tmp_path: Path) -> None:
+    line = simulated(times([(1, 1)] * 31), 1000, "1f1b")
+    one = Fraction(1)
+    found = Simulation("1f1b", (line,), (1,), 0, 0, one, one, 1)
+    with pytest.raises(Unsupported, match="62000 passes, expected at most 60000"):
+        timeline.write(found, tmp_path / "timeline.html")
 
 
 def test_a_picture_of_an_unknown_kind_is_refused() -> None:

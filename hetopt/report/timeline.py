@@ -1,35 +1,49 @@
-"""The timeline of a simulated plan as a picture: a bar a pass, a row a stage."""
+"""The timeline of a simulated plan, a bar a pass: a picture, or a page to zoom."""
 
 from pathlib import Path
 
 from ..errors import InstanceError, Unsupported
+from ..files import write_text
 from ..pipeline_simulator import Simulation
+from . import timeline_page
 from .frontier import PICTURES, _undated
 
 _COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
-_MOST_PASSES = 200_000
+_MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
+_MOST_DRAWN = 200_000
+SUFFIXES = (".html", *PICTURES)
 
 
 def check(path: Path) -> None:
-    """`Unsupported` where the suffix is none of `PICTURES`."""
-    if path.suffix.lower() not in PICTURES:
+    """`Unsupported` where the suffix is none of `SUFFIXES`."""
+    if path.suffix.lower() not in SUFFIXES:
         raise Unsupported(
             f"{path}: found suffix {path.suffix!r}, expected one of "
-            f"{', '.join(PICTURES)}"
+            f"{', '.join(SUFFIXES)}"
         )
 
 
-def draw(found: Simulation, path: Path) -> None:
-    """Draw all pipelines; neighbouring micro-batches alternate in shade.
+def write(found: Simulation, path: Path) -> None:
+    """Write it as the suffix of the path says.
 
     `Unsupported` where there are too many passes to see any.
     """
     check(path)
-    if (many := sum(len(line.passes) for line in found.timelines)) > _MOST_PASSES:
+    suffix = path.suffix.lower()
+    most = _MOST_PASSES.get(suffix, _MOST_DRAWN)
+    if (many := sum(len(line.passes) for line in found.timelines)) > most:
         raise Unsupported(
-            f"{path}: found {many} passes, expected at most {_MOST_PASSES}; write a "
-            "trace and open it in Perfetto"
+            f"{path}: found {many} passes, expected at most {most}; write a trace and "
+            "open it in Perfetto"
         )
+    if suffix == ".html":
+        write_text(path, timeline_page.html(found))
+    else:
+        draw(found, path)
+
+
+def draw(found: Simulation, path: Path) -> None:
+    """Draw all pipelines; neighbouring micro-batches alternate in shade."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
