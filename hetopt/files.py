@@ -283,7 +283,7 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
             return _posed(name, _instance(own, file, ("instance",)), file)
         return validated(record, own, str(file), ("instance",))
     if isinstance(own, str):
-        if _is_generated(own):
+        if _is_generated(own) or (own in _library() and _states_problem(own)):
             return _given(name, own, file)
         if own in _library():
             return _posed(name, load_instance(own), file)

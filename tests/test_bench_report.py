@@ -158,6 +158,16 @@ def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     assert "Plans that a bound contradicts" in bench_page.html(report)
 
 
+def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
+    found = statistics.entries(
+        [
+            row("a", "x", "optimal", size=8, stop="proved", seconds={"solve": 1.0}),
+            row("b", "x", "feasible", size=64, stop="time", seconds={"solve": 9.0}),
+        ]
+    )
+    assert statistics.sizes(found) == {"x": [(8.0, 1.0)]}
+
+
 STATUSES = [*statistics.SOLVED, "infeasible", *statistics.UNSOLVED]
 
 

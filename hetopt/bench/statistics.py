@@ -232,11 +232,15 @@ def _profiles(found: Iterable[Entry], cost: Any) -> dict[str, Profile]:
 
 
 def sizes(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:
-    """By method: size and seconds of the rows that have a plan or a proof."""
+    """By method: size and seconds of the rows that ended by themselves with an answer.
+
+    Where a limit ended a row, its seconds say what the limit was, and nothing of size.
+    """
     points: dict[str, list[tuple[float, float]]] = {}
     for entry in found:
         size, seconds = entry.row.get("size"), entry.seconds
-        if size and seconds and (entry.solved or entry.proved):
+        ended = entry.row.get("stop") in ("proved", "finished")
+        if size and seconds and ended and (entry.solved or entry.proved):
             points.setdefault(entry.method, []).append((float(size), seconds))
     return points
 
