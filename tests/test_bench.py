@@ -131,6 +131,7 @@ def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
         ("[[mine.solve]]\nmethods = ['exact']\n", r"solve\[0\].instances: missing"),
         (group(["tiny/star"], ["exact", "exact"]), "found twice: tiny/star by exact"),
         ("[[mine.solve]\n", "not TOML"),
+        (group(["generated:equal/8/3..2"], ["exact"]), "found 0 seeds, expected 1"),
         ("[[mine.figures]]\nscript = '../x'\ntables = ['a']\n", "a_module_name"),
     ],
 )
@@ -146,6 +147,9 @@ def test_an_unknown_suite_and_an_unknown_instance_list_what_is_there(
 ) -> None:
     with pytest.raises(UnknownName, match=r"unknown suite 'smoky'.*smoke"):
         suites.tasks("smoky")
+    wrong = group(["generated:grouping/6/0"], ["statements"], 'backends = ["scpi"]\n')
+    with pytest.raises(UnknownName, match="unknown backend 'scpi'"):
+        suites.tasks("mine", suite(tmp_path / "w.toml", wrong))
     with pytest.raises(UnknownName, match=r"unknown instance 'tiny/no\*'"):
         suites.tasks("mine", suite(tmp_path / "s.toml", group(["tiny/no*"], ["exact"])))
 

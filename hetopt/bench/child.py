@@ -16,7 +16,7 @@ from .. import api, api_schedule, files
 from ..errors import HetoptError, InternalError
 from ..parsing import read_tree
 from ..result import Result
-from .suites import Task
+from .records import Task
 
 # Address space is larger than memory: libraries map files, threads map stacks. The
 # parent ends a process by the memory that it holds; this only stops a jump that the

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .suites import Task
+from .records import Task
 
 PACKAGES = (
     *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..files import write_json
 from ..parsing import read_tree
-from .suites import Task
+from .records import Task
 
 LOOK_S = 0.1
 # The child imports what the parent would: the same hetopt, whatever the folder.

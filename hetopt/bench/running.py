@@ -8,7 +8,7 @@ from ..errors import InstanceError
 from . import journal, machine, suites, sweep
 from .journal import Row
 from .process import Answer
-from .suites import Task
+from .records import Task
 
 FAILED = ("crashed", "timeout", "out of memory")
 

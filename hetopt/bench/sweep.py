@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import BackendMissing, Unsupported
 from . import process
 from .child import asked
-from .suites import Task
+from .records import Task
 
 PATIENCE_S = 20  # for a Dask scheduler to answer
 

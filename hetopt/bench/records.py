@@ -1,0 +1,74 @@
+"""What a suite file says, and the tasks that it becomes."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..schema import Name, Record
+
+Seconds = Annotated[float, Field(gt=0, le=1e6)]
+Identifier = Annotated[
+    str, Field(pattern=r"^[a-z_][a-z0-9_]{0,80}$", description="a_module_name")
+]
+
+
+class Settings(Record):
+    """Limits of a suite, or of one of its groups; what is absent is inherited."""
+
+    time_limit_s: Seconds | None = Field(None, description="Asked of the method.")
+    wall_limit_s: Seconds | None = Field(None, description="Its process is ended then.")
+    memory_mib: Annotated[int, Field(ge=64, le=10**9)] | None = None
+    threads: Annotated[int, Field(ge=1, le=4096)] | None = None
+    gap: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (
+        0,
+    )
+
+
+class Solve(Settings):
+    """Every one of the instances with every one of the methods."""
+
+    instances: Annotated[tuple[Name, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Name, ...], Field(min_length=1)]
+    backends: tuple[Name, ...] = ()
+
+
+class Figures(Settings):
+    """Tables of a paper, made by functions of a script beside the suite file."""
+
+    script: Identifier
+    tables: Annotated[tuple[Identifier, ...], Field(min_length=1)]
+
+
+class Suite(Settings):
+    """What is to be solved, and within which limits."""
+
+    description: Annotated[str, Field(max_length=500)] = ""
+    solve: tuple[Solve, ...] = ()
+    figures: tuple[Figures, ...] = ()
+
+
+class Task(Record):
+    """One row to be made: a solve, or the figures of a paper's table."""
+
+    kind: Literal["solve", "figures"]
+    instance: str | None = None
+    method: str | None = None
+    backend: str | None = None
+    folder: str | None = None
+    script: str | None = None
+    table: str | None = None
+    time_limit_s: float = 10.0
+    wall_limit_s: float
+    memory_mib: int = 4096
+    threads: int = 1
+    gap: float | None = None
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """The name of the row, unique in its suite."""
+        if self.kind == "figures":
+            return f"{self.script}.{self.table}"
+        by = self.method if self.backend is None else f"{self.method} on {self.backend}"
+        return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
