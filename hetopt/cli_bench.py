@@ -121,11 +121,16 @@ def _folder(suite: str | None, out: Path | None) -> Path:
 def _run(suite: str, out: Path, **choices: Any) -> None:
     from rich.console import Console
 
+    from . import cli
     from .bench import running
     from .bench.bar import Bar
 
-    with Bar(Console(stderr=True), suite) as bar:
-        running.go(suite, out, told=bar.told, **choices)
+    try:
+        with Bar(Console(stderr=True), suite) as bar:
+            running.go(suite, out, told=bar.told, **choices)
+    except KeyboardInterrupt:
+        cli._complain(f"interrupted: {out} keeps the rows so far, --resume goes on")
+        raise typer.Exit(cli.NOT_FOUND) from None
 
 
 def _keep_best(folder: Path) -> None:

@@ -329,6 +329,33 @@ def test_a_kill_loses_the_rows_in_flight_and_no_other(
     assert all(row in rows_of(tmp_path / "killed") for row in before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_solves_and_keeps_the_rows(
+    tmp_path: Path, misbehaving: dict[str, str], number: int
+) -> None:
+    text = group(["tiny/two-nodes"], ["megatron", "forks"])
+    file = suite(tmp_path / "s.toml", text)
+    before = set(_sleepers())
+    command = [*HETOPT, "bench", "mine", "--suites", str(file), "--out"]
+    run = subprocess.Popen(
+        [*command, str(tmp_path / "out")],
+        env=misbehaving,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for_lines(tmp_path / "out" / journal.ROWS, 2)
+    for _ in range(600):
+        if set(_sleepers()) - before:
+            break
+        time.sleep(0.05)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 4
+    assert "keeps the rows so far, --resume goes on" in said
+    assert set(_sleepers()) <= before
+    assert [row["method"] for row in rows_of(tmp_path / "out")] == ["megatron"]
+
+
 def _wait_for_lines(path: Path, count: int) -> None:
     for _ in range(600):
         if path.exists() and path.read_bytes().count(b"\n") >= count:
