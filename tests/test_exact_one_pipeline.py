@@ -1,0 +1,225 @@
+"""The oracle of one pipeline: brute force agrees, bounds hold, outsiders are named."""
+
+import json
+import math
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+from brute_force_training import (
+    _pipeline,
+    _stage_places,
+    _stage_rows,
+    tiny_instance,
+)
+
+from hetopt import load
+from hetopt.costs import CostTable
+from hetopt.errors import Unsupported
+from hetopt.exact import one_pipeline, training_plan
+from hetopt.exact._one_pipeline_ground import BIG
+from hetopt.exact._one_pipeline_shares import least_us, shared
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems import one_pipeline as judge
+from hetopt.result import Result, Status, Stop
+from hetopt.schema import Instance
+
+SEVERAL = {"micro_batch_sizes": [1, 2, 3], "global_batch": 6}
+
+
+def best_one_pipeline(instance: Instance) -> int | None:
+    """The least iteration time of one pipeline of equal degrees, by trying all."""
+    table, batch = CostTable(instance), instance.workload.global_batch
+    room = tuple(node.count for node in table.cluster.nodes)
+    found = []
+    for size in {*instance.workload.micro_batch_sizes}:
+        if batch % size == 0:
+            places = [
+                place
+                for place in _stage_places(table, size, True)
+                if len({t for _, t, _ in place[0]}) == 1
+            ]
+            for stages, _ in _stage_rows(table, places, room):
+                pipeline = _pipeline(batch // size, size, stages, Counter())
+                plan = TrainingPlan.model_construct(pipelines=(pipeline,))
+                judged = judge.evaluate(instance, plan)
+                if judged.valid:
+                    found.append(judged.objective)
+    return min(found, default=None)
+
+
+def plain(seed: int, several: bool = False) -> Instance:
+    """A tiny instance with the costs that the oracle carries."""
+    document = tiny_instance(seed).model_dump(mode="json")
+    document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
+    document["workload"] |= SEVERAL if several else {}
+    return Instance.model_validate_json(json.dumps(document))
+
+
+@cache
+def solved(seed: int, several: bool) -> Result:
+    return one_pipeline.solve(plain(seed, several))
+
+
+@pytest.mark.parametrize(
+    ("seed", "several"),
+    [
+        *((seed, False) for seed in (*range(20), 65, 96, 110, 143, 150, 223)),
+        *((seed, True) for seed in (0, 1, 2, 3, 5, 6, 7, 10, 110, 150)),
+        *(pytest.param(seed, True, marks=pytest.mark.slow) for seed in range(20, 60)),
+    ],
+)
+def test_exact_optimum_equals_best_by_trying_all(seed: int, several: bool) -> None:
+    result, expected = solved(seed, several), best_one_pipeline(plain(seed, several))
+    assert result.objective == expected
+    if expected is None:
+        assert result.status is Status.INFEASIBLE
+        assert "memory" in result.reasons[0]
+    else:
+        assert result.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 6, 7, 10])
+def test_bounds_on_the_way_are_never_above_the_optimum(seed: int) -> None:
+    result = solved(seed, True)
+    bounds = [point.bound for point in result.trace if point.bound is not None]
+    assert bounds == sorted(bounds)
+    assert all(bound <= (result.objective or math.inf) for bound in bounds)
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_a_warm_start_is_kept_until_there_is_a_better_plan(seed: int) -> None:
+    plan = solved(seed, True).plan
+    again = one_pipeline.solve(plain(seed, True), warm_start=plan)
+    assert again.status is Status.OPTIMAL
+    assert again.plan == plan
+
+
+def test_without_time_there_is_a_bound_or_nothing_but_no_lie() -> None:
+    instance = load("metis/t4-v100-8-gpt3-2.6b")
+    result = one_pipeline.solve(instance, limits=Limits(time_s=0))
+    assert result.stop is Stop.TIME
+    assert result.status is Status.UNDECIDED
+
+
+def test_joint_plans_are_no_slower_than_one_pipeline() -> None:
+    instance = load("tiny/two-nodes")
+    joint = training_plan.solve(instance, limits=Limits(time_s=20)).objective
+    mine = one_pipeline.solve(instance).objective
+    assert joint is not None
+    assert mine is not None
+    assert joint <= mine
+
+
+def test_the_same_plan_is_found_again() -> None:
+    instance = load("metis/t4-v100-4-moe-1.3b")
+    first, second = one_pipeline.solve(instance), one_pipeline.solve(instance)
+    assert first.status is Status.OPTIMAL
+    assert first.plan == second.plan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["t4-v100-16-gpt3-6.7b", "t4-v100-16-moe-10b", "t4-v100-32-gpt3-15b"]
+)
+def test_the_clusters_of_metis_are_proved(name: str) -> None:
+    result = one_pipeline.solve(load(f"metis/{name}"), limits=Limits(time_s=300))
+    assert result.status is Status.OPTIMAL
+
+
+# --- what lies outside -----------------------------------------------------------
+
+
+def stage(layers: list[int], *replicas: tuple[list[str], int]) -> dict[str, Any]:
+    rows = [{"gpus": gpus, "samples": samples} for gpus, samples in replicas]
+    return {"layers": layers, "replicas": rows}
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "rule"),
+    [
+        (
+            [
+                {
+                    "micro_batches": 2,
+                    "micro_batch_size": 1,
+                    "stages": [stage([0, 4], ([f"node{i}:0"], 1))],
+                }
+                for i in range(2)
+            ],
+            "one_pipeline",
+        ),
+        (
+            [
+                {
+                    "micro_batches": 2,
+                    "micro_batch_size": 2,
+                    "stages": [
+                        stage([0, 4], (["node0:0"], 1), (["node1:0", "node1:1"], 1))
+                    ],
+                }
+            ],
+            "one_degree",
+        ),
+    ],
+)
+def test_plans_outside_the_space_are_named(pipelines: Any, rule: str) -> None:
+    instance = load("tiny/several-samples")
+    document = instance.model_dump(mode="json")
+    document["workload"] |= {"global_batch": 4, "micro_batch_sizes": [1, 2]}
+    instance = Instance.model_validate_json(json.dumps(document))
+    text = json.dumps({"pipelines": pipelines})
+    judged = judge.evaluate(instance, TrainingPlan.model_validate_json(text))
+    assert rule in {violation.rule for violation in judged.violations}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pipeline", "lockstep"),
+        ("sync_overlap", "backward"),
+        ("zero", 1),
+        ("interleave", 2),
+        ("hops", "both"),
+    ],
+)
+def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> None:
+    document = plain(0).model_dump(mode="json")
+    document["workload"]["costs"][field] = value
+    if field == "interleave":
+        document["workload"]["costs"]["in_flight"] = "1f1b"
+    instance = Instance.model_validate_json(json.dumps(document))
+    with pytest.raises(Unsupported, match=f"costs.{field}"):
+        one_pipeline.solve(instance)
+
+
+# --- samples ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "replicas", "b", "most", "expected"),
+    [
+        ([[10, 20, 30, 40]], [2], 4, 4, 20),
+        ([[10, 20, 30, 40], [5, 10, 15, 20]], [1, 1], 4, 4, 15),
+        ([[10, 20, 30, 40], [5, 10, 15, 20]], [1, 1], 4, 2, 20),
+        ([[10, 20, 30, 40]], [5], 4, 4, BIG),  # more replicas than samples
+        ([[10, 9, 30, 8]], [1], 4, 4, 8),  # measured times that fall
+        ([[10, BIG, 30, BIG]], [2], 4, 4, 30),  # sizes that do not fit
+        ([[10, BIG, BIG, 30]], [2], 4, 4, BIG),
+    ],
+)
+def test_samples_are_shared_for_the_least_time(
+    times: list[list[int]], replicas: list[int], b: int, most: int, expected: int
+) -> None:
+    assert least_us(times, replicas, b, most) == expected
+    if expected < BIG:
+        dealt = shared(times, replicas, b, most, expected)
+        assert [len(row) for row in dealt] == replicas
+        assert sum(map(sum, dealt)) == b
+        used = [
+            times[c][s - 1] for c, row in enumerate(dealt) for s in row if s <= most
+        ]
+        assert max(used) == expected
+        assert len(used) == sum(replicas)
