@@ -130,12 +130,15 @@ def solve(
     """Solve one problem that is stated by itself, in a file or as a record.
 
     `method` is an exact method (the default), a statement or a planner, as listed by
-    `methods_for`. With `backend` it is a statement, by default the first that the
-    back end carries. Raises `InstanceError`, `UnknownName`, `BackendMissing` and
-    `Unsupported`.
+    `methods_for`; for an instance also the exact method of a problem that narrows its
+    own, such as `one_pipeline`: the result is then of that problem. With `backend` it
+    is a statement, by default the first that the back end carries. Raises
+    `InstanceError`, `UnknownName`, `BackendMissing` and `Unsupported`.
     """
     limits = _limits(time_limit, gap, threads, seed)
     name, data = posed(problem)
+    if method is not None and _narrows(method, data):
+        name = method
     if backend is not None:
         formulation = _formulation(name, method, backend)
         return _stated(name, data, formulation, backend, limits, warm_start, report)
@@ -353,6 +356,15 @@ def provisioning_data(
 
 
 # --- how it is done --------------------------------------------------------------
+
+
+def _narrows(method: str, data: Any) -> bool:
+    """Whether a method is the exact one of a problem that an instance can pose."""
+    return (
+        isinstance(data, Instance)
+        and method in registry.names("exact")
+        and problems.get(method).Data is Instance
+    )
 
 
 def _limits(

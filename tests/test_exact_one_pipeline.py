@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from brute_force_training import (
     tiny_instance,
 )
 
+import hetopt
 from hetopt import load
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
@@ -223,3 +225,27 @@ def test_samples_are_shared_for_the_least_time(
         ]
         assert max(used) == expected
         assert len(used) == sum(replicas)
+
+
+# --- by name -----------------------------------------------------------------------
+
+
+def test_an_instance_is_solved_as_one_pipeline_when_the_method_is_asked_for() -> None:
+    result = hetopt.solve("tiny/two-nodes", "one_pipeline")
+    assert result.problem == "one_pipeline"
+    assert result.status is Status.OPTIMAL
+    joint = hetopt.solve("tiny/two-nodes", time_limit=20)
+    assert joint.problem == "training_plan"
+    assert joint.bound is not None
+    assert joint.bound.value <= (result.objective or 0)
+
+
+def test_a_problem_file_poses_one_pipeline(tmp_path: Path) -> None:
+    document = load("tiny/two-nodes").model_dump(mode="json")
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps({"problem": "one_pipeline", **document}))
+    result = hetopt.solve(file)
+    assert result.objective == hetopt.solve("tiny/two-nodes", "one_pipeline").objective
+    written = tmp_path / "result.json"
+    written.write_text(json.dumps(result.to_json()))
+    assert hetopt.check(written, file).objective == result.objective
