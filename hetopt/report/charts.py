@@ -247,8 +247,8 @@ class _Scale:
                 break
         while len(found) > 8:
             found = found[::2]
-        # Within one decade, round numbers may be missing: take even steps then.
-        return found if len(found) > 1 else _round_steps(self.low, self.high)
+        # Within one decade, few round numbers may be left: take even steps then.
+        return found if len(found) > 2 else _round_steps(self.low, self.high)
 
 
 def _round_steps(low: float, high: float) -> list[float]:
