@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from random import Random
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance, exact
@@ -54,10 +54,30 @@ class Option:
 def best_training_plan(
     instance: Instance, *, several_replicas: bool = False
 ) -> tuple[int, TrainingPlan] | None:
-    """The least iteration time in us and a plan that has it; None if there is none."""
+    """The least iteration time in us and a plan that has it; None if there is none.
+
+    Under ZeRO, with stages of one replica, for every number of pipelines by itself.
+    """
+    found = []
+    for zero in instance.workload.zeros:
+        part = under(instance, zero=zero)
+        most = min(part.planned_cluster.gpu_count, part.workload.global_batch)
+        for count in range(1, most + 1) if zero else (None,):
+            best = _best(part, several_replicas, count)
+            if best is not None:
+                plan = best[1].model_copy(update={"zero": zero})
+                assert judge.evaluate(instance, plan).objective == best[0]
+                found.append((best[0], plan))
+    return min(found, key=lambda pair: pair[0], default=None)
+
+
+def _best(
+    instance: Instance, several_replicas: bool, count: int | None
+) -> tuple[int, TrainingPlan] | None:
+    """The best plan of `count` pipelines, of any number where it is None."""
     table = CostTable(instance)
     options = sorted(
-        _options(instance, table, several_replicas),
+        _options(instance, table, several_replicas, count),
         key=lambda o: (o.us, o.samples, o.size, o.stages),
     )
     room = tuple(node.count for node in table.cluster.nodes)
@@ -72,6 +92,8 @@ def best_training_plan(
         if best is not None and floor >= best[0]:
             break
         for chosen in _complete(options[: last + 1], slowest, room, batch):
+            if count not in (None, len(chosen)):
+                continue
             key = tuple(sorted((o.layout, o.size if overlap else 0) for o in chosen))
             if key not in synced:
                 synced[key] = _sync_us(table, chosen)
@@ -106,8 +128,11 @@ def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
         yield from extend([slowest], left, batch - slowest.samples, top)
 
 
-def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Option]:
-    """Every pipeline that fits into memory by itself."""
+def _options(
+    instance: Instance, table: CostTable, several: bool, count: int | None
+) -> Iterator[Option]:
+    """Every pipeline that fits into memory, as one of `count` under ZeRO."""
+    holders = None if count is None else [count] * table.layers
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
     overlap = instance.workload.costs.sync_overlap != "none"
@@ -120,7 +145,7 @@ def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Op
             rows = None
             for n in range(1, batch // size + 1):
                 pipeline = _pipeline(n, size, stages, Counter())
-                if any(judge._memory(table, 0, pipeline, {}, [], None)):
+                if any(judge._memory(table, 0, pipeline, {}, [], holders)):
                     continue
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(instance.workload.costs, n, rows)

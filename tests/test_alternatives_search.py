@@ -93,6 +93,37 @@ def test_a_descent_is_never_worse_and_mixes_rules() -> None:
     assert mixed > 0
 
 
+def four_gpus(*zeros: int) -> Instance:
+    """GPUs that hold 0.6 of the states, on a link too slow to share layers on."""
+    model = {"name": "m", "layers": 3, "hidden": 1024, "heads": 8, "vocabulary": 0}
+    states_gib = 16 * 3 * 12 * 1024**2 / 2**30
+    gpu = {"peak_tflops": 50, "memory_gib": round(0.6 * states_gib, 3)}
+    node = {"name": "n", "gpu": "A", "count": 4, "intra_gbytes_per_s": 20}
+    node["intra_latency_us"] = 200
+    workload = {
+        "sequence_length": 512,
+        "global_batch": 64,
+        "costs": {"head": "omit"},
+        "alternatives": {"zero": list(zeros)},
+    }
+    tree = {"name": "four", "model": model, "workload": workload}
+    tree["cluster"] = {"gpus": {"A": gpu}, "nodes": [node]}
+    return Instance.model_validate(tree, strict=False)
+
+
+def test_a_stage_of_zero_is_chosen_where_it_helps() -> None:
+    instance = four_gpus(1)
+    plain = exact.solve(fixed(instance), limits=Limits(time_s=None))
+    found = exact.solve(instance, limits=Limits(time_s=None))
+    assert plain.status is Status.OPTIMAL
+    assert found.status is Status.OPTIMAL
+    assert found.plan.zero == 1
+    assert found.objective < plain.objective
+    data, same = choosing.settled(instance, found.plan)
+    assert data.workload.costs.zero == 1
+    assert judge.evaluate(data, same).objective == found.objective
+
+
 def test_a_plan_that_does_not_fit_is_told_what_would_fit(tmp_path: Path) -> None:
     instance = fixed(tiny(9))
     found = api.plan(instance, time_limit=20)

@@ -21,7 +21,7 @@ from math import inf
 
 from .. import choosing
 from ..bounds import training_plan_bound
-from ..costs import beyond, fixed
+from ..costs import beyond, under
 from ..costs.compute import ceil
 from ..errors import InternalError, NoPlan
 from ..improve import improve
@@ -60,11 +60,13 @@ class Small:
 def is_small(instance: Instance) -> bool:
     """Whether the cluster has at most 8 GPUs, and its costs are stated here.
 
-    Stages may choose their recomputation, plans no stage of ZeRO.
+    Under ZeRO the replicas of a layer must be known, that is, the pipelines: then a
+    stage must have one replica, and so a micro-batch one sequence.
     """
-    if len(instance.workload.zeros) > 1:
+    workload = instance.workload
+    if max(workload.zeros) and max(workload.micro_batch_sizes) > 1:
         return False
-    stated = not beyond(fixed(instance))
+    stated = not beyond(under(instance, workload.costs.recompute, zero=0))
     return stated and instance.planned_cluster.gpu_count <= _GPUS
 
 
@@ -80,10 +82,82 @@ def solve_small(
         clock.start_from(warm_start)
     elif warm_start is not None:
         clock.offer(warm_start)
-    search = _Search(instance, clock)
+    cheap = training_plan_bound(instance)
+    parts = _parts(instance)
+    searches = [
+        _Search(part, clock, int(cheap.value), alone=len(parts) == 1) for part in parts
+    ]
     with suppress(Halt):
-        search.run()
-    return search.known()
+        clock.tighten(cheap.value, cheap.source)
+        _warm_up(instance, clock)
+        for search in searches:
+            if clock.closed():
+                break
+            search.run()
+    proved = clock.closed() or all(search.proved for search in searches)
+    bound = min(search.bound for search in searches)
+    if proved and clock.objective is not None:
+        bound = int(clock.objective)
+    explored = sum(search.explored for search in searches)
+    return Small(clock.plan, bound, proved, explored)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Plans of one stage of ZeRO, and of so many pipelines; None is of any number.
+
+    `zero` is what a plan has to say of it: None where it is the workload's own.
+    """
+
+    instance: Instance
+    pipelines: int | None = None
+    zero: int | None = None
+
+
+def _parts(instance: Instance) -> list[_Part]:
+    """Parts that hold all plans of an instance, or better ones.
+
+    ZeRO divides states among pipelines, so their number is fixed where it is at work.
+    One pipeline has nothing to divide. Of stages 0 to 2, which take equal time, the
+    highest takes the least memory.
+    """
+    workload = instance.workload
+    own = workload.costs.zero
+    if not max(workload.zeros):
+        return [_Part(instance)]
+    light = (
+        [max(zero for zero in workload.zeros if zero < 3)]
+        if min(workload.zeros) < 3
+        else []
+    )
+    heavy = [3] if 3 in workload.zeros else []
+    most = min(instance.planned_cluster.gpu_count, workload.global_batch)
+    pairs = [((light or heavy)[0], 1)]
+    pairs += [(zero, d) for d in range(2, most + 1) for zero in light + heavy]
+    return [
+        _Part(under(instance, zero=zero), d, None if zero == own else zero)
+        for zero, d in pairs
+    ]
+
+
+def _warm_up(instance: Instance, clock: Run) -> None:
+    """Plans by heuristics, to have something to beat."""
+    deadline = time.monotonic() + _WARM_UP_S
+    if choosing.has_choices(instance):
+        chosen = choosing.chosen(instance, deadline=deadline, rounds=_ROUNDS)
+        if chosen is not None:
+            clock.offer(chosen)
+        return
+    for planner in (islands, megatron):
+        clock.check()
+        try:
+            plan = planner.plan(instance, deadline=deadline)
+        except NoPlan:
+            continue
+        clock.offer(plan)
+    if clock.plan is not None:
+        better = improve(instance, clock.plan, deadline=deadline, rounds=_ROUNDS)
+        clock.offer(better)
 
 
 # Lower bounds of the objective and of the pipelines, a number, and the set.
@@ -91,66 +165,37 @@ _Waiting = tuple[int, int, int, Syncs, tuple[Chain, ...]]
 
 
 class _Search:
-    def __init__(self, instance: Instance, clock: Run) -> None:
-        self._instance, self._clock = instance, clock
-        self._shop = Shop(instance)
+    """Looks for plans of one part that are better than all that `clock` knows.
+
+    `proved` says that there are none left, `bound` what no plan of the part is below.
+    """
+
+    def __init__(self, part: _Part, clock: Run, bound: int, alone: bool) -> None:
+        self._part, self._clock, self._alone = part, clock, alone
+        self._instance = instance = part.instance
+        self._shop = Shop(instance, part.pipelines or 1)
         self._costs = instance.workload.costs
-        self._bound = 0
-        self._proved = False
+        self.bound = bound
+        self.proved = False
         self._complete = True  # nothing was left out
-        self._explored = 0
+        self.explored = 0
         self._synced: dict[object, int] = {}
         self._listed: tuple[int, list[Chain]] = (-1, [])  # for so much time
 
-    def known(self) -> Small:
-        """What the search knows by now."""
-        objective = self._clock.objective
-        if self._proved and objective is not None:
-            self._bound = int(objective)
-        return Small(self._clock.plan, self._bound, self._proved, self._explored)
-
     def run(self) -> None:
         """Search until the proof, or `Halt`."""
-        bound = training_plan_bound(self._instance)
-        self._bound = int(bound.value)
-        self._clock.tighten(self._bound, bound.source)
-        self._warm_up()
-        if self._clock.closed():
-            self._proved = True
-            return
         limit = _longest_us(self._shop) + 1
         if limit > _LIMIT_US:  # sums of such times would not fit into 64 bits
             limit, self._complete = _LIMIT_US, False
         known = self._clock.objective
         # Without a plan nothing would be dropped: ask for good plans first.
-        below = min(limit, 2 * self._bound) if known is None else int(known)
+        below = min(limit, 2 * self.bound) if known is None else int(known)
         while True:
             self._better_than(below)
             if self._clock.objective is not None or below >= limit:
                 break
             below = min(limit, 4 * below)
-        self._proved = self._complete
-
-    def _warm_up(self) -> None:
-        """Plans by heuristics, to have something to beat."""
-        deadline = time.monotonic() + _WARM_UP_S
-        if choosing.has_choices(self._instance):
-            chosen = choosing.chosen(self._instance, deadline=deadline, rounds=_ROUNDS)
-            if chosen is not None:
-                self._clock.offer(chosen)
-            return
-        for planner in (islands, megatron):
-            self._clock.check()
-            try:
-                plan = planner.plan(self._instance, deadline=deadline)
-            except NoPlan:
-                continue
-            self._clock.offer(plan)
-        if self._clock.plan is not None:
-            better = improve(
-                self._instance, self._clock.plan, deadline=deadline, rounds=_ROUNDS
-            )
-            self._clock.offer(better)
+        self.proved = self._complete
 
     # --- the proof ---------------------------------------------------------------
 
@@ -188,7 +233,7 @@ class _Search:
         Where too many sets may be better, smaller values are tried first, with more
         sets each time: the best plan is often found, and proved best, with few.
         """
-        low, most = self._bound, float(_SETS)
+        low, most = self.bound, float(_SETS)
         while True:
             value = target
             while (waiting := self._sets(value, most)) is None:
@@ -210,7 +255,7 @@ class _Search:
             if least >= best.value:
                 break
             self._tighten(least)
-            self._explored += 1
+            self.explored += 1
             join = Join(self._shop, syncs, chosen, best, self._found, self._clock.check)
             try:
                 join.run(pipelines_us)
@@ -225,9 +270,10 @@ class _Search:
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""
-        if self._complete and us > self._bound:
-            self._bound = us
-            self._clock.tighten(us, "all rows of stages on the cluster")
+        if self._complete and us > self.bound:
+            self.bound = us
+            if self._alone:
+                self._clock.tighten(us, "all rows of stages on the cluster")
 
     def _sets(self, value: int, most: float) -> list[_Waiting] | None:
         """Sets of chains that may be better, with their lower bounds, best last.
@@ -237,7 +283,7 @@ class _Search:
         best, shop = self._best(value), self._shop
         us = best.us_left(0)
         left, sharp = self._sharp(us)
-        every = Sets(shop, left, sharp, self._clock.check)
+        every = Sets(shop, left, sharp, self._clock.check, self._part.pipelines)
         sets = list(islice(every, None if most == inf else int(most) + 1))
         if len(sets) > most:
             return None
@@ -290,7 +336,8 @@ class _Search:
 
     def _found(self, better: Found) -> None:
         self._clock.check()
-        self._clock.offer(_plan(self._shop, better))
+        plan = _plan(self._shop, better)
+        self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         if self._clock.objective != better.objective:
             raise InternalError(
                 f"instance {self._instance.name!r}: a plan of {better.objective} us "

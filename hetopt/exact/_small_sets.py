@@ -56,9 +56,13 @@ class Sets:
         chains: Sequence[Chain],
         samples: Sequence[int],
         check: Callable[[], None],
+        count: int | None = None,
     ) -> None:
-        """`samples` bounds what each chain can do in time."""
-        self._shop, self._check = shop, check
+        """`samples` bounds what each chain can do in time.
+
+        With `count` the sets are of so many chains.
+        """
+        self._shop, self._check, self._count = shop, check, count
         self._renamings = list(_renamings(shop))
         keys = {id(chain): self._least_key((chain,)) for chain in chains}
         order = sorted(
@@ -90,8 +94,11 @@ class Sets:
         self, chosen: tuple[int, ...], free: Used, rest: int, start: int
     ) -> Iterator[tuple[int, ...]]:
         self._check()
-        if rest <= 0:
+        full = self._count == len(chosen)
+        if rest <= 0 and (full or self._count is None):
             yield chosen
+        if full:
+            return
         numbers, potential = self._fitting(free)
         fit = numbers[(potential >= rest) & (numbers >= start)]
         if not chosen:

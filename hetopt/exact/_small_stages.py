@@ -50,8 +50,12 @@ Stage = tuple[Place, ...]  # sorted
 class Shop:
     """Every stage of one instance, and what it costs; everything is kept."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Make the tables; `InstanceError` where there is no cluster."""
+    def __init__(self, instance: Instance, replicas: int = 1) -> None:
+        """Make the tables; `InstanceError` where there is no cluster.
+
+        `replicas` hold each layer, among which ZeRO divides states.
+        """
+        self._replicas = replicas
         self.table = table = CostTable(instance)
         self.costs = instance.workload.costs
         self.rules = instance.workload.recomputes
@@ -307,11 +311,11 @@ class Shop:
         if self.table.profile.weighs:
             layers = self.table.measured_mib(node, span, t, b, flight)
         else:
-            layers = memory.states_mib(self.costs, parameters, t)
+            layers = memory.states_mib(self.costs, parameters, t, self._replicas)
             layers += memory.activations_mib(model, workload, len(span), t, b, flight)
         return (
             layers
-            + memory.ends_mib(model, workload, *ends, t, b)
+            + memory.ends_mib(model, workload, *ends, t, b, self._replicas)
             + self.costs.reserve_mib
         )
 

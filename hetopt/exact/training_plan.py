@@ -4,9 +4,9 @@ Up to 8 GPUs every plan is looked at, in effect (`_small_clusters`). Beyond that
 local search improves the best planner's plan while `_pattern_bound` refutes ever
 better iteration times: what no pipelines can reach together, no plan can.
 
-Where a plan chooses its settings (`workload.alternatives`), recomputation is chosen
-stage by stage on small clusters, with proof. Stages of ZeRO, and larger clusters, are
-searched (`hetopt.choosing`), under a bound that holds for every choice.
+Where a plan chooses its settings (`workload.alternatives`), small clusters choose
+recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
+are searched (`hetopt.choosing`), under a bound that holds for every choice.
 
 Where a micro-batch has several sequences a stage may have several replicas, which the
 patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
