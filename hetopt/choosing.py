@@ -65,10 +65,14 @@ def remedies(
     """For an instance without a plan: settings not offered under which there is one.
 
     A sentence for each, with the iteration time of the best plan that was found, and
-    one where no setting helps. Only one setting is changed at a time, then both.
+    one where no setting helps. One setting is changed; both where that does not help.
     """
     tried = helped = 0
+    own = instance.workload.costs
     for recompute, zero in _not_offered(instance):
+        both = recompute != own.recompute and zero != own.zero
+        if both and helped:
+            break
         if deadline is not None and time.monotonic() >= deadline:
             break
         tried += 1
@@ -79,7 +83,6 @@ def remedies(
         if us is None:
             continue
         helped += 1
-        own = instance.workload.costs
         asked = [f"recompute: {recompute}"] if recompute != own.recompute else []
         asked += [f"zero: {zero}"] if zero != own.zero else []
         yield (

@@ -230,6 +230,11 @@ def _within_nodes(links: dict[str, dict[str, int]]) -> str:
 # --- plans -----------------------------------------------------------------------
 
 
+def _rule(stage: Stage) -> str:
+    """The stage's own rule of recomputation, where it chose one."""
+    return f", recompute {stage.recompute}" if stage.recompute else ""
+
+
 def _plan_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
     if isinstance(plan, TrainingPlan):
         return _training_table(data, plan, parts) if "stages" in parts else None
@@ -316,7 +321,7 @@ def _training_table(
                     batches if j == 0 else "",
                     whole if j == 0 else "",
                     words.layers_of(stage),
-                    words.gpus_of(stage, cluster),
+                    words.gpus_of(stage, cluster) + _rule(stage),
                     words.amount(row["compute_us"], "us"),
                     words.amount(row["hop_us"], "us"),
                     words.memory(need),
