@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import permutations, product
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 from ..balancing import Balancer, Chain
 from ..fast_cost import FastCost, Slot
 
 Nodes = tuple[int, ...]
+
+_MOST_DEGREES = 256  # combinations; where links go by pair, every node is a kind
 
 
 class Option(NamedTuple):
@@ -107,13 +109,8 @@ class Options:
     ) -> Iterator[tuple[tuple[int, ...], Chain]]:
         """Degrees by kind, and the chain, over all degrees and some orders of kinds."""
         distinct = list(dict.fromkeys(kinds))
-        choices = []
-        for kind in distinct:
-            share = self.cost.nodes[kind].count // copies
-            known = self.cost.degrees(kind, b)
-            choices.append([t for t in known if share % t == 0])
         orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
-        for degrees in product(*choices):
+        for degrees in self._degrees(distinct, copies, b):
             # Places are different nodes, so that hops between them have their price.
             runs = [
                 tuple(
@@ -127,6 +124,27 @@ class Options:
                 continue
             for order in orders or self._few_orders(distinct):
                 yield degrees, tuple(pair for k in order for pair in runs[k])
+
+    def _degrees(
+        self, distinct: list[int], copies: int, b: int
+    ) -> Iterator[tuple[int, ...]]:
+        """Degrees of kinds: all combinations, or for many kinds nearly equal ones."""
+        choices = []
+        for kind in distinct:
+            share = self.cost.nodes[kind].count // copies
+            known = self.cost.degrees(kind, b)
+            choices.append([t for t in known if share % t == 0])
+        if prod(map(len, choices)) <= _MOST_DEGREES:
+            yield from product(*choices)
+            return
+        alike = (
+            tuple(
+                max((t for t in some if t <= most), default=min(some))
+                for some in choices
+            )
+            for most in sorted(set().union(*choices))
+        )
+        yield from dict.fromkeys(alike)
 
     def _few_orders(self, distinct: list[int]) -> list[tuple[int, ...]]:
         """Most memory first and last, fastest first and last."""

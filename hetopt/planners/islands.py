@@ -132,6 +132,8 @@ class _Search:
         most = max(o.copies for nodes in sets for o in self._options.of(nodes))
         found: list[tuple[int, int, Choice]] = []
         for copies in range(1, most + 1):
+            if found and self.late():
+                break
             choice: Choice = {}
             for nodes in sets:
                 options = self._options.of(nodes)
@@ -165,6 +167,8 @@ class _Search:
         """Joins, moves and swaps; those of alike nodes in alike sets only once."""
         changes: dict[tuple[tuple[Nodes, ...], ...], _Change] = {}
         for change in _all_changes(sets):
+            if self.late():  # of thousands of nodes there are millions of changes
+                return
             key = tuple(tuple(sorted(map(self._signature, side))) for side in change)
             changes.setdefault(key, change)
         ordered = list(changes.values())
@@ -186,6 +190,8 @@ class _Search:
             for signature in among:
                 kept = choice[signature]
                 for k in range(len(self._options.of(first[signature]))):
+                    if self.late():
+                        break
                     choice[signature] = k
                     reached = self._objective(sets, choice)
                     if reached is not None and (value is None or reached < value):
