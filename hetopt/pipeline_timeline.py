@@ -211,7 +211,7 @@ def simulated(
             start(stage)
         else:
             done.add(task)
-            for neighbour in {(stage - 1) % count, (stage + 1) % count} - {stage}:
+            for neighbour in {(stage - 1) % count, (stage + 1) % count}:
                 start(neighbour)
     passes.sort(key=lambda one: (one.start_us, one.stage))
     return Timeline(tuple(times), n, tuple(passes), runs)

@@ -141,6 +141,7 @@ def test_the_causes_of_a_difference_add_up_to_it(
     line = simulated(stages, n, schedule, runs)
     assert len(line.passes) == 2 * n * runs * len(pairs)
     assert delays(line, 77).total_us == 77 - line.total_us
+    assert line.critical_path()[0].start_us == 0
     for parts, whole in zip(idle(line), line.idle_us, strict=True):
         assert min(vars(parts).values()) >= 0
         assert parts.filling_us + parts.waiting_us + parts.draining_us == whole
