@@ -4,7 +4,7 @@ GPUs of a node that lost some are numbered anew, in order: what is left of 0, 1,
 without 1 is 0, 1, 2.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import InstanceError, MixedData, UnknownName
@@ -100,7 +100,7 @@ def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:
     now = {node.name for node in left}
     return Change(
         old=old,
-        new=new.model_copy(update={"cluster": _only(after, left)}),
+        new=new.model_copy(update={"cluster": only(after, left)}),
         kept=kept,
         wounded=frozenset(wounded & now),
         lost_nodes=tuple(n.name for n in before.nodes if n.name not in now),
@@ -146,7 +146,7 @@ def _named(
     return nodes, gpus
 
 
-def _only(cluster: Cluster, nodes: list[Node]) -> Cluster:
+def only(cluster: Cluster, nodes: Sequence[Node]) -> Cluster:
     """The cluster with these nodes alone."""
     names = {node.name for node in nodes}
     types = {node.gpu for node in nodes}

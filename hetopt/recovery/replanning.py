@@ -18,12 +18,12 @@ from typing import Any
 
 from .. import registry
 from ..balancing import shared
-from ..errors import NoPlan, Unsupported
+from ..errors import NoPlan, PlanRejected, Unsupported
 from ..fast_cost import FastCost, Pipe
 from ..improve import improve
 from ..modelling import Limits
 from ..planners import autohet_recovery
-from ..plans import TrainingPlan
+from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
 from ..problems.recovery import Saved
 from .changes import Change
@@ -186,10 +186,17 @@ class Replanning:
 def recovery_us(data: recovery.Data) -> int | None:
     """Time of AutoHet's recovery; None where something lies nowhere any more."""
     try:
-        found = recovery.evaluate(data, autohet_recovery.plan(data)).objective
+        return timed(data, autohet_recovery.plan(data))
     except NoPlan:
         return None
-    return int(found) if found is not None else None
+
+
+def timed(data: recovery.Data, plan: Recovery) -> int:
+    """The judge's time, in us; `PlanRejected` where the recovery breaks a rule."""
+    judged = recovery.evaluate(data, plan)
+    if not isinstance(judged.objective, int):
+        raise PlanRejected(f"a recovery breaks a rule: {judged.violations[0]}")
+    return judged.objective
 
 
 def kept_plan(change: Change, old_plan: TrainingPlan) -> TrainingPlan | None:
