@@ -108,8 +108,7 @@ def recover(
     """
     limits = api._limits(time_limit, gap, threads, seed)
     storage = storage or Storage()
-    known = ["recovery", *registry.entries_for("planners", "recovery")]
-    api._known("method", method, known)
+    api._known("method", method, methods())
     everyone = registry.entries_for("planners", "training_plan")
     for name in planners:
         api._known("planner", name, everyone)
@@ -134,6 +133,11 @@ def recover(
         started(method)
     result = _solved(method, data, limits, report)
     return Recovered(change, result, chosen, candidates)
+
+
+def methods() -> list[str]:
+    """Names of the ways to recover: the exact one, and the planners."""
+    return [METHOD, *registry.entries_for("planners", METHOD)]
 
 
 def _trained(

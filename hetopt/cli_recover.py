@@ -67,11 +67,13 @@ def recover(
         ),
     ] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="NAME", help="autohet_recovery, varuna, or recovery, the exact one."
+            metavar="NAME",
+            help="autohet_recovery, varuna, or recovery, the exact one, which is the "
+            "default; with --trace a list, all three by default.",
         ),
-    ] = "recovery",
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help=STORAGE),
@@ -81,9 +83,13 @@ def recover(
         typer.Option(metavar="INSTANCE", help="The old plan's, if not its own."),
     ] = None,
     time_limit: Annotated[
-        float,
-        typer.Option(min=0, metavar="S", help="Wall seconds of the method; `inf`."),
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="Wall seconds of the method, 60 by default, 2 with --trace; `inf`.",
+        ),
+    ] = None,
     gap: Annotated[
         float | None,
         typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
@@ -109,6 +115,41 @@ def recover(
         Path | None,
         typer.Option(metavar="FILE", help="Write the new training plan, a plan file."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Replay spot GPUs: a CSV file with time_s, gpus and perhaps series. "
+            "INSTANCE has all nodes that there may be; --out a picture or .json.",
+        ),
+    ] = None,
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of the trace; or GPU=NAME,..., one for each type."
+        ),
+    ] = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="share: a series' largest count is all GPUs, the default; as_is.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-6, metavar="S", help="Between checkpoints of a trace, 600."
+        ),
+    ] = None,
+    restart: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="Of every move along a trace, beside --planning and the recovery, 0.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
@@ -123,11 +164,54 @@ def recover(
     checkpoint`), cut, joined and written for the new ranks; if killed, the same command
     goes on.
 
+    With --trace, a job goes along a trace of spot GPUs: at each change it re-plans and
+    recovers by every method; Ctrl-C shows what was replayed.
+
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from . import api_apply, api_recover, cli
+    from . import api_apply, api_recover, cli, cli_replay
     from .report import recovery
 
+    along = {
+        "--series": series,
+        "--counts": counts,
+        "--checkpoint": checkpoint,
+        "--restart": restart,
+    }
+    if trace is not None:
+        cli_replay.refuse(
+            "--trace",
+            {
+                "--lost": lost,
+                "--new-plan": new_plan,
+                "--exact": exact or None,
+                "--gap": gap,
+                "--apply": apply,
+                "--plan-out": plan_out,
+            },
+        )
+        cli_replay.replay(
+            trace,
+            (old_plan, instance),
+            series=series,
+            counts=counts or "share",
+            old_instance=old_instance,
+            methods=method,
+            planners=_planners(planner, None),
+            planning_s=None if planning == float("inf") else planning,
+            checkpoint_s=checkpoint,
+            restart_s=restart or 0.0,
+            horizon=_horizon(horizon, iterations),
+            storage=_storage(option or []),
+            time_limit_s=time_limit,
+            threads=threads,
+            seed=seed,
+            out=out,
+            as_json=as_json,
+        )
+    cli_replay.refuse("no --trace", along)
+    method = method or api_recover.METHOD
+    time_limit = 60.0 if time_limit is None else time_limit
     for path in (out if apply is None else None, plan_out):
         cli._writable(path)
     places, asked, saved = _storage(option or []), "", None

@@ -1,0 +1,73 @@
+"""`hetopt recover --trace`, a job along a trace of spot GPUs, for `cli_recover`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from .errors import Unsupported
+
+
+def refuse(with_what: str, options: Mapping[str, Any]) -> None:
+    """`Unsupported` where an option was given that does not go with another."""
+    if given := [name for name, value in options.items() if value is not None]:
+        expected = "leave it out" if with_what == "--trace" else "add --trace FILE"
+        raise Unsupported(f"{given[0]}: found it with {with_what}; {expected}")
+
+
+def replay(
+    trace: Path,
+    plan: tuple[str, str],
+    *,
+    methods: str | None,
+    counts: str,
+    checkpoint_s: float | None,
+    time_limit_s: float | None,
+    out: Path | None,
+    as_json: bool,
+    **choices: Any,
+) -> NoReturn:
+    """Replay, write, show, and leave with the exit code: 4 where the job never ran."""
+    from rich.console import Console
+
+    from . import api_replay, cli
+    from .progress import Steps
+    from .report import replay as report
+
+    cli._writable(out)
+    if out is not None:
+        report.check(out)
+    if counts not in ("share", "as_is"):
+        raise Unsupported(
+            f"--counts {counts!r}: expected one of share, as_is; correct it"
+        )
+    listed: tuple[str, ...] = api_replay.METHODS
+    if methods is not None:
+        listed = tuple(cli._listed(methods, "--method"))
+    with Steps(Console(stderr=True), "changes") as bar:
+        found = api_replay.replay(
+            *plan,
+            trace,
+            counts="as_is" if counts == "as_is" else "share",
+            methods=listed,
+            checkpoint_s=(
+                api_replay.CHECKPOINT_S if checkpoint_s is None else checkpoint_s
+            ),
+            time_limit=(
+                api_replay.TIME_LIMIT_S if time_limit_s is None else time_limit_s
+            ),
+            report=bar.report,
+            **choices,
+        )
+    if found.interrupted:
+        cli._complain("interrupted: this is what was replayed until then")
+    if out is not None:
+        report.write(found, out)
+        cli._tell(f"written to {out}")
+    if as_json:
+        cli._print_json(found.to_json())
+    else:
+        cli._show(report.shown(found))
+    ran = any(one.tally.iterations for one in found.replays)
+    raise typer.Exit(cli.PLAN if ran else cli.NOT_FOUND)

@@ -1,0 +1,167 @@
+"""A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..errors import Unsupported
+from ..files import write_json
+from . import tables, words
+
+if TYPE_CHECKING:
+    from ..api_replay import Replayed
+    from ..recovery.replaying import Replay
+
+PICTURES = (".png", ".svg", ".pdf")
+SUFFIXES = (".json", *PICTURES)
+COLUMNS = (
+    "method",
+    "iterations",
+    "samples/s",
+    "useful",
+    "redone",
+    "cut",
+    "recovering",
+    "idle",
+    "recovery",
+    "lost work",
+    "re-plans",
+    "moves",
+)
+_HOUR_US = 3600 * 10**6
+_DATES = {".svg": "Date", ".pdf": "CreationDate"}
+
+
+def check(path: Path) -> None:
+    """`Unsupported` where the suffix is none of `SUFFIXES`."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise Unsupported(
+            f"{path}: found suffix {path.suffix!r}, expected one of "
+            f"{', '.join(SUFFIXES)}"
+        )
+
+
+def write(found: "Replayed", path: Path) -> None:
+    """Write it as the suffix of the path says."""
+    check(path)
+    if path.suffix.lower() == ".json":
+        write_json(path, found.to_json())
+    else:
+        picture(found, path)
+
+
+def rows(found: "Replayed") -> list[list[str]]:
+    """A row of texts a method, under COLUMNS; kinds of GPU time are shares of all."""
+    made = []
+    for replay in found.replays:
+        tally = replay.tally
+        speed = None
+        if found.end_us:
+            speed = found.samples(replay) * 10**6 / found.end_us
+        made.append(
+            [
+                replay.method,
+                f"{tally.iterations:,}",
+                words.NONE if speed is None else words.number(speed),
+                *(
+                    words.share(us / tally.available_us if tally.available_us else None)
+                    for us in tally.gpu_us.values()
+                ),
+                words.duration(tally.recovery_us / 1e6),
+                words.duration(tally.redone_us / 1e6),
+                str(tally.replans),
+                str(tally.moves),
+            ]
+        )
+    return made
+
+
+def shown(found: "Replayed") -> Iterator[RenderableType]:
+    """The trace in words, and a row a method."""
+    facts = [
+        ("instance", words.plain(found.instance.name)),
+        ("series", words.plain(found.series)),
+        ("replayed", words.duration(found.end_us / 1e6)),
+        ("changes of the nodes", str(found.changes)),
+        ("clusters planned for", str(found.planned)),
+    ]
+    yield tables._facts(facts)
+    yield tables._table(
+        [(name, bool(number)) for number, name in enumerate(COLUMNS)], rows(found)
+    )
+    for replay in found.replays:
+        if replay.exact:
+            told = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
+            yield Text(f"{replay.method}: {told} fastest", style="dim")
+
+
+def picture(found: "Replayed", path: Path) -> None:
+    """GPUs, samples a second, and samples that count, over the hours of the trace."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    FigureCanvasAgg(figure)
+    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 2))
+    top.step(*_there(found), where="post", color="black", linewidth=1)
+    top.set_ylabel("GPUs")
+    batch = found.instance.workload.global_batch
+    styles = ("-", "--", ":")
+    for number, replay in enumerate(found.replays):
+        look: dict[str, Any] = {
+            "label": replay.method,
+            "color": f"C{number}",
+            "linestyle": styles[number % len(styles)],
+        }
+        middle.step(*_speed(replay, batch), where="post", linewidth=1, **look)
+        bottom.plot(*_progress(replay, batch, found.end_us), **look)
+    middle.set_ylabel("samples a second")
+    bottom.set_ylabel("samples that count")
+    bottom.set_xlabel("hours")
+    for axes in (top, middle, bottom):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    bottom.set_xlim(0, max(found.end_us / _HOUR_US, 1e-6))
+    bottom.legend(frameon=False)
+    top.set_title(words.plain(f"{found.instance.name}, {found.series}"))
+    suffix = path.suffix.lower()
+    dated = {_DATES[suffix]: None} if suffix in _DATES else {}
+    unfinished = path.with_name(f".{path.name}.part")
+    figure.savefig(unfinished, format=suffix[1:], dpi=150, metadata=dated)
+    unfinished.replace(path)
+
+
+def _there(found: "Replayed") -> tuple[list[float], list[int]]:
+    node = found.instance.planned_cluster.node
+    kept = [m for m in found.moments if m.time_us <= found.end_us]
+    hours = [moment.time_us / _HOUR_US for moment in kept]
+    counts = [sum(node[name].count for name in moment.nodes) for moment in kept]
+    return [*hours, found.end_us / _HOUR_US], [*counts, *counts[-1:]]
+
+
+def _speed(replay: "Replay", batch: int) -> tuple[list[float], list[float]]:
+    """Steps: the plan's speed while it trains, nothing between."""
+    times, speeds = [0.0], [0.0]
+    for leg in replay.legs:
+        if leg.end_us > leg.run.ready_us:
+            times += [leg.run.ready_us / _HOUR_US, leg.end_us / _HOUR_US]
+            speeds += [batch * 1e6 / leg.run.iteration_us, 0.0]
+    return times, speeds
+
+
+def _progress(
+    replay: "Replay", batch: int, end_us: int
+) -> tuple[list[float], list[int]]:
+    """Samples that were kept, level while nothing that counts is done."""
+    points = [(0, 0)]
+    for leg in replay.legs:
+        if leg.iterations:
+            done = points[-1][1]
+            points.append((leg.run.ready_us, done))
+            busy = leg.iterations * leg.run.iteration_us
+            points.append((leg.run.ready_us + busy, done + leg.iterations * batch))
+    points.append((end_us, points[-1][1]))
+    return [t / _HOUR_US for t, _ in points], [n for _, n in points]
