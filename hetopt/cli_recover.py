@@ -57,7 +57,9 @@ def recover(
     horizon: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="S", help="Seconds until the next change, 3600 by default."
+            min=0,
+            metavar="S",
+            help="Seconds until the next change, 3600 by default; `inf`.",
         ),
     ] = None,
     iterations: Annotated[

@@ -29,7 +29,9 @@ class Storage(Record):
     the instance's where it has links between nodes.
     """
 
-    media: tuple[Literal["memory", "disk"], ...] = ("disk",)
+    media: Annotated[tuple[Literal["memory", "disk"], ...], Field(min_length=1)] = (
+        "disk",
+    )
     memory_gbytes_per_s: Positive = 50
     disk_gbytes_per_s: Positive = 3.5
     network_gbytes_per_s: Positive = 50

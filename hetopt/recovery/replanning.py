@@ -13,12 +13,13 @@ is judged, and its recovery timed by AutoHet's rules, before one is chosen:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from time import monotonic
 from typing import Any
 
 from .. import registry
 from ..balancing import shared
-from ..errors import NoPlan, PlanRejected, Unsupported
+from ..errors import InstanceError, NoPlan, PlanRejected, Unsupported
 from ..fast_cost import FastCost, Pipe
 from ..improve import improve
 from ..modelling import Limits
@@ -37,16 +38,29 @@ _FOR_PLANNERS = 0.6  # of the time; the rest is the local search's
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long the new plan will run, as far as is known: seconds or iterations."""
+    """How long the new plan will run, as far as is known: seconds or iterations.
+
+    `seconds` may be infinite: the fastest plan is then best, whatever it takes to move.
+    """
 
     seconds: float | None = 3600.0
     iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no length of time."""
+        for name, value in (("seconds", self.seconds), ("iterations", self.iterations)):
+            if value is not None and not value >= 0:
+                raise InstanceError(
+                    f"horizon: {name}: found {value}, expected 0 or more; correct it"
+                )
 
     def worth(self, recovery_us: int, iteration_us: int) -> tuple[Fraction, int]:
         """What candidates are compared by; less is better."""
         if self.iterations is not None:
             total = recovery_us + self.iterations * iteration_us
             return Fraction(total), iteration_us
+        if self.seconds == inf:
+            return Fraction(iteration_us), recovery_us
         left = max(0, round((self.seconds or 0.0) * 10**6) - recovery_us)
         # Where nothing is left for any plan, the one that starts first is best.
         return -Fraction(left, iteration_us), recovery_us + iteration_us
