@@ -15,8 +15,9 @@ if (_root / "pyproject.toml").is_file():
 
 if TYPE_CHECKING:
     from .api import check, check_bound, compare, frontier, load, plan, provision, solve
-    from .api_recover import recover
     from .api_explain import explain
+    from .api_recover import recover
+    from .api_replay import replay
     from .api_schedule import fit, schedule
     from .errors import HetoptError
     from .gaps import GapReport, gap
@@ -37,6 +38,7 @@ _HOME = {
     "provision": "api",
     "solve": "api",
     "recover": "api_recover",
+    "replay": "api_replay",
     "explain": "api_explain",
     "fit": "api_schedule",
     "schedule": "api_schedule",
@@ -79,6 +81,7 @@ __all__ = [
     "plan",
     "provision",
     "recover",
+    "replay",
     "schedule",
     "solve",
 ]

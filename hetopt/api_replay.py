@@ -140,7 +140,7 @@ def replay(
         api._known("method", name, api_recover.methods())
     for name in planners:
         api._known("planner", name, registry.entries_for("planners", "training_plan"))
-    _check(checkpoint_s, restart_s, storage)
+    _check(checkpoint_s, restart_s, planning_s or 0.0, storage)
     old = api_recover._trained(old_plan, old_instance)
     data = api.load(instance)
     if (was := old[0].workload.global_batch) != data.workload.global_batch:
@@ -167,10 +167,13 @@ def replay(
     return Replayed(data, told, moments, end_us, replays, pool.planned)
 
 
-def _check(checkpoint_s: float, restart_s: float, storage: Storage) -> None:
+def _check(
+    checkpoint_s: float, restart_s: float, planning_s: float, storage: Storage
+) -> None:
     for name, value, least in (
         ("checkpoint_s", checkpoint_s, 1e-6),
         ("restart_s", restart_s, 0.0),
+        ("planning_s", planning_s, 0.0),
     ):
         if not least <= value <= traces.LATEST_S:
             raise InstanceError(

@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from itertools import pairwise
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.recovery import traces
 from hetopt.recovery.posing import Storage
+from hetopt.recovery.replanning import Horizon
 from hetopt.recovery.replaying import KINDS
 from hetopt.recovery.traces import Moment, Step
 from hetopt.schema import Instance
@@ -266,12 +268,22 @@ def test_an_interrupted_replay_ends_all_methods_at_one_time(tmp_path: Path) -> N
     assert {one.legs[0].end_us for one in found.replays} == {found.end_us}
 
 
+def test_with_no_end_in_sight_the_fastest_plan_is_best() -> None:
+    assert Horizon(seconds=inf).worth(10**12, 5) < Horizon(seconds=inf).worth(0, 6)
+    assert Horizon(seconds=inf).worth(1, 5) < Horizon(seconds=inf).worth(2, 5)
+    for wrong in (-1.0, nan):
+        with pytest.raises(InstanceError, match="horizon: seconds: found"):
+            Horizon(seconds=wrong)
+
+
 def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     trace = at((0, 6), (300, 4))
     with pytest.raises(Unsupported, match="unsaved"):
         replayed(tmp_path, trace, storage=Storage(unsaved=("A100-0",)))
     with pytest.raises(InstanceError, match="checkpoint_s: found 0"):
         replayed(tmp_path, trace, checkpoint_s=0)
+    with pytest.raises(InstanceError, match="planning_s: found inf"):
+        replayed(tmp_path, trace, planning_s=inf)
     instance, plan = spot()
     batch = {"global_batch": instance.workload.global_batch * 2}
     workload = instance.workload.model_copy(update=batch)
@@ -325,6 +337,7 @@ def test_the_command_writes_a_picture_and_a_document(
     [
         (("--trace", "trace.csv", "--lost", "A100-0"), "--lost: found it with --trace"),
         (("--trace", "trace.csv", "--exact"), "--exact: found it with --trace"),
+        (("-o", "media="), "--option: media: "),
         (("--series", "a"), "--series: found it with no --trace"),
         (("--trace", "trace.csv", "--counts", "some"), "expected one of share, as_is"),
         (("--trace", "trace.csv", "--method", "x"), "unknown method 'x'"),
