@@ -196,9 +196,10 @@ new nodes wait for. If, say, what they receive were first written to their own d
 then read from there, one step after the other, it would be (5 / 1200) / (6 x / 3500) =
 3.65 at x = 2/3. We model no such steps.
 
-**The exact method** is never slower than AutoHet's rules, and proved optimal. Where one
-disk is the busiest link (A, C), it is 1.3 to 1.4 times faster: pieces also come from the
-cloud, or from a peer's disk. In B the cloud alone decides, and the rules are optimal.
+**The exact method** is never slower than AutoHet's rules, and proved optimal. Where
+one disk is the busiest link (A, C), it is 1.3 to 1.4 times faster: pieces also come
+from the cloud, or from a peer's disk. In B the cloud alone decides, and the rules are
+optimal.
 What nobody does here: read a piece from the cloud once and pass it on to peers.
 """
 
