@@ -168,7 +168,7 @@ def check_unproved(answer: Answer, best_known: float | None = None) -> None:
 
 def test_at_the_time_limit_incumbent_and_valid_bound_come_back(backend: str) -> None:
     model = fresh(backend)
-    take = knapsack(model, seed=1, items=150, rows=30)
+    take = knapsack(model, seed=1, items=300, rows=60)
     answer = model.solve(Limits(time_s=1), quiet)
     assert answer.stop is Stop.TIME
     check_unproved(answer)
@@ -179,7 +179,7 @@ def test_a_gap_target_ends_the_search_without_claiming_the_optimum(
     backend: str,
 ) -> None:
     model = fresh(backend)
-    knapsack(model, seed=1, items=150, rows=30)
+    knapsack(model, seed=1, items=300, rows=60)
     answer = model.solve(Limits(gap=0.2, time_s=30), quiet)
     assert answer.stop is Stop.GAP
     check_unproved(answer)
@@ -205,7 +205,7 @@ def test_an_error_in_the_report_ends_the_solve_and_is_raised(talkative: str) -> 
         raise OSError("the terminal is gone")
 
     model = fresh(talkative)
-    knapsack(model, seed=1, items=150, rows=30)
+    knapsack(model, seed=1, items=300, rows=60)
     with pytest.raises(OSError, match="the terminal is gone"):
         model.solve(FAST, broken)
 
@@ -216,9 +216,9 @@ def test_an_interrupt_gives_back_the_incumbent(backend: str, number: int) -> Non
         raise KeyboardInterrupt
 
     old = signal.signal(number, interrupt)
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), number))
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), number))
     model = fresh(backend)
-    knapsack(model, seed=1, items=150, rows=30)
+    knapsack(model, seed=1, items=300, rows=60)
     try:
         timer.start()
         answer = model.solve(Limits(time_s=60), quiet)
@@ -241,7 +241,7 @@ def test_a_memory_limit_is_carried_or_refused_by_name(backend: str) -> None:
 
 def test_scip_stops_at_a_memory_limit_that_is_too_small() -> None:
     model = fresh("scip")
-    knapsack(model, seed=1, items=150, rows=30)
+    knapsack(model, seed=1, items=300, rows=60)
     answer = model.solve(Limits(memory_mib=1, time_s=30), quiet)
     assert answer.stop is Stop.MEMORY
 
@@ -296,3 +296,25 @@ def test_all_back_ends_load_in_one_process_in_every_order() -> None:
             [sys.executable, "-c", code, *order], capture_output=True, text=True
         )
         assert done.returncode == 0, (order, done.stderr)
+
+
+@pytest.mark.parametrize("exit_code", [-11, 0], ids=["a crash", "infeasible"])
+def test_what_cbc_says_of_a_proof_when_its_time_is_up_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int
+) -> None:
+    from hetopt.backends import pulp
+
+    run = pulp._wait
+    monkeypatch.setattr(pulp, "_wait", lambda command: (run(command)[0], exit_code))
+    monkeypatch.setattr(pulp, "_near", lambda limit_s, seconds: limit_s is not None)
+    model = fresh("pulp")
+    x = model.integer("x", 0, 1)
+    model.add("never", 0, x >= 2)
+    model.minimise(x)
+    answer = model.solve(Limits(time_s=60), quiet)
+    assert (answer.status, answer.stop) == (Status.UNDECIDED, Stop.TIME)
+    if exit_code:
+        with pytest.raises(SolverFailed, match="exit code -11"):
+            model.solve(Limits(), quiet)
+    else:
+        assert model.solve(Limits(), quiet).status is Status.INFEASIBLE

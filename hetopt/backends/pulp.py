@@ -156,15 +156,24 @@ class Model:
             command += ["-mips", str(start)]
         command += [*_options(limits), "-solve", "-printingOptions", "all"]
         command += ["-solution", str(found)]
-        interrupted = _wait(command, self.name)
-        if not found.exists():
+        start = time.monotonic()
+        interrupted, exit_code = _wait(command)
+        # At its time limit CBC may crash, or call infeasible what it did not finish.
+        late = _near(limits.time_s, time.monotonic() - start)
+        if exit_code and not (interrupted or late):
+            raise SolverFailed(
+                f"CBC failed on model {self.name!r}: exit code {exit_code}"
+            )
+        if not found.exists() or (exit_code and not interrupted):
             return int(self._pulp.LpSolutionNoSolutionFound), interrupted
         status, values, _, _, _, said = solver.readsol_MPS(
             str(found), self.native, listed, columns, rows
         )
         self.native.assignVarsVals(values)
         if status == self._pulp.LpStatusInfeasible:  # said only of the relaxation
-            return int(self._pulp.LpSolutionInfeasible), interrupted
+            said = self._pulp.LpSolutionInfeasible
+        if said == self._pulp.LpSolutionInfeasible and (interrupted or late):
+            said = self._pulp.LpSolutionNoSolutionFound
         return int(said), interrupted
 
     def _answer(
@@ -221,8 +230,13 @@ def _options(limits: Limits) -> list[str]:
     return options
 
 
-def _wait(command: list[str], name: str) -> bool:
-    """Run CBC; whether an interrupt ended it."""
+def _near(limit_s: float | None, seconds: float) -> bool:
+    """Whether a run ended about when its time was up, or later."""
+    return limit_s is not None and seconds >= 0.9 * limit_s
+
+
+def _wait(command: list[str]) -> tuple[bool, int]:
+    """Run CBC; whether an interrupt ended it, and its exit code."""
     interrupted = False
     # A session of its own: a Ctrl-C of the terminal comes through us, once.
     with subprocess.Popen(
@@ -241,6 +255,4 @@ def _wait(command: list[str], name: str) -> bool:
                 cbc.wait(PATIENCE_S)
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 cbc.kill()
-    if cbc.returncode and not interrupted:
-        raise SolverFailed(f"CBC failed on model {name!r}: exit code {cbc.returncode}")
-    return interrupted
+    return interrupted, cbc.returncode
