@@ -1,0 +1,130 @@
+"""AMP-like: one dp x tp x pp for a cluster of averaged GPUs, equal layers and samples.
+
+Every factorisation dp tp pp = GPUs with every micro-batch size is priced as if all
+GPUs had the average speed, and the cheapest that fits is kept. What it cannot use:
+that GPUs differ (stages have equally many layers, replicas equally many samples),
+stages of different size or degree, machines of different size (they are cut into equal
+virtual nodes, `_metis_grid`). Its plans pay the slowest GPU's time when judged.
+
+As Metis's authors run it, one pipeline whose stages are replicated dp times; tp stays
+inside a virtual node, ranks are laid out tp, dp, pp in the instance's order of nodes.
+Where the cheapest does not fit the next is taken: AMP itself looks at no memory, and
+fails there. AMP also shifts layers, by its averaged times: of equal layers and GPUs
+that gives equal stages, which is what Metis's authors saw (section 5.2.2).
+
+Source: Li et al., NeurIPS 2022; Metis, table 1 and sections 3 and 5.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from ..errors import NoPlan
+from ..plans import TrainingPlan
+from ..schema import Instance
+from ._metis_costs import Laid, LineCost
+from ._metis_grid import Grid, replicas
+from .megatron import equal_cuts
+
+problem: Literal["training_plan"] = "training_plan"
+
+
+class Structure(NamedTuple):
+    """One (dp, tp, pp) and micro-batch size of all stages."""
+
+    b: int
+    dp: int
+    tp: int
+    pp: int
+
+    def __str__(self) -> str:
+        sizes = f"dp {self.dp}, tp {self.tp}, pp {self.pp}"
+        return f"{sizes}, micro-batches of {self.b}"
+
+
+def plan(
+    data: Instance, *, seed: int = 0, deadline: float | None = None
+) -> TrainingPlan:
+    """The structure that is cheapest on averaged GPUs and fits; `NoPlan` says why not.
+
+    `seed` has no effect.
+    """
+    line = LineCost(data)
+    grid = Grid(line)
+    priced = []
+    for one in structures(grid):
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        cuts = equal_cuts(line.layers, one.pp)
+        priced.append((estimate_us(grid, one, cuts), one))
+    for _, one in sorted(priced):
+        found = laid(grid, one, equal_cuts(line.layers, one.pp))
+        n = line.micro_batches(one.b)
+        if line.fits(n, found):
+            return line.plan(n, one.b, found)
+    raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))
+
+
+def structures(grid: Grid) -> Iterator[Structure]:
+    """Every structure on all GPUs whose replicas have equally many samples."""
+    for b in grid.line.sizes:
+        for tp in grid.degrees:
+            groups = grid.gpus // tp
+            for pp in range(1, min(groups, grid.line.layers) + 1):
+                dp, left = divmod(groups, pp)
+                if not left and b % dp == 0 and grid.known(tp, b // dp):
+                    yield Structure(b, dp, tp, pp)
+
+
+def laid(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
+    """The stages on machines, in the order of ranks."""
+    groups = [node for node in grid.nodes for _ in range(grid.width // one.tp)]
+    return [
+        Laid(
+            replicas(groups[j * one.dp : (j + 1) * one.dp], one.tp, one.b), first, last
+        )
+        for j, (first, last) in enumerate(pairwise(cuts))
+    ]
+
+
+def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
+    """Iteration time if all GPUs were average ones; links are the real ones."""
+    line, n = grid.line, grid.line.micro_batches(one.b)
+    stages = laid(grid, one, cuts)
+    taus = [
+        grid.time_us(one.tp, one.b // one.dp, stage.first, stage.last)
+        for stage in stages
+    ]
+    for j, (sender, receiver) in enumerate(pairwise(stages)):
+        taus[j] += line.hop_us(sender.shares, receiver.shares)
+    sync = max(line.sync_us(stage) for stage in stages)
+    return line.cost.whole_us(sum(taus) + (n - 1) * max(taus), sync)
+
+
+def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
+    """Why none of the structures can be used."""
+    line = grid.line
+    if not tried:
+        workload = line.instance.workload
+        return (
+            f"{name}: no dp x tp x pp of all {grid.gpus} GPUs has equal samples and "
+            f"known times, with micro-batch sizes {list(workload.micro_batch_sizes)} "
+            f"and a global batch of {workload.global_batch}"
+        )
+    short = []
+    for one in tried:
+        n, cuts = line.micro_batches(one.b), equal_cuts(line.layers, one.pp)
+        short.append(
+            max(
+                (
+                    line.short_mib(n, one.pp, j, s.shares, s.first, s.last),
+                    f"stage {j}",
+                )
+                for j, s in enumerate(laid(grid, one, cuts))
+            )
+        )
+    (mib, stage), nearest = min(zip(short, tried, strict=True))
+    return (
+        f"{name}: no structure fits; the nearest ({nearest}) lacks {mib} MiB in {stage}"
+    )

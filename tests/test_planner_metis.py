@@ -1,0 +1,316 @@
+"""Metis, its oracle and the baselines that see averaged GPUs only."""
+
+import json
+from collections import Counter
+from functools import cache
+from itertools import combinations, pairwise, permutations
+from random import Random
+
+import pytest
+from brute_force_training import tiny_instance
+from random_plans import random_plan
+
+from hetopt import load, registry
+from hetopt.errors import NoPlan
+from hetopt.exact import one_pipeline
+from hetopt.generate import generate
+from hetopt.modelling import Limits
+from hetopt.planners import _metis_cuts, _metis_groups, metis
+from hetopt.planners._alpa_stages import Programme
+from hetopt.planners._metis_costs import Laid, LineCost, Row, Share
+from hetopt.planners._metis_grid import Grid
+from hetopt.plans import TrainingPlan
+from hetopt.problems import one_pipeline as judge
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
+
+
+def plain(seed: int) -> Instance:
+    """A tiny instance with several samples and the costs that the oracle carries."""
+    document = tiny_instance(seed).model_dump(mode="json")
+    document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
+    document["workload"] |= {"micro_batch_sizes": [1, 2, 4], "global_batch": 8}
+    return Instance.model_validate_json(json.dumps(document))
+
+
+@cache
+def oracle(seed: int) -> int | None:
+    result = one_pipeline.solve(plain(seed))
+    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    return result.objective
+
+
+def planned(planner: str, instance: Instance, **options: float) -> TrainingPlan | None:
+    module = registry.entry("planners", planner)
+    try:
+        if options:
+            return module.plan_with(instance, **options)
+        return module.plan(instance)
+    except NoPlan:
+        return None
+
+
+def objective(instance: Instance, plan: TrainingPlan) -> int:
+    judged = judge.evaluate(instance, plan)
+    assert judged.violations == ()
+    return judged.objective
+
+
+# --- beside the oracle -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("seed", range(16))
+def test_no_planner_of_one_pipeline_beats_the_oracle(planner: str, seed: int) -> None:
+    instance = plain(seed)
+    plan = planned(planner, instance)
+    if plan is not None:
+        best = oracle(seed)
+        assert best is not None
+        assert objective(instance, plan) >= best
+
+
+@pytest.mark.parametrize("name", ["t4-v100-4-gpt3-1.3b", "p100-t4-4-gpt3-1.3b"])
+def test_metis_is_within_two_per_cent_of_the_oracle_at_four_gpus(name: str) -> None:
+    instance = load(f"metis/{name}")
+    result = one_pipeline.solve(instance, limits=Limits(time_s=60))
+    assert result.status is Status.OPTIMAL
+    assert result.objective is not None
+    mine = objective(instance, metis.plan(instance))
+    assert result.objective <= mine <= 1.02 * result.objective
+
+
+def test_metis_beats_what_sees_averaged_gpus_on_its_own_clusters() -> None:
+    for name in (
+        "t4-v100-8-gpt3-2.6b",
+        "p100-v100-8-gpt3-2.6b",
+        "nonuniform-a-gpt3-1.3b",
+    ):
+        instance = load(f"metis/{name}")
+        found = {p: planned(p, instance) for p in PLANNERS}
+        times = {p: objective(instance, plan) for p, plan in found.items() if plan}
+        assert times["metis"] == min(times.values())
+        assert all(
+            us > 1.05 * times["metis"] for p, us in times.items() if p != "metis"
+        )
+
+
+# --- the evaluator -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_planners_cost_is_the_judges_on_random_pipelines(seed: int) -> None:
+    instance = tiny_instance(seed) if seed % 2 else generate("unequal", seed=seed)
+    plan = random_plan(instance, seed)
+    first = plan.pipelines[0]
+    batch = first.micro_batches * first.micro_batch_size
+    workload = instance.workload.model_copy(update={"global_batch": batch})
+    instance = instance.model_copy(update={"workload": workload})
+    alone = TrainingPlan(pipelines=(first,))
+    judged = training_plan.evaluate(instance, alone)
+    line = LineCost(instance)
+    node = {name: i for i, name in enumerate(line.cost.names)}
+    stages = [
+        Laid(
+            Row(Share(node[r.node], r.degree, r.samples) for r in stage.replicas),
+            *stage.layers,
+        )
+        for stage in first.stages
+    ]
+    assert line.iteration_us(first.micro_batches, stages) == judged.objective
+    rules = {violation.rule for violation in judged.violations}
+    assert line.fits(first.micro_batches, stages) == (not rules)
+    if not rules:
+        again = line.plan(first.micro_batches, first.micro_batch_size, stages)
+        assert training_plan.evaluate(instance, again).objective == judged.objective
+
+
+# --- device groups -------------------------------------------------------------------
+
+
+def test_the_papers_example_has_five_orders_and_three_when_joined() -> None:
+    """Four groups of one GPU and one of two, section 4.2.2."""
+    assert len(set(_metis_groups._orders((1, 1, 1, 1, 2), 5))) == 5
+    assert len(set(_metis_groups._orders((1, 1, 1, 1, 2), 3))) == 3
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("gpus", [1, 3, 4, 7, 8, 12])
+def test_group_sizes_add_up_and_none_is_below_the_limit(
+    gpus: int, variance: float
+) -> None:
+    for stages in range(1, gpus + 1):
+        found = list(_metis_groups.sizes(gpus, stages, variance, 10))
+        for order in found:
+            assert len(order) == stages
+            assert sum(order) == gpus
+            assert min(order) > gpus / stages * (1 - variance) - 1e-9
+        assert len(found) == len(set(found))
+
+
+def test_all_orders_are_there_where_none_are_joined() -> None:
+    found = set(_metis_groups.sizes(8, 4, 1.0, 10))
+    powers = {
+        order for parts in ((1, 1, 2, 4), (2, 2, 2, 2)) for order in permutations(parts)
+    }
+    assert found == powers
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t4-v100-8-gpt3-2.6b", {"variance": 0.0}),
+        ("p100-t4-8-gpt3-2.6b", {"max_permute_len": 1}),
+        ("t4-v100-4-moe-1.3b", {"layer_balancing": False}),
+        ("t4-v100-4-moe-1.3b", {"layer_balancing": False, "dp_first": False}),
+        ("", {"dp_first": False}),
+    ],
+)
+def test_options_change_what_is_searched_and_plans_stay_valid(
+    name: str, options: dict[str, float]
+) -> None:
+    instance = load(f"metis/{name}") if name else plain(29)
+    usual = objective(instance, metis.plan(instance))
+    plan = planned("metis", instance, **options)
+    assert plan is not None
+    assert planned("metis", instance, **options) == plan
+    other = objective(instance, plan)
+    assert other != usual
+    # Two options prune more, two look at more.
+    assert (other > usual) == (options.keys() <= {"variance", "max_permute_len"})
+
+
+def test_without_dp_first_and_balancing_the_search_is_no_worse() -> None:
+    for name in ("t4-v100-4-gpt3-1.3b", "p100-v100-4-gpt3-1.3b"):
+        instance = load(f"metis/{name}")
+        usual = objective(instance, metis.plan(instance))
+        whole = planned("metis", instance, layer_balancing=False, dp_first=False)
+        assert whole is not None
+        assert objective(instance, whole) <= usual
+
+
+# --- cuts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(seed: int) -> None:
+    rng = Random(f"cuts/{seed}")
+    layers = rng.randint(1, 8)
+    stages = rng.randint(1, layers)
+    load_us = [rng.randint(0, 9) for _ in range(layers)]
+    most = [rng.randint(1, layers) for _ in range(stages)]
+    capacity = [rng.uniform(0.1, 9) for _ in range(stages)]
+    cuts = _metis_cuts.proportional(load_us, rng.randint(0, 9), capacity, most)
+    assert (cuts is None) == (sum(most) < layers)
+    if cuts is not None:
+        assert (cuts[0], cuts[-1]) == (0, layers)
+        runs = [last - first for first, last in pairwise(cuts)]
+        assert all(1 <= run <= m for run, m in zip(runs, most, strict=True))
+    n = rng.randint(1, 9)
+
+    def tau(j: int, first: int, last: int) -> int:
+        if last - first > most[j]:
+            return _metis_cuts.NEVER
+        return int(sum(load_us[first:last]) / capacity[j]) + 1
+
+    values = []
+    for inner in combinations(range(1, layers), stages - 1):
+        taus = [tau(j, *span) for j, span in enumerate(pairwise((0, *inner, layers)))]
+        if max(taus) < _metis_cuts.NEVER:
+            values.append(sum(taus) + (n - 1) * max(taus))
+    found = _metis_cuts.best(stages, layers, n, tau)
+    assert (found is None) == (not values)
+    if found is not None:
+        taus = [tau(j, *span) for j, span in enumerate(pairwise(found))]
+        assert sum(taus) + (n - 1) * max(taus) == min(values)
+
+
+# --- baselines -----------------------------------------------------------------------
+
+
+def test_amp_cuts_equally_and_gives_equal_samples() -> None:
+    instance = load("metis/p100-v100-8-gpt3-2.6b")
+    plan = planned("amp", instance)
+    assert plan is not None
+    (pipeline,) = plan.pipelines
+    counts = [len(stage.span) for stage in pipeline.stages]
+    assert max(counts) - min(counts) <= 1
+    shares = {r.samples for stage in pipeline.stages for r in stage.replicas}
+    assert len(shares) == 1
+
+
+def test_galvatron_like_has_one_degree_and_uneven_layers() -> None:
+    instance = load("metis/t4-v100-8-wide-resnet-2b")
+    plan = planned("galvatron_like", instance)
+    assert plan is not None
+    (pipeline,) = plan.pipelines
+    shapes = {
+        (len(stage.replicas), stage.replicas[0].degree) for stage in pipeline.stages
+    }
+    assert len(shapes) == 1
+    counts = [len(stage.span) for stage in pipeline.stages]
+    assert max(counts) > 2 * min(counts)
+
+
+@pytest.mark.parametrize("planner", ["amp", "alpa_like", "galvatron_like"])
+def test_what_sees_averages_plans_alike_when_types_change_places(planner: str) -> None:
+    instance = load("metis/p100-v100-4-gpt3-1.3b")
+    document = instance.model_dump(mode="json")
+    gpus = document["cluster"]["gpus"]
+    gpus["P100"], gpus["V100"] = gpus["V100"], gpus["P100"]
+    other = Instance.model_validate_json(json.dumps(document))
+
+    def shape(one: Instance) -> list[tuple[int, int, int]]:
+        plan = planned(planner, one)
+        assert plan is not None
+        return [
+            (len(stage.span), len(stage.replicas), stage.replicas[0].degree)
+            for stage in plan.pipelines[0].stages
+        ]
+
+    assert shape(instance) == shape(other)
+
+
+def test_unequal_machines_become_equal_virtual_nodes() -> None:
+    grid = Grid(LineCost(load("metis/nonuniform-c-gpt3-2.6b")))
+    assert (grid.width, grid.gpus) == (1, 8)
+    assert Counter(grid.nodes) == {0: 1, 1: 1, 2: 2, 3: 4}
+    assert Grid(LineCost(load("metis/t4-v100-8-gpt3-2.6b"))).width == 4
+
+
+@pytest.mark.parametrize("b", [1, 2, 4])
+def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(b: int) -> None:
+    instance = generate("unequal", seed=3)
+    document = instance.model_dump(mode="json")
+    document["model"]["layers"] = 4
+    document["workload"] |= {"micro_batch_sizes": [b], "global_batch": 8}
+    document["workload"]["costs"] |= {"pipeline": "critical"}
+    grid = Grid(LineCost(Instance.model_validate_json(json.dumps(document))))
+    programme = Programme(grid, b, 8 // b)
+    found = programme.best()
+    assert (found and found[0]) == _by_trying_all(programme)
+
+
+def _by_trying_all(programme: Programme) -> int | None:
+    values = []
+
+    def extend(first: int, gpus: int, stages: list[tuple[int, int, int]]) -> None:
+        if first == programme.layers:
+            if gpus == 0:
+                taus = [
+                    int(programme._stage_us(len(stages) - j)[0][i, a, z])
+                    for j, (i, a, z) in enumerate(stages)
+                ]
+                if max(taus) < _metis_cuts.NEVER:
+                    values.append(sum(taus) + (programme.n - 1) * max(taus))
+            return
+        for i, size in enumerate(programme.sizes):
+            if size <= gpus:
+                for last in range(first + 1, programme.layers + 1):
+                    extend(last, gpus - size, [*stages, (i, first, last)])
+
+    extend(0, programme.grid.gpus, [])
+    return min(values, default=None)
