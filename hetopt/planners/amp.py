@@ -52,9 +52,10 @@ def plan(
     """
     line = LineCost(data)
     grid = Grid(line)
-    priced = []
+    priced, in_time = [], True
     for one in structures(grid):
         if deadline is not None and time.monotonic() > deadline:
+            in_time = False
             break
         cuts = equal_cuts(line.layers, one.pp)
         priced.append((estimate_us(grid, one, cuts), one))
@@ -63,6 +64,8 @@ def plan(
         n = line.micro_batches(one.b)
         if line.fits(n, found):
             return line.plan(n, one.b, found)
+    if not in_time:
+        raise NoPlan("amp: no structure that fits was found in time")
     raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))
 
 

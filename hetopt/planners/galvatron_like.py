@@ -35,9 +35,10 @@ def plan(
     """
     line = LineCost(data)
     grid = Grid(line)
-    tried, found = [], None
+    tried, found, in_time = [], None, True
     for one in structures(grid):
         if deadline is not None and time.monotonic() > deadline:
+            in_time = False
             break
         tried.append(one)
         cuts = _cuts(grid, one)
@@ -45,6 +46,8 @@ def plan(
             value = estimate_us(grid, one, cuts)
             if found is None or value < found[0]:
                 found = value, one, cuts
+    if found is None and not in_time:
+        raise NoPlan("galvatron_like: no structure that fits was found in time")
     if found is None:
         raise NoPlan(no_plan("galvatron_like", grid, tried))
     _, one, cuts = found
