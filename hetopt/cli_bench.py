@@ -18,6 +18,10 @@ def bench(
         str | None,
         typer.Argument(help="One of `hetopt list suites`.", show_default=False),
     ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option("--suite", metavar="SUITE", help="The suite, said as an option."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Rows, plans and report go there."),
@@ -71,6 +75,9 @@ def bench(
     from .bench.running import failed
     from .report import bench as reports
 
+    if suite is not None and named is not None:
+        raise Unsupported("the suite is named twice: give SUITE or --suite")
+    suite = suite or named
     if report is not None:
         if suite is not None or out is not None:
             raise Unsupported("--report only reads: give it without a suite and --out")
