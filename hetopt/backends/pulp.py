@@ -156,10 +156,10 @@ class Model:
             command += ["-mips", str(start)]
         command += [*_options(limits), "-solve", "-printingOptions", "all"]
         command += ["-solution", str(found)]
-        start = time.monotonic()
+        began = time.monotonic()
         interrupted, exit_code = _wait(command)
         # At its time limit CBC may crash, or call infeasible what it did not finish.
-        late = _near(limits.time_s, time.monotonic() - start)
+        late = _near(limits.time_s, time.monotonic() - began)
         if exit_code and not (interrupted or late):
             raise SolverFailed(
                 f"CBC failed on model {self.name!r}: exit code {exit_code}"
