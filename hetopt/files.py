@@ -23,11 +23,11 @@ from .schema import Instance, Profile, Record
 __all__ = [
     "in_library",
     "instance_names",
-    "library_path",
     "load_instance",
     "load_plan",
     "load_problem",
     "parse_tree",
+    "path_of_known",
     "problem_names",
     "write_json",
     "write_text",
@@ -71,7 +71,7 @@ def in_library(name: str) -> bool:
     return name in _library()
 
 
-def library_path(name: str) -> Path:
+def path_of_known(name: str) -> Path:
     """The file of a name of the library; `UnknownName` for another."""
     if name not in _library():
         raise _unknown_instance(name)

@@ -38,58 +38,17 @@ class _TimeBar(ProgressColumn):
         return ProgressBar(total=self.limit_s or 1.0, completed=used, width=24)
 
 
-class Watch:
-    """A context in which `report` and `started` move one progress line."""
+class Line:
+    """A context in which one line on a terminal moves; elsewhere there is none."""
 
-    def __init__(self, console: Console, unit: str, limit_s: float | None) -> None:
-        self.unit = unit
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            _TimeBar(limit_s),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[known]}", markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("planning", known="", total=None)
-
-    def __enter__(self) -> "Watch":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
-        """Show what is known; the callback of every exact method."""
-        known = words.progress(incumbent, bound, self.unit)
-        self._progress.update(self._task, known=known)
-
-    def started(self, what: str) -> None:
-        """Begin anew with another method."""
-        text = words.plain(what)
-        self._progress.reset(self._task, description=text, known="", total=None)
-
-
-class _Counted:
-    """A context in which `report` moves one bar of so many of so many."""
-
-    def __init__(self, console: Console, what: str, *columns: ProgressColumn) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
             *columns,
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task(what, total=None)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -102,6 +61,38 @@ class _Counted:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+
+
+class Watch(Line):
+    """A context in which `report` and `started` move one progress line."""
+
+    def __init__(self, console: Console, unit: str, limit_s: float | None) -> None:
+        self.unit = unit
+        super().__init__(
+            console,
+            _TimeBar(limit_s),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[known]}", markup=False),
+        )
+        self._task = self._progress.add_task("planning", known="", total=None)
+
+    def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Show what is known; the callback of every exact method."""
+        known = words.progress(incumbent, bound, self.unit)
+        self._progress.update(self._task, known=known)
+
+    def started(self, what: str) -> None:
+        """Begin anew with another method."""
+        text = words.plain(what)
+        self._progress.reset(self._task, description=text, known="", total=None)
+
+
+class _Counted(Line):
+    """A context in which `report` moves one bar of so many of so many."""
+
+    def __init__(self, console: Console, what: str, *columns: ProgressColumn) -> None:
+        super().__init__(console, BarColumn(bar_width=24), *columns)
+        self._task = self._progress.add_task(what, total=None)
 
     def report(self, done: int, total: int) -> None:
         """Show how many of how many are there."""

@@ -47,7 +47,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "library" / "tiny"
     folder.mkdir(parents=True)
     file = folder / "two-nodes.yaml"
-    shutil.copy(files.library_path(NAME), file)
+    shutil.copy(files.path_of_known(NAME), file)
     monkeypatch.setattr(files, "_library", lambda: {NAME: file})
     best.known.cache_clear()
     yield folder

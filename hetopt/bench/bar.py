@@ -1,52 +1,35 @@
 """A bar of rows on a terminal: done, failed, time left; silent elsewhere."""
 
-from types import TracebackType
-
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
+from ..progress import Line
 from ..report import words
 from .journal import Row
 from .running import FAILED
 
 
-class Bar:
+class Bar(Line):
     """A context in which `told` moves the bar."""
 
     def __init__(self, console: Console, suite: str) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
+        super().__init__(
+            console,
             BarColumn(24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[failed]}", style="red", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[last]}", markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(suite, total=None, failed="", last="")
         self._failed = 0
-
-    def __enter__(self) -> "Bar":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def told(self, row: Row | None, left: int) -> None:
         """A row is there; or, with None, so many are to come."""

@@ -72,7 +72,7 @@ def names() -> list[str]:
 
 def place(instance: str) -> Path:
     """Where the best of a library's instance is kept."""
-    path = files.library_path(instance)
+    path = files.path_of_known(instance)
     return path.with_name(f"{path.stem}.best.json")
 
 
