@@ -39,6 +39,7 @@ class Intra:
         self.degrees = lru_cache(100_000)(self._known_degrees)
         self._load, self._end = self._loads()
         self.nearest_mib: int | None = None  # least shortage of what did not fit
+        self.looked = 0  # partial plans
 
     def plans(self, shape: Shape) -> Iterator[list[Laid]]:
         """Plans of one pipeline that fit."""
@@ -159,6 +160,7 @@ class Intra:
     ) -> Iterator[list[Laid]]:
         """Settle the first stage that lacks memory in both ways, then the others."""
         steps[0] -= 1
+        self.looked += 1
         rows = self._rows(shape, degrees)
         cuts = None if rows is None else self._cuts(shape, rows, most)
         if steps[0] < 0 or rows is None or cuts is None:
