@@ -8,6 +8,7 @@ device's allocator saw, weights and gradients included; a CPU's does not tell.
 import gc
 import time
 from collections.abc import Callable
+from importlib import import_module
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -82,9 +83,8 @@ def _run(shape: Shard, own: dict[str, Any], how: How) -> Callable[[Any], Any]:
 
     if not how.recompute:
         return plain
-    from torch.utils.checkpoint import checkpoint
-
-    return lambda x: checkpoint(plain, x, use_reentrant=False)
+    again = import_module("torch.utils.checkpoint").checkpoint
+    return lambda x: again(plain, x, use_reentrant=False)
 
 
 def _once(
