@@ -17,14 +17,16 @@ from ._one_pipeline_ground import BIG, Array, Ground
 from ._one_pipeline_items import Builder
 from ._one_pipeline_kinds import Kinds
 from ._one_pipeline_prices import Prices, Walk
-from ._one_pipeline_search import Box, Looking, Rest, Search
+from ._one_pipeline_search import Box, Looking, Part, Rest, Search
 from ._one_pipeline_stages import Laid, Stages
+
+Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should take
 
 _STALE = 6  # changes of prices in a row that may raise the bound by less than
 _MUCH = 0.003  # of the limit
-_ENDLESS = 1 << 50  # us
+_ENDLESS = 1 << 50  # us of a slowest stage, of a sync; a limit cuts it down
 _DIVE = 200  # partial pipelines of a dive, while there is no plan yet
-_BEYOND = 0.05
+_BEYOND = 0.05  # of the limit, by which prices aim above it
 _LEVEL = 50  # a box this much narrower than its bound says where the level is
 _FINE = 0.5  # of what a box may gain; narrower ones are searched
 _FEW = 300  # items; boxes with as many or fewer are searched, however wide
@@ -83,7 +85,7 @@ class Size:
         self,
         job: Open,
         limit: Callable[[], int],
-        found: Callable[[TrainingPlan], None],
+        found: Found,
         check: Callable[[], None],
         dive: bool,
         search: bool = True,
@@ -213,7 +215,7 @@ class Size:
         box: Box,
         prices: tuple[int, ...],
         limit: Callable[[], int],
-        found: Callable[[TrainingPlan], None],
+        found: Found,
         check: Callable[[], None],
         hurried: bool,
         dive: bool,
@@ -237,12 +239,15 @@ class Size:
             rest,
             box,
             limit,
-            lambda laid: found(self.plan(laid)),
+            lambda whole: found(self.plan(whole.laid), self._us(whole)),
             check,
         )
         if dive:
             looking.dive(_DIVE)
         return limit() if looking.all(_PARTS if hurried else None) else None
+
+    def _us(self, whole: Part) -> int:
+        return self.total(whole.sum_us, whole.slowest_us, whole.sync_us)
 
     # --- plans -------------------------------------------------------------------
 

@@ -19,8 +19,6 @@ from ._one_pipeline_kinds import END, Kinds
 from ._one_pipeline_prices import Prices
 from ._one_pipeline_stages import Free, Laid, Stages
 
-Found = Callable[[tuple[Laid, ...]], None]
-
 
 class Box(NamedTuple):
     """Pipelines whose slowest stage and slowest sync lie in these ranges, in us."""
@@ -49,6 +47,9 @@ class Part(NamedTuple):
     sum_us: int
     slowest_us: int
     sync_us: int
+
+
+Found = Callable[[Part], None]
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Looking:
             if bound >= self.limit():
                 break  # those behind it are no better
             if onward.cut == 0:
-                self.found(onward.laid)
+                self.found(onward)
             else:
                 left[0] -= 1
                 self._deeper(onward, left)
@@ -164,7 +165,7 @@ class Looking:
                         if bound >= self.limit():
                             break
                         if onward.cut == 0:
-                            self.found(onward.laid)
+                            self.found(onward)
                         else:
                             self._keep(waves, onward)
         return True

@@ -23,7 +23,7 @@ Eq. 1); the method is our own.
 
 from heapq import heappop, heappush
 
-from ..errors import Unsupported
+from ..errors import ObjectiveMismatch, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..result import Result, Stop
@@ -168,8 +168,12 @@ class _Boxes:
     def _top(self) -> int:
         return BIG if self.run.objective is None else int(self.run.objective)
 
-    def _found(self, plan: TrainingPlan) -> None:
+    def _found(self, plan: TrainingPlan, us: int) -> None:
         self.run.offer(plan)
+        if self.run.plan is plan and self.run.objective != us:
+            raise ObjectiveMismatch(
+                f"{problem}: claimed {us}, the judge finds {self.run.objective}"
+            )
 
     def _tell(self) -> None:
         """The bound that the open boxes leave."""
