@@ -113,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", default=list(SECTIONS))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=30.0)
+    parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     for name in [] if asked.page else asked.sections:

@@ -25,10 +25,11 @@ Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should ta
 _STALE = 6  # changes of prices in a row that may raise the bound by less than
 _MUCH = 0.003  # of the limit
 _ENDLESS = 1 << 50  # us of a slowest stage, of a sync; a limit cuts it down
-_DIVE = 200  # partial pipelines of a dive, while there is no plan yet
+_DIVE = 200  # partial pipelines of a dive
 _BEYOND = 0.05  # of the limit, by which prices aim above it
-_LEVEL = 50  # a box this much narrower than its bound says where the level is
-_FINE = 0.5  # of what a box may gain; narrower ones are searched
+_LEVEL = 25  # a box this much narrower than its bound says where the level is
+_FINE = 0.5  # of what a box may gain; narrower ones are searched,
+_THIN = 8  # and those this much narrower than the limit
 _FEW = 300  # items; boxes with as many or fewer are searched, however wide
 _PARTS = 20_000  # partial pipelines looked at before a box is halved instead
 
@@ -87,7 +88,6 @@ class Size:
         limit: Callable[[], int],
         found: Found,
         check: Callable[[], None],
-        dive: bool,
         search: bool = True,
     ) -> list[Open]:
         """What remains open of a box: none of it holds a pipeline below its bound."""
@@ -108,9 +108,7 @@ class Size:
         halves = self._halved(box)
         few = len(items) <= _FEW or self._narrow(box, bound, top)
         if search and (not halves or few):
-            done = self._searched(
-                items, box, prices, limit, found, check, bool(halves), dive
-            )
+            done = self._searched(items, box, prices, limit, found, check, bool(halves))
             if done is not None:
                 return [Open(max(bound, done), job.box, prices)]
         parts = [Open(bound, half, prices, items, top) for half in halves]
@@ -193,7 +191,7 @@ class Size:
     def _narrow(self, box: Box, bound: int, top: int) -> bool:
         """Whether searching promises more than halving."""
         width = self._width(box)
-        return width <= _FINE * (top - bound) or width * 2000 <= top
+        return width <= _FINE * (top - bound) or width * _THIN <= top
 
     def _halved(self, box: Box) -> list[Box]:
         """The box in two, across the side that matters more; none of a point."""
@@ -218,7 +216,6 @@ class Size:
         found: Found,
         check: Callable[[], None],
         hurried: bool,
-        dive: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""
         rest: Rest
@@ -233,7 +230,42 @@ class Size:
         else:
             row = np.array(prices, np.int64)
             rest = Priced(self.prices.values(items, box.slow_high, row), row)
-        looking = Looking(
+        looking = self._looking(items, rest, box, limit, found, check)
+        return limit() if looking.all(_PARTS if hurried else None) else None
+
+    def dive(
+        self,
+        job: Open,
+        rise: float,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+    ) -> None:
+        """Look for a plan near a box, its largest maxima raised by a factor."""
+        slow_low, slow, _, sync = job.box
+        box = Box(slow_low, int(slow * rise), 0, int(sync * rise))
+        row = np.array(job.prices, np.int64)
+        items = np.arange(len(self.prices.items))
+        items = self.prices.within(items, box.slow_high, box.sync_high)
+        room = self._room(box, limit())
+        items = self.prices.walk(items, box.slow_high, row, room).kept
+        rest: Rest
+        if Counted.fits(self.prices, items):
+            rest = Counted(self.prices, items, box.slow_high)
+        else:
+            rest = Priced(self.prices.values(items, box.slow_high, row), row)
+        self._looking(items, rest, box, limit, found, check).dive(_DIVE)
+
+    def _looking(
+        self,
+        items: Array,
+        rest: Rest,
+        box: Box,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+    ) -> Looking:
+        return Looking(
             self.search,
             items,
             rest,
@@ -242,9 +274,6 @@ class Size:
             lambda whole: found(self.plan(whole.laid), self._us(whole)),
             check,
         )
-        if dive:
-            looking.dive(_DIVE)
-        return limit() if looking.all(_PARTS if hurried else None) else None
 
     def _us(self, whole: Part) -> int:
         return self.total(whole.sum_us, whole.slowest_us, whole.sync_us)

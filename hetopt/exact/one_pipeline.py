@@ -13,7 +13,8 @@ stage times is a walk over the layers in which GPUs have prices (Lagrange); item
 are in no walk below the limit go. Of those that remain, tables by GPU counts say what
 the layers before a cut take at least, and a search cut by cut lays them on named
 nodes, those that are alike counted once. Limits rise from the bound until a plan is
-found below one; then nothing below that plan must be left.
+found below one; then nothing below that plan must be left. Dives into the most
+promising boxes, their maxima raised, find plans before limits come near them.
 
 `Unsupported` for lockstep and interleaved pipelines, hops that occupy both stages,
 synchronisation that backward passes hide, ZeRO, rules of recomputation that a plan may
@@ -21,8 +22,9 @@ choose, and timed optimisers. Source: the space is Metis's (sections 4.1, 4.2 an
 Eq. 1); the method is our own.
 """
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 
+from ..costs.beyond import beyond
 from ..errors import ObjectiveMismatch, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -39,8 +41,9 @@ _SOURCE = "pipelines by counts of GPUs"
 _FIRST = 0.001  # of the bound, the first limit above it; then twice as much
 _RISE = 5  # while the bound is still low, limits rise by a fifth
 _HOPELESS = 1 << 48  # us; where bounds reach this, nothing fits
-# Settings that the tables do not follow: they must be at their defaults.
-_USUAL = ("zero", "interleave", "hops", "pipeline", "sync_overlap")
+_RISES = (1.05, 1.1, 1.2, 1.4, 2.0)  # of the bound, where a first plan is looked for
+_NEAR = 4  # boxes near which plans are
+_DEAR = 0.01  # of the bound; passes that rise by more look for a plan before
 
 
 def solve(
@@ -65,24 +68,16 @@ def solve(
 
 def _refuse(instance: Instance) -> None:
     costs, usual = instance.workload.costs, CostSettings()
-    remedy = "use `hetopt plan`, or the exact method training_plan"
-    for field in _USUAL:
-        if (found := getattr(costs, field)) != (expected := getattr(usual, field)):
-            raise Unsupported(
-                f"one_pipeline: found costs.{field} {found!r}, expected {expected!r}: "
-                f"{remedy}"
-            )
-    if len(instance.workload.recomputes) > 1 or len(instance.workload.zeros) > 1:
+    found = [
+        f"workload.costs.{field} is {value!r}, expected {getattr(usual, field)!r}"
+        for field in ("pipeline", "sync_overlap")
+        if (value := getattr(costs, field)) != getattr(usual, field)
+    ]
+    if found := [*found, *beyond(instance)]:
         raise Unsupported(
-            "one_pipeline: found workload.alternatives, expected none: remove them, "
-            f"or {remedy}"
+            f"one_pipeline: {'; '.join(found)}; use `hetopt plan`, or the exact method "
+            "training_plan"
         )
-    for name, gpu in instance.planned_cluster.gpus.items():
-        if gpu.memory_gbytes_per_s is not None:
-            raise Unsupported(
-                f"one_pipeline: found memory_gbytes_per_s of GPU type {name!r}, which "
-                f"adds the optimiser's time to an iteration: remove it, or {remedy}"
-            )
 
 
 def _work(run: Run, instance: Instance) -> None:
@@ -121,10 +116,13 @@ class _Boxes:
     def work(self) -> None:
         """Until no box is open below the incumbent."""
         self._find_level()
+        self._find_first()
         share = _FIRST
         while self._open and self._open[0][0] < self._top():
             bound = max(self._open[0][0], 1)
             self._limit = BIG if share > 8 else int(bound * (1 + share)) + 1
+            if share > _DEAR and self._limit < self._top():
+                self._dive(1 + share)
             while self._open and self._open[0][0] < self.limit():
                 self._step(search=True)
             share *= 2
@@ -145,6 +143,22 @@ class _Boxes:
                     return
                 self._step(search=False)
 
+    def _find_first(self) -> None:
+        """A plan near the boxes of the least bounds, so that limits need not rise."""
+        for rise in _RISES:
+            if self.run.objective is not None or self._open[0][0] >= _HOPELESS:
+                return
+            self._limit = int(self._open[0][0] * rise) + 1
+            self._dive(rise)
+
+    def _dive(self, rise: float) -> None:
+        """Look for plans near the boxes of the least bounds."""
+        for bound, _, place, job in nsmallest(_NEAR, self._open):
+            if bound < self.limit():
+                self.sizes[place].dive(
+                    job, rise, self.limit, self._found, self.run.check
+                )
+
     def _step(self, search: bool) -> None:
         """Work on the box of the least bound."""
         self.run.check()
@@ -155,8 +169,7 @@ class _Boxes:
                 self.limit,
                 self._found,
                 self.run.check,
-                dive=self.run.objective is None,
-                search=search,
+                search,
             )
         except BaseException:
             self._push(place, job)  # it is still open: the bound must know
