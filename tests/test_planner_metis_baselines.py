@@ -355,9 +355,8 @@ def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(seed: int) -> No
         least = best_stages(instance, b)
         assert (found is None) == (least is None)
         if found is not None and least is not None:
-            # The programme averages in floating point: up to 1 us a layer too much.
-            n, most = line.micro_batches(b), instance.model.layers
-            assert least <= found[0] <= least + n * most
+            # Limits on the slowest stage fall by 0.5 % of it.
+            assert least <= found[0] <= least + 5 * least // 995
 
 
 @pytest.mark.parametrize("seed", SEEDS)

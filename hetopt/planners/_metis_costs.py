@@ -77,14 +77,19 @@ class LineCost:
 
     def _compute_us(self, shares: Row, first: int, last: int) -> int:
         """Time of a run of layers on the slowest replica, the head's included."""
-        slowest = 0
-        for node, t, samples in set(shares):
-            sums = self.cost.prefix(node, t, samples)[0]
-            us = sums[last] - sums[first]
-            if last == self.layers:
-                us += self.cost.head_us(node, t, samples)
-            slowest = max(slowest, us)
-        return slowest
+        return max(self.span_us(share, first, last) for share in set(shares))
+
+    def span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of a run of layers on one replica, the head's included."""
+        sums = self.cost.prefix(*share)[0]
+        head = self.cost.head_us(*share) if last == self.layers else 0
+        return sums[last] - sums[first] + head
+
+    def backward_span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of its backward passes alone."""
+        sums = self.cost.prefix(*share)[1]
+        head = self.cost.head_us(*share) if last == self.layers else 0
+        return sums[last] - sums[first] - (-2 * head // 3)
 
     def _hop_us(self, sender: Row, receiver: Row) -> int:
         """Time of a micro-batch from a stage to the next, by the fastest link."""
@@ -177,14 +182,10 @@ class LineCost:
     def _backward_us(self, stage: Laid) -> int:
         if self.cost.costs.sync_overlap == "none":
             return 0
-        slowest = 0
-        for node, t, samples in set(stage.shares):
-            sums = self.cost.prefix(node, t, samples)[1]
-            us = sums[stage.last] - sums[stage.first]
-            if stage.last == self.layers:
-                us += -(-2 * self.cost.head_us(node, t, samples) // 3)
-            slowest = max(slowest, us)
-        return slowest
+        return max(
+            self.backward_span_us(share, stage.first, stage.last)
+            for share in set(stage.shares)
+        )
 
     def _update_us(self, line: Sequence[Laid]) -> int:
         """Time of the optimiser on the GPU where it takes longest."""

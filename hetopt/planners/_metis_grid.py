@@ -7,10 +7,12 @@ judged on the real cluster anyway.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from math import gcd
+from math import ceil, gcd
 
+from ..schema import Instance
 from ._metis_costs import LineCost, Row, Share
 
 
@@ -19,14 +21,13 @@ class Grid:
 
     def __init__(self, line: LineCost) -> None:
         self.line = line
+        self.averaged = Averaged(line.instance)
         counts = [node.count for node in line.cost.nodes]
         self.width = gcd(*counts)
         # The machine of each virtual node, in the instance's order.
         self.nodes = [
             i for i, count in enumerate(counts) for _ in range(count // self.width)
         ]
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._prefix = lru_cache(None)(self._averaged)
 
     @property
     def gpus(self) -> int:
@@ -46,24 +47,48 @@ class Grid:
 
     def time_us(self, t: int, samples: int, first: int, last: int) -> int:
         """Time of a run of layers on averaged GPUs, the head's included."""
-        sums = self._prefix(t, samples)
+        return self.averaged.span_us(Share(0, t, samples), first, last)
+
+
+class Averaged(LineCost):
+    """Iteration times if all GPUs computed at the mean speed; links are the real ones.
+
+    The optimiser is as slow as on the slowest GPU.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self._sums = lru_cache(None)(self._mean_sums)
+
+    def span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of a run of layers on one replica, the head's included."""
+        sums = self._sums(share.t, share.samples)[0]
         return sums[last] - sums[first]
 
-    def _averaged(self, t: int, samples: int) -> list[int]:
-        """Sums of layer times before each layer: the mean speed, by GPUs."""
-        cost = self.line.cost
-        gpus = [node.count for node in cost.nodes]
-        rows = []
-        for node in range(len(gpus)):
-            name = cost.names[node]
-            row = list(cost.table.layer_us(name, t, samples))
-            row[-1] += cost.head_us(node, t, samples)
-            rows.append(row)
-        each = []
-        for times in zip(*rows, strict=True):
-            speed = sum(n / max(us, 1) for n, us in zip(gpus, times, strict=True))
-            each.append(-int(-sum(gpus) // speed))
-        return list(accumulate(each, initial=0))
+    def backward_span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of its backward passes alone."""
+        sums = self._sums(share.t, share.samples)[1]
+        return sums[last] - sums[first]
+
+    def _mean_sums(self, t: int, samples: int) -> tuple[list[int], list[int]]:
+        """Sums of times before each layer, with and without forward passes."""
+        rows = [
+            [
+                [part(Share(node, t, samples), i, i + 1) for i in range(self.layers)]
+                for node in range(len(self.cost.nodes))
+            ]
+            for part in (super().span_us, super().backward_span_us)
+        ]
+        each, backward = ([self._mean(us) for us in zip(*r, strict=True)] for r in rows)
+        return [*accumulate(each, initial=0)], [*accumulate(backward, initial=0)]
+
+    def _mean(self, times: Sequence[int]) -> int:
+        """The time at the mean speed of all GPUs; `times` are by node."""
+        gpus = [node.count for node in self.cost.nodes]
+        pairs = zip(gpus, times, strict=True)
+        speed = sum(Fraction(n, max(us, 1)) for n, us in pairs)
+        return ceil(sum(gpus) / speed)
 
 
 def replicas(machines: Sequence[int], t: int, b: int) -> Row:

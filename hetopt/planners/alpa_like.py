@@ -9,8 +9,9 @@ groups that are no M x N grid, machines of different size (they are cut into equ
 virtual nodes, `_metis_grid`). Its plans pay the slowest GPU's time when judged.
 
 Choices: an operator is a layer; inside a submesh dp x tp stands for Alpa's integer
-programme; a hop between stages is priced as one between machines; the slowest stage's
-synchronisation decides between micro-batch sizes, as Alpa's number of micro-batches is
+programme; the programme prices a hop between stages as one between machines, and 1F1B
+with hops paid by the sender, whatever the cost settings. The iteration time under
+these settings decides between micro-batch sizes, as Alpa's number of micro-batches is
 chosen by hand. A stage must fit the machine with the least memory. Stages take GPUs in
 the instance's order, small ones the fullest node that has room.
 
@@ -55,8 +56,7 @@ def plan(
         stages = placed(grid, found[1], b)
         if stages is None or not line.fits(n, stages):
             continue
-        sync = max(line.sync_us(stage) for stage in stages)
-        value = line.cost.whole_us(found[0], sync)
+        value = grid.averaged.iteration_us(n, stages)
         if best is None or value < best[0]:
             best = value, n, b, stages
     if best is None:

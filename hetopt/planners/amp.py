@@ -93,16 +93,8 @@ def laid(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
 
 def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
     """Iteration time if all GPUs were average ones; links are the real ones."""
-    line, n = grid.line, grid.line.micro_batches(one.b)
-    stages = laid(grid, one, cuts)
-    taus = [
-        grid.time_us(one.tp, one.b // one.dp, stage.first, stage.last)
-        for stage in stages
-    ]
-    for j, (sender, receiver) in enumerate(pairwise(stages)):
-        taus[j] += line.hop_us(sender.shares, receiver.shares)
-    sync = max(line.sync_us(stage) for stage in stages)
-    return line.cost.whole_us(sum(taus) + (n - 1) * max(taus), sync)
+    n = grid.line.micro_batches(one.b)
+    return grid.averaged.iteration_us(n, laid(grid, one, cuts))
 
 
 def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:

@@ -7,8 +7,10 @@ cuts follow uneven layers and memory, not speed), stages of different size or de
 machines of different size.
 
 Galvatron itself chooses a strategy for each layer on equal GPUs; like Metis's authors
-we give all layers of the model one. Source: Miao et al., VLDB 2022; HexiScale and
-Metis name it as a baseline.
+we give all layers of the model one. Cuts are the best for 1F1B with hops paid by the
+sender, whatever the cost settings; structures are compared under these.
+
+Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 """
 
 import time
