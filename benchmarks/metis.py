@@ -1,10 +1,11 @@
 """Metis's evaluation again: search time, distance from the oracle, figures 4 and 5.
 
-    python benchmarks/metis.py [SECTION ...] [--seeds N] [--time-limit S] [--page]
+    python benchmarks/metis.py [SECTION ...] [--time-limit S] [--page]
 
-Sections: `seconds` (search of the planner and of the oracle, 4 to 64 GPUs), `gaps`
-(Metis, AMP, Alpa and Galvatron on generated clusters against the proved optimum of one
-pipeline), `figures` (its clusters and models, figures 4 and 5). Every row goes to
+Sections: `seconds` (search of the planner and of the oracle, 4 to 64 GPUs), `ablation`
+(table 4's search without balancing), `gaps` (Metis, AMP, Alpa and Galvatron on
+generated clusters against the proved optimum of one pipeline), `figures` (its clusters
+and models, figures 4 and 5), `balancing` (figure 6). Every row goes to
 results/metis.jsonl; results/metis.md shows the last row of each, `--page` writes it
 alone. Single runs; seconds are of this machine, CPU seconds beside wall seconds.
 """
@@ -13,17 +14,23 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import Any
 
 from _measuring import RESULTS, keep
+from _metis_balancing import INSTANCE, least_us
 from _metis_instances import NON_UNIFORM, generated, uniform
 from _metis_page import ORACLE, PLANNERS, Row, page, shown
 
 import hetopt
+from hetopt.planners import metis
 from hetopt.result import Result
 
+METHODS = (ORACLE, *PLANNERS)
+SEEDS = 2  # generated clusters of a kind
 LINES, PAGE = "metis.jsonl", "metis.md"
 PAPER_SECONDS = {4: 0.1, 8: 0.5, 16: 1.7, 32: 58.9, 64: 600.0}
+PAPER_ABLATION = {4: 17.0, 8: 108.0}
 SEARCHED = {
     4: "metis/t4-v100-4-gpt3-1.3b",
     8: "metis/t4-v100-8-gpt3-2.6b",
@@ -51,51 +58,93 @@ def run(instance: Any, method: str, limit_s: float) -> tuple[Result, Row]:
     }
 
 
-def all_methods(instance: Any, limit_s: float) -> dict[str, Row]:
-    """The oracle and every planner on one instance."""
-    return {name: run(instance, name, limit_s)[1] for name in (ORACLE, *PLANNERS)}
+def by_method(
+    instance: Any, limit_s: float, methods: tuple[str, ...] = METHODS
+) -> dict[str, Row]:
+    """Methods on one instance."""
+    return {name: run(instance, name, limit_s)[1] for name in methods}
 
 
 # --- sections ----------------------------------------------------------------------
 
 
-def seconds(asked: argparse.Namespace) -> Iterator[Row]:
+def seconds(limit_s: float) -> Iterator[Row]:
     """Search of the planner and of the oracle, and the gap between them."""
     for gpus, name in SEARCHED.items():
         instance = hetopt.load(name)
-        found = {
-            m: run(instance, m, 4 * asked.time_limit)[1] for m in (ORACLE, "metis")
-        }
+        found = by_method(instance, 4 * limit_s, (ORACLE, "metis"))
         yield {"case": name, "gpus": gpus, "paper_s": PAPER_SECONDS[gpus], **found}
 
 
-def gaps(asked: argparse.Namespace) -> Iterator[Row]:
+def gaps(limit_s: float) -> Iterator[Row]:
     """Planners against the oracle on generated clusters."""
-    for made in generated(asked.seeds):
+    for made in generated(SEEDS):
         yield {
             "case": made.instance.name,
             "gpus": made.gpus,
             "slower": made.slower,
             "memory": made.memory,
-            **all_methods(made.instance, asked.time_limit),
+            **by_method(made.instance, limit_s),
         }
 
 
-def figures(asked: argparse.Namespace) -> Iterator[Row]:
+def figures(limit_s: float, methods: tuple[str, ...] = METHODS) -> Iterator[Row]:
     """Figure 4, then figure 5."""
     for model, pair, gpus, name in uniform():
-        found = all_methods(hetopt.load(name), asked.time_limit)
+        found = by_method(hetopt.load(name), limit_s, methods)
         yield {"case": name, "model": model, "pair": pair, "gpus": gpus, **found}
     for which in NON_UNIFORM:
         name = f"metis/nonuniform-{which}"
-        found = all_methods(hetopt.load(name), asked.time_limit)
+        found = by_method(hetopt.load(name), limit_s, methods)
         yield {"case": name, "model": "gpt3", "pair": "non-uniform", **found}
 
 
-SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
+def ablation(limit_s: float) -> Iterator[Row]:
+    """The planner's search beside that without balancing and DP-first search."""
+    for gpus, theirs in PAPER_ABLATION.items():
+        instance = hetopt.load(SEARCHED[gpus])
+        ours = _searched_s(instance)
+        without = _searched_s(instance, layer_balancing=False, dp_first=False)
+        yield {
+            "case": SEARCHED[gpus],
+            "gpus": gpus,
+            "metis_s": round(ours, 4),
+            "without_s": round(without, 4),
+            "times": without / ours,
+            "paper": theirs,
+        }
+
+
+def _searched_s(instance: Any, **parts: bool) -> float:
+    """CPU seconds of a whole search, median of five."""
+    found = []
+    for _ in range(5):
+        cpu = time.process_time()
+        metis.plan_with(instance, most_plans=10**9, **parts)
+        found.append(time.process_time() - cpu)
+    return median(found)
+
+
+def balancing(limit_s: float) -> Iterator[Row]:
+    """Layers and samples balanced or not, and any groups at all."""
+    best = least_us(True, True)
+    optimum = run(hetopt.load(INSTANCE), ORACLE, limit_s)[1]["us"]
+    for case, us, theirs in (
+        ("nothing", least_us(False, False), 0.22),
+        ("samples", least_us(False, True), 0.19),
+        ("layers", least_us(True, False), None),
+        ("both", best, 0),
+        ("any groups", optimum, None),
+    ):
+        yield {"case": case, "us": us, "above": us / best - 1, "paper": theirs}
+
+
+SECTIONS: dict[str, Callable[[float], Iterator[Row]]] = {
     "seconds": seconds,
+    "ablation": ablation,
     "gaps": gaps,
     "figures": figures,
+    "balancing": balancing,
 }
 
 
@@ -112,12 +161,11 @@ def main() -> None:
     """Run the sections asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", default=list(SECTIONS))
-    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     for name in [] if asked.page else asked.sections:
-        for row in SECTIONS[name](asked):
+        for row in SECTIONS[name](asked.time_limit):
             keep(LINES, {"section": name, **row})
             print(shown(row), flush=True)
     (RESULTS / PAGE).write_text(page(_rows()))

@@ -9,7 +9,9 @@ import espresso
 import fidelity
 import frenzy
 import hexiscale_scale
+import metis
 import recovery
+from _metis_page import OVER, groups, over
 
 from hetopt import api, api_schedule
 
@@ -143,6 +145,51 @@ def _unkept(*found: Any) -> None:
     """The suite keeps its own rows: the script's file of results stays as it is."""
 
 
+# --- Metis ------------------------------------------------------------------------
+
+METIS = "speeds of GPUs are peaks here, and the models' tables ours: results/metis.md"
+
+
+def metis_search(limit_s: float) -> Iterator[Row]:
+    """Section 5.4: planning time and distance from the oracle, by number of GPUs."""
+    known = {4: 0.0, 8: 0.0, 32: 5.0, 64: 5.0}
+    for row in metis.seconds(limit_s):
+        gpus, theirs = row["gpus"], row["paper_s"]
+        figure, ours = f"{gpus} GPUs: search", row["metis"]["seconds"]
+        yield _figure("Metis", figure, ours, theirs, "s", HERE)
+        why = f"the oracle took {row['one_pipeline']['seconds']} s here; {METIS}"
+        gap = 100 * (row["metis"]["us"] / row["one_pipeline"]["us"] - 1)
+        figure = f"{gpus} GPUs: above the best plan known"
+        yield _figure("Metis", figure, gap, known.get(gpus), "%", why)
+
+
+def metis_ablation(limit_s: float) -> Iterator[Row]:
+    """Table 4: search without layer balancing and DP-first search."""
+    for row in metis.ablation(limit_s):
+        figure = f"{row['gpus']} GPUs: search without balancing and DP-first search"
+        why = "in CPU time; few plans are to be had, and ours are priced fast"
+        yield _figure("Metis", figure, row["times"], row["paper"], "times", why)
+
+
+def metis_speed_ups(limit_s: float) -> Iterator[Row]:
+    """Figures 4 and 5: mean speed-ups over AMP and Alpa."""
+    rows = list(metis.figures(limit_s, ("metis", "amp", "alpa_like")))
+    for name, mine, stated in groups(rows):
+        for (other, methods), theirs in zip(OVER.items(), stated, strict=True):
+            if theirs is not None:
+                figure, ours = f"{name}: over {other}", fmean(over(mine, methods))
+                yield _figure("Metis", figure, ours, theirs, "times", METIS)
+
+
+def metis_balancing(limit_s: float) -> Iterator[Row]:
+    """Fig. 6: what plans without balancing lose."""
+    for row in metis.balancing(limit_s):
+        if row["paper"]:
+            figure = f"Fig. 6, balanced {row['case']}: above both"
+            ours, theirs = 100 * row["above"], 100 * row["paper"]
+            yield _figure("Metis", figure, ours, theirs, "%", METIS)
+
+
 # --- Frenzy ----------------------------------------------------------------------
 
 FRENZY = (
@@ -191,4 +238,8 @@ BY_HAND: dict[str, Callable[[float], Iterator[Row]]] = {
     "espresso_table_4": espresso_table_4,
     "espresso_figure_2": espresso_figure_2,
     "frenzy_completion": frenzy_completion,
+    "metis_search": metis_search,
+    "metis_ablation": metis_ablation,
+    "metis_speed_ups": metis_speed_ups,
+    "metis_balancing": metis_balancing,
 }
