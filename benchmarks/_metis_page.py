@@ -1,9 +1,10 @@
 """The page of Metis's benchmark: tables beside the paper's figures, and words."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean
 from typing import Any
 
+import _pages
 from _metis_instances import PAIRS
 
 PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
@@ -82,11 +83,6 @@ def shown(row: Row) -> str:
     return f"{row['case']}: {found}; oracle in {row[ORACLE]['cpu_s']} CPU s"
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
-
-
 def _s(us: float | None) -> str:
     return "–" if us is None else f"{us / 1e6:.3f}"
 
@@ -103,8 +99,8 @@ def _per_cent(gap: float | None) -> str:
     return "–" if gap is None else f"{gap:.1%}"
 
 
-def _seconds(rows: list[Row]) -> list[str]:
-    return _table(
+def _seconds(rows: list[Row]) -> Iterable[str]:
+    return _pages.grid(
         [
             "GPUs",
             "paper's search, s",
@@ -127,7 +123,7 @@ def _seconds(rows: list[Row]) -> list[str]:
     )
 
 
-def _gaps(rows: list[Row]) -> list[str]:
+def _gaps(rows: list[Row]) -> Iterable[str]:
     groups: list[tuple[str, list[Row]]] = [("all", rows)]
     groups += [(f"{g} GPUs", [r for r in rows if r["gpus"] == g]) for g in (8, 16)]
     groups += [
@@ -160,7 +156,7 @@ def _gaps(rows: list[Row]) -> list[str]:
     idle = sum((r[ORACLE]["gpus_used"] or r["gpus"]) < r["gpus"] for r in rows)
     slowest = max((r[ORACLE] for r in rows), key=lambda found: found["cpu_s"])
     return [
-        *_table(["clusters", "number", "proved", *PLANNERS], lines),
+        *_pages.grid(["clusters", "number", "proved", *PLANNERS], lines),
         "\nMean / worst gap; in brackets clusters where the planner found no plan, "
         f"which are not in the mean. {none} of the clusters have no plan, proved. "
         f"Slowest oracle: {slowest['cpu_s']:.1f} CPU s. {idle} optimal plans leave "
@@ -168,7 +164,7 @@ def _gaps(rows: list[Row]) -> list[str]:
     ]
 
 
-def _figures(rows: list[Row]) -> list[str]:
+def _figures(rows: list[Row]) -> Iterable[str]:
     lines = []
     for r in rows:
         metis = r["metis"]["us"]
@@ -188,14 +184,14 @@ def _figures(rows: list[Row]) -> list[str]:
         "over Alpa",
         "above the oracle",
     ]
-    return [*_table(heads, lines), "", *_speedups(rows)]
+    return [*_pages.grid(heads, lines), "", *_speedups(rows)]
 
 
 def _times(other: float | None, metis: float | None) -> str:
     return "–" if other is None or metis is None else f"{other / metis:.2f}x"
 
 
-def _speedups(rows: list[Row]) -> list[str]:
+def _speedups(rows: list[Row]) -> Iterable[str]:
     """Mean speed-ups beside those that the paper's text states."""
     lines = []
     for name, mine, papers in groups(rows):
@@ -207,7 +203,7 @@ def _speedups(rows: list[Row]) -> list[str]:
             cells += ["–" if paper is None else f"{paper:g}x"]
         lines.append(cells)
     heads = [cell for name in OVER for cell in (f"over {name} (range)", "paper")]
-    return _table(["mean speed-up of metis", *heads], lines)
+    return _pages.grid(["mean speed-up of metis", *heads], lines)
 
 
 def over(rows: list[Row], methods: tuple[str, ...]) -> list[float]:
@@ -235,8 +231,8 @@ def groups(rows: list[Row]) -> Iterator[tuple[str, list[Row], Stated]]:
     yield "figure 5, non-uniform", apart, (9.1, 2.7, None)
 
 
-def _ablation(rows: list[Row]) -> list[str]:
-    return _table(
+def _ablation(rows: list[Row]) -> Iterable[str]:
+    return _pages.grid(
         ["GPUs", "metis, CPU s", "without both, CPU s", "times", "paper"],
         [
             [
@@ -251,8 +247,8 @@ def _ablation(rows: list[Row]) -> list[str]:
     )
 
 
-def _balancing(rows: list[Row]) -> list[str]:
-    return _table(
+def _balancing(rows: list[Row]) -> Iterable[str]:
+    return _pages.grid(
         ["balanced", "ms an iteration", "above both", "paper"],
         [
             [
@@ -266,7 +262,7 @@ def _balancing(rows: list[Row]) -> list[str]:
     )
 
 
-_PARTS: dict[str, tuple[str, Callable[[list[Row]], list[str]], str]] = {
+_PARTS: dict[str, tuple[str, Callable[[list[Row]], Iterable[str]], str]] = {
     "seconds": ("Search, T4 + V100, GPT-3 (section 5.4)", _seconds, _SECONDS),
     "ablation": ("What prunes the search (table 4)", _ablation, _ABLATION),
     "gaps": ("Distance from the oracle, generated clusters", _gaps, _GAPS),

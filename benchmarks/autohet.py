@@ -8,17 +8,23 @@ latest run of each, beside the paper's figures. Single runs on one thread;
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import _autohet_sections as sections
-from _measuring import RESULTS, keep
+import _pages
+from _measuring import keep
 
 LINES, PAGE = "autohet.jsonl", "autohet.md"
 Row = dict[str, Any]
 Section = Callable[[float], Iterator[Row]]
+HEAD = (
+    "# AutoHet, again\n\n"
+    "Made by `python benchmarks/autohet.py`; the numbers are the judge's. Single "
+    "runs.\nA dash: no such figure, or no plan. `autohet.jsonl` names machine, its "
+    "load and versions;\nseconds of planning were measured on two busy cores.\n"
+)
 SECTIONS: dict[str, tuple[Section, str]] = {
     "gpus": (
         sections.gpus,
@@ -89,40 +95,6 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 }
 
 
-def write_page() -> None:
-    """The Markdown page: the latest run of each section."""
-    rows = [json.loads(line) for line in (RESULTS / LINES).open()]
-    words = [
-        "# AutoHet, again\n",
-        "Made by `python benchmarks/autohet.py`; the numbers are the judge's. Single "
-        "runs.\nA dash: no such figure, or no plan. `autohet.jsonl` names machine, its "
-        "load and versions;\nseconds of planning were measured on two busy cores.\n",
-    ]
-    for name, (section, why) in SECTIONS.items():
-        mine = [row for row in rows if row["section"] == name]
-        if mine:
-            latest = [row["row"] for row in mine if row["run"] == mine[-1]["run"]]
-            words += [f"## {section.__doc__}\n", *_table(latest), f"\n{why}\n"]
-    (RESULTS / PAGE).write_text("\n".join(words), encoding="utf-8")
-
-
-def _table(rows: list[Row]) -> Iterator[str]:
-    headers = list(dict.fromkeys(header for row in rows for header in row))
-    yield "| " + " | ".join(headers) + " |"
-    yield "|---" * len(headers) + "|"
-    for row in rows:
-        yield "| " + " | ".join(shown(row.get(header)) for header in headers) + " |"
-
-
-def shown(value: Any) -> str:
-    """A cell of a table."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
-    return str(value)
-
-
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -132,10 +104,12 @@ def main() -> None:
     for name in asked.sections or SECTIONS:
         run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         for row in SECTIONS[name][0](asked.time_limit):
-            print(name, *(f"{k}: {shown(v)};" for k, v in row.items()), flush=True)
+            print(
+                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
+            )
             kept = {"section": name, "run": run, "limit_s": asked.time_limit}
             keep(LINES, {**kept, "row": row}, "ortools", "pyscipopt")
-            write_page()
+            _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ latest run of each, results/fidelity.svg its dots. All of it takes about 40 s.
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +19,19 @@ from typing import Any
 import _fidelity_hexiscale as hexiscale
 import _fidelity_opt as opt
 import _fidelity_sections as sections
+import _pages
 from _fidelity_picture import Cloud, draw
 from _measuring import RESULTS, keep
 
 LINES, PAGE, PICTURE = "fidelity.jsonl", "fidelity.md", "fidelity.svg"
 Row = dict[str, Any]
 Section = Callable[[Path], Iterator[Row]]
+HEAD = (
+    "# Predictions and measurements\n\n"
+    "Made by `python benchmarks/fidelity.py`. Errors are (predicted / measured - "
+    "1); the mean is of their sizes. `fidelity.jsonl` names machine and versions.\n"
+    f"\n![predicted against measured]({PICTURE})\n"
+)
 SECTIONS: dict[str, tuple[Section, str]] = {
     "opt_350": (
         sections.opt_350,
@@ -129,28 +135,6 @@ def _has_measurements(folder: Path) -> bool:
     return (folder / opt.FILE).is_file()
 
 
-def _latest(name: str) -> list[Row]:
-    lines = map(json.loads, (RESULTS / LINES).open(encoding="utf-8"))
-    mine = [line for line in lines if line["section"] == name]
-    return [line["row"] for line in mine if line["run"] == mine[-1]["run"]]
-
-
-def write_page() -> None:
-    """The Markdown page and its picture, of the latest run of each section."""
-    words = [
-        "# Predictions and measurements\n",
-        "Made by `python benchmarks/fidelity.py`. Errors are (predicted / measured - "
-        "1); the mean is of their sizes. `fidelity.jsonl` names machine and versions.\n"
-        f"\n![predicted against measured]({PICTURE})\n",
-    ]
-    for name, (section, why) in SECTIONS.items():
-        if latest := _latest(name):
-            words += [f"## {section.__doc__}\n", *_table(latest)]
-            words += [*_means(latest), f"\n{why}\n"]
-    (RESULTS / PAGE).write_text("\n".join(words), encoding="utf-8")
-    _write_picture()
-
-
 def _means(found: list[Row]) -> Iterator[str]:
     """Mean, worst and bias of the columns that are errors of single rows."""
     for header in (h for h in found[0] if h.endswith("error, %")):
@@ -166,10 +150,10 @@ def _means(found: list[Row]) -> Iterator[str]:
 
 def _write_picture() -> None:
     times, memory = [], []
-    if found := _latest("opt_350"):
+    if found := _pages.latest(LINES, "opt_350"):
         times.append(_cloud("OPT-350M", found, "measured, s", "closed form, s"))
         memory.append(_cloud("OPT-350M", found, "measured, GB", "memory, GB"))
-    if found := _latest("table_5"):
+    if found := _pages.latest(LINES, "table_5"):
         times.append(_cloud("Megatron-LM", found, "measured, s", "closed form, s"))
     panels = {"iteration, s": times, "peak memory, GB": memory}
     draw({k: clouds for k, clouds in panels.items() if clouds}, RESULTS / PICTURE)
@@ -177,22 +161,6 @@ def _write_picture() -> None:
 
 def _cloud(name: str, found: list[Row], theirs: str, ours: str) -> Cloud:
     return Cloud(name, [row[theirs] for row in found], [row[ours] for row in found])
-
-
-def _table(found: list[Row]) -> Iterator[str]:
-    headers = list(dict.fromkeys(header for row in found for header in row))
-    yield "| " + " | ".join(headers) + " |"
-    yield "|---" * len(headers) + "|"
-    for row in found:
-        yield "| " + " | ".join(_shown(row.get(header)) for header in headers) + " |"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "–"
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
-    return "–" if value is None else str(value)
 
 
 def main() -> None:
@@ -208,9 +176,12 @@ def main() -> None:
             continue
         run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         for row in SECTIONS[name][0](folder):
-            print(name, *(f"{k}: {_shown(v)};" for k, v in row.items()), flush=True)
+            print(
+                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
+            )
             keep(LINES, {"section": name, "run": run, "row": row}, "matplotlib")
-    write_page()
+    _pages.write(PAGE, LINES, HEAD, SECTIONS, _means)
+    _write_picture()
 
 
 if __name__ == "__main__":

@@ -8,16 +8,22 @@ the latest run of each. One run of each; `--time-limit` is that of a local searc
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import _hexiscale_sections as sections
-from _measuring import RESULTS, keep
+import _pages
+from _measuring import keep
 
 LINES, PAGE = "hexiscale.jsonl", "hexiscale.md"
 Section = Callable[[float], Iterator[dict[str, Any]]]
+HEAD = (
+    "# HexiScale, again\n\n"
+    "Made by `python benchmarks/hexiscale.py`; the numbers are the judge's. Single "
+    "runs.\nA dash: no such figure, or no plan. `hexiscale.jsonl` names machine "
+    "and versions.\n"
+)
 SECTIONS: dict[str, tuple[Section, str]] = {
     "case_study": (
         sections.case_study,
@@ -98,41 +104,6 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 }
 
 
-def write_page() -> None:
-    """The Markdown page: the latest run of each section."""
-    rows = [json.loads(line) for line in (RESULTS / LINES).open()]
-    words = [
-        "# HexiScale, again\n",
-        "Made by `python benchmarks/hexiscale.py`; the numbers are the judge's. Single "
-        "runs.\nA dash: no such figure, or no plan. `hexiscale.jsonl` names machine "
-        "and versions.\n",
-    ]
-    for name, (section, why) in SECTIONS.items():
-        mine = [row for row in rows if row["section"] == name]
-        if mine:
-            latest = [row["row"] for row in mine if row["run"] == mine[-1]["run"]]
-            words += [f"## {section.__doc__}\n", *_table(latest), f"\n{why}\n"]
-    (RESULTS / PAGE).write_text("\n".join(words), encoding="utf-8")
-
-
-def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    headers = list(dict.fromkeys(header for row in rows for header in row))
-    yield "| " + " | ".join(headers) + " |"
-    yield "|---" * len(headers) + "|"
-    for row in rows:
-        yield "| " + " | ".join(_shown(row.get(header)) for header in headers) + " |"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
-    if isinstance(value, list):
-        return ", ".join(map(_shown, value)) or "none"
-    return str(value)
-
-
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -144,10 +115,12 @@ def main() -> None:
         run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         limit = asked.milp_limit if name == "optimality" else asked.time_limit
         for row in SECTIONS[name][0](limit):
-            print(name, *(f"{k}: {_shown(v)};" for k, v in row.items()), flush=True)
+            print(
+                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
+            )
             kept = {"section": name, "run": run, "limit_s": limit, "row": row}
             keep(LINES, kept, "ortools")
-            write_page()
+            _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 
 if __name__ == "__main__":

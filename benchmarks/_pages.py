@@ -1,0 +1,63 @@
+"""Markdown pages of results: a table for the latest run of each section."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from _measuring import RESULTS
+
+Row = dict[str, Any]
+
+
+def write(
+    page: str,
+    lines: str,
+    head: str,
+    sections: Mapping[str, tuple[Callable[..., Any], str]],
+    more: Callable[[list[Row]], Iterable[str]] = lambda rows: (),
+) -> None:
+    """Write a page of results; `more` adds lines below the table of a section.
+
+    A section is a function, whose docstring is its title, and words on its rows.
+    """
+    words = [head]
+    for name, (section, why) in sections.items():
+        if rows := latest(lines, name):
+            words += [f"## {section.__doc__}\n", *table(rows), *more(rows)]
+            words.append(f"\n{why}\n")
+    (RESULTS / page).write_text("\n".join(words), encoding="utf-8")
+
+
+def latest(lines: str, section: str) -> list[Row]:
+    """The rows of a section's latest run."""
+    found = map(json.loads, (RESULTS / lines).open(encoding="utf-8"))
+    mine = [line for line in found if line["section"] == section]
+    return [line["row"] for line in mine if line["run"] == mine[-1]["run"]]
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """A table with a column for every field that a row has."""
+    headers = list(dict.fromkeys(header for row in rows for header in row))
+    cells = [[shown(row.get(header)) for header in headers] for row in rows]
+    yield from grid(headers, cells)
+
+
+def grid(headers: list[str], cells: list[list[str]]) -> Iterator[str]:
+    """A table of cells."""
+    yield "| " + " | ".join(headers) + " |"
+    yield "|---" * len(headers) + "|"
+    for row in cells:
+        yield "| " + " | ".join(row) + " |"
+
+
+def shown(value: Any) -> str:
+    """A cell."""
+    if value is None or value is False:
+        return "–"
+    if value is True:
+        return "yes"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+    if isinstance(value, list):
+        return ", ".join(map(shown, value)) or "none"
+    return str(value)
