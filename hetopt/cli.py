@@ -29,6 +29,7 @@ from . import (
     cli_recover,
     cli_schedule,
 )
+from .cli_options import AsJson, Gap, InstanceWord, Out, Seed, Threads, TimeLimit, flag
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -82,28 +83,6 @@ class Kind(StrEnum):
     SUITES = "suites"
 
 
-InstanceWord = Annotated[
-    str, typer.Argument(help="A path, or a name of `hetopt list instances`.")
-]
-TimeLimit = Annotated[
-    float,
-    typer.Option(min=0, metavar="S", help="Wall seconds; `inf` for no limit."),
-]
-Gap = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
-]
-Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the result document, a plan file too."),
-]
-
-
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"hetopt {__version__}")
@@ -114,9 +93,7 @@ def _version(asked: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version."
-        ),
+        flag("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Plans the training of large language models on mixed GPUs.
@@ -137,15 +114,13 @@ def plan(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--exact", help="Insist on the exact method, where it may be unsupported."
         ),
     ] = False,
     improve: Annotated[
         bool,
-        typer.Option(
-            "--improve", help="Local search on the planner's plan, never worse."
-        ),
+        flag("--improve", help="Local search on the planner's plan, never worse."),
     ] = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
@@ -245,7 +220,7 @@ def compare(
         typer.Option(metavar="A,B,C", help="These planners; all by default."),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="The exact method and its bound as well.")
+        bool, flag("--exact", help="The exact method and its bound as well.")
     ] = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
@@ -304,7 +279,7 @@ def provision(
     ] = None,
     frontier: Annotated[
         bool,
-        typer.Option("--frontier", help="Every best trade of cost against time."),
+        flag("--frontier", help="Every best trade of cost against time."),
     ] = False,
     planner: Annotated[
         str | None,
@@ -379,7 +354,7 @@ def check(
     ] = None,
     bound: Annotated[
         bool,
-        typer.Option("--bound", help="Derive the bound of a result document again."),
+        flag("--bound", help="Derive the bound of a result document again."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -418,7 +393,7 @@ def list_entries(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="With formats: JSON Schemas of our own files."),
+        flag("--schema", help="With formats: JSON Schemas of our own files."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

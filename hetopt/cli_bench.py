@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .cli_options import flag
 from .errors import Unsupported
 
 
@@ -34,7 +35,7 @@ def bench(
         typer.Option(metavar="ADDRESS", help="Solve on this Dask scheduler's workers."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the rows that DIR has.")
+        bool, flag("--resume", help="Go on with the rows that DIR has.")
     ] = False,
     report: Annotated[
         Path | None,
@@ -52,13 +53,13 @@ def bench(
     ] = None,
     update_best: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--update-best",
             help="Keep what is better than the best known of the library's instances.",
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The report as one JSON document on stdout.")
+        bool, flag("--json", help="The report as one JSON document on stdout.")
     ] = False,
 ) -> None:
     """Run a suite of solves, each in a process with a wall and a memory limit.

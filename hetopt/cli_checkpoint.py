@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cli_options import AsJson
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def checkpoint(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the checkpoint here.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which shards lie where, after a look into every file's header.
 

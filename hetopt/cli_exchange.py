@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cli_options import AsJson, flag
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -94,15 +95,13 @@ def export(
         Path | None, typer.Option(metavar="DIR", help="Write the files here.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which target can run the plan.")
+        bool, flag("--explain", help="Say which target can run the plan.")
     ] = False,
     instance: Annotated[
         str | None,
         typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
@@ -146,7 +145,7 @@ def simulate(
     ] = None,
     overlapped: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--overlapped/--charged",
             help="Whether stages compute while they send; the judge: charged.",
         ),
@@ -161,9 +160,7 @@ def simulate(
             metavar="FILE", help="Draw it: a page, .html, or .png, .svg, .pdf."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
 
@@ -196,9 +193,7 @@ def simulate(
 
 
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look for the solvers, and try each on a problem of a second.
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from .cli_options import AsJson
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -33,9 +35,7 @@ def explain(
             help="Write a picture, .png, .svg or .pdf, or .html, .md or .json.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show where a plan's time and memory go, what limits it, and what would help.
 

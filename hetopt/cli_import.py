@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .cli_options import flag
 from .errors import Unsupported
 
 _OWN = ("out", "instance", "option", "judge", "json", "help")
@@ -52,12 +53,10 @@ def import_file(
     ] = None,
     judge: Annotated[
         bool,
-        typer.Option(
-            "--judge", help="Judge every plan of the file beside what it claims."
-        ),
+        flag("--judge", help="Judge every plan of the file beside what it claims."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With --judge: one JSON document on stdout.")
+        bool, flag("--json", help="With --judge: one JSON document on stdout.")
     ] = False,
 ) -> None:
     """Read a file of another tool, such as a price list, and write it as ours.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cli_options import AsJson, flag
 from .errors import InstanceError, UnknownName
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ def detect(
             help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, types ...",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Describe this machine's GPUs, as NVML knows them, as a cluster.
 
@@ -75,9 +74,7 @@ def profile(
         Path,
         typer.Option(metavar="FILE", help="Write the rows for `costs.profile: FILE`."),
     ],
-    gpu: Annotated[
-        bool, typer.Option("--gpu/--cpu", help="Where the layers run.")
-    ] = True,
+    gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
     gpu_name: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="GPU type of the rows; the device's name."),
@@ -92,10 +89,10 @@ def profile(
         int, typer.Option(min=1, max=64, help="States of a parameter, in memory.")
     ] = 16,
     recompute: Annotated[
-        bool, typer.Option(help="Whether the backward pass computes the layer again.")
+        bool, flag(help="Whether the backward pass computes the layer again.")
     ] = True,
     flash: Annotated[
-        bool, typer.Option(help="Whether attention scores are never written.")
+        bool, flag(help="Whether attention scores are never written.")
     ] = False,
     dtype: Annotated[
         str | None,
@@ -104,9 +101,7 @@ def profile(
     repeats: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs; the median counts.")
     ] = 10,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Time a model's layers and weigh what they keep, on the GPU at hand.
 

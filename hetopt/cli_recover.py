@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from .cli_options import AsJson, flag
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def recover(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Re-plan with the exact method too, from them."),
+        flag("--exact", help="Re-plan with the exact method too, from them."),
     ] = False,
     planning: Annotated[
         float, typer.Option(min=0, metavar="S", help="Seconds to re-plan in.")
@@ -152,9 +153,7 @@ def recover(
             help="Of every move along a trace, beside --planning and the recovery, 0.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Re-plan after nodes or GPUs left or arrived, and move the states there.
 

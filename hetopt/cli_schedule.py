@@ -5,17 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cli_options import AsJson
 from .errors import Unsupported
 
 if TYPE_CHECKING:
     from .api_schedule import Outcome
     from .problems.job_scheduling import Data
     from .scheduling.fitting import Fit
-
-AsJson = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-]
-
 
 FIT_COLUMNS = (
     *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
