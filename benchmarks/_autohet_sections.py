@@ -134,9 +134,9 @@ def plans(name: str, batch: int | None = None) -> dict[str, tuple[float, Trainin
     found = {
         "megatron": megatron.plan(instance),
         "whale": whale.plan(instance),
-        "whale, equal layers": whale.plan_with(instance, equal_layers=True),
+        "whale, equal layers": whale.plan(instance, equal_layers=True),
         "autohet": autohet.plan(instance),
-        f"autohet, K = {FIXED_K}": autohet.plan_with(instance, micro_batches=FIXED_K),
+        f"autohet, K = {FIXED_K}": autohet.plan(instance, micro_batches=FIXED_K),
     }
     return {who: (seconds(instance, plan), plan) for who, plan in found.items()}
 
@@ -273,7 +273,7 @@ def breakdown(limit: float) -> Iterator[Row]:
         )
         first: float | None = None
         for (step, switches), paper in zip(STEPS.items(), PAPER_STEPS, strict=True):
-            plan = autohet.plan_with(instance, **switches)
+            plan = autohet.plan(instance, **switches)
             took = seconds(instance, plan)
             first = first or took
             yield {

@@ -8,7 +8,7 @@ and the result holds what was known by then.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from . import (
     api_remedy,
     files,
     model_files,
+    planner_options,
     problems,
     recheck,
     registry,
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 Place = str | Path
 Report = Callable[[Objective | None, Objective | None], None]
+Options = Mapping[str, Any]
 
 DEFAULT_TIME_S = 60.0
+_NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 
 def load(instance: Place | Instance) -> Instance:
@@ -59,6 +62,7 @@ def plan(
     *,
     exact: bool = False,
     improve: bool = False,
+    options: Options | None = None,
     time_limit: float | None = DEFAULT_TIME_S,
     gap: float | None = None,
     threads: int = 1,
@@ -72,6 +76,7 @@ def plan(
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner or on the best of all planners' plans: the result is never worse.
+    `options` are of that one planner, by name (`planner_options`).
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.
@@ -83,15 +88,17 @@ def plan(
         if exact:
             raise Unsupported("a planner and exact were both asked for: choose one")
         _known("planner", planner, registry.entries_for("planners", "training_plan"))
+    elif options:
+        raise Unsupported(_NO_PLANNER)
     if improve:
         if exact:
             raise Unsupported(
                 "improve and exact were both asked for: choose one; the exact method "
                 "searches locally by itself"
             )
-        found = _bounded(_improved(planner, data, limits, report))
+        found = _bounded(_improved(planner, data, limits, report, options))
     elif planner is not None:
-        found = _bounded(_heuristic(planner, data, limits))
+        found = _bounded(_heuristic(planner, data, limits, options))
     else:
         found = _planned(data, exact, limits, report)
     return api_remedy.remedied(found, limits)
@@ -121,6 +128,7 @@ def solve(
     backend: str | None = None,
     *,
     warm_start: Plan | None = None,
+    options: Options | None = None,
     time_limit: float | None = DEFAULT_TIME_S,
     gap: float | None = None,
     threads: int = 1,
@@ -132,11 +140,14 @@ def solve(
     `method` is an exact method (the default), a statement or a planner, as listed by
     `methods_for`; for an instance also the exact method of a problem that narrows its
     own, such as `one_pipeline`: the result is then of that problem. With `backend` it
-    is a statement, by default the first that the back end carries. Raises
-    `InstanceError`, `UnknownName`, `BackendMissing` and `Unsupported`.
+    is a statement, by default the first that the back end carries. `options` are of a
+    planner, by name (`planner_options`). Raises `InstanceError`, `UnknownName`,
+    `BackendMissing` and `Unsupported`.
     """
     limits = _limits(time_limit, gap, threads, seed)
     name, data = posed(problem)
+    if options and (backend or method not in methods_for(name)["planners"]):
+        raise Unsupported(_NO_PLANNER)
     if method is not None and _narrows(method, data):
         name = method
     if backend is not None:
@@ -153,7 +164,7 @@ def solve(
     if method in known["formulations"]:
         backend = carriers(method)[0]
         return _stated(name, data, method, backend, limits, warm_start, report)
-    return _bounded(_heuristic(method, data, limits))
+    return _bounded(_heuristic(method, data, limits, options))
 
 
 def write_statement(
@@ -441,15 +452,18 @@ def _stated(
     )
 
 
-def _heuristic(name: str, data: Any, limits: Limits) -> Result:
+def _heuristic(
+    name: str, data: Any, limits: Limits, options: Options | None = None
+) -> Result:
     """What a planner finds; no plan becomes a result with the planner's reason."""
     module: Any = registry.entry("planners", name)
+    chosen = planner_options.checked(name, options) if options else {}
     start = monotonic()
     deadline = None if limits.time_s is None else start + limits.time_s
     made, stop = None, Stop.FINISHED
     reasons: tuple[str, ...] = ()
     try:
-        made = module.plan(data, seed=limits.seed, deadline=deadline)
+        made = module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
     except NoPlan as error:
         reasons = (str(error),)
     except KeyboardInterrupt:
@@ -460,7 +474,7 @@ def _heuristic(name: str, data: Any, limits: Limits) -> Result:
     return Result(
         problem=module.problem,
         data=data,
-        method=Method(name=name, kind="heuristic", seed=limits.seed),
+        method=Method(name, "heuristic", seed=limits.seed, options=chosen),
         status=Status.UNDECIDED if made is None else Status.FEASIBLE,
         stop=stop,
         plan=made,
@@ -470,7 +484,11 @@ def _heuristic(name: str, data: Any, limits: Limits) -> Result:
 
 
 def _improved(
-    planner: str | None, data: Instance, limits: Limits, report: Report | None
+    planner: str | None,
+    data: Instance,
+    limits: Limits,
+    report: Report | None,
+    options: Options | None,
 ) -> Result:
     """A planner's plan, or the best of all, in half of the time; then local search."""
     start = monotonic()
@@ -478,7 +496,7 @@ def _improved(
         found = _best(_heuristics(data, limits))
     else:
         half = None if limits.time_s is None else limits.time_s / 2
-        found = _heuristic(planner, data, replace(limits, time_s=half))
+        found = _heuristic(planner, data, replace(limits, time_s=half), options)
     return api_improve.improved(found, _less(limits, monotonic() - start), report)
 
 

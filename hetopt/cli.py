@@ -29,7 +29,18 @@ from . import (
     cli_recover,
     cli_schedule,
 )
-from .cli_options import AsJson, Gap, InstanceWord, Out, Seed, Threads, TimeLimit, flag
+from .cli_options import (
+    AsJson,
+    Gap,
+    InstanceWord,
+    Options,
+    Out,
+    Seed,
+    Threads,
+    TimeLimit,
+    flag,
+    valued,
+)
 from .errors import HetoptError, InternalError, Unsupported
 
 if TYPE_CHECKING:
@@ -122,6 +133,7 @@ def plan(
         bool,
         flag("--improve", help="Local search on the planner's plan, never worse."),
     ] = False,
+    option: Options = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -133,7 +145,8 @@ def plan(
 
     By default the exact method, starting from the best planner's plan.
 
-    Example: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`
+    Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
+    `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`
     """
     from . import api
 
@@ -144,6 +157,7 @@ def plan(
             planner,
             exact=exact,
             improve=improve,
+            options=valued(option),
             time_limit=time_limit,
             gap=gap,
             threads=threads,
@@ -175,6 +189,7 @@ def solve(
             "several cases.",
         ),
     ] = None,
+    option: Options = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -201,6 +216,7 @@ def solve(
             data,
             method,
             backend,
+            options=valued(option),
             time_limit=time_limit,
             gap=gap,
             threads=threads,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .cli_options import AsJson, flag
+from .cli_options import AsJson, flag, pairs
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -312,12 +312,7 @@ def _storage(options: list[str]) -> "Storage":
     from .complaints import validated
     from .recovery.posing import Storage
 
-    tree: dict[str, Any] = {}
-    for word in options:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise Unsupported(f"--option {word!r}: expected NAME=VALUE")
-        tree[name] = _value(name, value)
+    tree = {name: _value(name, value) for name, value in pairs(options).items()}
     return validated(Storage, tree, "--option")
 
 

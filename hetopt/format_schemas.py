@@ -91,6 +91,8 @@ def result() -> Schema:
         "seed": {"type": "integer"},
         "threads": {"type": "integer"},
     }
+    of = _object(method)
+    of["properties"]["options"] = {"type": "object"}  # where a planner was given some
     point: dict[str, Schema] = {
         "seconds": {"type": "number"},
         "incumbent": number,
@@ -108,7 +110,7 @@ def result() -> Schema:
         "bound_source": text,
         "gap": number,
         "unit": {"type": "string"},
-        "method": _object(method),
+        "method": of,
         "seconds": {"type": "object", "additionalProperties": {"type": "number"}},
         "evaluation": _nullable("object"),
         "plan": {"anyOf": [*plans, {"type": "null"}]},

@@ -1,6 +1,7 @@
 """What there is, by name, with one line each; no solver is loaded to tell."""
 
 import ast
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,8 @@ _FOLDER = {
 def entries(kind: str) -> list[dict[str, str]]:
     """Objects with `name` and `description`, sorted by name.
 
-    Formats also have a `direction`, import or export, and are sorted within each.
+    Formats also have a `direction`, import or export, and are sorted within each;
+    planners their `options` with the defaults, as `--option` takes them.
     `kind` is one of instances, problems, formulations, methods, planners, policies,
     backends, formats, suites.
     """
@@ -35,6 +37,8 @@ def entries(kind: str) -> list[dict[str, str]]:
             *({**entry, "direction": "import"} for entry in read),
             *({**entry, "direction": "export"} for entry in written),
         ]
+    if kind == "planners":
+        return [{**e, "options": _options(e["name"])} for e in _folder("planners")]
     return _folder(_FOLDER[kind])
 
 
@@ -43,6 +47,12 @@ def _folder(folder: str) -> list[dict[str, str]]:
         {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
         for name in registry.names(folder)
     ]
+
+
+def _options(planner: str) -> str:
+    from .planner_options import defaults
+
+    return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults(planner).items())
 
 
 def _instances() -> list[dict[str, str]]:

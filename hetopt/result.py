@@ -69,6 +69,11 @@ class Method:
     version: str | None = None
     seed: int = 0
     threads: int = 1
+    options: dict[str, Any] = field(default_factory=dict)  # of a planner
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; `options` only where some were given."""
+        return {k: v for k, v in self.__dict__.items() if k != "options" or v}
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class Result:
             "bound_source": self.bound.source if self.bound else None,
             "gap": self.gap,
             "unit": problem.unit(self.data),
-            "method": self.method.__dict__.copy(),
+            "method": self.method.to_json(),
             "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
             "evaluation": self.evaluation.to_json() if self.evaluation else None,
             "plan": self.plan.model_dump(mode="json") if self.plan else None,

@@ -92,7 +92,7 @@ def test_groups_of_a_statement_become_plans_as_those_of_the_method_do(
     by: autohet.GroupingBy,
 ) -> None:
     instance = shipped("autohet/a100-h20-2x2-gpt3-6.7b")
-    plans = [autohet.plan_with(instance, grouping_by=way) for way in ("method", by)]
+    plans = [autohet.plan(instance, grouping_by=way) for way in ("method", by)]
     one, two = (training_plan.evaluate(instance, plan) for plan in plans)
     assert one.valid
     assert two.valid
@@ -103,7 +103,7 @@ def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None
     """Section V: 1 A100 + 1 H20, and 3 H20; one group of all has longer bubbles."""
     instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
     gpus = instance.planned_cluster.node
-    plan = autohet.plan_with(instance, micro_batches=16)
+    plan = autohet.plan(instance, micro_batches=16)
     named = autohet.plan_of_groups(instance, 1, [{"A100": 1, "H20": 1}, {"H20": 3}])
     for found in (plan, named):
         assert sorted(

@@ -47,7 +47,7 @@ def planned(planner: str, instance: Instance, **options: float) -> TrainingPlan 
     module = registry.entry("planners", planner)
     try:
         if options:
-            return module.plan_with(instance, **options)
+            return module.plan(instance, **options)
         return module.plan(instance)
     except NoPlan:
         return None

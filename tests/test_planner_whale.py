@@ -107,7 +107,7 @@ def with_samples(seed: int) -> Instance:
 
 def planned(instance: Instance, **switches: bool) -> TrainingPlan | None:
     try:
-        plan = whale.plan_with(instance, **switches)
+        plan = whale.plan(instance, **switches)
     except NoPlan:
         return None
     assert training_plan.evaluate(instance, plan).valid

@@ -227,7 +227,7 @@ def test_autohet_without_balancing_or_grouping_is_slower(name: str) -> None:
     instance = shipped(f"autohet/{name}")
 
     def value(**steps: bool) -> int:
-        judged = training_plan.evaluate(instance, autohet.plan_with(instance, **steps))
+        judged = training_plan.evaluate(instance, autohet.plan(instance, **steps))
         assert judged.valid
         return judged.objective
 

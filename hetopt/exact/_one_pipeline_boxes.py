@@ -245,10 +245,11 @@ class Size:
         slow_low, slow, _, sync = job.box
         box = Box(slow_low, int(slow * rise), 0, int(sync * rise))
         row = np.array(job.prices, np.int64)
-        items = np.arange(len(self.prices.items))
-        items = self.prices.within(items, box.slow_high, box.sync_high)
-        room = self._room(box, limit())
-        items = self.prices.walk(items, box.slow_high, row, room).kept
+        every = np.arange(len(self.prices.items))
+        items = self.prices.within(every, box.slow_high, box.sync_high)
+        walk = self.prices.walk(items, box.slow_high, row, self._room(box, limit()))
+        assert walk.kept is not None
+        items = walk.kept
         rest: Rest
         if Counted.fits(self.prices, items):
             rest = Counted(self.prices, items, box.slow_high)

@@ -27,7 +27,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from .. import statements
 from ..balancing import Balancer, Chain
@@ -56,29 +58,24 @@ _STATEMENTS = {
 
 
 def plan(
-    data: Instance, *, seed: int = 0, deadline: float | None = None
-) -> TrainingPlan:
-    """The best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect."""
-    return plan_with(data, deadline=deadline)
-
-
-def plan_with(
     data: Instance,
     *,
+    seed: int = 0,
+    deadline: float | None = None,
     grouping: bool = True,
     mapping: bool = True,
     balancing: bool = True,
     grouping_by: GroupingBy = "method",
-    micro_batches: int | None = None,
-    deadline: float | None = None,
+    micro_batches: Annotated[int, Field(ge=1)] | None = None,
 ) -> TrainingPlan:
-    """Algorithm 1 with its steps switched on or off, for the paper's breakdown.
+    """The best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect.
 
-    Without grouping all devices are one pipeline; without mapping they are taken in
-    the order of the nodes; without balancing stages have equal layers. Groups are
-    found by the exact method; by the paper's own statement on SCIP, which proves about
-    8 devices in a second and 16 hardly ever; or by that of counts, on CP-SAT. Eq. 2
-    has a K of `micro_batches`, as in the paper; by default groups share the batch.
+    For the paper's breakdown: without `grouping` all devices are one pipeline; without
+    `mapping` they are taken in the order of the nodes; without `balancing` stages have
+    equal layers. Groups are found by the exact method; by the paper's own statement on
+    SCIP, which proves about 8 devices in a second and 16 hardly ever; or by that of
+    counts, on CP-SAT. Eq. 2 has a K of `micro_batches`, as in the paper; by default
+    groups share the batch.
     """
     cost = FastCost(data)
     trial = _Trial(cost, mapping, balancing)

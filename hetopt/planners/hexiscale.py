@@ -16,9 +16,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from ..balancing import Balancer, shared
 from ..errors import InstanceError, NoPlan
@@ -57,10 +58,21 @@ class Ablation:
 
 
 def plan(
-    data: Instance, *, seed: int = 0, deadline: float | None = None
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    rounds: Annotated[int, Field(ge=1)] = ROUNDS,
+    degree: Annotated[int, Field(ge=1)] | None = None,
+    random_partition: bool = False,
 ) -> TrainingPlan:
-    """The best plan of 50 rounds; `NoPlan` where every round runs out of memory."""
-    return plan_with(data, seed=seed, deadline=deadline)[0]
+    """The best plan of all rounds; `NoPlan` where every round runs out of memory.
+
+    With one tensor-parallel `degree` for all stages, or a `random_partition` of the
+    GPUs, a part of the planner is off (`Ablation`).
+    """
+    off = Ablation(degree, random_partition)
+    return plan_with(data, seed=seed, deadline=deadline, rounds=rounds, ablation=off)[0]
 
 
 def plan_with(

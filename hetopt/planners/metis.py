@@ -25,7 +25,9 @@ Source: Um et al., ATC 2024, sections 4.1 and 4.2.
 
 import time
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from ..errors import NoPlan
 from ..plans import TrainingPlan
@@ -36,35 +38,23 @@ from ._metis_intra import Intra, Shape
 
 problem: Literal["training_plan"] = "training_plan"
 
-VARIANCE = 0.5
-MAX_PERMUTE_LEN = 10
-MOST_PLANS = 500_000
-
 
 def plan(
-    data: Instance, *, seed: int = 0, deadline: float | None = None
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    variance: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    max_permute_len: Annotated[int, Field(ge=1)] = 10,
+    layer_balancing: bool = True,
+    dp_first: bool = True,
+    most_plans: Annotated[int, Field(ge=1)] = 500_000,
 ) -> TrainingPlan:
     """The cheapest plan found; `NoPlan` says what is short. `seed` has no effect.
 
-    `deadline` is a `time.monotonic()` instant.
-    """
-    return plan_with(data, deadline=deadline)
-
-
-def plan_with(
-    data: Instance,
-    *,
-    variance: float = VARIANCE,
-    max_permute_len: int = MAX_PERMUTE_LEN,
-    layer_balancing: bool = True,
-    dp_first: bool = True,
-    most_plans: int = MOST_PLANS,
-    deadline: float | None = None,
-) -> TrainingPlan:
-    """The same with other pruning, or without a part of the search (section 5.4).
-
-    `variance` is from 0 (groups of equal size) to 1 (any); `most_plans` bounds the
-    partial plans that are looked at. Without `layer_balancing` all cuts between layers
+    `deadline` is a `time.monotonic()` instant. Groups are pruned by `variance`, from 0
+    (equal size) to 1 (any), and `max_permute_len`; at most `most_plans` partial plans
+    are looked at. For section 5.4: without `layer_balancing` all cuts between layers
     are looked at, in effect; without `dp_first` all degrees of all stages, which takes
     exponential time in the number of stages.
     """

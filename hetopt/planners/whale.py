@@ -50,16 +50,16 @@ problem: Literal["training_plan"] = "training_plan"
 
 
 def plan(
-    data: Instance, *, seed: int = 0, deadline: float | None = None
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    equal_layers: bool = False,
 ) -> TrainingPlan:
-    """The fastest plan of the family; `NoPlan` says what is short. `seed` is unused."""
-    return plan_with(data, deadline=deadline)
+    """The fastest plan of the family; `NoPlan` says what is short. `seed` is unused.
 
-
-def plan_with(
-    data: Instance, *, equal_layers: bool = False, deadline: float | None = None
-) -> TrainingPlan:
-    """The same, or with `equal_layers` in all stages, as AutoHet describes Whale."""
+    With `equal_layers` in all stages, as AutoHet describes Whale.
+    """
     cost = FastCost(data)
     nodes = sorted(range(len(cost.nodes)), key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers)

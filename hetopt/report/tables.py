@@ -140,6 +140,8 @@ def named(entries: Iterable[dict[str, str]]) -> RenderableType:
     for entry in entries:
         description = words.plain(entry["description"])
         which = [Text(entry["direction"])] if "direction" in entry else []
+        if own := entry.get("options"):
+            description += f"\n  {own}"
         table.add_row(Text(entry["name"], style="bold"), *which, Text(description))
     return table
 
@@ -153,6 +155,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     unit = get(result.problem).unit(result.data)
     method = result.method
     by = [method.name, method.kind, method.formulation, method.backend]
+    by += [f"{name}={value}" for name, value in method.options.items()]
     yield "status", f"{result.status.value} ({_stop(result)})"
     yield "method", ", ".join(dict.fromkeys(word for word in by if word))
     if result.objective is not None:
