@@ -22,7 +22,7 @@ from ._one_pipeline_stages import Laid, Stages
 
 Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should take
 
-_STALE = 6  # changes of prices in a row that may raise the bound by less than
+_STALE = 4  # changes of prices in a row that may raise the bound by less than
 _MUCH = 0.003  # of the limit
 _ENDLESS = 1 << 50  # us of a slowest stage, of a sync; a limit cuts it down
 _DIVE = 200  # partial pipelines of a dive
@@ -159,8 +159,8 @@ class Size:
         stale = 0
         while stale < _STALE:
             check()
-            walk = self.prices.walk(items, box.slow_high, prices, room)
-            assert walk.kept is not None
+            known = -BIG if best is None else best[0].bound_us
+            walk = self.prices.walk(items, box.slow_high, prices, room, known)
             items = walk.kept
             stale += 1
             if best is None or walk.bound_us > best[0].bound_us:
@@ -247,9 +247,8 @@ class Size:
         row = np.array(job.prices, np.int64)
         every = np.arange(len(self.prices.items))
         items = self.prices.within(every, box.slow_high, box.sync_high)
-        walk = self.prices.walk(items, box.slow_high, row, self._room(box, limit()))
-        assert walk.kept is not None
-        items = walk.kept
+        room = self._room(box, limit())
+        items = self.prices.walk(items, box.slow_high, row, room).kept
         rest: Rest
         if Counted.fits(self.prices, items):
             rest = Counted(self.prices, items, box.slow_high)

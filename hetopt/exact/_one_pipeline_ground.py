@@ -80,9 +80,6 @@ class Ground:
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
     ) -> list[int]:
         """Samples, at most `most`, that a replica of a stage can take."""
-        flight = int(self.cost.in_flight(n, k, 0))
-        ends = (first == 0, last == self.layers)
-        place = (last - first,) if self.even else (first, last)
         if self.table.profile.weighs:  # memory may shrink as samples grow
             fits = [
                 s
@@ -90,18 +87,30 @@ class Ground:
                 if self._fits(kind, t, s, n, first, last, k)
             ]
         else:
-            key = (self.cost.room[self.members[kind][0]], t, flight, *ends, most)
-            top = self._tops.get((*key, *place))
-            if top is None:
-                top = self._top(kind, t, n, first, last, k, most)
-                self._tops[(*key, *place)] = top
-            fits = list(range(1, top + 1))
+            key = self._place(kind, t, n, first, last, k, most)
+            if key not in self._tops:
+                # A run with one layer less, where it was looked at, says how many.
+                shorter = self._place(kind, t, n, first + 1, last, k, most)
+                high = self._tops.get(shorter, most)
+                self._tops[key] = self._top(kind, t, n, first, last, k, high)
+            fits = list(range(1, self._tops[key] + 1))
         return [s for s in fits if self.prefix(kind, t, s) is not None]
+
+    def _place(
+        self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
+    ) -> tuple[int, ...]:
+        """Equal for runs that as many samples fit."""
+        flight = int(self.cost.in_flight(n, k, 0))
+        ends = (first == 0, last == self.layers)
+        run = (last - first,) if self.even else (first, last)
+        return (self.cost.room[self.members[kind][0]], t, flight, *ends, most, *run)
 
     def _top(
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
     ) -> int:
-        low, high = 0, most
+        if not most or self._fits(kind, t, most, n, first, last, k):
+            return most
+        low, high = 0, most - 1
         while low < high:
             middle = (low + high + 1) // 2
             if self._fits(kind, t, middle, n, first, last, k):

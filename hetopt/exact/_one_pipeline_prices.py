@@ -21,9 +21,7 @@ class Walk:
 
     bound_us: int
     used: Array
-    slowest_us: int  # of the least walk
-    sync_us: int
-    kept: Array | None  # numbers of items, where a limit was given
+    kept: Array  # numbers of items
 
 
 class Prices:
@@ -72,11 +70,12 @@ class Prices:
         return items[keep]
 
     def walk(
-        self, items: Array, slowest: int, prices: Array, limit: int | None
+        self, items: Array, slowest: int, prices: Array, limit: int, known: int = -BIG
     ) -> Walk:
-        """The least priced walk over `items`; with a limit, the items below it.
+        """The least priced walk over `items`, and those that one below `limit` has.
 
         `items` are numbers in ascending order; no stage is slower than `slowest`.
+        All remain where the bound is no better than a `known` one.
         """
         table = _Table(self, items, slowest, prices)
         table.sweep()
@@ -84,10 +83,9 @@ class Prices:
         best = int(table.value[self.layers, 0])
         if best >= BIG:
             none = np.zeros(0, np.int64)
-            return Walk(BIG, np.zeros_like(self.gpus), 0, 0, none)
-        used, tau, sync = table.least_walk()
-        kept = None if limit is None else table.below(limit + paid)
-        return Walk(best - paid, used, tau, sync, kept)
+            return Walk(BIG, np.zeros_like(self.gpus), none)
+        kept = table.below(limit + paid) if best - paid > known else items
+        return Walk(best - paid, table.used(), kept)
 
     def values(self, items: Array, slowest: int, prices: Array) -> Array:
         """Least price of the layers before each cut, by the tag behind it."""
@@ -146,24 +144,20 @@ class _Table:
 
     # --- the least walk ------------------------------------------------------------
 
-    def least_walk(self) -> tuple[Array, int, int]:
-        """GPUs, slowest stage and slowest sync of one least walk."""
+    def used(self) -> Array:
+        """GPUs by class of nodes of one least walk."""
         owner, rows = self.owner, self.owner.items
         used = np.zeros_like(owner.gpus)
-        slowest = sync = 0
         last, tag = owner.layers, 0
         while last:
             pair, joined = self._pair_onto(last, tag)
-            hop = int((owner.shared if joined else owner.apart)[pair, tag])
             kind, own = owner.pair_kind[pair], owner.pair_tag[pair]
             costs = (self.shared if joined else self.apart)[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
             item = self._item(last, first, int(kind), joined)
             used += owner.use[rows.pattern[item]]
-            slowest = max(slowest, int(rows.compute_us[item]) + hop)
-            sync = max(sync, int(rows.sync_us[item]))
             last, tag = first, int(own)
-        return used, slowest, sync
+        return used
 
     def _pair_onto(self, last: int, tag: int) -> tuple[int, bool]:
         one, two = self._onto(last)

@@ -41,7 +41,7 @@ _SOURCE = "pipelines by counts of GPUs"
 _FIRST = 0.001  # of the bound, the first limit above it; then twice as much
 _RISE = 5  # while the bound is still low, limits rise by a fifth
 _HOPELESS = 1 << 48  # us; where bounds reach this, nothing fits
-_RISES = (1.05, 1.1, 1.2, 1.4, 2.0)  # of the bound, where a first plan is looked for
+_RISES = (1.1, 1.3, 2.0)  # of the bound, where a first plan is looked for
 _NEAR = 4  # boxes near which plans are
 _DEAR = 0.01  # of the bound; passes that rise by more look for a plan before
 
