@@ -1,5 +1,7 @@
 """Training plans proved optimal on small clusters, against all plans and each other."""
 
+from collections import deque
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -8,14 +10,17 @@ from brute_force_training import best_training_plan
 from random_pipelines import random_costs
 from random_plans import random_plan
 
+import hetopt
 from hetopt.bounds import training_plan_bound
-from hetopt.exact._anytime import Run
+from hetopt.exact._anytime import Halt, Run
 from hetopt.exact._small_clusters import is_small, solve_small
 from hetopt.exact._small_shares import shares
+from hetopt.exact._small_stages import Shop
 from hetopt.generate import generate
 from hetopt.modelling import Limits
 from hetopt.planners import islands
 from hetopt.problems import training_plan
+from hetopt.result import Stop
 from hetopt.schema import Instance
 
 HEXISCALE = {
@@ -194,6 +199,18 @@ def test_the_order_of_nodes_does_not_change_the_optimum():
     assert one.proved
     assert other.proved
     assert one.bound_us == other.bound_us
+
+
+def test_listing_millions_of_stages_can_be_ended():
+    shop = Shop(hetopt.load("metis/t4-v100-8-wide-resnet-2b"))
+    checks = count()
+
+    def check() -> None:
+        if next(checks) == 1_000:
+            raise Halt(Stop.TIME)
+
+    with pytest.raises(Halt):
+        deque(shop.stages(32, 32, check), maxlen=0)
 
 
 def test_a_small_cluster_has_at_most_eight_gpus():

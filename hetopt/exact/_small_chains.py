@@ -145,7 +145,7 @@ class _Lister:
         check: Callable[[], None],
     ) -> None:
         self._shop, self._size, self._us, self._check = shop, size, us, check
-        self._stages = shop.stages(size, replicas)
+        self._stages = list(shop.stages(size, replicas, check))
         self._ends = _ends(shop, size)
         self._least = np.array(self._ends)[:, None, None]
         self._rates, self._shares = shop.fluid

@@ -205,7 +205,7 @@ class _Search:
         for size in sorted(set(self._instance.workload.micro_batch_sizes)):
             if size > self._shop.batch:
                 continue
-            replicas = size
+            replicas = min(size, sum(self._shop.gpus))
             while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
                 replicas -= 1
                 self._complete = False
@@ -213,8 +213,12 @@ class _Search:
         return found
 
     def _count(self, size: int, replicas: int) -> int:
-        """Rows of stages, had each stage any layers."""
-        ways = Counter(used for _, used in self._shop.stages(size, replicas))
+        """Rows of stages, had each stage any layers; at least so many, where many."""
+        stages = self._shop.stages(size, replicas, self._clock.check)
+        few = list(islice(stages, _MOST_CHAINS + 1))
+        if len(few) > _MOST_CHAINS:  # each is a row by itself
+            return len(few)
+        ways = Counter(used for _, used in few)
 
         @cache
         def count(free: tuple[int, ...]) -> int:

@@ -5,7 +5,7 @@ apart: both are a `Pool` of GPUs. A stage is a tuple of `Place`s, one for each r
 Times are matrices over (first layer, one past the last), in us.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import combinations, combinations_with_replacement, pairwise, product
 from typing import Any, NamedTuple
@@ -94,13 +94,18 @@ class Shop:
 
     # --- what stages there are ---------------------------------------------------
 
-    def stages(self, b: int, replicas: int) -> list[tuple[Stage, tuple[int, ...]]]:
-        """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses."""
+    def stages(
+        self, b: int, replicas: int, check: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[Stage, tuple[int, ...]]]:
+        """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses.
+
+        There may be millions: `check` may end it with an exception.
+        """
         groups = [
             (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
         ]
-        found: dict[Stage, tuple[int, ...]] = {}
-        for count in range(1, min(b, replicas) + 1):
+        found: set[Stage] = set()
+        for count in range(1, min(b, replicas, sum(self.gpus)) + 1):
             for chosen in combinations_with_replacement(groups, count):
                 used = self.used((Place(p, t, 0) for p, t in chosen))
                 if any(u > g for u, g in zip(used, self.gpus, strict=True)):
@@ -108,15 +113,16 @@ class Shop:
                 for cut, rule in product(
                     combinations(range(1, b), count - 1), range(len(self.rules))
                 ):
+                    check()
                     shares = [z - a for a, z in pairwise((0, *cut, b))]
                     places = (
                         Place(p, t, s, rule)
                         for (p, t), s in zip(chosen, shares, strict=True)
                     )
                     stage = tuple(sorted(places))
-                    if all(self._measured(place) for place in stage):
-                        found[stage] = used
-        return list(found.items())
+                    if stage not in found and all(map(self._measured, stage)):
+                        found.add(stage)
+                        yield stage, used
 
     def used(self, places: Iterable[Place]) -> tuple[int, ...]:
         """GPUs of each pool that the places take."""
