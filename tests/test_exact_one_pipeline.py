@@ -197,6 +197,28 @@ def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> N
         one_pipeline.solve(instance)
 
 
+# --- for methods of several pipelines ----------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_pipeline_is_offered_where_one_is_faster(seed: int) -> None:
+    instance = plain(seed)
+    best = one_pipeline.solve(instance).objective
+    for than in (None, best) if best is None else (None, best, best + 1):
+        offered: list[TrainingPlan] = []
+        one_pipeline.faster(instance, than, Limits(), offered.append)
+        found = [judge.evaluate(instance, plan).objective for plan in offered]
+        assert found == ([] if best is None or than == best else [best])
+
+
+def test_a_training_plan_is_no_slower_than_the_best_pipeline() -> None:
+    instance = load("metis/t4-v100-8-wide-resnet-2b")
+    line = one_pipeline.solve(instance)
+    found = training_plan.solve(instance, limits=Limits(gap=0.3))
+    assert found.objective is not None
+    assert found.objective <= line.objective
+
+
 # --- samples ---------------------------------------------------------------------
 
 

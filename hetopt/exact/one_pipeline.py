@@ -22,12 +22,14 @@ choose, and timed optimisers. Source: the space is Metis's (sections 4.1, 4.2 an
 Eq. 1); the method is our own.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush, nsmallest
 
 from ..costs.beyond import beyond
 from ..errors import ObjectiveMismatch, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
+from ..problems import Objective
 from ..result import Result, Stop
 from ..schema import CostSettings, Instance
 from ._anytime import Halt, Report, Run
@@ -64,6 +66,29 @@ def solve(
     with run:
         _work(run, data)
     return run.result()
+
+
+def faster(
+    data: Instance,
+    than: Objective | None,
+    limits: Limits,
+    offer: Callable[[TrainingPlan], object],
+) -> None:
+    """Offer the best pipeline found within the limits that takes less than `than` us.
+
+    For methods whose plans may have several pipelines. Raises `Unsupported` as `solve`
+    does, and what `Ctrl-C` raises, after the offer.
+    """
+    _refuse(data)
+    run = Run(problem, data, limits)
+    run.objective = than
+    try:
+        _work(run, data)
+    except Halt:
+        pass  # the best found until then is offered
+    finally:
+        if run.plan is not None:
+            offer(run.plan)
 
 
 def _refuse(instance: Instance) -> None:
@@ -146,7 +171,7 @@ class _Boxes:
     def _find_first(self) -> None:
         """A plan near the boxes of the least bounds, so that limits need not rise."""
         for rise in _RISES:
-            if self.run.objective is not None or self._open[0][0] >= _HOPELESS:
+            if self.run.plan is not None or self._open[0][0] >= _HOPELESS:
                 return
             self._limit = int(self._open[0][0] * rise) + 1
             self._dive(rise)

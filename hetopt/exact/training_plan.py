@@ -13,6 +13,7 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 """
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,13 +22,13 @@ from ..bounds import training_plan_bound
 from ..costs import CostTable
 from ..costs.compute import ceil
 from ..costs.memory import MIB
-from ..errors import NoPlan
+from ..errors import NoPlan, Unsupported
 from ..improve import improve
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..result import Result
 from ..schema import Instance
-from . import _pattern_bound, _small_clusters, _training_certificate
+from . import _pattern_bound, _small_clusters, _training_certificate, one_pipeline
 from ._anytime import Report, Run
 
 problem = "training_plan"
@@ -39,6 +40,8 @@ _SOURCE = "prices of pipeline patterns"
 _PLANNERS = ("islands", "megatron")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.25  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
+_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
+_LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SEARCH_S = 30.0  # where there is no time limit
 _CANDIDATES = 150_000  # of one local search
 
@@ -108,6 +111,8 @@ def _sizes_mib(table: CostTable) -> list[Fraction]:
 
 
 def _small(run: Run, instance: Instance) -> None:
+    if max(instance.workload.micro_batch_sizes) > 1:
+        _line_up(run, instance)  # stages of several replicas take long to list
     known = _small_clusters.solve_small(instance, run, warm_start=run.plan)
     if known.plan is not None:
         run.offer(known.plan)
@@ -119,7 +124,8 @@ def _small(run: Run, instance: Instance) -> None:
         )
     else:
         run.tighten(known.bound_us, "all plans of a small cluster")
-        run.check()
+    if not known.proved:
+        run.check()  # it ended at a limit, or not all plans could be listed
 
 
 def _large(run: Run, instance: Instance) -> None:
@@ -127,6 +133,7 @@ def _large(run: Run, instance: Instance) -> None:
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
         _start(run, instance)
+    _line_up(run, instance)
     if choosing.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
@@ -149,6 +156,19 @@ def _start(run: Run, instance: Instance) -> None:
             continue
         if found is not None:
             run.offer(found)
+
+
+def _line_up(run: Run, instance: Instance) -> None:
+    """A single pipeline, where one is faster than the incumbent."""
+    if instance.planned_cluster.gpu_count > _LINE_GPUS:
+        return
+    seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
+    limits = replace(run.limits, time_s=seconds, gap=None)
+    try:
+        one_pipeline.faster(instance, run.objective, limits, run.offer)
+    except Unsupported:
+        return  # the cost settings are beyond that method
+    run.check()
 
 
 def _choose(run: Run, instance: Instance) -> None:
