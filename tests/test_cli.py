@@ -174,6 +174,12 @@ def test_the_version_is_the_packages() -> None:
     assert hetopt("--version").stdout.split() == ["hetopt", __version__]
 
 
+def test_the_package_runs_as_a_module() -> None:
+    words = [sys.executable, "-m", "hetopt", "--version"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert told == hetopt("--version").stdout
+
+
 @pytest.mark.parametrize(
     "command", ["plan", "solve", "compare", "provision", "check", "list"]
 )
