@@ -40,7 +40,8 @@ _SOURCE = "prices of pipeline patterns"
 _PLANNERS = ("islands", "megatron")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.25  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
-_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
+_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline,
+_LONG_SHARE = 0.5  # and where no bound by patterns waits for its time
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SEARCH_S = 30.0  # where there is no time limit
 _CANDIDATES = 150_000  # of one local search
@@ -162,7 +163,8 @@ def _line_up(run: Run, instance: Instance) -> None:
     """A single pipeline, where one is faster than the incumbent."""
     if instance.planned_cluster.gpu_count > _LINE_GPUS:
         return
-    seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
+    share = _LINE_SHARE if _pattern_bound.applies(instance) else _LONG_SHARE
+    seconds = max(0.0, _deadline(run, share) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     try:
         one_pipeline.faster(instance, run.objective, limits, run.offer)
