@@ -197,6 +197,14 @@ def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> N
         one_pipeline.solve(instance)
 
 
+def test_without_a_micro_batch_size_that_divides_the_batch_there_is_no_plan() -> None:
+    document = plain(0).model_dump(mode="json")
+    document["workload"] |= {"micro_batch_sizes": [3], "global_batch": 4}
+    found = one_pipeline.solve(Instance.model_validate_json(json.dumps(document)))
+    assert found.status is Status.INFEASIBLE
+    assert "none" in found.reasons[0]
+
+
 # --- for methods of several pipelines ----------------------------------------------
 
 

@@ -25,7 +25,7 @@ Eq. 1); the method is our own.
 from collections.abc import Callable
 from heapq import heappop, heappush, nsmallest
 
-from ..costs.beyond import beyond
+from ..costs import beyond
 from ..errors import ObjectiveMismatch, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -171,9 +171,10 @@ class _Boxes:
     def _find_first(self) -> None:
         """A plan near the boxes of the least bounds, so that limits need not rise."""
         for rise in _RISES:
-            if self.run.plan is not None or self._open[0][0] >= _HOPELESS:
+            least = self._open[0][0] if self._open else _HOPELESS
+            if self.run.plan is not None or least >= _HOPELESS:
                 return
-            self._limit = int(self._open[0][0] * rise) + 1
+            self._limit = int(least * rise) + 1
             self._dive(rise)
 
     def _dive(self, rise: float) -> None:
