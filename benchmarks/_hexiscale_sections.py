@@ -180,9 +180,8 @@ def ablations(limit_s: float) -> Iterator[Row]:
 def _one_degree(instance: Instance) -> tuple[int, float]:
     found = []
     for degree in (1, 2, 4, 8):
-        ablation = hexiscale.Ablation(degree=degree)
         try:
-            plan, _ = hexiscale.plan_with(instance, ablation=ablation)
+            plan = hexiscale.plan(instance, degree=degree)
         except NoPlan:
             continue
         found.append((seconds(instance, plan), degree))
@@ -197,8 +196,7 @@ def convergence(limit_s: float) -> Iterator[Row]:
         instance = instance_of(name)
         rows = []
         for dealt in (False, True):
-            ablation = hexiscale.Ablation(random_partition=dealt)
-            runs = [_rounds(instance, ablation, seed) for seed in range(20)]
+            runs = [_rounds(instance, dealt, seed) for seed in range(20)]
             row: Row = {"setting": name, "partition": "random" if dealt else "ours"}
             for after in (5, 10, 20, 30, 40, 50):
                 row[f"round {after}, HFU %"] = mean(_best(run, after) for run in runs)
@@ -211,12 +209,10 @@ def convergence(limit_s: float) -> Iterator[Row]:
         yield from rows
 
 
-def _rounds(
-    instance: Instance, ablation: hexiscale.Ablation, seed: int
-) -> list[float | None]:
-    """HFU of each round's plan."""
+def _rounds(instance: Instance, dealt: bool, seed: int) -> list[float | None]:
+    """HFU of each round's plan; with the GPUs dealt out at random."""
     try:
-        plan, history = hexiscale.plan_with(instance, seed=seed, ablation=ablation)
+        plan, history = hexiscale.plan_with(instance, seed=seed, random_partition=dealt)
     except NoPlan:
         return [None] * hexiscale.ROUNDS
     scale = hfu(instance, plan) * parts(instance, plan)["iteration_us"]

@@ -24,7 +24,6 @@ from _metis_page import ORACLE, PLANNERS, Row, page, shown
 
 import hetopt
 from hetopt.planners import metis
-from hetopt.result import Result
 
 METHODS = (ORACLE, *PLANNERS)
 SEEDS = 2  # generated clusters of a kind
@@ -40,12 +39,12 @@ SEARCHED = {
 }
 
 
-def run(instance: Any, method: str, limit_s: float) -> tuple[Result, Row]:
-    """One solve, and what a row says of it."""
+def run(instance: Any, method: str, limit_s: float) -> Row:
+    """What a row says of one solve."""
     cpu = time.process_time()
     result = hetopt.solve(instance, method, time_limit=limit_s)
     proved = result.problem == ORACLE
-    return result, {
+    return {
         "us": result.objective,
         "seconds": round(result.seconds["solve"], 2),
         "cpu_s": round(time.process_time() - cpu, 2),
@@ -62,7 +61,7 @@ def by_method(
     instance: Any, limit_s: float, methods: tuple[str, ...] = METHODS
 ) -> dict[str, Row]:
     """Methods on one instance."""
-    return {name: run(instance, name, limit_s)[1] for name in methods}
+    return {name: run(instance, name, limit_s) for name in methods}
 
 
 # --- sections ----------------------------------------------------------------------
@@ -128,7 +127,7 @@ def _searched_s(instance: Any, **parts: bool) -> float:
 def balancing(limit_s: float) -> Iterator[Row]:
     """Layers and samples balanced or not, and any groups at all."""
     best = least_us(True, True)
-    optimum = run(hetopt.load(INSTANCE), ORACLE, limit_s)[1]["us"]
+    optimum = run(hetopt.load(INSTANCE), ORACLE, limit_s)["us"]
     for case, us, theirs in (
         ("nothing", least_us(False, False), 0.22),
         ("samples", least_us(False, True), 0.19),

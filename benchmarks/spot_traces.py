@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from _measuring import RESULTS, keep
+from _pages import grid
 
 import hetopt
 from hetopt.api_replay import Replayed
@@ -110,6 +111,13 @@ gcp_a100x1-east1b gave 8,916, 11,318 and 11,327 iterations instead.
 """
 
 
+HEADERS = [
+    *("series", "hours", "changes", "clusters", "method", "iterations", "samples/s"),
+    *("speed-up", "useful", "redone", "recovering", "idle", "recovery, s"),
+    *("lost work, s", "re-plans", "moves", "proved"),
+]
+
+
 def page(rows: list[dict[str, Any]], checkpoint_s: float) -> Iterator[str]:
     """The Markdown page."""
     yield "# A job on spot GPUs, replayed"
@@ -119,18 +127,28 @@ def page(rows: list[dict[str, Any]], checkpoint_s: float) -> Iterator[str]:
         f"8 of 2 H20, a checkpoint every {checkpoint_s:g} s. One run."
     )
     yield ""
+    yield from grid(HEADERS, [*_cells(rows)])
+    yield ""
+    walls = dict.fromkeys((row["series"], row["wall_s"]) for row in rows)
     yield (
-        "| series | hours | changes | clusters | method | iterations | samples/s | "
-        "speed-up | useful | redone | recovering | idle | recovery, s | lost work, s | "
-        "re-plans | moves | proved |"
+        "Wall seconds of each, all methods together, on two busy cores: "
+        + ", ".join(f"{wall:g}" for _, wall in walls)
+        + "."
     )
-    yield "|---" * 17 + "|"
+    yield ""
+    yield f"![GPUs, throughput and progress]({PICTURE})"
+    yield ""
+    yield "The picture is of the last trace: each GPU type follows its own series."
+    yield NOTES.rstrip()
+
+
+def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
     first: dict[str, int] = {}
     for row in rows:
         base = first.setdefault(row["series"], row["samples"])
         share = {kind: s / row["available_gpu_s"] for kind, s in row["gpu_s"].items()}
         proved = row["moves_proved_fastest"]
-        cells = [
+        yield [
             row["series"],
             f"{row['seconds'] / 3600:.1f}",
             str(row["changes"]),
@@ -146,19 +164,6 @@ def page(rows: list[dict[str, Any]], checkpoint_s: float) -> Iterator[str]:
             str(row["moves"]),
             "–" if proved is None else f"{proved} of {row['moves']}",
         ]
-        yield "| " + " | ".join(cells) + " |"
-    yield ""
-    walls = dict.fromkeys((row["series"], row["wall_s"]) for row in rows)
-    yield (
-        "Wall seconds of each, all methods together, on two busy cores: "
-        + ", ".join(f"{wall:g}" for _, wall in walls)
-        + "."
-    )
-    yield ""
-    yield f"![GPUs, throughput and progress]({PICTURE})"
-    yield ""
-    yield "The picture is of the last trace: each GPU type follows its own series."
-    yield NOTES.rstrip()
 
 
 def main() -> None:

@@ -128,8 +128,7 @@ def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans() -> None:
     instance = setting("1", "7b")
     free = _objective(instance, hexiscale.plan(instance))
     for degree in (2, 4):
-        ablation = hexiscale.Ablation(degree=degree)
-        plan, _ = hexiscale.plan_with(instance, ablation=ablation)
+        plan = hexiscale.plan(instance, degree=degree)
         stages = [s for pipeline in plan.pipelines for s in pipeline.stages]
         assert {s.replicas[0].degree for s in stages} == {degree}
         assert _objective(instance, plan) >= free
@@ -179,8 +178,7 @@ def test_rounds_are_kept_and_the_best_is_the_plan() -> None:
 
 def test_random_partitions_do_worse_in_as_many_rounds() -> None:
     instance = setting("1", "7b")
-    ablation = hexiscale.Ablation(random_partition=True)
-    dealt, _ = hexiscale.plan_with(instance, ablation=ablation)
+    dealt = hexiscale.plan(instance, random_partition=True)
     ours = hexiscale.plan(instance)
     assert _objective(instance, ours) < _objective(instance, dealt)
 

@@ -5,6 +5,7 @@ its largest maxima allow, with its smallest maxima; it is searched where few sta
 are left, and halved otherwise.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -218,18 +219,11 @@ class Size:
         hurried: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""
-        rest: Rest
-        if Counted.fits(self.prices, items):
-            counted = Counted(self.prices, items, box.slow_high)
-            bound = self._bound(counted.bound_us, box)
-            if bound >= limit():
-                return limit()
-            rest = counted
-        elif hurried:
+        if hurried and not Counted.fits(self.prices, items):
             return None
-        else:
-            row = np.array(prices, np.int64)
-            rest = Priced(self.prices.values(items, box.slow_high, row), row)
+        rest = self._rest(items, box, np.array(prices, np.int64))
+        if isinstance(rest, Counted) and self._bound(rest.bound_us, box) >= limit():
+            return limit()
         looking = self._looking(items, rest, box, limit, found, check)
         return limit() if looking.all(_PARTS if hurried else None) else None
 
@@ -249,12 +243,14 @@ class Size:
         items = self.prices.within(every, box.slow_high, box.sync_high)
         room = self._room(box, limit())
         items = self.prices.walk(items, box.slow_high, row, room).kept
-        rest: Rest
-        if Counted.fits(self.prices, items):
-            rest = Counted(self.prices, items, box.slow_high)
-        else:
-            rest = Priced(self.prices.values(items, box.slow_high, row), row)
+        rest = self._rest(items, box, row)
         self._looking(items, rest, box, limit, found, check).dive(_DIVE)
+
+    def _rest(self, items: Array, box: Box, prices: Array) -> Rest:
+        """What layers before a cut take: by counts, or by prices of too many items."""
+        if Counted.fits(self.prices, items):
+            return Counted(self.prices, items, box.slow_high)
+        return Priced(self.prices.values(items, box.slow_high, prices), prices)
 
     def _looking(
         self,
@@ -318,12 +314,5 @@ def _outside(box: Box, part: Box) -> list[Box]:
 
 def _largest(low: int, high: int, good: Callable[[int], bool]) -> int | None:
     """The largest number of a range that is good, as are all below it."""
-    if low > high or not good(low):
-        return None
-    while low < high:
-        middle = (low + high + 1) // 2
-        if good(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    count = bisect_left(range(low, high + 1), True, key=lambda x: not good(x))
+    return low + count - 1 if count else None

@@ -6,6 +6,7 @@ counted from the end: 1 is the last stage, and with `1f1b` stage k holds min(n, 
 micro-batches in flight.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
@@ -110,14 +111,11 @@ class Ground:
     ) -> int:
         if not most or self._fits(kind, t, most, n, first, last, k):
             return most
-        low, high = 0, most - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._fits(kind, t, middle, n, first, last, k):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+
+        def short(samples: int) -> bool:
+            return not self._fits(kind, t, samples, n, first, last, k)
+
+        return bisect_left(range(1, most), True, key=short)
 
     def _fits(
         self, kind: int, t: int, s: int, n: int, first: int, last: int, k: int

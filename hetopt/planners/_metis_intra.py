@@ -6,7 +6,8 @@ kept, its layers are cut down to what fits and the others take the rest, in prop
 to their capacity (algorithm 1, section 4.2.2).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import pairwise, product
@@ -210,20 +211,7 @@ class Intra:
         """The most layers from the stage's first one that fit."""
         first = cuts[j]
 
-        def fits(count: int) -> bool:
-            last = first + count
-            return self.line.short_mib(shape.n, len(rows), j, rows[j], first, last) <= 0
+        def short(last: int) -> bool:
+            return self.line.short_mib(shape.n, len(rows), j, rows[j], first, last) > 0
 
-        return _most(fits, cuts[j + 1] - first - 1)
-
-
-def _most(fits: Callable[[int], bool], high: int) -> int:
-    """The largest count up to `high` that fits, as all smaller ones do; or 0."""
-    low = 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+        return bisect_left(range(first + 1, cuts[j + 1]), True, key=short)

@@ -44,19 +44,6 @@ class Round:
     objective: int | None
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """Parts of the planner switched off (the paper's Fig. 6 and 8).
-
-    `degree` fixes one tensor-parallel degree for all stages (no asymmetry; GPUs that
-    do not make up a group of it stay idle); `random_partition` deals the GPUs out at
-    random.
-    """
-
-    degree: int | None = None
-    random_partition: bool = False
-
-
 def plan(
     data: Instance,
     *,
@@ -68,11 +55,18 @@ def plan(
 ) -> TrainingPlan:
     """The best plan of all rounds; `NoPlan` where every round runs out of memory.
 
-    With one tensor-parallel `degree` for all stages, or a `random_partition` of the
-    GPUs, a part of the planner is off (`Ablation`).
+    Parts of the planner are off (the paper's Fig. 6 and 8) with one tensor-parallel
+    `degree` for all stages (no asymmetry; GPUs that do not make up a group of it stay
+    idle), and with a `random_partition`, which deals the GPUs out at random.
     """
-    off = Ablation(degree, random_partition)
-    return plan_with(data, seed=seed, deadline=deadline, rounds=rounds, ablation=off)[0]
+    return plan_with(
+        data,
+        seed=seed,
+        deadline=deadline,
+        rounds=rounds,
+        degree=degree,
+        random_partition=random_partition,
+    )[0]
 
 
 def plan_with(
@@ -81,10 +75,11 @@ def plan_with(
     seed: int = 0,
     deadline: float | None = None,
     rounds: int = ROUNDS,
-    ablation: Ablation | None = None,
+    degree: int | None = None,
+    random_partition: bool = False,
 ) -> tuple[TrainingPlan, list[Round]]:
-    """The best plan, and every round; for the ablations and convergence."""
-    search = _Rounds(FastCost(data), Random(seed), ablation or Ablation())
+    """The same, and every round; for the paper's convergence."""
+    search = _Rounds(FastCost(data), Random(seed), degree, random_partition)
     history = search.run(rounds, deadline)
     if search.best is None:
         raise NoPlan(
@@ -161,15 +156,17 @@ def _step(data: Instance, count: int) -> Instance:
 
 
 class _Rounds:
-    def __init__(self, cost: FastCost, random: Random, ablation: Ablation) -> None:
+    def __init__(
+        self, cost: FastCost, random: Random, degree: int | None, dealt: bool
+    ) -> None:
         self.cost = cost
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
         self._random = random
-        self._ablation = ablation
+        self._dealt = dealt  # at random
         cluster = cost.instance.planned_cluster
         self._counts = [node.count for node in cluster.nodes]
         self._graph = _graph(cost)
-        self._maker = PipelineMaker(Balancer(cost), self._graph, ablation.degree)
+        self._maker = PipelineMaker(Balancer(cost), self._graph, degree)
         self._by_option: dict[bool, float] = {}
 
     def run(self, rounds: int, deadline: float | None) -> list[Round]:
@@ -231,7 +228,7 @@ class _Rounds:
 
     def _round(self, index: int, pipelines: int, maximise: bool) -> int | None:
         random, workload = self._random, self.cost.instance.workload
-        if self._ablation.random_partition:
+        if self._dealt:
             groups = random_partition(self._counts, pipelines, random)
         else:
             groups = self._graph.partition(
