@@ -3,8 +3,8 @@
 Complete for plans whose stages have one replica: any number of pipelines, any
 tensor-parallel degree up to the GPUs of a node, any order of stages over nodes, any
 cuts, any split of the batch with a micro-batch size for each pipeline, any rule of
-recomputation that the workload offers in each stage, idle GPUs allowed. With
-`several_replicas` also stages of several replicas with any samples.
+recomputation that the workload offers in each stage, any stage of ZeRO, idle GPUs
+allowed. With `several_replicas` also stages of several replicas with any samples.
 
 Only symmetry and a bound are used: GPUs of a node are interchangeable, so a plan is
 counted by node; synchronisation takes no negative time, so once the slowest pipeline
@@ -52,54 +52,53 @@ class Option:
 
 
 def best_training_plan(
-    instance: Instance, *, several_replicas: bool = False
+    instance: Instance, *, several_replicas: bool = False, below: int | None = None
 ) -> tuple[int, TrainingPlan] | None:
     """The least iteration time in us and a plan that has it; None if there is none.
 
-    Under ZeRO, with stages of one replica, for every number of pipelines by itself.
+    With `below` only plans of less time count: None then says that there are none.
     """
-    found = []
+    found = None
     for zero in instance.workload.zeros:
-        part = under(instance, zero=zero)
-        most = min(part.planned_cluster.gpu_count, part.workload.global_batch)
-        for count in range(1, most + 1) if zero else (None,):
-            best = _best(part, several_replicas, count)
-            if best is not None:
-                plan = best[1].model_copy(update={"zero": zero})
-                assert judge.evaluate(instance, plan).objective == best[0]
-                found.append((best[0], plan))
-    return min(found, key=lambda pair: pair[0], default=None)
+        best = _best(under(instance, zero=zero), several_replicas, below)
+        if best is not None:
+            plan = best[1].model_copy(update={"zero": zero})
+            assert judge.evaluate(instance, plan).objective == best[0]
+            found, below = (best[0], plan), best[0]
+    return found
 
 
 def _best(
-    instance: Instance, several_replicas: bool, count: int | None
+    instance: Instance, several_replicas: bool, below: int | None
 ) -> tuple[int, TrainingPlan] | None:
-    """The best plan of `count` pipelines, of any number where it is None."""
     table = CostTable(instance)
+    costs = instance.workload.costs
+    best: tuple[int, tuple[Option, ...]] | None = None
+    factor, sync_factor = exact(costs.pipeline_factor), exact(costs.sync_factor)
     options = sorted(
-        _options(instance, table, several_replicas, count),
+        (
+            option
+            for option in _options(instance, table, several_replicas)
+            if below is None or judge._up(factor * option.us) < below
+        ),
         key=lambda o: (o.us, o.samples, o.size, o.stages),
     )
     room = tuple(node.count for node in table.cluster.nodes)
-    factor = exact(instance.workload.costs.pipeline_factor)
-    sync_factor = exact(instance.workload.costs.sync_factor)
     batch = instance.workload.global_batch
-    overlap = instance.workload.costs.sync_overlap != "none"
-    synced: dict[object, int] = {}
-    best: tuple[int, tuple[Option, ...]] | None = None
+    overlap = costs.sync_overlap != "none"
+    behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
         floor = judge._up(factor * slowest.us)
-        if best is not None and floor >= best[0]:
+        if below is not None and floor >= below:
             break
         for chosen in _complete(options[: last + 1], slowest, room, batch):
-            if count not in (None, len(chosen)):
-                continue
             key = tuple(sorted((o.layout, o.size if overlap else 0) for o in chosen))
-            if key not in synced:
-                synced[key] = _sync_us(table, chosen)
-            value = floor + judge._up(sync_factor * synced[key])
-            if best is None or value < best[0]:
-                best = (value, chosen)
+            if key not in behind:
+                behind[key] = _sync_and_update_us(table, chosen)
+            sync_us, update_us = behind[key]
+            value = floor + judge._up(sync_factor * sync_us) + update_us
+            if (below is None or value < below) and _held(table, chosen):
+                best, below = (value, chosen), value
     if best is None:
         return None
     plan = TrainingPlan.model_validate_json(_plan(best[1]).model_dump_json())
@@ -107,6 +106,19 @@ def _best(
     assert judged.valid, judged.violations
     assert judged.objective == best[0]
     return best[0], plan
+
+
+def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
+    """Whether states fit that are divided among the replicas there are."""
+    if not table.workload.costs.zero:
+        return True  # every option fits by itself
+    plan = _plan(chosen)
+    holders = judge._holders(table.layers, plan)
+    return not any(
+        True
+        for number, pipeline in enumerate(plan.pipelines)
+        for _ in judge._memory(table, number, pipeline, {}, [], holders)
+    )
 
 
 def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
@@ -129,13 +141,13 @@ def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
 
 
 def _options(
-    instance: Instance, table: CostTable, several: bool, count: int | None
+    instance: Instance, table: CostTable, several: bool
 ) -> Iterator[Option]:
-    """Every pipeline that fits into memory, as one of `count` under ZeRO."""
-    holders = None if count is None else [count] * table.layers
+    """Every pipeline that fits into memory, among the most replicas under ZeRO."""
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
-    overlap = instance.workload.costs.sync_overlap != "none"
+    costs = instance.workload.costs
+    told_apart = costs.sync_overlap != "none" or costs.zero
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
         stage_places = (
@@ -145,14 +157,17 @@ def _options(
             rows = None
             for n in range(1, batch // size + 1):
                 pipeline = _pipeline(n, size, stages, Counter())
-                if any(judge._memory(table, 0, pipeline, {}, [], holders)):
+                if any(judge._memory(table, 0, pipeline, {}, [], None)):
+                    continue
+                if any(judge._runs_of_layers(instance, 0, pipeline)):
                     continue
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(instance.workload.costs, n, rows)
                 option = Option(us, n, size, stages, used)
                 # Which samples a replica takes matters to the time alone, unless
-                # backward passes hide synchronisation.
-                key = (stages, n, size) if overlap else (option.layout, option.samples)
+                # backward passes hide synchronisation or replicas share states.
+                every = (stages, n, size)
+                key = every if told_apart else (option.layout, option.samples)
                 if key not in kept or us < kept[key].us:
                     kept[key] = option
     yield from kept.values()
@@ -240,10 +255,13 @@ def _plan(chosen: tuple[Option, ...]) -> TrainingPlan:
     )
 
 
-def _sync_us(table: CostTable, chosen: tuple[Option, ...]) -> int:
+def _sync_and_update_us(
+    table: CostTable, chosen: tuple[Option, ...]
+) -> tuple[int, int]:
     plan = _plan(chosen)
     timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
-    return judge._sync_us(table, plan, timed)
+    holders = judge._holders(table.layers, plan)
+    return judge._sync_us(table, plan, timed), judge._update_us(table, plan, holders)
 
 
 def tiny_instance(seed: int) -> Instance:

@@ -3,8 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from hetopt import registry
+
+# The same examples in every run; new ones are drawn by the soak (`tests/soak.py`).
+settings.register_profile("hetopt", derandomize=True, deadline=None)
+settings.load_profile("hetopt")
 
 
 @pytest.fixture(params=registry.names("backends"))

@@ -1,0 +1,318 @@
+"""Random instances over every setting of the schema, as JSON.
+
+Each field of a record has its own way of being drawn, in `FIELDS`; records are made by
+walking the fields that pydantic knows, so that a field without a way is an error, not
+a gap. `Draw.spice` is how likely a setting is away from its default; with `extreme`
+numbers are at the limits of the schema now and then. What one setting forbids of
+another is mended at the end, one rule a line (`_mended`).
+
+Scales fit each other: a layer takes about a millisecond, a gradient as long on a link,
+and memory is drawn as a multiple of the states, so that it binds, or is ample.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations
+from random import Random
+from typing import Any
+
+from hetopt import schema
+from hetopt.schema import Instance
+
+Tree = dict[str, Any]
+
+RULES = ["full", "selective", "none"]
+
+
+@dataclass
+class Draw:
+    """What is being drawn: sizes that were decided, and the source of chance."""
+
+    rng: Random
+    counts: tuple[int, ...]  # GPUs of each node
+    layers: int
+    batch: int
+    sizes: tuple[int, ...]
+    spice: float
+    extreme: bool = False
+    profiled: bool = False
+    even: bool = False  # nodes that are alike, where they can be
+    gpus: list[str] = field(default_factory=list)  # the type of each node
+    node: int = 0  # the one that is drawn
+    gpu: str = ""  # the type that is drawn
+    states_gib: float = 1.0  # of one copy of the model
+
+    def maybe(self, default: Any, *others: Any) -> Any:
+        """`default`, or another value where the spice says so."""
+        return self.rng.choice(others) if self.rng.random() < self.spice else default
+
+    def limit(self, value: Any, *limits: Any) -> Any:
+        """`value`, or now and then a limit of the schema, where that is wanted."""
+        if self.extreme and self.rng.random() < 0.15:
+            return self.rng.choice(limits)
+        return value
+
+
+# --- records ---------------------------------------------------------------------
+
+
+def record(draw: Draw, kind: type[schema.Record]) -> Tree:
+    """A record, field by field; fields that draw None keep the schema's default."""
+    ways = FIELDS[kind]
+    tree = {name: ways[name](draw) for name in kind.model_fields}
+    return {name: value for name, value in tree.items() if value is not None}
+
+
+def _memory_gib(draw: Draw) -> float:
+    share = draw.rng.choice([0.15, 0.3, 0.6, 1.0, 1.5, 3.0, 30.0])
+    gib = round(draw.states_gib * share + draw.rng.choice([0.0, 0.1]), 4)
+    return draw.limit(max(gib, 0.001), 1e-9, 1e9)
+
+
+def _counted(draw: Draw, low: int, high: int) -> list[int]:
+    """A number for each layer: all alike, or not."""
+    each = [draw.rng.choice([low, high]) for _ in range(draw.layers)]
+    return draw.rng.choice([each, each[:1] * draw.layers])
+
+
+def _parameters(draw: Draw) -> list[int] | None:
+    zero = draw.limit(10_000_000, 0)
+    return draw.maybe(None, _counted(draw, zero, 20_000_000))
+
+
+def _few_parameters(draw: Draw) -> list[int] | None:
+    return draw.maybe(None, None, None, _counted(draw, draw.limit(10**6, 0), 10**7))
+
+
+def _links(draw: Draw) -> list[list[Any]]:
+    names = [f"n{i}" for i in range(len(draw.counts))]
+    pairs = [p for p in combinations(names, 2) if draw.rng.random() < draw.spice / 2]
+    return [
+        [*pair, draw.rng.choice([0.5, 5.0, 20.0]), *draw.rng.choice([[], [0], [30.5]])]
+        for pair in pairs[:20]
+    ]
+
+
+def _profile(draw: Draw) -> list[Tree] | None:
+    """Rows for each GPU type, degree and a power-of-two size; some may be missing."""
+    if not draw.profiled:
+        return None
+    rng = draw.rng
+    most = {
+        gpu: max(n for n, other in zip(draw.counts, draw.gpus, strict=True) if other == gpu)
+        for gpu in draw.gpus
+    }
+    weighed = draw.maybe("none", "layers", "parts")
+    missing = rng.choice([0.0, 0.0, 0.2])
+    free = rng.choice([0.0, 0.0, 0.4, 1.0])  # layers that take no time
+    wild = rng.random() < 0.3  # more samples need not take more time
+    rows = []
+    for gpu in sorted(most):
+        base = [rng.randint(2, 3000) for _ in range(draw.layers)]
+        base = [0 if rng.random() < free else us for us in base]
+        for t in range(1, most[gpu] + 1):
+            for b in rng.choice([(1,), (1, 2), (1, 2, 4), (2,), (1, 3)]):
+                if rng.random() < missing:
+                    continue
+                each = 1 if wild else b**0.9 / t**0.8
+                times = [int(us * each * rng.uniform(0.7, 1.1)) for us in base]
+                rows.append(_row(draw, gpu, (t, b), times, weighed))
+    # A profile without rows would be no profile.
+    return rows or [_row(draw, draw.gpus[0], (1, 1), [5] * draw.layers, weighed)]
+
+
+def _row(
+    draw: Draw, gpu: str, key: tuple[int, int], times: list[int], weighed: str
+) -> Tree:
+    rng, (t, b) = draw.rng, key
+    row: Tree = {"gpu": gpu, "tensor_parallel": t, "micro_batch": b}
+    parts = [int(us * rng.choice([0, 0.6, 1])) for us in times]
+    told = rng.choice(["both", "backward", "apart"])
+    if told == "apart":
+        row["forward_us"] = [us - part for us, part in zip(times, parts, strict=True)]
+    else:
+        row["layer_us"] = times
+    if told != "both":
+        row["backward_us"] = parts
+    if weighed != "none":
+        share = int(draw.states_gib * 1024 / draw.layers) + 1
+        row["layer_mib"] = [rng.randint(0, share) for _ in times]
+        if weighed == "parts":
+            row["activation_mib"] = [rng.randint(0, mib) for mib in row["layer_mib"]]
+    return row
+
+
+def _rules(draw: Draw) -> list[str]:
+    return draw.maybe([], draw.rng.sample(RULES, draw.rng.randint(1, 3)))
+
+
+def _stages(draw: Draw) -> list[int]:
+    return draw.maybe([], draw.rng.sample(range(4), draw.rng.randint(1, 3)))
+
+
+Way = Callable[[Draw], Any]
+
+FIELDS: dict[type[schema.Record], dict[str, Way]] = {
+    schema.GpuType: {
+        "peak_tflops": lambda d: d.limit(d.rng.choice([20, 37.5, 100]), 1e-6, 1e9),
+        "memory_gib": _memory_gib,
+        "efficiency": lambda d: d.maybe(None, 0.47, d.limit(0.9, 1e-9)),
+        "usd_per_hour": lambda d: d.maybe(None, 0, 2.5),
+        # Rare: most exact methods state nothing where the optimiser is timed.
+        "memory_gbytes_per_s": lambda d: d.maybe(None, None, None, None, 900.0),
+    },
+    schema.Node: {
+        "name": lambda d: f"n{d.node}",
+        "gpu": lambda d: d.gpus[d.node],
+        "count": lambda d: d.counts[d.node],
+        "intra_gbytes_per_s": lambda d: (
+            d.limit(50 if d.even else d.rng.choice([5, 50]), 1e-6, 1e9)
+            if d.counts[d.node] > 1
+            else d.maybe(None, 7)
+        ),
+        "intra_latency_us": lambda d: 0 if d.even else d.maybe(0, 5.5),
+    },
+    schema.Inter: {
+        "gbytes_per_s": lambda d: d.limit(d.rng.choice([0.5, 5, 50]), 1e-6, 1e9),
+        "latency_us": lambda d: d.limit(d.maybe(0, 9.25), 1e9),
+        "pairs": lambda d: [] if d.even else _links(d),
+    },
+    schema.ModelSpec: {
+        "name": lambda d: "drawn",
+        "layers": lambda d: d.layers,
+        "hidden": lambda d: d.rng.choice([512, 1024]),
+        "heads": lambda d: d.rng.choice([4, 8]),
+        "vocabulary": lambda d: d.rng.choice([0, 2000, 20_000]),
+        "parameters_per_layer": lambda d: d.maybe(None, 1, 15_000_000),
+        "layer_parameters": _parameters,
+        "active_layer_parameters": _few_parameters,
+        "kv_heads": lambda d: d.maybe(None, 1, 2, 4),
+        "head_dim": lambda d: d.maybe(None, 1, 100),
+        "intermediate": lambda d: d.maybe(None, 1, 700),
+        "gated": lambda d: d.maybe(False, True),
+        "tied_embeddings": lambda d: d.maybe(False, True),
+        "experts": lambda d: d.maybe(None, 1, 4),
+        "active_experts": lambda d: d.maybe(None, 1),
+        "shared_experts": lambda d: d.maybe(0, 1),
+        "expert_intermediate": lambda d: d.maybe(None, 300),
+        "dense_layers": lambda d: d.maybe(0, d.rng.randint(0, d.layers)),
+        "activation": lambda d: d.maybe("gelu", "relu", "silu"),
+        "norm": lambda d: d.maybe("layer", "layer_from_output", "rms", "rms_unfused"),
+        "dropout": lambda d: d.maybe(True, False),
+        "attention_dropout": lambda d: d.maybe(True, False),
+    },
+    schema.CostSettings: {
+        "bytes_per_parameter": lambda d: d.maybe(None, 12, d.limit(18, 1, 4, 64)),
+        "precision": lambda d: d.maybe(None, None, None, *schema.PRECISIONS),
+        "zero": lambda d: d.maybe(0, 0, 1, 2, 3),
+        "head": lambda d: d.maybe("include", "omit"),
+        "fused_loss": lambda d: d.maybe(False, True),
+        "recompute": lambda d: d.maybe("full", "selective", "none"),
+        "activations": lambda d: d.maybe("standard", "checkpoint", "architecture"),
+        "in_flight": lambda d: d.maybe("1f1b", "gpipe", "one"),
+        "sequence_parallel": lambda d: d.maybe(False, True),
+        "flash": lambda d: d.maybe(False, True),
+        "interleave": lambda d: d.maybe(1, 1, 1, 1, 2, 3),
+        "hops": lambda d: d.maybe("sender", "sender", "sender", "both"),
+        "pipeline": lambda d: d.maybe("critical", "lockstep"),
+        "pipeline_factor": lambda d: d.limit(d.maybe(1, 1.8, 0.5), 1e-9, 1e9),
+        "sync": lambda d: d.maybe("ring", "bottleneck"),
+        "sync_overlap": lambda d: d.maybe("none", "backward"),
+        "sync_factor": lambda d: d.limit(d.maybe(1, 0, 1.65), 0, 1e-9, 1e9),
+        "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
+        "layer_times": lambda d: "profile" if d.profiled else "analytic",
+        "profile": _profile,
+    },
+    schema.Alternatives: {"recompute": _rules, "zero": _stages},
+    schema.Workload: {
+        "sequence_length": lambda d: d.limit(d.rng.choice([256, 512]), 1),
+        "global_batch": lambda d: d.batch,
+        "micro_batch_sizes": lambda d: list(d.sizes),
+        "iterations": lambda d: d.maybe(1, 1000),
+        "costs": lambda d: record(d, schema.CostSettings),
+        "alternatives": lambda d: (
+            record(d, schema.Alternatives) if d.rng.random() < d.spice / 3 else {}
+        ),
+    },
+}
+
+
+# --- instances -------------------------------------------------------------------
+
+
+def instance(
+    rng: Random,
+    counts: tuple[int, ...],
+    *,
+    layers: int,
+    batch: int,
+    sizes: tuple[int, ...] = (1,),
+    spice: float | None = None,
+    even: bool | None = None,
+    fixed: Tree | None = None,
+) -> Tree:
+    """A random instance on nodes of so many GPUs, as JSON.
+
+    `fixed` are settings of `workload.costs` that are not drawn; `profile: None` draws
+    none.
+    """
+    spice = rng.choice([0.05, 0.15, 0.3, 0.6, 0.9]) if spice is None else spice
+    draw = Draw(rng, counts, layers, batch, sizes, spice)
+    draw.extreme = rng.random() < 0.15
+    draw.profiled = rng.random() < 0.2 and "profile" not in (fixed or {})
+    draw.even = rng.random() < 0.4 if even is None else even
+    types = ["A"] if draw.even and rng.random() < 0.6 else ["A", "B"]
+    draw.gpus = [rng.choice(types) for _ in counts]
+    model = _possible_model(draw, record(draw, schema.ModelSpec))
+    parameters = schema.ModelSpec.model_validate(model, strict=False).parameters
+    draw.states_gib = 16 * sum(parameters) / 2**30
+    nodes = []
+    for draw.node in range(len(counts)):
+        nodes.append(record(draw, schema.Node))
+    gpus = {}
+    for draw.gpu in sorted(set(draw.gpus)):
+        gpus[draw.gpu] = record(draw, schema.GpuType)
+    workload = record(draw, schema.Workload)
+    workload["costs"] |= fixed or {}
+    inter = record(draw, schema.Inter)
+    return {
+        "name": "drawn",
+        "model": model,
+        "workload": _mended(workload),
+        "cluster": {"gpus": gpus, "nodes": nodes, "inter": inter},
+    }
+
+
+def read(tree: Tree) -> Instance:
+    """The instance of a drawn tree; an error here is one of the drawing."""
+    return Instance.model_validate(tree, strict=False)
+
+
+def _possible_model(draw: Draw, model: Tree) -> Tree:
+    if "layer_parameters" in model:
+        model.pop("parameters_per_layer", None)
+    if model.get("experts"):
+        model.setdefault("active_experts", draw.rng.randint(1, model["experts"]))
+    else:
+        model.pop("active_experts", None)
+    return model
+
+
+def _mended(workload: Tree) -> Tree:
+    """The workload without what the schema refuses together."""
+    costs, other = workload["costs"], workload["alternatives"]
+    if costs["layer_times"] == "analytic" or not costs.get("profile"):
+        costs.pop("profile", None)
+        costs["layer_times"] = "analytic"
+    if costs.get("precision"):
+        costs.pop("bytes_per_parameter", None)
+    if costs["interleave"] > 1:
+        costs["pipeline"] = "critical"
+        if costs["in_flight"] == "gpipe":
+            costs["in_flight"] = "1f1b"
+    if costs.get("profile") or costs["activations"] == "checkpoint":
+        other.pop("recompute", None)
+    if any("layer_mib" in row for row in costs.get("profile", ())):
+        costs["zero"] = 0
+        other.pop("zero", None)
+    return workload

@@ -1,0 +1,27 @@
+"""The exact method on 2 to 4 GPUs, against every plan there is."""
+
+from random import Random
+from typing import Any
+
+import drawing
+from claims import refuted, solved
+
+_NODES = [(1, 1), (1, 1), (2,), (1, 2), (1, 1, 1), (3,), (2, 2), (1, 1, 1, 1), (1, 3)]
+_SIZES = [(1,), (1,), (1, 2), (2,), (1, 2, 3), (3,), (4,)]
+
+
+def draw(rng: Random) -> dict[str, Any]:
+    """An instance, and whether heuristics may look first; they can hide a wrong proof."""
+    counts = rng.choice(_NODES)
+    sizes = rng.choice(_SIZES)
+    layers = rng.choice([1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
+    batch = rng.choice([1, 2, 2, 3, 4] if max(sizes) == 1 else [2, 3, 4])
+    tree = drawing.instance(rng, counts, layers=layers, batch=batch, sizes=sizes)
+    return {"instance": tree, "warm": rng.random() < 0.2}
+
+
+def check(data: dict[str, Any]) -> str:
+    """The word for what was proved; no plan may be better than it."""
+    instance = drawing.read(data["instance"])
+    result = solved(instance, warm=data["warm"], time_s=0.2)
+    return refuted(instance, result)

@@ -1,0 +1,85 @@
+"""Random instances draw every setting there is, and are read as they are drawn."""
+
+import json
+from random import Random
+
+import drawing
+import pytest
+
+from hetopt import schema
+
+_NEVER_DRAWN = {"name"}  # says nothing about costs
+
+
+def _drawn(seed: int) -> dict:
+    rng = Random(seed)
+    tree = drawing.instance(
+        rng,
+        rng.choice([(1, 2), (2, 2, 1)]),
+        layers=rng.randint(1, 4),
+        batch=rng.randint(1, 4),
+        sizes=rng.choice([(1,), (1, 2)]),
+    )
+    return json.loads(json.dumps(tree))
+
+
+TREES = [_drawn(seed) for seed in range(1000)]
+
+
+def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
+    cluster, workload = tree["cluster"], tree["workload"]
+    return {
+        schema.GpuType: list(cluster["gpus"].values()),
+        schema.Node: cluster["nodes"],
+        schema.Inter: [cluster["inter"]],
+        schema.ModelSpec: [tree["model"]],
+        schema.CostSettings: [workload["costs"]],
+        schema.Alternatives: [workload["alternatives"]],
+        schema.Workload: [workload],
+        schema.Profile: workload["costs"].get("profile", []),
+    }[kind]
+
+
+KINDS = [*drawing.FIELDS, schema.Profile]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_field_of_the_schema_is_drawn_away_from_its_default(kind):
+    for name, field in kind.model_fields.items():
+        if name in _NEVER_DRAWN:
+            continue
+        default = json.loads(
+            json.dumps(field.get_default(call_default_factory=True), default=_plain)
+        )
+        drawn = [
+            record[name]
+            for tree in TREES
+            for record in _records(tree, kind)
+            if name in record
+        ]
+        assert any(value != default for value in drawn), name
+
+
+def _plain(value):
+    if isinstance(value, schema.Record):
+        return value.model_dump(mode="json")
+    return None  # what is required has no default
+
+
+def test_what_is_drawn_is_an_instance_that_the_schema_accepts():
+    for tree in TREES:
+        assert drawing.read(tree).planned_cluster.gpu_count in (3, 5)
+
+
+def test_limits_are_drawn_together():
+    """Zeros and the largest numbers of the schema, also several in one instance."""
+    seen = set()
+    for tree in TREES:
+        costs, gpus = tree["workload"]["costs"], tree["cluster"]["gpus"].values()
+        seen |= {("sync_factor", costs["sync_factor"])}
+        seen |= {("tflops", gpu["peak_tflops"]) for gpu in gpus}
+        times = [us for row in costs.get("profile", ()) for us in row.get("layer_us", ())]
+        seen |= {("free profile", not any(times)) for _ in [0] if costs.get("profile")}
+        seen |= {("both", costs["sync_factor"] == 0 and costs["pipeline_factor"] > 10)}
+    wanted = {("sync_factor", 0), ("sync_factor", 1e9), ("tflops", 1e9)}
+    assert wanted | {("tflops", 1e-6), ("free profile", True), ("both", True)} <= seen
