@@ -140,9 +140,7 @@ def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
         yield from extend([slowest], left, batch - slowest.samples, top)
 
 
-def _options(
-    instance: Instance, table: CostTable, several: bool
-) -> Iterator[Option]:
+def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Option]:
     """Every pipeline that fits into memory, among the most replicas under ZeRO."""
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch

@@ -99,7 +99,9 @@ def _profile(draw: Draw) -> list[Tree] | None:
         return None
     rng = draw.rng
     most = {
-        gpu: max(n for n, other in zip(draw.counts, draw.gpus, strict=True) if other == gpu)
+        gpu: max(
+            n for n, other in zip(draw.counts, draw.gpus, strict=True) if other == gpu
+        )
         for gpu in draw.gpus
     }
     weighed = draw.maybe("none", "layers", "parts")

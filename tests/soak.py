@@ -122,9 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         with ProcessPoolExecutor(asked.workers) as pool:
             waiting = [
-                pool.submit(
-                    soak, *shared, asked.seed + w, asked.workers, asked.trials
-                )
+                pool.submit(soak, *shared, asked.seed + w, asked.workers, asked.trials)
                 for w in range(asked.workers)
             ]
             parts = [each.result() for each in waiting]

@@ -78,7 +78,9 @@ def test_limits_are_drawn_together():
         costs, gpus = tree["workload"]["costs"], tree["cluster"]["gpus"].values()
         seen |= {("sync_factor", costs["sync_factor"])}
         seen |= {("tflops", gpu["peak_tflops"]) for gpu in gpus}
-        times = [us for row in costs.get("profile", ()) for us in row.get("layer_us", ())]
+        times = [
+            us for row in costs.get("profile", ()) for us in row.get("layer_us", ())
+        ]
         seen |= {("free profile", not any(times)) for _ in [0] if costs.get("profile")}
         seen |= {("both", costs["sync_factor"] == 0 and costs["pipeline_factor"] > 10)}
     wanted = {("sync_factor", 0), ("sync_factor", 1e9), ("tflops", 1e9)}
