@@ -131,7 +131,7 @@ class State:
         work: float = self.cost.instance.workload.global_batch
         rates = 0.0
         for line, timing in zip(self.lines, self.timings, strict=True):
-            rate = line.size / timing.slowest
+            rate = line.size / max(1, timing.slowest)
             rates += rate
             work += rate * (timing.total - timing.slowest)
         return work / rates

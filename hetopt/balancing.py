@@ -77,7 +77,8 @@ class Balancer:
         most = layers if most is None else most
         rows = [
             _Row(
-                self.cost.prefix(node, t, b)[0][1],
+                # Layers that take no time are balanced as if they took a us.
+                max(1, self.cost.prefix(node, t, b)[0][1]),
                 self._fixed(b, chain, j),
                 min(most, self._cap(b, n, len(chain), j, node, t)),
             )
@@ -253,15 +254,16 @@ def shared(
     batch = cost.instance.workload.global_batch
     if sum(sizes) > batch:
         return None
-    rates = [b / t.slowest for t, b in zip(timings, sizes, strict=True)]
+    slowest = [max(1, t.slowest) for t in timings]  # stages may take no time
+    rates = [b / us for us, b in zip(slowest, sizes, strict=True)]
     fills = [
         cost.pipeline_us(len(t.taus), t) - len(t.taus) * t.slowest for t in timings
     ]
     filled = sum(map(float.__mul__, rates, map(float, fills)))
     level = (batch + filled) / sum(rates)  # when all end at once, in fluid
     counts = [
-        max(1, int((level - fill) / t.slowest))
-        for fill, t in zip(fills, timings, strict=True)
+        max(1, int((level - fill) / us))
+        for fill, us in zip(fills, slowest, strict=True)
     ]
     if cost.costs.pipeline == "lockstep":  # short runs take longer than the line
         for i, t in enumerate(timings):

@@ -179,7 +179,10 @@ class _Annealing:
             cooled = (used - begin) / (end - begin)
             temperature = scale * HOT * (COLD / HOT) ** cooled
             worse = trial.score - state.score
-            if worse <= 0 or self._random.random() < exp(-worse / temperature):
+            warm = temperature > 0  # it is not where the best plan takes no time
+            if worse <= 0 or (
+                warm and self._random.random() < exp(-worse / temperature)
+            ):
                 state = trial
                 self._keep(state)
 

@@ -39,7 +39,6 @@ class Draw:
     even: bool = False  # nodes that are alike, where they can be
     gpus: list[str] = field(default_factory=list)  # the type of each node
     node: int = 0  # the one that is drawn
-    gpu: str = ""  # the type that is drawn
     states_gib: float = 1.0  # of one copy of the model
 
     def maybe(self, default: Any, *others: Any) -> Any:
@@ -269,11 +268,12 @@ def instance(
     parameters = schema.ModelSpec.model_validate(model, strict=False).parameters
     draw.states_gib = 16 * sum(parameters) / 2**30
     nodes = []
-    for draw.node in range(len(counts)):
+    for number in range(len(counts)):
+        draw.node = number
         nodes.append(record(draw, schema.Node))
     gpus = {}
-    for draw.gpu in sorted(set(draw.gpus)):
-        gpus[draw.gpu] = record(draw, schema.GpuType)
+    for gpu in sorted(set(draw.gpus)):
+        gpus[gpu] = record(draw, schema.GpuType)
     workload = record(draw, schema.Workload)
     workload["costs"] |= fixed or {}
     inter = record(draw, schema.Inter)

@@ -110,8 +110,9 @@ class PatternBound:
         # What backward passes may hide is not priced: then s = 0 says nothing.
         self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
         least = least_us / self.pipeline_factor
-        smallest = 0.6 * least / instance.workload.global_batch
         largest = most_us / self.pipeline_factor
+        # Any positive one will do, where layers may take no time at all.
+        smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
         self.tables = [
             VisitTables(self.fleet, Grid.between(smallest, largest, ratio))
             for ratio in _RATIOS

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ._small_stages import NEVER, Floats, Matrix, Shop, Stage
+from ._small_stages import NEVER, Matrix, Shop, Stage
 
 _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
@@ -148,7 +148,7 @@ class _Lister:
         self._stages = list(shop.stages(size, replicas, check))
         self._ends = _ends(shop, size)
         self._least = np.array(self._ends)[:, None, None]
-        self._rates, self._shares = shop.fluid
+        self._fluid = shop.fluid
         start = np.full(shop.layers + 1, NEVER)
         start[-1] = 0
         self._start = np.repeat(start[None], len(self._ends), axis=0)
@@ -169,7 +169,7 @@ class _Lister:
             row = (stage, *behind)
             us = _with_hop(shop, stage, behind[:1])
             total, top = self._fronted(stage, us, len(behind), before, first=True)
-            if self._promising(total[:, :1], top[:, :1], left, self._shares[:1]):
+            if self._promising(total[:, :1], top[:, :1], left, slice(1)):
                 gpus = tuple(g - f for g, f in zip(shop.gpus, left, strict=True))
                 limit = list(
                     _ranges(shop, self._size, self._ends, len(row), total, top)
@@ -178,9 +178,8 @@ class _Lister:
                     yield Chain(shop, self._size, row, gpus, limit)
             if len(row) < shop.layers and any(left):
                 both = self._fronted(stage, us, len(behind), before, first=False)
-                if self._promising(
-                    both[0][:, 1:], both[1][:, 1:], left, self._shares[1:]
-                ):
+                ahead = slice(1, None)
+                if self._promising(both[0][:, 1:], both[1][:, 1:], left, ahead):
                     yield from self.grow(row, left, both)
 
     def _fronted(
@@ -200,24 +199,24 @@ class _Lister:
         return total, np.maximum(fits, tops[:, None, :]).min(axis=2)
 
     def _promising(
-        self, total: Matrix, top: Matrix, left: tuple[int, ...], shares: Floats
+        self, total: Matrix, top: Matrix, left: tuple[int, ...], starts: slice
     ) -> bool:
         """Whether the batch can be done with stages in front, on what GPUs are left.
 
-        n samples through the row cost the GPUs left at least the share of the layers
-        in front; what then remains of their time does the other samples.
+        The rows begin with the layers that `starts` says. n samples through one cost
+        the GPUs left at least the share of the layers in front; what then remains of
+        their time does the other samples.
         """
         open_ = total <= self._us
-        if not open_.any():
-            return False
+        if self._fluid is None or not open_.any():
+            return bool(open_.any())
+        rates, shares = self._fluid[0].tolist(), self._fluid[1][starts]
         limit = self._shop.batch // self._size
         n = np.minimum((self._us - total) // np.maximum(top, 1) + 1, limit)
         n = np.where(top == 0, limit, n) * self._size
         mine = np.where(open_, n * (1 - shares[None]), -np.inf).max()
         rest = sum(
-            count * rate * self._us
-            for count, rate in zip(left, self._rates.tolist(), strict=True)
-            if count
+            count * rate * self._us for count, rate in zip(left, rates, strict=True)
         )
         # Floats: a little more is allowed than the bound says.
         return bool(mine + rest >= self._shop.batch * (1 - 1e-9))

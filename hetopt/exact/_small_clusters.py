@@ -14,15 +14,13 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise
 from math import inf
 
 from .. import choosing
 from ..bounds import training_plan_bound
 from ..costs import beyond, under
-from ..costs.compute import ceil
 from ..errors import InternalError, NoPlan
 from ..improve import improve
 from ..planners import islands, megatron
@@ -33,14 +31,14 @@ from ._anytime import Halt, Run
 from ._small_chains import Chain, chains
 from ._small_cuts import TooMany
 from ._small_join import Best, Found, Join
+from ._small_limits import longest
 from ._small_sets import Sets, worthwhile
-from ._small_stages import NEVER, Place, Shop, Stage
+from ._small_stages import Place, Shop, Stage
 from ._small_syncs import Syncs
 
 _GPUS = 8
 _MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
 _SETS = 15_000  # looked at without trying a smaller value first
-_LIMIT_US = NEVER // 64
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
 
@@ -60,14 +58,16 @@ class Small:
 def is_small(instance: Instance) -> bool:
     """Whether the cluster has at most 8 GPUs, and its costs are stated here.
 
-    Under ZeRO the replicas of a layer must be known, that is, the pipelines: then a
-    stage must have one replica, and so a micro-batch one sequence.
+    Times must fit into 64 bits, those of the worst plan, too. Under ZeRO the replicas
+    of a layer must be known, that is, the pipelines: then a stage must have one
+    replica, and so a micro-batch one sequence.
     """
     workload = instance.workload
     if max(workload.zeros) and max(workload.micro_batch_sizes) > 1:
         return False
     stated = not beyond(under(instance, workload.costs.recompute, zero=0))
-    return stated and instance.planned_cluster.gpu_count <= _GPUS
+    few = instance.planned_cluster.gpu_count <= _GPUS
+    return stated and few and longest(instance).fit
 
 
 def solve_small(
@@ -174,6 +174,7 @@ class _Search:
         self._part, self._clock, self._alone = part, clock, alone
         self._instance = instance = part.instance
         self._shop = Shop(instance, part.pipelines or 1)
+        self._longest = longest(instance)
         self._costs = instance.workload.costs
         self.bound = bound
         self.proved = False
@@ -184,12 +185,10 @@ class _Search:
 
     def run(self) -> None:
         """Search until the proof, or `Halt`."""
-        limit = _longest_us(self._shop) + 1
-        if limit > _LIMIT_US:  # sums of such times would not fit into 64 bits
-            limit, self._complete = _LIMIT_US, False
+        limit = self._longest.whole_us(self._instance) + 1
         known = self._clock.objective
         # Without a plan nothing would be dropped: ask for good plans first.
-        below = min(limit, 2 * self.bound) if known is None else int(known)
+        below = min(limit, 2 * self.bound + 1) if known is None else int(known)
         while True:
             self._better_than(below)
             if self._clock.objective is not None or below >= limit:
@@ -270,7 +269,8 @@ class _Search:
 
     def _best(self, value: int) -> Best:
         costs = self._costs
-        return Best(value, exact(costs.pipeline_factor), exact(costs.sync_factor))
+        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        return Best(value, *factors, self._longest)
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""
@@ -347,45 +347,6 @@ class _Search:
                 f"instance {self._instance.name!r}: a plan of {better.objective} us "
                 f"is judged {self._clock.objective} us"
             )
-
-
-def _longest_us(shop: Shop) -> int:
-    """No plan takes longer: one stage after another, on the slowest links."""
-    table, costs = shop.table, shop.costs
-    stages = [
-        row
-        for size in set(table.workload.micro_batch_sizes)
-        if size <= shop.batch
-        for row in shop.stages(size, 1)
-    ]
-    if not stages:
-        return 0
-    slowest = max(int(shop.compute_us(stage, True)[0, -1]) for stage, _ in stages)
-    hop = max(
-        (
-            shop.hop_us(x, y)
-            for (x, one), (y, other) in product(stages, repeat=2)
-            if all(u + v <= g for u, v, g in zip(one, other, shop.gpus, strict=True))
-        ),
-        default=0,
-    )
-    gpus = sum(shop.gpus)
-    names = [node.name for node in table.cluster.nodes]
-    pairs = [(a, b) for a in names for b in names if a != b or _linked(shop, a)]
-    links = [table.link(*pair) for pair in pairs]
-    sizes = [*table.model.parameters, *[table.model.embedding_parameters] * 2]
-    sync = sum(
-        (2 * gpus * latency + 4 * p / rate for p in sizes for latency, rate in links),
-        Fraction(0),
-    )
-    pipelines_us = shop.batch * gpus * (slowest + hop)
-    sync_us = ceil(sync * 10**6) + len(sizes)
-    factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-    return Best(0, *factors).whole_us(pipelines_us, sync_us)
-
-
-def _linked(shop: Shop, node: str) -> bool:
-    return shop.table.cluster.node[node].count > 1
 
 
 def _rule(shop: Shop, stage: Stage) -> Recompute | None:

@@ -7,11 +7,13 @@ batch cannot be done in the time that its synchronisation leaves. Nothing else i
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 
 import numpy as np
 
 from ._small_chains import Chain
 from ._small_cuts import Cuts, cuts_within
+from ._small_limits import Longest
 from ._small_shares import shares
 from ._small_stages import Matrix, Shop
 from ._small_syncs import Syncs
@@ -22,25 +24,30 @@ _JOINS = 1 << 14  # joins looked at together, by synchronisation
 
 @dataclass
 class Best:
-    """What a better plan has to stay below, in us: the best plan known, or a wish."""
+    """What a better plan has to stay below, in us: the best plan known, or a wish.
+
+    Small factors allow long times: no more than `longest` of any plan are of interest,
+    which fit into 64 bits.
+    """
 
     value: int
     pipeline_factor: Fraction
     sync_factor: Fraction
+    longest: Longest
 
     def us_left(self, sync_us: int) -> int:
         """The longest pipeline with which a plan is better; negative where none."""
         rest = self.value - 1 - _up(self.sync_factor * sync_us)
-        return int(rest * self.pipeline_factor.denominator) // int(
-            self.pipeline_factor.numerator
-        )
+        return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
 
     def sync_left(self, pipelines_us: int) -> int:
         """The longest synchronisation with which a plan is better; -1 where none."""
         rest = self.value - 1 - _up(self.pipeline_factor * pipelines_us)
         if rest < 0:
             return -1
-        return rest if not self.sync_factor else int(rest / self.sync_factor)
+        if not self.sync_factor:  # it costs nothing, however long
+            return self.longest.sync_us
+        return min(floor(rest / self.sync_factor), self.longest.sync_us)
 
     def whole_us(self, pipelines_us: int, sync_us: int) -> int:
         """The objective."""

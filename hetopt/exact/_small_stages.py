@@ -186,18 +186,21 @@ class Shop:
         return self.table.sync_us(parameters, holders)
 
     @cached_property
-    def fluid(self) -> tuple[Floats, Floats]:
+    def fluid(self) -> tuple[Floats, Floats] | None:
         """Samples that a GPU of each pool does in a us, at the most; shares of layers.
 
         With any prices of pools, a sample costs at least the cheapest pool's price for
         each of its layers, and GPUs are worth no more than their time: weak duality.
-        The prices are the speeds. The shares are those of the layers before each.
+        The prices are the speeds. The shares are those of the layers before each. None
+        where layers take no time on some pool: then prices say nothing.
         """
         work = np.array([self._work_us(p) for p in range(len(self.pools))])
         total = work.sum(axis=1)
         if not total.all():
-            return np.full(len(work), np.inf), np.zeros(self.layers + 1)
+            return None
         each = (work / total[:, None]).min(axis=0)
+        if not each.any():
+            return None
         shares = np.cumsum([0.0, *each]) / each.sum()
         return 1 / (total * each.sum()), shares
 

@@ -44,12 +44,21 @@ class Options:
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
 
     def _node_power(self, node: int) -> float:
-        """Layers per us of all GPUs of a node, at the degree and size that suit it."""
+        """Layers per us of all GPUs of a node, at the degree and size that suit it.
+
+        Layers that take no time count as a us; 0 where nothing was measured.
+        """
         gpus = self.cost.nodes[node].count
         return max(
-            b * (gpus // t) * self.cost.layers / self.cost.prefix(node, t, b)[0][-1]
-            for b in self.cost.instance.workload.micro_batch_sizes
-            for t in self.cost.degrees(node, b)
+            (
+                b
+                * (gpus // t)
+                * self.cost.layers
+                / max(1, self.cost.prefix(node, t, b)[0][-1])
+                for b in self.cost.instance.workload.micro_batch_sizes
+                for t in self.cost.degrees(node, b)
+            ),
+            default=0.0,
         )
 
     def of(self, nodes: Nodes) -> list[Option]:
@@ -80,7 +89,8 @@ class Options:
 
     def _best(self, kinds: Nodes) -> list[Option]:
         """The best options of a set, given by the first node of each node's kind."""
-        share = sum(self._power[k] for k in kinds) / sum(self._power)
+        whole = sum(self._power) or 1.0  # 0 where nothing was measured
+        share = sum(self._power[k] for k in kinds) / whole
         batch = self.cost.instance.workload.global_batch
         best: dict[tuple[int, int, tuple[int, ...]], tuple[float, Option]] = {}
         for b in self.cost.instance.workload.micro_batch_sizes:

@@ -452,14 +452,19 @@ def _rates(
         for stage in pipeline.stages
     )
     return {
-        "tokens_per_second": float(tokens / seconds),
-        "mfu": float(3 * forward / possible),
-        "hfu": float(executed / possible),
+        "tokens_per_second": _rate(tokens, seconds),
+        "mfu": _rate(3 * forward, possible),
+        "hfu": _rate(executed, possible),
         "usd_per_hour": None if per_hour is None else float(per_hour),
         "usd_per_iteration": (
             None if per_hour is None else float(per_hour * seconds / 3600)
         ),
     }
+
+
+def _rate(amount: int, time: Fraction) -> float | None:
+    """None where an iteration takes no time at all."""
+    return float(amount / time) if time else None
 
 
 def _up(value: Fraction) -> int:

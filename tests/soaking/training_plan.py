@@ -11,7 +11,7 @@ _SIZES = [(1,), (1,), (1, 2), (2,), (1, 2, 3), (3,), (4,)]
 
 
 def draw(rng: Random) -> dict[str, Any]:
-    """An instance, and whether heuristics may look first; they can hide a wrong proof."""
+    """An instance, and whether heuristics look first: they can hide a wrong proof."""
     counts = rng.choice(_NODES)
     sizes = rng.choice(_SIZES)
     layers = rng.choice([1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
