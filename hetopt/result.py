@@ -12,6 +12,7 @@ from typing import Any, Literal
 from . import problems
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
 from .problems import Evaluation, Objective
+from .schema import Record
 
 
 def gap(objective: Objective, reference: Objective) -> float:
@@ -103,7 +104,7 @@ class Result:
     seconds: dict[str, float] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
     trace: tuple[TracePoint, ...] = ()
-    certificate: dict[str, Any] | None = None
+    certificate: Record | None = None
     evaluation: Evaluation | None = None
 
     def __post_init__(self) -> None:
@@ -210,7 +211,9 @@ class Result:
             exactly = self.bound.value
             document["bound_exact"] = [exactly.numerator, exactly.denominator]
         if self.certificate is not None:
-            document["certificate"] = self.certificate
+            document["certificate"] = self.certificate.model_dump(
+                mode="json", exclude_none=True
+            )
         return document
 
 

@@ -343,13 +343,15 @@ def test_a_written_bound_is_derived_again(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bound_exact": [1, 1]}, "contradicts the document's own plan"),
+        ({"bound_exact": [1, 1], "bound": 1}, "contradicts the document's own plan"),
+        ({"bound_exact": [9999, 1]}, "expected what bound_exact says, 9999 / 1"),
+        ({"bound_exact": [1, 0]}, "the second above 0; correct it"),
         (
             {"bound_exact": None, "bound": None},
             "expected a whole number or bound_exact",
         ),
         ({"certificate": None}, "leaves nothing to check it by"),
-        ({"certificate": {"claims": [{}]}}, "expected one that"),
+        ({"certificate": {"claims": [{}]}}, "certificate.claims[0].ratio: missing"),
         ({"certificate": {"claims": []}}, "the bound is not proved: 3 groups"),
     ],
 )

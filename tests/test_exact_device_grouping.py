@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hetopt import registry, statements
 from hetopt.errors import InstanceError
 from hetopt.exact import device_grouping as exact
+from hetopt.exact._certificates import Claim
 from hetopt.exact._pattern_lp import relax
 from hetopt.exact._pattern_search import search
 from hetopt.exact._patterns import Kinds, Question, complete, patterns
@@ -159,18 +160,19 @@ def test_a_certificate_with_prices_that_prove_nothing_is_refused() -> None:
     result = exact.solve(data)
     assert result.bound is not None
     assert result.certificate is not None
-    claims = [
-        {**claim, "prices": [0] * len(claim.get("prices", []))}
-        for claim in result.certificate["claims"]
-    ]
-    complaints = exact.recheck(data, {"claims": claims}, result.bound.value)
+    claims = tuple(
+        claim.model_copy(update={"prices": (0,) * len(claim.prices)})
+        for claim in result.certificate.claims
+    )
+    certificate = exact.Certificate(claims=claims)
+    complaints = exact.recheck(data, certificate, result.bound.value)
     assert any("groups cost" in complaint for complaint in complaints)
 
 
-def searched(result: Any) -> dict[str, Any]:
+def searched(result: Any) -> exact.Certificate:
     """The certificate with every claim to be shown by search."""
-    claims = [{**claim, "by": "search"} for claim in result.certificate["claims"]]
-    return {"claims": claims}
+    claims = [c.model_copy(update={"by": "search"}) for c in result.certificate.claims]
+    return exact.Certificate(claims=tuple(claims))
 
 
 def test_what_prices_refute_a_search_refutes_too() -> None:
@@ -187,14 +189,14 @@ def test_a_search_that_finds_a_grouping_refuses_the_claim() -> None:
     assert best is not None
     bound = best / 10
     ratio = bound / (5 * 16)
-    claim = {
-        "least_groups": 5,
-        "most_groups": 5,
-        "micro_batches": 16,
-        "ratio": [ratio.numerator, ratio.denominator],
-        "by": "search",
-    }
-    complaints = exact.recheck(data, {"claims": [claim]}, bound)
+    claim = Claim(
+        least_groups=5,
+        most_groups=5,
+        micro_batches=16,
+        ratio=(ratio.numerator, ratio.denominator),
+        by="search",
+    )
+    complaints = exact.recheck(data, exact.Certificate(claims=(claim,)), bound)
     assert "the back end ended with" in complaints[0]
 
 

@@ -4,7 +4,6 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
-import json
 from random import Random
 
 import pytest
@@ -15,6 +14,7 @@ import hetopt
 from hetopt.bounds import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
+from hetopt.exact._certificates import Case
 from hetopt.exact._pattern_bound import PatternBound, applies
 from hetopt.generate import generate
 from hetopt.improve import improve
@@ -241,7 +241,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 @pytest.fixture(scope="module")
-def certified() -> tuple[Instance, dict[str, object], int]:
+def certified() -> tuple[Instance, training_plan.Certificate, int]:
     instance = eight_gpus(3)
     plan = islands.plan(instance, seed=0, deadline=None)
     target = 0.9 * judge.evaluate(instance, plan).objective
@@ -249,8 +249,7 @@ def certified() -> tuple[Instance, dict[str, object], int]:
     while refutation.step():
         pass
     assert refutation.proved
-    certificate = json.loads(json.dumps(refutation.certificate()))
-    return instance, certificate, int(target) + 1
+    return instance, refutation.certificate(), int(target) + 1
 
 
 def test_a_bound_is_proved_again_from_its_certificate(certified) -> None:
@@ -262,31 +261,32 @@ def test_a_bound_is_proved_again_from_its_certificate(certified) -> None:
 def test_a_certificate_proves_nothing_beyond_its_time(certified) -> None:
     instance, certificate, bound = certified
     assert training_plan.recheck(instance, certificate, bound + 1) != []
-    later = {**certificate, "time_us": 1.1 * bound}
+    later = certificate.model_copy(update={"time_us": 1.1 * bound})
     assert training_plan.recheck(instance, later, bound + 1) != []
 
 
 def test_a_certificate_that_leaves_out_a_case_proves_nothing(certified) -> None:
     instance, certificate, bound = certified
-    cases = list(certificate["cases"])
-    cases[0] = {**cases[0], "low": None}
-    assert cases[0].get("split"), "the first case is divided at this gap"
-    assert training_plan.recheck(instance, {**certificate, "cases": cases}, bound) != []
-    one = {**certificate, "cases": certificate["cases"][:1]}
-    assert training_plan.recheck(instance, one, bound) != []
+    first, second = certificate.cases
+    assert first.split, "the first case is divided at this gap"
+    for cases in ((first.model_copy(update={"low": None}), second), (first,)):
+        less = certificate.model_copy(update={"cases": cases})
+        assert training_plan.recheck(instance, less, bound) != []
 
 
 def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
     instance, certificate, bound = certified
     for factor in (0.5, 1.5):
-        cases = [repriced(case, factor) for case in certificate["cases"]]
-        assert training_plan.recheck(instance, {**certificate, "cases": cases}, bound)
+        cases = tuple(repriced(case, factor) for case in certificate.cases)
+        changed = certificate.model_copy(update={"cases": cases})
+        assert training_plan.recheck(instance, changed, bound)
 
 
-def repriced(tree, factor: float):
-    if tree is None:
+def repriced(case: Case | None, factor: float) -> Case | None:
+    if case is None:
         return None
-    if "prices" in tree:
-        return {"prices": [factor * price for price in tree["prices"]]}
-    parts = {side: repriced(tree[side], factor) for side in ("low", "high")}
-    return {**tree, **parts}
+    if case.prices is not None:
+        prices = tuple(factor * price for price in case.prices)
+        return case.model_copy(update={"prices": prices})
+    parts = {side: repriced(getattr(case, side), factor) for side in ("low", "high")}
+    return case.model_copy(update=parts)

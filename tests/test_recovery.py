@@ -248,7 +248,7 @@ def test_the_exact_method_finds_the_best_of_all_and_proves_it() -> None:
         wanted = Status.INFEASIBLE if best is None else Status.OPTIMAL
         assert (seed, result.status, result.objective) == (seed, wanted, best)
         if best is not None:
-            assert exact.recheck(data, result.certificate or {}, best) == []
+            assert exact.recheck(data, result.certificate, best) == []
             proved += 1
         else:
             assert "lies nowhere any more" in result.reasons[0]
@@ -274,7 +274,7 @@ def test_a_bound_beyond_its_certificate_is_not_proved() -> None:
     for seed in SEEDS:
         data, best = case(seed)
         if best:
-            certificate = exact.solve(data).certificate or {}
+            certificate = exact.solve(data).certificate
             assert exact.recheck(data, certificate, best + 1) != []
 
 

@@ -28,6 +28,7 @@ from ..errors import InternalError, PlanRejected
 from ..modelling import Limits
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
+from ..schema import Record
 
 Report = Callable[[Objective | None, Objective | None], None]
 
@@ -62,7 +63,7 @@ class Run:
         self.objective: Objective | None = None
         self.bound: Bound | None = None
         self.reasons: tuple[str, ...] = ()
-        self.certificate: dict[str, Any] | None = None
+        self.certificate: Record | None = None
         self.stop: Stop | None = None
         self.trace: list[TracePoint] = []
         self._report = report

@@ -15,10 +15,14 @@ worse of them, and K does not fall). How it is shown:
 
 A group is possible if it is above the ratio, reaches the memory floor, and leaves the
 other groups enough of both.
+
+Numbers that are too large for a back end are divided and rounded so that more groups
+are possible, and groups cheaper, than in truth: that can only refuse a certificate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from heapq import heappop, heappush
 from typing import Any
 
 from .. import registry
@@ -26,45 +30,70 @@ from ..modelling import Limits
 from ..problems import Objective
 from ..problems.device_grouping import Data
 from ..result import Status
+from ._certificates import Claim, GroupingCertificate
 
 _MOST_GROUPS = 200_000
+_MOST_STEPS = 3_000_000  # of looking for groups that are possible
+_MOST = 2**50  # of sums that a back end is given
+_ENOUGH = 10  # complaints, after which nothing more is checked
+_SOLVE_S = 120.0  # for one claim; what is not shown by then is not shown
 
 
 def recheck(
-    data: Data, certificate: dict[str, Any], bound: Objective, backend: str = "cpsat"
+    data: Data,
+    certificate: GroupingCertificate,
+    bound: Objective,
+    backend: str = "cpsat",
 ) -> list[str]:
     """What is missing for `bound` to be proved; empty when it holds.
 
     `BackendMissing` where the back end is not installed.
     """
-    missing, wanted = [], []
-    claims = certificate.get("claims", [])
-    for groups in _possible(data):
+    missing: list[str] = []
+    wanted: dict[Claim, None] = {}
+    of_use = [claim for claim in certificate.claims if _reaches(data, claim, bound)]
+    possible = _possible(data)
+    for groups, claim in zip(possible, _covering(of_use, possible), strict=True):
         if _closed_form(data, groups) <= bound:
             continue
-        covering = [c for c in claims if _value(data, c, groups, bound)]
-        if not covering:
+        if claim is not None:
+            wanted[claim] = None
+        elif len(missing) < _ENOUGH:
             missing.append(f"{groups} groups: nothing says that they stay at {bound}")
-        elif covering[0] not in wanted:
-            wanted.append(covering[0])
     for claim in wanted:
+        if len(missing) >= _ENOUGH:
+            break
         if reason := _doubt(data, claim, backend):
-            least, most = claim["least_groups"], claim["most_groups"]
-            missing.append(f"{least} to {most} groups, by {claim['by']}: {reason}")
+            least, most = claim.least_groups, claim.most_groups
+            missing.append(f"{least} to {most} groups, by {claim.by}: {reason}")
     return missing
 
 
 def _possible(data: Data) -> range:
     """Numbers of groups that batch, memory and number of devices allow."""
-    if data.groups is not None:
-        return range(data.groups, data.groups + 1)
     most = data.devices
     if data.minimum_memory_mib:
         memory = sum(gpu.count * gpu.memory_mib for gpu in data.gpus)
         most = min(most, memory // data.minimum_memory_mib)
     if data.global_batch_micro_batches is not None:
         most = min(most, data.global_batch_micro_batches)
+    if data.groups is not None:
+        return range(data.groups, min(data.groups, most) + 1)
     return range(1, most + 1)
+
+
+def _covering(claims: list[Claim], numbers: range) -> Iterator[Claim | None]:
+    """For each of ascending numbers the first claim whose range holds it."""
+    waiting = sorted(
+        ((c.least_groups, place) for place, c in enumerate(claims)), reverse=True
+    )
+    begun: list[int] = []
+    for number in numbers:
+        while waiting and waiting[-1][0] <= number:
+            heappush(begun, waiting.pop()[1])
+        while begun and claims[begun[0]].most_groups < number:
+            heappop(begun)
+        yield claims[begun[0]] if begun else None
 
 
 def _closed_form(data: Data, groups: int) -> Fraction:
@@ -73,32 +102,41 @@ def _closed_form(data: Data, groups: int) -> Fraction:
     return Fraction(groups * k * strength, data.devices + groups * (k - 1))
 
 
-def _value(data: Data, claim: dict[str, Any], groups: int, bound: Objective) -> bool:
-    """Whether the claim, if true, keeps `groups` groups at or below the bound."""
-    least, most, k = claim["least_groups"], claim["most_groups"], claim["micro_batches"]
-    if not least <= groups <= most or k != data.micro_batches_of(least):
+def _reaches(data: Data, claim: Claim, bound: Objective) -> bool:
+    """Whether the claim, if true, keeps its numbers of groups at or below the bound."""
+    k = claim.micro_batches
+    if k != data.micro_batches_of(claim.least_groups):
         return False
-    return bool(most * k * Fraction(*claim["ratio"]) <= bound)
+    return claim.most_groups * k * Fraction(*claim.ratio) <= bound
 
 
-def _doubt(data: Data, claim: dict[str, Any], backend: str) -> str | None:
+def _doubt(data: Data, claim: Claim, backend: str) -> str | None:
     """Why a claim is not shown, None when it is."""
-    program = _Groups(data, claim["least_groups"], claim["micro_batches"], claim)
+    program = _Groups(data, claim)
     if program.spare < 0 or program.spare_mib < 0:
         return None
-    if claim["by"] == "prices":
-        return program.doubt_prices(claim["prices"], backend)
-    if claim["by"] == "search":
+    if claim.by == "prices":
+        if (got := len(claim.prices)) != (want := len(program.count)):
+            return f"{got} prices of {want} kinds of devices"
+        return program.doubt_prices(claim.prices, backend)
+    if claim.by == "search":
         return program.doubt_search(backend)
     return "the totals suffice"
+
+
+def _divisor(values: Iterable[int], counts: Iterable[int]) -> int:
+    """What to divide values by, so that no sum of them is too large."""
+    largest = sum(abs(v) * c for v, c in zip(values, counts, strict=True))
+    return 1 + largest // _MOST
 
 
 class _Groups:
     """Groups above a ratio, as  sum weight x >= price  and  sum memory x >= floor."""
 
-    def __init__(self, data: Data, groups: int, k: int, claim: dict[str, Any]) -> None:
-        num, den = claim["ratio"]
-        self.number = groups
+    def __init__(self, data: Data, claim: Claim) -> None:
+        num, den = claim.ratio
+        groups, k = claim.least_groups, claim.micro_batches
+        self.number, self.steps = groups, 0
         # One kind a pair of strength and memory, strongest first, as in the prices.
         kinds = sorted({(g.gflops, g.memory_mib) for g in data.gpus}, reverse=True)
         self.count = [
@@ -112,29 +150,37 @@ class _Groups:
         self.spare_mib = self._of(self.memory, self.count) - groups * self.floor
 
     @staticmethod
-    def _of(values: list[int], counts: list[int]) -> int:
+    def _of(values: Iterable[int], counts: Iterable[int]) -> int:
         return sum(v * c for v, c in zip(values, counts, strict=True))
 
-    def doubt_prices(self, prices: list[int], backend: str) -> str | None:
+    def doubt_prices(self, prices: tuple[int, ...], backend: str) -> str | None:
         """Find the cheapest group; so many of them must cost more than there is."""
         model = registry.entry("backends", backend).backend("cheapest group")
         take = [model.integer(f"take[{i}]", 0, c) for i, c in enumerate(self.count)]
 
-        def total(values: list[int]) -> Any:
+        def total(values: Iterable[int]) -> Any:
             return model.total(v * x for v, x in zip(values, take, strict=True))
 
-        model.add("strong", 0, total(self.weight) >= self.price)
-        model.add("modest", 0, total(self.weight) <= self.price + self.spare)
-        model.add("fits", 0, total(self.memory) >= self.floor)
-        model.add("leaves", 0, total(self.memory) <= self.floor + self.spare_mib)
-        model.minimise(total(prices))
-        answer = model.solve(Limits(), lambda incumbent, bound: None)
+        part = _divisor([*self.weight, self.price + self.spare], [*self.count, 1])
+        rounded_up = [-(-w // part) for w in self.weight]
+        model.add("strong", 0, total(rounded_up) >= -(-self.price // part))
+        most = (self.price + self.spare) // part
+        model.add("modest", 0, total(w // part for w in self.weight) <= most)
+        part = _divisor([*self.memory, self.floor + self.spare_mib], [*self.count, 1])
+        rounded_up = [-(-m // part) for m in self.memory]
+        model.add("fits", 0, total(rounded_up) >= -(-self.floor // part))
+        most = (self.floor + self.spare_mib) // part
+        model.add("leaves", 0, total(m // part for m in self.memory) <= most)
+        part = _divisor(prices, self.count)
+        costs = [p // part for p in prices]
+        model.minimise(total(costs))
+        answer = model.solve(Limits(time_s=_SOLVE_S), lambda incumbent, bound: None)
         if answer.status is Status.INFEASIBLE:
             return None
         if answer.status is not Status.OPTIMAL:
             return f"the back end ended with {answer.status}"
-        cheapest = sum(
-            p * round(answer.value(x)) for p, x in zip(prices, take, strict=True)
+        cheapest = part * sum(
+            p * round(answer.value(x)) for p, x in zip(costs, take, strict=True)
         )
         worth = self._of(prices, self.count)
         if self.number * cheapest > worth:
@@ -148,18 +194,29 @@ class _Groups:
             found.append(group)
             if len(found) > _MOST_GROUPS:
                 return f"more than {_MOST_GROUPS} groups are possible"
+        if self.steps > _MOST_STEPS:
+            return f"groups were not all listed in {_MOST_STEPS} steps"
+        if not found:
+            return None
         model = registry.entry("backends", backend).backend("group counts")
-        use = [model.integer(f"use[{n}]", 0, self.number) for n in range(len(found))]
+        use = [
+            model.integer(f"use[{n}]", 0, self._times(group))
+            for n, group in enumerate(found)
+        ]
         model.add("number", 0, model.total(use) == self.number)
         for i, count in enumerate(self.count):
             taken = model.total(
                 group[i] * n for group, n in zip(found, use, strict=True)
             )
             model.add("every_device_once", i, taken == count)
-        answer = model.solve(Limits(), lambda incumbent, bound: None)
+        answer = model.solve(Limits(time_s=_SOLVE_S), lambda incumbent, bound: None)
         if answer.status is Status.INFEASIBLE:
             return None
         return f"the back end ended with {answer.status}"
+
+    def _times(self, group: tuple[int, ...]) -> int:
+        """How often the devices suffice for a group, at most."""
+        return min(c // n for c, n in zip(self.count, group, strict=True) if n)
 
     def _all(
         self, i: int, taken: tuple[int, ...], most: int
@@ -180,6 +237,9 @@ class _Groups:
         gain = sum(max(0, w) * c for w, c in after)
         loss = sum(min(0, w) * c for w, c in after)
         for n in range(self.count[i] + 1):
+            self.steps += 1
+            if self.steps > _MOST_STEPS:
+                return
             now = worth + n * self.weight[i]
             if now + gain >= self.price and now + loss <= most:
                 yield from self._all(i + 1, (*taken, n), most)

@@ -23,11 +23,14 @@ The bound holds for one replica a stage, that is, for micro-batches of one seque
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import ValidationError
 
 from ..schema import Instance
+from . import _certificates
+from ._certificates import TrainingCertificate
 from ._node_kinds import fleet
 from ._pattern_prices import Group, Market
 from ._visit_tables import Grid, Table, VisitTables
@@ -81,7 +84,7 @@ class Split:
     A part is None where the range that is left for it is empty.
     """
 
-    of: str
+    of: Literal["sync", "pipelines", "share"]
     node: int | None
     at: float
     low: Case | None
@@ -292,30 +295,33 @@ class Refutation:
         """Whether every case is settled: no plan is as quick as `time_us`."""
         return not self.open and not self.failed
 
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> TrainingCertificate | None:
         """The divisions and the prices that refute the time, for an independent check.
 
-        Prices are by group, in the order of kind and share: of its GPUs, then of what
-        its claims exceed; then of the shares and of the pipelines.
+        None where there are more of them than a file may hold.
         """
-        return {
-            "time_us": self.time_us,
-            "most_sync_us": self.bound.most_sync_us,
-            "cases": [_tree(case) for case in self.bound.first],
-        }
+        try:
+            return TrainingCertificate(
+                time_us=self.time_us,
+                most_sync_us=self.bound.most_sync_us,
+                cases=tuple(_tree(case) for case in self.bound.first),
+            )
+        except ValidationError:
+            return None
 
 
-def _tree(case: Case) -> dict[str, Any]:
+def _tree(case: Case) -> _certificates.Case:
     if case.split is None:
-        return {"prices": [float(price) for price in case.proof]}
+        prices = tuple(float(price) for price in case.proof)
+        return _certificates.Case(prices=prices)
     split = case.split
-    return {
-        "split": split.of,
-        "node": split.node,
-        "at": split.at,
-        "low": None if split.low is None else _tree(split.low),
-        "high": None if split.high is None else _tree(split.high),
-    }
+    return _certificates.Case(
+        split=split.of,
+        node=split.node,
+        at=split.at,
+        low=None if split.low is None else _tree(split.low),
+        high=None if split.high is None else _tree(split.high),
+    )
 
 
 def _with(values: tuple[float, ...], i: int, value: float) -> tuple[float, ...]:

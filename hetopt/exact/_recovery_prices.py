@@ -13,7 +13,7 @@ from typing import Any
 from .. import registry
 from ..modelling import Limits
 from ..problems.recovery import CLOUD, Data
-from ..recovery.network import Network
+from ..recovery.network import Network, link_between
 
 _BACKEND = "pulp"
 _SCALE = 2**24
@@ -107,7 +107,7 @@ def _each(data: Data, prices: dict[str, int]) -> Callable[[str, str, str], Fract
             total += Fraction(prices.get(f"out/{place}", 0), out)
             total += Fraction(prices.get(f"in/{node}", 0), into)
             if (place, node) in joined:
-                own = prices.get(f"pair/{place}/{node}", 0)
+                own = prices.get(link_between(place, node), 0)
                 total += Fraction(own, joined[place, node])
         return total
 

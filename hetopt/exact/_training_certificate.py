@@ -5,11 +5,14 @@ refute each (`_pattern_bound`, `_pattern_prices`). Here the divisions are carrie
 anew, and every price list is checked against all pipelines by a plain dynamic program
 in doubles, for every bottleneck that there can be: nothing is shared with the method
 but the cost tables. Layers must be equal, and a micro-batch one sequence.
+
+What doubles round away always counts against the certificate: a comparison that is
+not clearly true, or that has no answer, refutes nothing.
 """
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,12 +21,18 @@ import numpy.typing as npt
 
 from ..costs import CostTable
 from ..errors import Unsupported
+from ..problems import Objective
 from ..schema import Instance, exact
+from ._certificates import Case, TrainingCertificate
 
 Array = npt.NDArray[np.float64]
 
 _SHORT = 0.2  # of the time that a batch in one pipeline leaves for a bottleneck
 _ROOM = 1e-6  # relative, for what doubles round
+_ROUNDED = 1e-14  # relative, of a difference of two times,
+_SUMMED = 1e-9  # and of a sum of prices
+_MOST_CELLS = 3e8  # of a table of visits
+_ENOUGH = 10  # complaints, after which nothing more is checked
 
 
 @dataclass(frozen=True)
@@ -34,28 +43,36 @@ class _Box:
     high: tuple[float, ...]
 
 
-def missing(instance: Instance, certificate: dict[str, Any], bound: int) -> list[str]:
+def missing(
+    instance: Instance, certificate: TrainingCertificate, bound: Objective
+) -> list[str]:
     """What is missing for `bound` to be proved; empty when it is.
 
-    `Unsupported` for uneven layers and for micro-batches of several sequences.
+    `Unsupported` for uneven layers, for micro-batches of several sequences, for
+    interleaved pipelines and where a plan chooses its settings.
     """
+    workload = instance.workload
     if len(set(instance.model.parameters)) > 1:
         raise Unsupported("layers are uneven: plan again to prove the bound")
-    if max(instance.workload.micro_batch_sizes) > 1:
+    if max(workload.micro_batch_sizes) > 1:
         raise Unsupported("stages may have several replicas: plan again instead")
-    if bound > int(certificate["time_us"]) + 1:
-        return [f"the certificate is of {certificate['time_us']} us, not of {bound}"]
+    if workload.costs.interleave > 1:
+        raise Unsupported("pipelines are interleaved: plan again to prove the bound")
+    if len(workload.recomputes) > 1 or len(workload.zeros) > 1:
+        raise Unsupported("a plan chooses its settings: plan again instead")
+    if not bound <= int(certificate.time_us) + 1:
+        return [f"the certificate is of {certificate.time_us} us, not of {bound}"]
     return _Check(instance, certificate).run()
 
 
 class _Check:
-    def __init__(self, instance: Instance, certificate: dict[str, Any]) -> None:
+    def __init__(self, instance: Instance, certificate: TrainingCertificate) -> None:
         self.table = CostTable(instance)
         self.costs = instance.workload.costs
         self.batch = instance.workload.global_batch
         self.layers = instance.model.layers
         self.certificate = certificate
-        self.time_us = float(certificate["time_us"])
+        self.time_us = certificate.time_us
         self.sample: dict[tuple[Any, ...], str] = {}
         names = [node.name for node in self.table.cluster.nodes]
         for name in names:
@@ -64,6 +81,8 @@ class _Check:
         # Nodes of a kind stand together, kinds in the order of their first nodes.
         self.nodes = sorted(names, key=lambda name: order.index(self._kind_of(name)))
         self.kinds = [self._kind_of(name) for name in self.nodes]
+        self.hops = {kind: self._hops(kind) for kind in self.sample}
+        self._refuse_what_is_too_large()
         self.high, self.inverse = self._bottlenecks()
         self.visits = lru_cache(64)(self._visits)
         self.found: list[str] = []
@@ -71,6 +90,15 @@ class _Check:
     def _kind_of(self, name: str) -> tuple[Any, ...]:
         node = self.table.cluster.node[name]
         return (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+
+    def _refuse_what_is_too_large(self) -> None:
+        stages = sum(int(kind[1]) for kind in self.sample) * self.layers
+        widest = max(int(kind[1]) for kind in self.sample)
+        if 3.0 * stages * (widest + 1) * (self.layers + 1) > _MOST_CELLS:
+            raise Unsupported(
+                f"nodes of {widest} GPUs and {self.layers} layers are more than a "
+                "check can hold: plan again to prove the bound"
+            )
 
     def _bottlenecks(self) -> tuple[Array, Array]:
         """Every time that a stage can take, and 1 / time; and one for all short ones.
@@ -85,7 +113,7 @@ class _Check:
             for kind, name in self.sample.items()
             for t in range(1, int(kind[1]) + 1)
             for x in range(1, self.layers + 1)
-            for last, hops in ((True, (0.0,)), (False, self._hops(kind)))
+            for last, hops in ((True, (0.0,)), (False, self.hops[kind]))
             for hop in hops
         }
         long = np.array(sorted(us for us in times if short < us <= most))
@@ -110,55 +138,59 @@ class _Check:
         """Carry out the divisions and check every case."""
         none, whole = (0.0,) * len(self.nodes), (float(self.layers),) * len(self.nodes)
         most = min(self.table.cluster.gpu_count, self.batch)
-        most_sync = float(self.certificate["most_sync_us"])
+        most_sync = self.certificate.most_sync_us
         priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
         ranges = (
             [(0.0, most_sync), (most_sync, math.inf)] if priced else [(0.0, math.inf)]
         )
-        trees = self.certificate["cases"]
+        trees = self.certificate.cases
         if len(trees) != len(ranges):
             return [f"{len(trees)} first cases, {len(ranges)} expected"]
         for tree, sync in zip(trees, ranges, strict=True):
             self._walk(tree, _Box(sync, (1, most), none, whole))
-        return self.found[:10]
+        return self.found
 
-    def _walk(self, tree: dict[str, Any] | None, box: _Box) -> None:
+    def _walk(self, tree: Case | None, box: _Box) -> None:
+        if len(self.found) >= _ENOUGH:
+            return
         narrowed = self._narrowed(box)
         if narrowed is None:
             return
         if tree is None:
             self.found.append(f"a case is left out: {narrowed}")
-        elif "prices" in tree:
-            if not self._refuted(narrowed, [float(x) for x in tree["prices"]]):
+        elif tree.prices is not None:
+            if not self._refuted(narrowed, tree.prices):
                 self.found.append(f"prices do not refute the case {narrowed}")
+        elif (halves := self._halves(tree, narrowed)) is None:
+            self.found.append(f"{tree.split} {tree.at} does not divide {narrowed}")
         else:
-            for part, half in zip(
-                ("low", "high"), self._halves(tree, narrowed), strict=True
-            ):
-                self._walk(tree[part], half)
+            self._walk(tree.low, halves[0])
+            self._walk(tree.high, halves[1])
 
-    def _halves(self, tree: dict[str, Any], box: _Box) -> tuple[_Box, _Box]:
-        """The box on both sides of a division; wherever it lies, nothing is lost."""
-        at, of = tree["at"], tree["split"]
-        if of == "sync":
-            (low, high), at = box.sync, float(at)
-            return (
-                _Box((low, at), box.pipelines, box.low, box.high),
-                _Box((at, high), box.pipelines, box.low, box.high),
-            )
-        if of == "pipelines":
+    def _halves(self, tree: Case, box: _Box) -> tuple[_Box, _Box] | None:
+        """The box on both sides of a division; None where that lies outside."""
+        at = tree.at
+        assert at is not None
+        if tree.split == "sync":
+            (low, high) = box.sync
+            if not low <= at <= high:
+                return None
+            return replace(box, sync=(low, at)), replace(box, sync=(at, high))
+        if tree.split == "pipelines":
             fewest, most = box.pipelines
+            if not fewest <= at < most:
+                return None
             return (
-                _Box(box.sync, (fewest, int(at)), box.low, box.high),
-                _Box(box.sync, (int(at) + 1, most), box.low, box.high),
+                replace(box, pipelines=(fewest, int(at))),
+                replace(box, pipelines=(int(at) + 1, most)),
             )
-        i = int(tree["node"])
-        below = (*box.high[:i], float(at), *box.high[i + 1 :])
-        above = (*box.low[:i], float(at), *box.low[i + 1 :])
-        return (
-            _Box(box.sync, box.pipelines, box.low, below),
-            _Box(box.sync, box.pipelines, above, box.high),
-        )
+        i = tree.node
+        assert i is not None
+        if i >= len(box.low) or not box.low[i] <= at <= box.high[i]:
+            return None
+        below = (*box.high[:i], at, *box.high[i + 1 :])
+        above = (*box.low[:i], at, *box.low[i + 1 :])
+        return replace(box, high=below), replace(box, low=above)
 
     def _narrowed(self, box: _Box) -> _Box | None:
         """The box with shares in descending order among equal nodes, summing to L."""
@@ -182,10 +214,11 @@ class _Check:
 
     # -- one case ----------------------------------------------------------------
 
-    def _refuted(self, box: _Box, prices: list[float]) -> bool:
+    def _refuted(self, box: _Box, prices: tuple[float, ...]) -> bool:
         """Whether no pipeline is worth more than its price, nor all the batch."""
         left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
-        if left <= 0:
+        left += _ROUNDED * self.time_us
+        if left < 0:
             return True
         left /= float(self.costs.pipeline_factor)
         order = {kind: number for number, kind in enumerate(self.sample)}
@@ -195,35 +228,36 @@ class _Check:
                 for kind, share in zip(self.kinds, box.high, strict=True)
             ).items()
         )
-        if len(prices) != 2 * len(groups) + 2 or min(prices) < 0:
+        if len(prices) != 2 * len(groups) + 2:
             return False
         kinds = list(self.sample)
         gpus = [count * kinds[k][1] for (k, _), count in groups]
         pipelines = min(box.pipelines[1], self.table.cluster.gpu_count, self.batch)
         value = float(np.dot(prices[: len(gpus)], gpus))
         value += prices[-2] * self.layers + prices[-1] * pipelines
-        if value >= self.batch:
+        if not value * (1 + _SUMMED) < self.batch:
             return False
         rate = self._rate(box)
         onward = np.full((self.layers + 1, len(self.high)), np.inf)
         final = onward.copy()
-        limited = []
+        limited, largest = [], prices[-1]
         for i, ((k, share), count) in enumerate(groups):
             goods = self._price(
                 kinds[k][1], rate, box, prices[i], prices[len(groups) + i], prices[-2]
             )
+            largest = max(largest, float(np.abs(goods).max()))
             go, end = self.visits(kinds[k], rate, share)
             cheap = (go + goods).min(0), (end + goods).min(0)
             limited.append((count, *cheap))
             onward, final = np.minimum(onward, cheap[0]), np.minimum(final, cheap[1])
         samples = np.where(self.inverse > 0, 1 + left * self.inverse, self.batch)
-        room = _ROOM * (samples + max(prices) * max(gpus))
-        free = self._any_number(onward, final)
-        hard = free + prices[-1] < samples + room
+        wanted = samples + _ROOM * (samples + largest) - prices[-1]
+        # What is not surely dear enough when nodes may be visited at will.
+        hard = ~(self._any_number(onward, final) >= wanted)
         if not hard.any():
             return True
         cost = self._limited([(n, o[:, hard], f[:, hard]) for n, o, f in limited])
-        return bool((cost + prices[-1] >= samples[hard] - room[hard]).all())
+        return bool((cost >= wanted[hard]).all())
 
     def _rate(self, box: _Box) -> float:
         inter = self.table.cluster.inter
@@ -257,7 +291,7 @@ class _Check:
     ) -> tuple[Array, Array]:
         """Least sum of stage times / bottleneck of visits that go on, and that end."""
         name, gpus = self.sample[kind], int(kind[1])
-        within, out = self._hops(kind)
+        within, out = self.hops[kind]
         holds = [
             min(self.layers, math.floor((t * rate + share) * (1 + 1e-9) + 1e-9))
             for t in range(gpus + 1)

@@ -30,6 +30,7 @@ from ..problems.device_grouping import Data
 from ..result import Result, Stop
 from ._anytime import Halt, Report, Run
 from ._balance import balanced
+from ._certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from ._grouping_certificate import recheck
 from ._pattern_lp import relax
 from ._pattern_search import (
@@ -42,8 +43,9 @@ from ._pattern_search import (
 )
 from ._patterns import Kinds, Question, TooMany, complete, patterns, to_plan
 
-__all__ = ["problem", "recheck", "solve"]
+__all__ = ["Certificate", "problem", "recheck", "solve"]
 
+Certificate = GroupingCertificate
 problem = "device_grouping"
 
 _CHEAP = 1e8  # bytes moved by a search that is done without a second thought
@@ -108,7 +110,7 @@ class _Search:
     def __init__(self, data: Data, run: Run) -> None:
         self.data, self.run = data, run
         self.kinds = Kinds.of(data)
-        self.claims: dict[tuple[int, int], dict[str, Any]] = {}
+        self.claims: dict[tuple[int, int], Claim] = {}
         self.stuck: list[Fraction] = []
 
     def k(self, groups: int) -> int:
@@ -149,7 +151,9 @@ class _Search:
         return [(1, most)]
 
     def _publish(self, bound: Fraction) -> None:
-        self.run.certificate = {"claims": list(self.claims.values())}
+        few = len(self.claims) <= MOST_CLAIMS
+        claims = tuple(self.claims.values())
+        self.run.certificate = GroupingCertificate(claims=claims) if few else None
         self.run.tighten(bound, "closed form and patterns")
 
     def _node(self, low: int, high: int, cap: Fraction | None = None) -> _Node:
@@ -161,13 +165,13 @@ class _Search:
 
     def _claim(self, question: Question, high: int, proof: dict[str, Any]) -> None:
         """Note that `groups`..`high` groups do no better than high K ratio."""
-        self.claims[question.groups, high] = {
-            "least_groups": question.groups,
-            "most_groups": high,
-            "micro_batches": question.k,
-            "ratio": [question.ratio.numerator, question.ratio.denominator],
+        self.claims[question.groups, high] = Claim(
+            least_groups=question.groups,
+            most_groups=high,
+            micro_batches=question.k,
+            ratio=(question.ratio.numerator, question.ratio.denominator),
             **proof,
-        }
+        )
 
     # -- plans without proof -------------------------------------------------------
 
@@ -218,7 +222,7 @@ class _Search:
         except TooMany:
             return None
         prices = relax(question, rows).prices
-        return None if prices is None else {"by": "prices", "prices": list(prices)}
+        return None if prices is None else {"by": "prices", "prices": prices}
 
     def _one_number(self, node: _Node) -> list[_Node]:
         """Narrow the range of the ratio for one number of groups; [] when closed."""
@@ -299,7 +303,7 @@ class _Search:
             return self._small_groups(question, budget)
         relaxed = relax(question, rows)
         if relaxed.prices is not None:
-            return {"by": "prices", "prices": list(relaxed.prices)}
+            return {"by": "prices", "prices": relaxed.prices}
         check: Callable[[], None] = self.run.check
         found = round_relaxed(question, rows, relaxed, min(budget, 4 * _CHEAP), check)
         if found is not None:

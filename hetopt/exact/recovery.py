@@ -27,15 +27,17 @@ from ..problems import Objective
 from ..problems.recovery import Data
 from ..recovery.network import Flow, Network
 from ..result import Bound, Result, Status, Stop
+from . import _recovery_certificate
 from ._anytime import Halt, Run
+from ._certificates import RecoveryCertificate
 from ._recovery_prices import best_prices, bound_of
 
-__all__ = ["bound", "problem", "recheck", "solve"]
+__all__ = ["Certificate", "bound", "problem", "recheck", "solve"]
 
+Certificate = RecoveryCertificate
 problem = "recovery"
 
 _BACKEND = "cpsat"
-_OTHER = "scip"  # refutes again what the certificate says
 _TIDY_S = 2.0
 _PLANNERS = ("autohet_recovery", "varuna")
 
@@ -86,7 +88,7 @@ class _Search:
             except NoPlan:
                 continue  # the cloud need not hold everything
         prices = best_prices(network)
-        run.certificate = {"prices": prices, "refuted_us": None}
+        run.certificate = RecoveryCertificate(prices=prices)
         proved = bound_of(network.data, prices)
         run.tighten(network.possible(proved), "link prices")
         self._close()
@@ -115,7 +117,8 @@ class _Search:
 
     def _refute(self, time: int) -> None:
         if self._run.certificate is not None:
-            self._run.certificate["refuted_us"] = time
+            changes = {"refuted_us": time}
+            self._run.certificate = self._run.certificate.model_copy(update=changes)
         self._run.tighten(self._network.possible(time + 1), "cpsat refutation")
 
     def _decided(self, time: int) -> Flow | None:
@@ -190,22 +193,8 @@ def decide(
     return answer.status, flow, answer.stop
 
 
-def recheck(data: Data, certificate: dict[str, Any], bound: Objective) -> list[str]:
-    """What is missing for the bound to be proved by the certificate.
-
-    The prices are put into the bound again; what was refuted beyond them is refuted
-    again, by another solver.
-    """
-    prices, refuted = certificate["prices"], certificate["refuted_us"]
-    proved = bound_of(data, {str(link): int(price) for link, price in prices.items()})
-    network = Network(data)
-    if network.possible(proved) >= bound:
-        return []
-    if refuted is None:
-        return [f"the link prices prove {proved}, not {bound}"]
-    status = decide(network, int(refuted), {}, _OTHER, Limits())[0]
-    if status is not Status.INFEASIBLE:
-        return [f"{refuted} us: {_OTHER} ends with {status.value}, not infeasible"]
-    if network.possible(int(refuted) + 1) < bound:
-        return [f"no plan takes {refuted} us or less, which does not prove {bound}"]
-    return []
+def recheck(
+    data: Data, certificate: RecoveryCertificate, bound: Objective
+) -> list[str]:
+    """What is missing for the bound to be proved by the certificate."""
+    return _recovery_certificate.missing(data, certificate, bound)

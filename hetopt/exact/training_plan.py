@@ -15,7 +15,6 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 import time
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from .. import choosing, registry
 from ..bounds import training_plan_bound
@@ -26,11 +25,14 @@ from ..errors import NoPlan, Unsupported
 from ..improve import improve
 from ..modelling import Limits
 from ..plans import TrainingPlan
+from ..problems import Objective
 from ..result import Result
 from ..schema import Instance
 from . import _pattern_bound, _small_clusters, _training_certificate, one_pipeline
 from ._anytime import Report, Run
+from ._certificates import TrainingCertificate
 
+Certificate = TrainingCertificate
 problem = "training_plan"
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
@@ -71,10 +73,13 @@ def solve(
     return run.result()
 
 
-def recheck(data: Instance, certificate: dict[str, Any], bound: int) -> list[str]:
+def recheck(
+    data: Instance, certificate: TrainingCertificate, bound: Objective
+) -> list[str]:
     """What is missing for the bound to be proved by the certificate; empty if nothing.
 
-    `Unsupported` for uneven layers and for micro-batches of several sequences.
+    `Unsupported` for uneven layers, for micro-batches of several sequences, for
+    interleaved pipelines and where a plan chooses its settings.
     """
     return _training_certificate.missing(data, certificate, bound)
 

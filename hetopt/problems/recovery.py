@@ -339,6 +339,9 @@ class _Book:
                 yield Violation("twice", where, f"{twice} of {width} pieces")
 
 
+_Link = tuple[str, ...]  # words and names: joined they may read like another link's
+
+
 def _measured(
     data: Data, read: Iterable[_Piece]
 ) -> tuple[int, tuple[()], dict[str, Any]]:
@@ -347,41 +350,41 @@ def _measured(
     speed |= {(node.name, "disk"): node.disk_bytes_per_s for node in data.nodes}
     network = {node.name: node.network_bytes_per_s for node in data.nodes}
     joined = {frozenset((p.first, p.second)): p.bytes_per_s for p in data.pairs}
-    rate: dict[str, int] = {}
-    load: dict[str, Fraction] = {}
+    rate: dict[_Link, int] = {}
+    load: dict[_Link, Fraction] = {}
     ways = {"local": Fraction(0), "peer": Fraction(0), "cloud": Fraction(0)}
     for piece in read:
         size = data.piece_bytes[piece.unit]
-        used: list[tuple[str, int]] = []
+        used: list[tuple[_Link, int]] = []
         if piece.source == CLOUD:
             shared = data.cloud_limit == "shared"
-            name = CLOUD if shared else f"cloud to {piece.node}"
-            used.append((name, data.cloud_bytes_per_s or 0))
+            of_cloud: _Link = (CLOUD,) if shared else ("cloud to ", piece.node)
+            used.append((of_cloud, data.cloud_bytes_per_s or 0))
             ways["cloud"] += size
         else:
             store = (piece.source, piece.medium)
-            used.append((f"{piece.medium} of {piece.source}", speed[store]))
+            used.append(((f"{piece.medium} of ", piece.source), speed[store]))
             ways["local" if piece.source == piece.node else "peer"] += size
             if piece.source != piece.node:
-                used.append((f"out of {piece.source}", network[piece.source]))
-                used.append((f"into {piece.node}", network[piece.node]))
+                used.append((("out of ", piece.source), network[piece.source]))
+                used.append((("into ", piece.node), network[piece.node]))
                 own = joined.get(frozenset((piece.source, piece.node)))
                 if own is not None:
-                    used.append((f"{piece.source} to {piece.node}", own))
-        for name, bandwidth in used:
-            rate[name] = bandwidth
-            load[name] = load.get(name, Fraction(0)) + size
-    links = {
-        name: {"bytes": _up(load[name]), "us": _up(load[name] * 10**6 / rate[name])}
-        for name in sorted(load)
-    }
-    slowest = max(links, key=lambda name: links[name]["us"], default=None)
-    makespan = links[slowest]["us"] if slowest is not None else 0
+                    used.append(((piece.source, " to ", piece.node), own))
+        for link, bandwidth in used:
+            rate[link] = bandwidth
+            load[link] = load.get(link, Fraction(0)) + size
+    busy = {link: _up(load[link] * 10**6 / rate[link]) for link in sorted(load)}
+    slowest = max(busy, key=lambda link: busy[link], default=None)
+    makespan = busy[slowest] if slowest is not None else 0
     parts = {
         "recovery_us": makespan,
-        "busiest": slowest,
+        "busiest": None if slowest is None else "".join(slowest),
         "bytes": {way: _up(size) for way, size in ways.items()},
-        "carried": links,
+        "carried": {
+            "".join(link): {"bytes": _up(load[link]), "us": us}
+            for link, us in busy.items()
+        },
     }
     return makespan, (), parts
 

@@ -44,6 +44,12 @@ class Kind:
 Flow = dict[tuple[int, int], int]  # (number of the kind, of the source): pieces
 
 
+def link_between(place: str, node: str) -> str:
+    """Name of the link from one node to another; no two links share one."""
+    escaped = (x.replace("%", "%25").replace("/", "%2F") for x in (place, node))
+    return "pair/" + "/".join(escaped)
+
+
 class Network:
     """Kinds of pieces and bandwidths of links.
 
@@ -106,7 +112,7 @@ class Network:
             return (f"{medium}/{place}",)
         ends = (f"{medium}/{place}", f"out/{place}", f"in/{node}")
         own = frozenset((place, node)) in self._joined
-        return (*ends, f"pair/{place}/{node}") if own else ends
+        return (*ends, link_between(place, node)) if own else ends
 
     @cached_property
     def bandwidth(self) -> dict[str, int]:
@@ -120,8 +126,8 @@ class Network:
             rates[f"cloud/{node.name}"] = self.data.cloud_bytes_per_s or 0
         rates["cloud"] = self.data.cloud_bytes_per_s or 0
         for pair in self.data.pairs:
-            rates[f"pair/{pair.first}/{pair.second}"] = pair.bytes_per_s
-            rates[f"pair/{pair.second}/{pair.first}"] = pair.bytes_per_s
+            rates[link_between(pair.first, pair.second)] = pair.bytes_per_s
+            rates[link_between(pair.second, pair.first)] = pair.bytes_per_s
         used = dict.fromkeys(x for k in self.kinds for r in k.routes for x in r)
         return {link: rates[link] for link in used}
 

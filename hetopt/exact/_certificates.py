@@ -1,0 +1,124 @@
+"""What an exact method leaves so that its bound can be derived again.
+
+The method builds the record, `hetopt check --bound` reads it: the one thing that the
+finder of a bound and its checker share. Numbers are finite, with signs and sizes that
+a proof can have, and lists and trees are bounded: a file that came from elsewhere is
+refused before a checker computes with it.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..schema import Record
+
+MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
+MOST_CLAIMS = 200_000  # of a grouping
+MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
+
+Amount = Annotated[float, Field(ge=0, le=2.0**64)]
+Groups = Annotated[int, Field(ge=1, le=64_000_000)]
+Large = 10**60  # of numerators and denominators
+Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
+LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
+
+
+class Case(Record):
+    """A case of the plans: refuted by prices, or divided in two at some point.
+
+    Prices are by group of nodes, in the order of kind and share: of its GPUs, then of
+    what its claims exceed; then of the shares and of the pipelines. A part of a
+    division is left out where nothing is left for it.
+    """
+
+    prices: Annotated[tuple[Amount, ...], Field(max_length=40_002)] | None = None
+    split: Literal["sync", "pipelines", "share"] | None = None
+    node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
+    at: Amount | None = None
+    low: "Case | None" = None
+    high: "Case | None" = None
+
+    @model_validator(mode="after")
+    def _one_of_two_kinds(self) -> Self:
+        if (self.prices is None) == (self.split is None):
+            found = "neither" if self.prices is None else "both"
+            raise ValueError(f"found {found} of prices and split: give one of them")
+        divided = (self.node, self.at, self.low, self.high)
+        if self.prices is not None and divided != (None,) * 4:
+            raise ValueError("found prices and a division: give one of them")
+        if self.split is not None and self.at is None:
+            raise ValueError("found split without at: say where")
+        if (self.split == "share") != (self.node is not None):
+            raise ValueError("expected node with split 'share' and with no other")
+        return self
+
+    def parts(self) -> list["Case"]:
+        """What the case is divided into, as far as it is given."""
+        return [part for part in (self.low, self.high) if part is not None]
+
+
+class TrainingCertificate(Record):
+    """No plan is as quick as `time_us`: the divisions, and prices for every case.
+
+    The first cases are those of up to `most_sync_us` of synchronisation and of more,
+    or all plans where synchronisation has no price.
+    """
+
+    time_us: Amount
+    most_sync_us: Amount
+    cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=2)]
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        number, level, depth = 0, list(self.cases), 0
+        while level:
+            number, depth = number + len(level), depth + 1
+            if number > MOST_CASES or depth > MOST_DEPTH:
+                raise ValueError(
+                    f"found more than {MOST_CASES} cases or {MOST_DEPTH} divisions "
+                    "of one another, expected fewer: solve again"
+                )
+            level = [part for case in level for part in case.parts()]
+        return self
+
+
+class Claim(Record):
+    """No `least_groups` groups all have a ratio above `ratio`, at K micro-batches.
+
+    `prices` are of a device of each kind, the strongest kind first, where these show
+    it.
+    """
+
+    least_groups: Groups
+    most_groups: Groups
+    micro_batches: Annotated[int, Field(ge=1, le=10_000_000)]
+    ratio: tuple[
+        Annotated[int, Field(ge=0, le=Large)], Annotated[int, Field(ge=1, le=Large)]
+    ]
+    by: Literal["totals", "prices", "search"]
+    prices: Annotated[tuple[Price, ...], Field(max_length=64)] = ()
+
+    @model_validator(mode="after")
+    def _a_range(self) -> Self:
+        if self.most_groups < self.least_groups:
+            raise ValueError(
+                f"found most_groups {self.most_groups}, expected at least "
+                f"least_groups {self.least_groups}: correct the range"
+            )
+        return self
+
+
+class GroupingCertificate(Record):
+    """Claims that together keep every number of groups at or below the bound."""
+
+    claims: Annotated[tuple[Claim, ...], Field(max_length=MOST_CLAIMS)]
+
+
+class RecoveryCertificate(Record):
+    """Weights of links, and a time that was refuted beyond what they prove."""
+
+    prices: Annotated[
+        dict[LinkName, Annotated[int, Field(ge=0, le=2**40)]],
+        Field(max_length=1_000_000),
+    ]
+    refuted_us: Annotated[int, Field(ge=0, le=10**40)] | None = None

@@ -1,0 +1,383 @@
+"""Honest certificates of tiny problems, and what a forger would make of them.
+
+The optimum of each problem is found by trying all plans, so that a document whose
+bound is beyond it is known to be a lie, whatever its certificate says.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from random import Random
+from typing import Any
+
+import brute_force
+import random_data
+import tiny_recoveries
+import yaml
+from brute_force_training import best_training_plan, tiny_instance
+
+from hetopt import problems, recheck
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.exact import device_grouping, recovery
+from hetopt.exact._pattern_bound import PatternBound, applies
+from hetopt.parsing import parse_tree
+
+KINDS = ("training_plan", "device_grouping", "recovery")
+SHARES = (0.97, 0.9, 0.8, 0.6, 0.4, 0.2)  # of the optimum, to be refuted
+SUBJECTS = 8  # of a kind
+PROBLEMS = 400  # seeds to look for them
+FILE = "forged"  # how complaints name the document
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A problem, its optimum, and a bound with the certificate that shows it."""
+
+    problem: str
+    data: Any
+    optimum: int | Fraction
+    bound: int | Fraction
+    certificate: Tree
+
+    def is_true(self, bound: int | Fraction) -> bool:
+        """Whether no plan is better than `bound`."""
+        if problems.get(self.problem).sense == "minimise":
+            return bound <= self.optimum
+        return bound >= self.optimum
+
+
+@cache
+def subjects(kind: str) -> tuple[Subject, ...]:
+    """Problems of a kind that have a plan and a certificate with something in it."""
+    found = []
+    for seed in range(PROBLEMS):
+        if (subject := MAKERS[kind](seed)) is not None:
+            found.append(subject)
+        if len(found) == SUBJECTS:
+            break
+    return tuple(found)
+
+
+def _training(seed: int) -> Subject | None:
+    instance = tiny_instance(seed)
+    if not applies(instance) or len(set(instance.model.parameters)) > 1:
+        return None
+    best = best_training_plan(instance)
+    if best is None:
+        return None
+    bound = PatternBound(instance, 0.1 * best[0], 1.5 * best[0])
+    for share in SHARES:
+        refutation = bound.refute(share * best[0])
+        for _ in range(60):
+            if not refutation.step():
+                break
+        if refutation.proved and (record := refutation.certificate()) is not None:
+            tree = record.model_dump(mode="json", exclude_none=True)
+            bounded = int(share * best[0]) + 1
+            return Subject("training_plan", instance, best[0], bounded, tree)
+    return None
+
+
+def _grouping(seed: int) -> Subject | None:
+    data = random_data.tiny("device_grouping", seed)
+    result = device_grouping.solve(data)
+    if result.certificate is None or result.bound is None or result.plan is None:
+        return None
+    tree = result.certificate.model_dump(mode="json", exclude_none=True)
+    best = brute_force.best("device_grouping", data)
+    if not tree["claims"] or best is None:
+        return None
+    return Subject("device_grouping", data, best, result.bound.value, tree)
+
+
+def _recovery(seed: int) -> Subject | None:
+    data = tiny_recoveries.tiny(seed)
+    if not tiny_recoveries.few_enough(data) or not tiny_recoveries.best(data):
+        return None
+    result = recovery.solve(data)
+    if result.certificate is None or result.bound is None:
+        return None
+    tree = result.certificate.model_dump(mode="json", exclude_none=True)
+    best = tiny_recoveries.best(data)
+    assert best is not None
+    return Subject("recovery", data, best, result.bound.value, tree)
+
+
+MAKERS: dict[str, Callable[[int], Subject | None]] = {
+    "training_plan": _training,
+    "device_grouping": _grouping,
+    "recovery": _recovery,
+}
+
+
+# --- documents -------------------------------------------------------------------
+
+
+def document(bound: Any, certificate: Any) -> Tree:
+    """The part of a result document that a bound is checked by."""
+    if isinstance(bound, Fraction):
+        pair = [bound.numerator, bound.denominator]
+        return {"bound": float(bound), "bound_exact": pair, "certificate": certificate}
+    return {"bound": bound, "certificate": certificate}
+
+
+def written(tree: Tree, *, is_json: bool) -> str:
+    """The document as a forger writes it: infinities as numbers that overflow."""
+    text = json.dumps(tree)
+    for word, number in (("-Infinity", "-1e400"), ("Infinity", "1e400")):
+        text = text.replace(f"{word}", number)
+    if is_json:
+        return text
+    return yaml.safe_dump(json.loads(text)).replace(".inf", "1e400")
+
+
+def outcome(subject: Subject, text: str, *, is_json: bool) -> tuple[str, Any]:
+    """What `hetopt check --bound` makes of a document, and the bound it speaks of.
+
+    "accepted", "not proved", "refused" or "unsupported"; whatever else is raised is a
+    finding.
+    """
+    try:
+        tree = parse_tree(text, FILE, is_json=is_json)
+        bound = recheck.bound_of(tree, FILE)
+        missing = recheck.by_certificate(
+            subject.problem, subject.data, tree, bound, FILE
+        )
+    except InstanceError as error:
+        return ("refused" if str(error).startswith(FILE) else "no file named"), None
+    except Unsupported:
+        return "unsupported", None
+    return ("not proved" if missing else "accepted"), bound
+
+
+# --- what a forger changes ---------------------------------------------------------
+
+NUMBERS = (
+    0,
+    -1,
+    1,
+    2,
+    0.5,
+    -0.0,
+    1e-300,
+    1e-9,
+    1e9,
+    1e18,
+    1e300,
+    1e308,
+    float("inf"),
+    float("-inf"),
+    2**31,
+    2**53,
+    2**63,
+    10**400,
+)
+OTHERS = (None, True, False, "nan", "inf", "1e400", "0", "", [], {}, [[]], {"at": 1})
+FACTORS = (0.0, 0.5, 0.9, 1 - 1e-7, 1 + 1e-7, 1.001, 1.1, 2, 10, 1e6, 1e12, -1)
+
+
+def changed(rng: Random, subject: Subject, others: list[Subject]) -> tuple[str, Tree]:
+    """A document with one to three changes; the first one's name."""
+    certificate = json.loads(json.dumps(subject.certificate))
+    bound = subject.bound
+    if rng.random() < 0.85:
+        bound = _beyond(rng, subject)
+    names = []
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        name = rng.choice(sorted(CHANGES))
+        names.append(name)
+        certificate = CHANGES[name](rng, certificate, bound, others)
+    return names[0], document(bound, certificate)
+
+
+def _beyond(rng: Random, subject: Subject) -> int | Fraction:
+    """A bound that is a lie, by little or by much."""
+    best, minimise = subject.optimum, subject.is_true(subject.optimum - 1)
+    if isinstance(best, int):
+        more = [best + 1, best + 2, 2 * best + 1, best + max(1, best // 10), 10**12]
+        less = [best - 1, best // 2, 0]
+        return rng.choice(more if minimise else less)
+    step = rng.choice([Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 2)])
+    return best * (1 + step) if minimise else best * (1 - step)
+
+
+def _places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all values within a tree."""
+    inner: Any = ()
+    if isinstance(tree, dict):
+        inner = tree.items()
+    elif isinstance(tree, list):
+        inner = enumerate(tree)
+    for key, value in inner:
+        yield (*at, key)
+        yield from _places(value, (*at, key))
+
+
+def _holder(tree: Any, place: tuple[Any, ...]) -> Any:
+    for key in place[:-1]:
+        tree = tree[key]
+    return tree
+
+
+def _pick(rng: Random, tree: Any, wanted: Callable[[Any], bool]) -> Any:
+    """(holder, key) of a random value within that is wanted; None without one."""
+    fitting = []
+    for place in _places(tree):
+        holder = _holder(tree, place)
+        if wanted(holder[place[-1]]):
+            fitting.append((holder, place[-1]))
+    return rng.choice(fitting) if fitting else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _replaced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, tree, _is_number):
+        picked[0][picked[1]] = rng.choice(NUMBERS)
+    return tree
+
+
+def _scaled(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, tree, _is_number):
+        picked[0][picked[1]] = _times(picked[0][picked[1]], rng.choice(FACTORS))
+    return tree
+
+
+def _times(value: int | float, factor: float) -> int | float:
+    if isinstance(value, int):
+        return int(value * Fraction(factor))
+    return value * factor
+
+
+def _stepped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, tree, _is_number):
+        picked[0][picked[1]] += rng.choice([-1, 1])
+    return tree
+
+
+def _mistyped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, tree, lambda value: True):
+        picked[0][picked[1]] = rng.choice(OTHERS)
+    return tree
+
+
+def _relisted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, tree, lambda value: isinstance(value, list)):
+        rows = picked[0][picked[1]]
+        how = rng.randrange(5)
+        if how == 0 and rows:
+            del rows[rng.randrange(len(rows))]
+        elif how == 1 and rows:
+            rows.insert(rng.randrange(len(rows)), rng.choice(rows))
+        elif how == 2:
+            rng.shuffle(rows)
+        elif how == 3:
+            rows.clear()
+        else:
+            rows.append(rng.choice((0, 1e18, *rows)))
+    return tree
+
+
+def _unkeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, [tree], lambda value: isinstance(value, dict) and value):
+        fields = picked[0][picked[1]]
+        del fields[rng.choice(sorted(fields))]
+    return tree
+
+
+def _rekeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    if picked := _pick(rng, [tree], lambda value: isinstance(value, dict)):
+        fields = picked[0][picked[1]]
+        names = ("at", "low", "node", "prices", "split", "by", "cloud", "disk/n0", "x")
+        fields[rng.choice(names)] = rng.choice((*NUMBERS, *OTHERS, [1, 1]))
+    return tree
+
+
+def _grafted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """A part of the tree in the place of another."""
+    nested = lambda value: isinstance(value, dict | list)  # noqa: E731
+    if (one := _pick(rng, tree, nested)) and (two := _pick(rng, tree, nested)):
+        one[0][one[1]] = json.loads(json.dumps(two[0][two[1]]))
+    return tree
+
+
+def _swapped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """The certificate of another problem, often of the same kind."""
+    return json.loads(json.dumps(rng.choice(others).certificate))
+
+
+def _raised(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """What the certificate claims, raised together with the bound."""
+    if "time_us" in tree:
+        tree["time_us"] = float(bound) + rng.choice([-1, -0.5, 0, 1, 1e6])
+    if "refuted_us" in tree or "prices" in tree:
+        tree["refuted_us"] = max(0, int(bound) - rng.choice([1, 1, 0, 2]))
+    for claim in _dicts(tree.get("claims")):
+        k, most = claim.get("micro_batches"), claim.get("most_groups")
+        if isinstance(k, int) and isinstance(most, int) and k * most:
+            ratio = Fraction(bound) / (k * most)
+            claim["ratio"] = [ratio.numerator, ratio.denominator]
+            claim["by"] = rng.choice(["totals", "prices", "search"])
+    return tree
+
+
+def _priced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """One price, of a group or of all, made very large, or all scaled by one factor."""
+    place, price = rng.randrange(6), rng.choice([0, 1, 1e3, 1e9, 1e15, 1e18])
+    factor = rng.choice([None, 0.1, 0.999, 1.001, 2, 100])
+    for holder in [h for h in _dicts(tree) if isinstance(h.get("prices"), list)]:
+        prices = holder["prices"]
+        for i, old in enumerate(prices):
+            if factor is not None and _is_number(old):
+                prices[i] = _times(old, factor)
+        if factor is None and prices:
+            whole = isinstance(prices[0], int)
+            prices[place % len(prices)] = int(price) if whole else price
+    return tree
+
+
+def _without_cases(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """A case or a claim is not there, or one division makes it empty."""
+    if picked := _pick(rng, tree, lambda v: isinstance(v, dict) and "split" in v):
+        case = picked[0][picked[1]]
+        if rng.random() < 0.5:
+            case[rng.choice(["low", "high"])] = None
+        else:
+            case["at"] = rng.choice([0, -1, -5, 1e18, 99, 0.5])
+    elif picked := _pick(rng, tree, lambda v: isinstance(v, dict) and "prices" in v):
+        prices = picked[0][picked[1]]
+        of, at = rng.choice(["sync", "pipelines", "share"]), rng.choice([0, 1, 1e9, -2])
+        case = {"split": of, "at": at, "low": prices, "high": None}
+        picked[0][picked[1]] = {**case, "node": 0} if of == "share" else case
+    return tree
+
+
+def _dicts(tree: Any) -> Iterator[Tree]:
+    if isinstance(tree, dict):
+        yield tree
+    inner = tree.values() if isinstance(tree, dict) else tree
+    for value in inner if isinstance(tree, dict | list) else ():
+        yield from _dicts(value)
+
+
+Change = Callable[[Random, Any, Any, list[Subject]], Any]
+CHANGES: dict[str, Change] = {
+    "number replaced": _replaced,
+    "number scaled": _scaled,
+    "number stepped": _stepped,
+    "type changed": _mistyped,
+    "list changed": _relisted,
+    "key dropped": _unkeyed,
+    "key added": _rekeyed,
+    "part grafted": _grafted,
+    "certificate swapped": _swapped,
+    "claims raised": _raised,
+    "prices changed": _priced,
+    "cases dropped": _without_cases,
+}
