@@ -27,6 +27,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -283,11 +284,13 @@ def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]
     count = np.array([float(column.layers) for column in columns])
     many = np.array(gpus, dtype=float)
     held = np.isfinite(work)
-    total = count @ np.where(held, work, 0.0)
-    prices = np.where(total > 0, count @ held / np.where(total > 0, total, 1.0), 1.0)
+    # `fsum` rounds once, where `@` rounds as the processor likes: one bound for all.
+    total = np.array([fsum(one) for one in (np.where(held, work, 0.0).T * count)])
+    timed = (held.T * count).sum(axis=1)
+    prices = np.where(total > 0, timed / np.where(total > 0, total, 1.0), 1.0)
 
     def dual(y: np.ndarray[Any, Any]) -> float:
-        return float(count @ (work * y).min(axis=1) / (many @ y))
+        return fsum(count * (work * y).min(axis=1)) / fsum(many * y)
 
     best = dual(prices)
     for step in (1.5, 1.1, 1.01):

@@ -70,8 +70,8 @@ def _phase_one(
     values = target.copy()
     for turn in range(200 * height):
         cost = np.array([cost_of_unit[-m - 1] if m < 0 else 0.0 for m in basis])
-        duals = cost @ inverse
-        gains = duals @ columns
+        duals = _product(cost, inverse)
+        gains = _product(duals, columns)
         units = np.where(cost_of_unit == 0.0, duals, 0.0)
         best, unit = int(np.argmax(gains)), int(np.argmax(units))
         if max(gains[best], units[unit]) <= _TOLERANCE:
@@ -80,7 +80,9 @@ def _phase_one(
         if turn > 50 * height and gains[best] > _TOLERANCE:
             best = int(np.argmax(gains > _TOLERANCE))
         entering = best if gains[best] >= units[unit] else -1 - unit
-        column = inverse[:, unit] if entering < 0 else inverse @ columns[:, best]
+        column = inverse[:, unit]
+        if entering >= 0:
+            column = _product(columns[:, best], inverse.T)
         ratios = np.full(height, np.inf)
         positive = column > _TOLERANCE
         ratios[positive] = values[positive] / column[positive]
@@ -95,6 +97,17 @@ def _phase_one(
         inverse[leaving] = pivot
         basis[leaving] = entering
     return basis, values, duals
+
+
+def _product(row: Array, matrix: Array) -> Array:
+    """Their product, added up in the order of the rows.
+
+    `@` adds in an order, and rounds, as the processor likes: another basis would win.
+    """
+    found: Array = row[0] * matrix[0]
+    for value, line in zip(row[1:], matrix[1:], strict=True):
+        found += value * line
+    return found
 
 
 def _proved(question: Question, rows: Array, prices: Array) -> tuple[int, ...] | None:

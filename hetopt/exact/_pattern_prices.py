@@ -25,6 +25,7 @@ in all; and the pipelines, of which there are at most so many.
 """
 
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 
@@ -131,7 +132,7 @@ class _Search:
     def _scaled(self, prices: Array) -> Array:
         """Prices at which all goods together are worth just less than the batch."""
         prices = np.maximum(prices, 1e-9 * self._fair_prices())
-        return prices * (self.market.batch * (1 - 1e-7) / float(prices @ self.supply))
+        return prices * (self.market.batch * (1 - 1e-7) / _value(prices, self.supply))
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
@@ -144,7 +145,7 @@ class _Search:
         room = _MARGIN * (self.samples + most)
         surplus = self.samples - cost * (1 - np.copysign(_MARGIN, cost)) + room
         taken: list[int] = []
-        for g in np.argsort(-surplus)[: 40 * _COLUMNS_A_ROUND]:
+        for g in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
             if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
                 break
             if all(abs(int(g) - other) >= _APART for other in taken):
@@ -245,6 +246,11 @@ class _Search:
 
 
 _Visit = tuple[tuple[int, ...], int, bool]  # groups to choose from, layers, final
+
+
+def _value(prices: Array, amounts: Array) -> float:
+    """What the amounts are worth, rounded alike on every processor."""
+    return fsum(map(float, prices * amounts))
 
 
 def _times(visits: Visits, final: bool) -> Table:

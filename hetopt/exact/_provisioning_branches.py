@@ -95,7 +95,9 @@ def _keys(degree: Degree, stages: int, counts: Ints, goal: Goal) -> Floats:
     shortest, grid = _grid(degree, stages)
     for lower, upper in zip([shortest, *grid[:-1]], grid, strict=True):
         phi = _phi(degree, upper)
-        short = np.maximum(waiting - counts @ phi[:level], 0.0) * _MARGIN
+        # Not `counts @ phi`, which is rounded as the processor likes: keys decide.
+        met = sum(phi[k] * counts[:, k] for k in range(level))
+        short = np.maximum(waiting - met, 0.0) * _MARGIN
         rest = _rest_price(phi[level:], degree.c[level:].astype(float), short, free)
         time = (lower * degree.layers + exposed) * _MARGIN
         reached = np.isfinite(rest)

@@ -38,10 +38,12 @@ class Grid(NamedTuple):
     @classmethod
     def between(cls, low_us: float, high_us: float, ratio: float) -> "Grid":
         """Intervals that grow by `ratio`, and the one from 0 to `low_us`."""
-        count = max(1, int(np.ceil(np.log(max(high_us / low_us, 1.0)) / np.log(ratio))))
-        edges = low_us * ratio ** np.arange(count + 1)
-        high = np.concatenate([[low_us], edges[1:]])
-        inverse = np.concatenate([[0.0], 1.0 / edges[:-1]])
+        # One after another: powers and logarithms differ between processors.
+        edges = [low_us, low_us * ratio]
+        while edges[-1] < high_us:
+            edges.append(edges[-1] * ratio)
+        high = np.array([low_us, *edges[1:]])
+        inverse = np.array([0.0, *(1.0 / edge for edge in edges[:-1])])
         return cls((high * (1 + 1e-6)).astype(np.float32), inverse.astype(np.float32))
 
 

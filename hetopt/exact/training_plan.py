@@ -216,7 +216,8 @@ def _refute(run: Run, instance: Instance) -> None:
     """Refute better iteration times, one after another, while they can be refuted."""
     assert run.bound is not None
     assert run.objective is not None
-    lowest, highest = float(run.bound.value), float(run.objective)
+    # From 1 us on: ratios of times are looked at, and a bound may be 0.
+    lowest, highest = max(1.0, float(run.bound.value)), float(run.objective)
     if lowest >= highest:
         return
     bound = _pattern_bound.PatternBound(instance, lowest, highest)

@@ -8,6 +8,10 @@ then light edges are matched, and refinement seeks heavy cuts).
 The graph is complete: an edge is as heavy as the bandwidth of its link. All GPUs of a
 node have the same links, so a vertex is a row of counts by node and the edges of all
 vertices are one product of matrices.
+
+Every weight is a whole number, and so small that no sum of them is rounded: matrix
+products then give the same on every processor, in whatever order they add, and ties
+are ties. The first one wins, of groups to move to the lightest.
 """
 
 from collections.abc import Sequence
@@ -18,13 +22,29 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _PASSES = 4  # of refinement at each level; later ones rarely move anything
+_EXACT = 2**50  # whole numbers below are exact in a float, as are sums of a few
+
+
+def whole(values: Floats, summed: int) -> Floats:
+    """The values as whole numbers, of which so many add up without rounding.
+
+    In a coarser unit, a power of ten, where that takes smaller numbers.
+    """
+    unit = 1.0
+    while float(values.max()) * summed >= _EXACT * unit:
+        unit *= 10
+    found: Floats = np.rint(values / unit)
+    return found
 
 
 class Graph:
     """Bandwidths between nodes, and the compute of a GPU of each node."""
 
     def __init__(self, bandwidth: Floats, compute: Floats) -> None:
-        """`bandwidth[a, b]` in GB/s, the diagonal within nodes; `compute` per GPU."""
+        """`bandwidth[a, b]`, the diagonal within nodes; `compute` per GPU.
+
+        Whole numbers, as `whole` makes them.
+        """
         self.bandwidth = bandwidth
         self.compute = compute
 
@@ -160,23 +180,23 @@ class _Cut:
         self.sizes = member.sum(axis=0)
 
     def move(self, v: int, limit: float) -> bool:
-        """Move `v` where it lessens the cut, or the largest load of two groups."""
+        """Move `v` where it lessens the cut most, and of these to the lightest group.
+
+        Out of a group that is too heavy also where the cut does not get less.
+        """
         here = self.part[v]
         if self.sizes[here] == 1:
             return False
         weight = self.weights[v]
-        allowed = self.loads + weight <= max(limit, self.loads[here] - 1e-9)
+        allowed = self.loads + weight <= max(limit, self.loads[here] - 1)
         allowed[here] = False
         gain = np.where(allowed, self.into[v] - self.into[v, here], -np.inf)
-        if self.loads[here] > limit:  # too heavy: any allowed group will do
-            there = int(gain.argmax())
-            better = gain[there] > -np.inf
-        else:
-            there = int(gain.argmax())
-            better = bool(gain[there] > 1e-9)
+        most = gain.max()
+        # Too heavy: any allowed group will do.
+        better = bool(most > (-np.inf if self.loads[here] > limit else 0))
         if better:
-            self._put(v, there)
-        return bool(better)
+            self._put(v, int(np.where(gain == most, self.loads, np.inf).argmin()))
+        return better
 
     def swap(self, v: int, limit: float) -> bool:
         """Swap `v` with the vertex of another group that lessens the cut most."""
@@ -196,7 +216,7 @@ class _Cut:
         )
         gain = np.where(fits & (there != here), gain, -np.inf)
         other = int(gain.argmax())
-        if not gain[other] > 1e-9:
+        if not gain[other] > 0:
             return False
         group = int(there[other])
         self._put(other, int(here))

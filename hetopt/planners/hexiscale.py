@@ -27,7 +27,7 @@ from ..fast_cost import FastCost, Pipe
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance
-from ._hexiscale_graph import Graph, random_partition
+from ._hexiscale_graph import Graph, random_partition, whole
 from ._hexiscale_pipelines import PipelineMaker
 
 problem: Literal["training_plan"] = "training_plan"
@@ -263,13 +263,15 @@ class _Rounds:
 
 
 def _graph(cost: FastCost) -> Graph:
-    """Bandwidths in GB/s between all nodes, compute in TFLOP/s of a GPU of each."""
+    """Bandwidths in MB/s between all nodes, compute in GFLOP/s of a GPU of each."""
     cluster, link = cost.instance.planned_cluster, cost.table.link
     names = cost.names
     bandwidth = np.zeros((len(names), len(names)))
     for i, a in enumerate(names):
         for j, b in enumerate(names[: i + 1]):
             if i != j or cluster.nodes[i].count > 1:
-                bandwidth[i, j] = bandwidth[j, i] = float(link(a, b)[1]) / 1e9
-    gpus = [cluster.gpus[node.gpu] for node in cluster.nodes]
-    return Graph(bandwidth, np.array([g.peak_tflops * g.efficiency for g in gpus]))
+                bandwidth[i, j] = bandwidth[j, i] = float(link(a, b)[1]) / 1e6
+    types = [cluster.gpus[node.gpu] for node in cluster.nodes]
+    power = np.array([gpu.peak_tflops * gpu.efficiency * 1e3 for gpu in types])
+    gpus = cluster.gpu_count
+    return Graph(whole(bandwidth, gpus**2), whole(power, gpus))

@@ -1,0 +1,65 @@
+"""Digests of plans, printed: run by a test under different kernels of arithmetic.
+
+Searches end by their counts of candidates, never by the clock.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import hetopt
+from hetopt import api, registry
+from hetopt.bounds import training_plan_bound
+from hetopt.choosing import chosen
+from hetopt.errors import NoPlan
+from hetopt.exact import one_pipeline
+from hetopt.generate import generate
+from hetopt.improve import improve
+from hetopt.modelling import Limits
+
+_ROUNDS = 1_000
+
+
+def outcomes() -> Iterator[tuple[str, str]]:
+    """Names, and what came out: a plan, or why there is none."""
+    for family, size in (("unequal", "tiny"), ("islands", "8"), ("steep", "8")):
+        instance = generate(family, size=size, seed=1)
+        yield f"{instance.name}, bound", str(training_plan_bound(instance).value)
+        for planner in registry.entries_for("planners", "training_plan"):
+            yield f"{instance.name} by {planner}", _planned(planner, instance)
+        start: Any = registry.entry("planners", "islands").plan(instance)
+        better = improve(instance, start, rounds=_ROUNDS)
+        yield f"{instance.name}, improved", better.model_dump_json()
+        settings = chosen(instance, rounds=_ROUNDS)
+        yield f"{instance.name}, chosen", str(settings and settings.model_dump_json())
+    setting = hetopt.load("hexiscale/setting-3-llama-30b")
+    yield setting.name, _planned("hexiscale", setting)
+    small = generate("unequal", size="tiny", seed=1)
+    yield f"{small.name}, exact", _exact(small)
+    line = one_pipeline.solve(small, limits=Limits())
+    yield f"{small.name}, one pipeline", str(line.plan and line.plan.model_dump_json())
+    for planner in registry.entries_for("planners", "provisioning"):
+        offers = api.posed(generate("offers", size="small", seed=1))[1]
+        yield f"offers by {planner}", _planned(planner, offers)
+
+
+def _planned(planner: str, data: Any) -> str:
+    module: Any = registry.entry("planners", planner)
+    try:
+        return str(module.plan(data, seed=0).model_dump_json())
+    except NoPlan as reason:
+        return str(reason)
+
+
+def _exact(instance: Any) -> str:
+    result = hetopt.solve(instance, time_limit=None)
+    return str(result.plan and result.plan.model_dump_json())
+
+
+if __name__ == "__main__":
+    digests = {
+        name: hashlib.sha256(what.encode()).hexdigest() for name, what in outcomes()
+    }
+    sys.stdout.write(json.dumps(digests))
