@@ -100,6 +100,8 @@ class Moves:
         chain = tuple((line.slots[j].node, t) for j, t in stages)
         if cuts is None:
             return self._balanced(line.size, n, chain, most)
+        if not self._cost.known(chain, line.size):
+            return None
         bare = [Slot(node, t, 0, 0) for node, t in chain]
         return Line(line.size, with_cuts(bare, cuts))
 
@@ -108,7 +110,7 @@ class Moves:
     ) -> Line | None:
         if len(chain) > self._cost.layers:
             return None
-        if any(t not in self._cost.degrees(node, b) for node, t in chain):
+        if not self._cost.known(chain, b):
             return None
         slots = self._balancer.balanced(b, _rounded(n), chain, most)
         return None if slots is None else Line(b, slots)

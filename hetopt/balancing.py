@@ -18,7 +18,7 @@ Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in o
 class _Row(NamedTuple):
     """A stage that waits for layers of equal size."""
 
-    each: int  # us of a layer
+    each: int  # us of a layer, at least 1
     fixed: int  # us of the hop, of the head on the last stage
     cap: int  # the most layers that it may take
 

@@ -11,6 +11,7 @@ ids are chosen at the end (`FastCost.plan`). Nodes go by their number in the clu
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -101,6 +102,20 @@ class FastCost:
             measured, name = self.table.measured, self.names[node]
             self._degrees[key] = [t for t in every if measured(name, t, b)]
         return self._degrees[key]
+
+    def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:
+        """Whether times of all these (node, degree) are known at a size.
+
+        Searches ask before they ask for a time: what was not measured is left out.
+        """
+        return all(t in self.degrees(node, b) for node, t in chain)
+
+    @cached_property
+    def timed_nodes(self) -> list[int]:
+        """Nodes with a known time at any degree and size; the others stay idle."""
+        sizes = self.instance.workload.micro_batch_sizes
+        numbers = range(len(self.nodes))
+        return [i for i in numbers if any(self.degrees(i, b) for b in sizes)]
 
     def head_us(self, node: int, t: int, b: int) -> int:
         """Time of the head, both passes, in us."""

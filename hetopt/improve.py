@@ -169,7 +169,7 @@ class _Annealing:
 
     def _cycle(self, state: State, budget: _Budget, begin: float, end: float) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
-        scale = state.objective
+        scale = max(1, state.objective)
         while not self._reached() and (used := budget.used()) < end:
             budget.looked_at += 1
             move = self._moves.draw(state)

@@ -103,8 +103,7 @@ class PipelineMaker:
             if self._degree is not None:
                 return None
             chain = _joined(chain, self._cost.layers)
-        known = self._cost.degrees
-        if not chain or any(t not in known(node, b) for node, t in chain):
+        if not chain or not self._cost.known(chain, b):
             return None
         slots = self._balancer.balanced(b, n, chain)
         return None if slots is None else Line(b, slots)

@@ -33,14 +33,16 @@ def proportional(
     return shares
 
 
-def cuts(work: Sequence[int], powers: Sequence[int], fits: Fits) -> list[int] | None:
+def cuts(
+    work: Sequence[int], powers: Sequence[int], fits: Fits, least: int = 1
+) -> list[int] | None:
     """Boundaries of stages whose largest work relative to power is the least.
 
     `work` is of the layers before each, and of all; `fits` may turn from true to false
-    only as a stage grows. Stages have at least one layer; later ones have few rather
-    than earlier ones. None where the layers do not fit.
+    only as a stage grows from `least` layers on, which each has; later ones have few
+    rather than earlier ones. None where the layers do not fit.
     """
-    stages = _Stages(work, powers, fits)
+    stages = _Stages(work, powers, fits, least)
     low, high = 0, stages.whole
     best = stages.ends(high)
     while best is not None and low < high:
@@ -56,13 +58,15 @@ def cuts(work: Sequence[int], powers: Sequence[int], fits: Fits) -> list[int] | 
 class _Stages:
     """Stages that wait for layers, under a limit of work relative to power."""
 
-    def __init__(self, work: Sequence[int], powers: Sequence[int], fits: Fits) -> None:
+    def __init__(
+        self, work: Sequence[int], powers: Sequence[int], fits: Fits, least: int
+    ) -> None:
         # Without common factors, few limits tell cuts apart.
         common, shared = gcd(*work), gcd(*powers)
         self._work = [amount // common for amount in work]
         self._powers = [power // shared for power in powers]
         self._unit = lcm(*self._powers)
-        self._fits = fits
+        self._fits, self._least = fits, least
         self._layers = len(work) - 1
         self._held: dict[tuple[int, int], int] = {}
         self.whole = self._work[-1] * self._unit // min(self._powers)
@@ -73,26 +77,27 @@ class _Stages:
         for j in range(len(self._powers)):
             found: set[int] = set()
             for first in reached[-1]:
-                found.update(range(first + 1, self._end(j, first, load) + 1))
+                end = self._end(j, first, load)
+                found.update(range(first + self._least, end + 1))
             reached.append(sorted(found))
         if self._layers not in reached[-1]:
             return None
         back = [self._layers]
         for j in range(len(self._powers) - 1, -1, -1):
-            firsts = (a for a in reversed(reached[j]) if a < back[-1])
+            firsts = (a for a in reversed(reached[j]) if a + self._least <= back[-1])
             back.append(next(a for a in firsts if self._end(j, a, load) >= back[-1]))
         return back[::-1]
 
     def _end(self, j: int, first: int, load: int) -> int:
         """One past the last layer of stage `j` at the most; `first` for none."""
         most = self._work[first] + load * self._powers[j] // self._unit
-        waiting = len(self._powers) - 1 - j  # stages behind, each of which needs one
+        waiting = (len(self._powers) - 1 - j) * self._least  # for the stages behind
         last = min(bisect_right(self._work, most, lo=first) - 1, self._layers - waiting)
         return min(last, self._memory_end(j, first))
 
     def _memory_end(self, j: int, first: int) -> int:
         if (j, first) not in self._held:
-            low, high = first, self._layers
+            low, high = first + self._least - 1, self._layers
             while low < high:
                 middle = (low + high + 1) // 2
                 if self._fits(j, first, middle):

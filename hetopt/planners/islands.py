@@ -93,8 +93,8 @@ class _Search:
     # --- where to start ----------------------------------------------------------
 
     def starts(self) -> Iterator[list[Nodes]]:
-        """Partitions to start from: small sets, and one set of all nodes."""
-        everyone = tuple(range(len(self._cost.nodes)))
+        """Partitions to start from: small sets, and one set of all measured nodes."""
+        everyone = tuple(self._cost.timed_nodes)
         yield self._small_sets(everyone)
         if len(everyone) > 1:
             yield [everyone]

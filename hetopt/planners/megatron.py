@@ -12,7 +12,8 @@ Choices where its users have one:
   then dp, which puts pipelines inside nodes; nodes come in the instance's order;
 - dp times the micro-batch size divides the global batch;
 - where no factorisation of all GPUs fits, nodes are left out one by one, those with
-  the least memory a GPU first (then the slowest, then the last), until one does.
+  the least memory a GPU first (then the slowest, then the last), until one does; nodes
+  that were not measured at all are left out before.
 
 Source: Shoeybi et al. 2019, Narayanan et al. 2021; the baseline of AutoHet and
 HexiScale.
@@ -42,7 +43,7 @@ def plan(
 ) -> TrainingPlan:
     """The fastest symmetric plan; `NoPlan` says what is short. `seed` has no effect."""
     cost = FastCost(data)
-    nodes = list(range(len(cost.nodes)))
+    nodes = cost.timed_nodes.copy()
     nearest: tuple[Shortage, str] | None = None
     while nodes:
         best: tuple[int, tuple[Pipe, ...]] | None = None
@@ -109,7 +110,7 @@ def equal_cuts(layers: int, stages: int) -> list[int]:
 
 def measured(cost: FastCost, nodes: Sequence[int], t: int, b: int) -> bool:
     """Whether the times of degree `t` and micro-batch `b` are known on `nodes`."""
-    return all(t in cost.degrees(node, b) for node in nodes)
+    return cost.known(((node, t) for node in nodes), b)
 
 
 def least_useful(cost: FastCost, nodes: Sequence[int]) -> int:

@@ -61,7 +61,7 @@ def plan(
     With `equal_layers` in all stages, as AutoHet describes Whale.
     """
     cost = FastCost(data)
-    nodes = sorted(range(len(cost.nodes)), key=lambda i: -cost.room[i])
+    nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers)
     while nodes:
         for structure in structures(cost, nodes):
@@ -99,10 +99,11 @@ class _Trial:
     def whole_pipelines(self, structure: Structure) -> None:
         """Plan dp pipelines that share the batch."""
         cost, (t, b, stages) = self._cost, structure
-        total, rest = divmod(cost.instance.workload.global_batch, b)
-        if rest or total < structure.copies:
+        bunch = self._bunch(len(stages))
+        bunches, rest = divmod(cost.instance.workload.global_batch, b * bunch)
+        if rest or bunches < structure.copies:
             return
-        count = -(-total // structure.copies)
+        count = bunch * -(-bunches // structure.copies)
 
         def fits(j: int, first: int, last: int) -> bool:
             return all(
@@ -115,34 +116,39 @@ class _Trial:
         if ends is None:
             self._note(structure, count)
             return
-        pipes = self._shared(structure, ends, total)
+        pipes = self._shared(structure, ends, bunches)
         if pipes is not None:
             self._offer(cost.iteration_us(pipes), cost.plan(pipes))
 
+    def _bunch(self, stages: int) -> int:
+        """Micro-batches come in so many: interleaved, they fill the pipeline."""
+        return stages if self._cost.costs.interleave > 1 else 1
+
     def _shared(
-        self, structure: Structure, ends: Sequence[int], total: int
+        self, structure: Structure, ends: Sequence[int], bunches: int
     ) -> tuple[Pipe, ...] | None:
         """Micro-batches in proportion to the pace of the slowest stage."""
         t, b, stages = structure
         chains = [on_groups(row, ends, t) for row in zip(*stages, strict=True)]
         paces = [min(map(self._pace, chain)) for chain in chains]
-        most = total - len(chains) + 1
+        most = bunches - len(chains) + 1
         caps = {chain: self._most(b, most, chain) for chain in set(chains)}
-        counts = proportional(paces, [caps[chain] for chain in chains], total)
+        counts = proportional(paces, [caps[chain] for chain in chains], bunches)
         if counts is None:
             return None
-        return tuple(Pipe(n, b, c) for n, c in zip(counts, chains, strict=True))
+        bunch = self._bunch(len(stages))
+        return tuple(Pipe(k * bunch, b, c) for k, c in zip(counts, chains, strict=True))
 
     def _pace(self, slot: Slot) -> Fraction:
         work = self._work[slot.last] - self._work[slot.first]
         return Fraction(self._power[slot.node], work)
 
     def _most(self, b: int, most: int, chain: tuple[Slot, ...]) -> int:
-        """Micro-batches that the memory of a pipeline allows, up to `most`."""
-        low = 0
+        """Bunches of micro-batches that a pipeline's memory allows, up to `most`."""
+        low, bunch = 0, self._bunch(len(chain))
         while low < most:
             middle = most if low == 0 else (low + most + 1) // 2
-            if self._cost.fits(Pipe(middle, b, chain)):
+            if self._cost.fits(Pipe(middle * bunch, b, chain)):
                 low = middle
             else:
                 most = middle - 1
@@ -213,7 +219,7 @@ class _Trial:
             spans = enumerate(pairwise(ends))
             return ends if all(fits(j, *span) for j, span in spans) else None
         powers = [sum(self._power[i] for i in stage) for stage in structure.stages]
-        return cuts(self._work, powers, fits)
+        return cuts(self._work, powers, fits, self._cost.costs.interleave)
 
     def _note(self, structure: Structure, count: int) -> None:
         """Keep what is short with layers in proportion, memory or not."""
