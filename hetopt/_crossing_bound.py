@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from math import floor, sqrt
 from typing import Self
 
+import numpy as np
+
 from .costs import CostTable, compute
 from .schema import exact
 
@@ -70,7 +72,8 @@ class Crossing:
         # 2 p_l >= least w_l for each layer turns parameters into FLOPs.
         least = min(2 * p / w for p, w in zip(parameters, flops, strict=True))
         speeds = {n.name: _flops_per_us(table, n.name) for n in cluster.nodes}
-        fastest = max(bandwidth for _, bandwidth in _links(table).values())
+        links = _links(table)
+        fastest = max(bandwidth for _, bandwidth in links.values())
         extra = 2 * least * sum(flops) / fastest * 1e6
         return cls(
             pipeline_factor=float(exact(costs.pipeline_factor)),
@@ -78,7 +81,7 @@ class Crossing:
             per_sample=float(sum(flops)),
             hop=min(
                 speeds[node] * _hop_us(table, latency, bandwidth)
-                for node, (latency, bandwidth) in _links(table).items()
+                for node, (latency, bandwidth) in links.items()
             ),
             samples=workload.global_batch,
             powers=tuple(
@@ -116,26 +119,23 @@ class Crossing:
 def _links(table: CostTable) -> dict[str, tuple[float, float]]:
     """Of each node: its least latency and greatest bandwidth to another one."""
     cluster = table.cluster
-    inter = cluster.inter
-    ways: dict[str, list[tuple[float, float]]] = {n.name: [] for n in cluster.nodes}
-    for pair in inter.pairs:
-        latency, bandwidth = table.link(pair.first, pair.second)
-        for end in (pair.first, pair.second):
-            ways[end].append((float(latency), float(bandwidth)))
-    for rows in ways.values():
-        if inter.gbytes_per_s is not None:
-            # Taken along although every pair of the node may be an exception: that
-            # can only lower the bound.
-            rows.append(
-                (
-                    float(exact(inter.latency_us) / 10**6),
-                    float(exact(inter.gbytes_per_s) * 10**9),
-                )
-            )
-    return {
-        node: (min(r[0] for r in rows), max(r[1] for r in rows))
-        for node, rows in ways.items()
-    }
+    inter, links = cluster.inter, cluster.links
+    least = np.full(len(cluster.nodes), np.inf)
+    most = np.zeros(len(cluster.nodes))
+    if inter.gbytes_per_s is not None:
+        # Taken along although every pair of the node may be an exception: that
+        # can only lower the bound.
+        least[:] = float(exact(inter.latency_us) / 10**6)
+        most[:] = float(exact(inter.gbytes_per_s) * 10**9)
+    if inter.pairs:
+        exactly = [links.exactly(k) for k in range(len(inter.pairs.rates))]
+        latency = np.array([float(seconds) for seconds, _ in exactly])
+        bandwidth = np.array([float(rate) for _, rate in exactly])
+        ends, classes = links.listed()
+        np.minimum.at(least, ends, latency[classes])
+        np.maximum.at(most, ends, bandwidth[classes])
+    rows = zip(cluster.nodes, least.tolist(), most.tolist(), strict=True)
+    return {node.name: (seconds, rate) for node, seconds, rate in rows}
 
 
 def _hop_us(table: CostTable, latency: float, bandwidth: float) -> float:

@@ -6,19 +6,25 @@ adding or removing a pipeline adds or subtracts a constant, and equal signatures
 equal times, which are kept.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from math import lcm
+from math import ceil, lcm
 from operator import add, sub
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .costs import CostTable
+from .costs.compute import LinkRate
+from .links import ROUNDING, LinkTable
 from .schema import Recompute
 
 KEPT = 400_000  # entries of a cache before it is emptied
+# Up to here all links are kept as integers over common denominators.
+_FEW_NODES, _FEW_CLASSES = 128, 64
 
 
 class Slot(NamedTuple):
@@ -59,18 +65,22 @@ class SyncTimes:
     def _links(self, table: CostTable) -> None:
         """Latencies and inverse bandwidths as integers over common denominators."""
         cluster = table.cluster
-        names = [node.name for node in cluster.nodes]
         self._uniform = not cluster.inter.pairs
-        far = table.link(names[0], names[1]) if len(names) > 1 else (Fraction(0),) * 2
-        within = [
+        self._within_links = [
             table.link(node.name, node.name) if node.count > 1 else (Fraction(0),) * 2
             for node in cluster.nodes
         ]
-        rows = [[far]] if self._uniform else []
+        self._far: _FarLinks | None = None
+        across = [(Fraction(0),) * 2]
         if not self._uniform:
-            rows = [[table.link(a, b) if a != b else within[i] for b in names]
-                    for i, a in enumerate(names)]  # fmt: skip
-        links = {link for row in [*rows, within] for link in row}
+            self._table = cluster.links
+            if self._count > _FEW_NODES or self._table.classes > _FEW_CLASSES:
+                self._far = _FarLinks(self._table, self._within_links)
+                return
+            across = [self._table.exactly(k) for k in range(self._table.classes)]
+        elif self._count > 1:
+            across = [table.link(cluster.nodes[0].name, cluster.nodes[1].name)]
+        links = {*across, *self._within_links}
         self._alpha = lcm(*(latency.denominator for latency, _ in links))
         self._beta = lcm(*(rate.numerator for _, rate in links if rate))
 
@@ -78,8 +88,15 @@ class SyncTimes:
             latency, rate = link
             return int(latency * self._alpha), int(self._beta / rate) if rate else 0
 
-        self._within = [whole(link) for link in within]
-        self._across = [[whole(link) for link in row] for row in rows]
+        self._within = [whole(link) for link in self._within_links]
+        each = [whole(link) for link in across]
+        if self._uniform:
+            self._across = [each]
+            return
+        self._across = [
+            [each[k] if k >= 0 else (0, 0) for k in self._table.row(i).tolist()]
+            for i in range(self._count)
+        ]
 
     def weights(self, slots: tuple[Slot, ...]) -> list[int]:
         """What a pipeline adds to the signature of each layer."""
@@ -141,6 +158,11 @@ class SyncTimes:
         if replicas < 2:
             return 0
         t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
+        if self._far is not None:
+            size = Fraction(self._passes * self._each * parameters * 10**6, t)
+            if not self._ring:
+                return self._far.slowest_us(size, counts, replicas)
+            return self._far.ring_us(size, self._passes * 10**6, counts, replicas)
         if not self._ring:
             inverse = self._slowest_link([(a, c) for a, c in enumerate(counts) if c])
             volume = self._passes * self._each * parameters
@@ -196,3 +218,87 @@ class SyncTimes:
                     alpha, beta = self._across[a][b]
                     alphas, betas = alphas + there * alpha, betas + there * beta
             yield alphas, betas
+
+
+_Profile = tuple[LinkRate, int, tuple[tuple[int, int], ...]]
+
+
+class _FarLinks:
+    """Synchronisation over links that differ pair by pair, between many nodes.
+
+    Common denominators of thousands of links have thousands of digits. So sums over
+    links are floats first, and fractions where the floats leave a microsecond open.
+    """
+
+    def __init__(self, links: LinkTable, within: Sequence[LinkRate]) -> None:
+        self._links, self._within = links, within
+        self._latency, self._inverse = links.latency_s, 1 / links.bytes_per_s
+        self._latency_inside = np.array([float(seconds) for seconds, _ in within])
+        self._inverse_inside = np.array(
+            [float(1 / rate) if rate else 0.0 for _, rate in within]
+        )
+
+    def ring_us(
+        self, size: Fraction, scale: int, counts: Sequence[int], replicas: int
+    ) -> int:
+        """The slowest replica's time: to each other, `scale` latencies and a share.
+
+        `size` is what all shares together take at a byte a second.
+        """
+        many = np.fromiter(counts, np.int64, len(counts))
+        share = float(size) / replicas
+        within = scale * self._latency_inside + share * self._inverse_inside
+        sums = self._links.sums(scale * self._latency + share * self._inverse, many)
+        sums = np.where(many > 0, sums + (many - 1) * within, 0.0)
+        low, high = _whole_us(float(sums.max()))
+        if low == high:
+            return low
+        near = np.flatnonzero(sums >= sums.max() * (1 - 2 * ROUNDING)).tolist()
+        profiles = {self._profile(a, many) for a in near}
+        return max(
+            -(-total.numerator // total.denominator)
+            for total in (
+                self._exactly(profile, scale, size / replicas) for profile in profiles
+            )
+        )
+
+    def _profile(self, a: int, many: NDArray[np.int64]) -> _Profile:
+        """The link within node `a`, its other replicas, and those by class of link."""
+        held = np.flatnonzero(many)
+        to_others = Counter[int]()
+        classes = self._links.row(a)[held].tolist()
+        for link, count in zip(classes, many[held].tolist(), strict=True):
+            to_others[link] += count
+        own = to_others.pop(-1)
+        return self._within[a], own - 1, tuple(sorted(to_others.items()))
+
+    def _exactly(self, profile: _Profile, scale: int, share: Fraction) -> Fraction:
+        (latency, rate), inside, classes = profile
+        total = inside * (scale * latency + share / rate) if inside else Fraction(0)
+        for link, count in classes:
+            latency, rate = self._links.exactly(link)
+            total += count * (scale * latency + share / rate)
+        return total
+
+    def slowest_us(self, size: Fraction, counts: Sequence[int], replicas: int) -> int:
+        """Time by the slowest link between two replicas."""
+        held = [a for a, count in enumerate(counts) if count]
+        rates = [self._within[a][1] for a in held if counts[a] > 1]
+        slowest = -1
+        for a in held if len(held) > 1 else []:
+            links = self._links.row(a)[held]
+            links = links[links >= 0]
+            link = int(links[self._links.bytes_per_s[links].argmin()])
+            if slowest < 0 or (
+                self._links.bytes_per_s[link] < self._links.bytes_per_s[slowest]
+            ):
+                slowest = link
+        if slowest >= 0:
+            rates.append(self._links.exactly(slowest)[1])
+        total = size * (replicas - 1) / replicas / min(rates)
+        return -(-total.numerator // total.denominator)
+
+
+def _whole_us(value: float) -> tuple[int, int]:
+    """Between which whole numbers `value`, known to `ROUNDING`, is rounded up."""
+    return ceil(value * (1 - ROUNDING)), ceil(value * (1 + ROUNDING))

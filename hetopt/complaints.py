@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from .errors import InstanceError
+from .parsing import without_collection
 
 MOST_LINES = 10
 Loc = tuple[int | str, ...]
@@ -23,7 +24,8 @@ def validated(record: type[R], tree: Any, where: str, at: Loc = ()) -> R:
     `at` is the place of `tree` in its file, for the messages.
     """
     try:
-        return record.model_validate_json(json.dumps(tree))
+        with without_collection():
+            return record.model_validate_json(json.dumps(tree))
     except ValidationError as error:
         raise InstanceError(explained(error, record, where, at)) from None
 

@@ -5,8 +5,12 @@ YAML is read by the core schema of YAML 1.2: only `true` and `false` are boolean
 Aliases are allowed as long as the data they stand for stays small.
 """
 
+import gc
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +80,9 @@ def read_value(path: Path) -> Any:
 def parse_value(text: str, where: str, *, is_json: bool) -> Any:
     """The value in `text`, bounded; messages of `InstanceError` begin with `where`."""
     try:
-        tree = _from_json(text) if is_json else _from_yaml(text)
-        depth = _depth(tree)
+        with without_collection():
+            tree = _from_json(text) if is_json else _from_yaml(text)
+            depth = _depth(tree)
     except json.JSONDecodeError as error:
         raise InstanceError(
             f"{where}: line {error.lineno}, column {error.colno}: "
@@ -100,6 +105,21 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
             f"expected at most {MAX_DEPTH} levels; flatten the file"
         )
     return tree
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No search for garbage meanwhile: of a large file it takes longer than reading.
+
+    Nothing that is read refers to itself, so there is none to be found.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 _KIND = {
@@ -284,17 +304,10 @@ def _yaml_message(error: yaml.YAMLError) -> str:
 
 
 def _depth(tree: Any) -> int:
-    """How deep lists and objects are nested, without recursion."""
-    deepest, todo = 0, [(tree, 1)]
-    while todo:
-        value, depth = todo.pop()
-        if isinstance(value, dict):
-            todo += [(v, depth + 1) for v in value.values()]
-        elif isinstance(value, list):
-            todo += [(v, depth + 1) for v in value]
-        else:
-            continue
-        deepest = max(deepest, depth)
-        if deepest > MAX_DEPTH:
-            break
-    return deepest
+    """How deep lists and objects are nested, without recursion; level by level."""
+    depth, level = 0, [tree] if isinstance(tree, dict | list) else []
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        inner = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [v for v in chain.from_iterable(inner) if type(v) in (dict, list)]
+    return depth

@@ -7,15 +7,41 @@ the same rationals.
 
 import hashlib
 import json
+import operator
+import secrets
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from itertools import chain
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    overload,
+)
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SerializationInfo,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from .errors import InstanceError
+
+if TYPE_CHECKING:
+    from .links import LinkTable
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 GpuId = Annotated[str, Field(pattern=r"^.+:\d+$", description="node:index")]
@@ -43,8 +69,12 @@ class Record(BaseModel):
     @cached_property
     def digest(self) -> str:
         """`sha256:` of the canonical JSON of the record."""
-        data = _said(self, self.model_dump(mode="json"))
+        # Half a million links are written by hand: as objects they take seconds.
+        texts: dict[str, str] = {}
+        data = _said(self, self.model_dump(mode="json", context={"links": texts}))
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        for mark, links in texts.items():
+            text = text.replace(f'"{mark}"', links)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def model_copy(
@@ -133,12 +163,160 @@ class Link(Record):
     latency_us: NotNegative = 0
 
 
+class Pairs(Sequence[Link]):
+    """Links of single pairs of nodes, a sequence of `Link`; held as numbers.
+
+    A thousand nodes have half a million pairs. Each is three numbers here, of its ends
+    among `names` and of its (gbytes_per_s, latency_us) among `rates`; a `Link` is made
+    when it is asked for.
+    """
+
+    __slots__ = ("firsts", "names", "rated", "rates", "seconds")
+
+    def __init__(self, links: Iterable[Link] = ()) -> None:
+        """The same links, in their order."""
+        rows = [(x.first, x.second, x.gbytes_per_s, x.latency_us) for x in links]
+        self._hold(*(zip(*rows, strict=True) if rows else ((), (), (), ())))
+
+    def _hold(
+        self,
+        firsts: Sequence[str],
+        seconds: Sequence[str],
+        gbytes_per_s: Iterable[float],
+        latencies_us: Iterable[float],
+    ) -> None:
+        place = {name: i for i, name in enumerate(dict.fromkeys((*firsts, *seconds)))}
+        rows = list(zip(map(float, gbytes_per_s), map(float, latencies_us)))  # noqa: B905
+        rate = {row: i for i, row in enumerate(dict.fromkeys(rows))}
+        self.names, self.rates = tuple(place), tuple(rate)
+        self.firsts = array("i", map(place.__getitem__, firsts))
+        self.seconds = array("i", map(place.__getitem__, seconds))
+        self.rated = array("i", map(rate.__getitem__, rows))
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @overload
+    def __getitem__(self, at: int) -> Link: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Link, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Link | tuple[Link, ...]:
+        if isinstance(at, slice):
+            return tuple(self[i] for i in range(*at.indices(len(self))))
+        rate, latency = self.rates[self.rated[at]]
+        return Link(
+            first=self.names[self.firsts[at]],
+            second=self.names[self.seconds[at]],
+            gbytes_per_s=rate,
+            latency_us=latency,
+        )
+
+    def _content(self) -> tuple[object, ...]:
+        """Equal for equal links in an equal order, and for no others."""
+        numbers = (self.firsts, self.seconds, self.rated)
+        return self.names, self.rates, *(column.tobytes() for column in numbers)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list | tuple):
+            return tuple(self) == tuple(other)
+        return isinstance(other, Pairs) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def __repr__(self) -> str:
+        return repr(tuple(self)) if len(self) < 10 else f"Pairs of {len(self)} links"
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        row = Annotated[Link, BeforeValidator(_as_link)]
+        return core_schema.no_info_wrap_validator_function(
+            cls._read,
+            handler.generate_schema(tuple[row, ...]),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                _written, info_arg=True
+            ),
+        )
+
+    @classmethod
+    def _read(cls, value: Any, rows: Any) -> "Pairs":
+        """From rows or links; what is wrong with one is said by `Link`, with its place.
+
+        Rows of plain values are looked at all together, which is ten times as fast.
+        """
+        if isinstance(value, Pairs):
+            return value
+        if isinstance(value, list | tuple) and (made := cls._plain(value)) is not None:
+            return made
+        return cls(rows(tuple(value) if isinstance(value, list) else value))
+
+    @classmethod
+    def _plain(cls, rows: Sequence[Any]) -> "Pairs | None":
+        """Rows of names and numbers, every different one of which is right."""
+        if not rows or not set(map(type, rows)) <= {list, tuple}:
+            return None
+        lengths = set(map(len, rows))
+        if not lengths <= {3, 4}:
+            return None
+        if 3 in lengths:
+            rows = [(*row, 0)[:4] for row in rows]
+        firsts, seconds, rates, latencies = zip(*rows, strict=True)
+        texts, numbers = chain(firsts, seconds), chain(rates, latencies)
+        if set(map(type, texts)) != {str} or not set(map(type, numbers)) <= {
+            int,
+            float,
+        }:
+            return None
+        made = cls()
+        try:
+            made._hold(firsts, seconds, rates, latencies)
+            for name in made.names:
+                Link(first=name, second=name, gbytes_per_s=1)
+            for rate, latency in made.rates:
+                Link(first="a", second="b", gbytes_per_s=rate, latency_us=latency)
+        except (ValidationError, OverflowError):
+            return None
+        return made
+
+
+def _canonical(pairs: Pairs) -> str:
+    """The links as the digest reads them."""
+    names = [json.dumps(name) for name in pairs.names]
+    rates = [f'"gbytes_per_s":{rate!r},"latency_us":{us!r}' for rate, us in pairs.rates]
+    rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
+    each = (
+        f'{{"first":{names[a]},{rates[k]},"second":{names[b]}}}' for a, b, k in rows
+    )
+    return f"[{','.join(each)}]"
+
+
+def _written(pairs: Pairs, info: SerializationInfo) -> Any:
+    """The links as objects, a tuple of them in Python, as any record has."""
+    if info.context is not None and "links" in info.context:
+        mark = secrets.token_hex()  # no text of a file is that
+        info.context["links"][mark] = _canonical(pairs)
+        return mark
+    short = info.exclude_unset or info.exclude_defaults
+    rates = [
+        {"gbytes_per_s": rate} | ({} if short and not us else {"latency_us": us})
+        for rate, us in pairs.rates
+    ]
+    names = pairs.names
+    rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
+    made = [{"first": names[a], "second": names[b], **rates[k]} for a, b, k in rows]
+    return made if info.mode == "json" else tuple(made)
+
+
 class Inter(Record):
     """Links between nodes: one for all, with exceptions by pair."""
 
     gbytes_per_s: Positive | None = None
     latency_us: NotNegative = 0
-    pairs: tuple[Annotated[Link, BeforeValidator(_as_link)], ...] = ()
+    pairs: Pairs = Pairs()
 
 
 class Cluster(Record):
@@ -167,28 +345,34 @@ class Cluster(Record):
                 f"GPU types that no node has: {', '.join(idle)}: "
                 "add a node of the type or remove it"
             )
-        known_nodes = set(names)
-        for link in self.inter.pairs:
-            for end in (link.first, link.second):
-                if end not in known_nodes:
-                    raise ValueError(
-                        f"inter.pairs names {end!r}, expected a name that nodes lists: "
-                        "correct it"
-                    )
-            if link.first == link.second:
-                raise ValueError(
-                    f"inter.pairs joins {link.first!r} to itself: give its "
-                    "intra_gbytes_per_s instead"
-                )
+        pairs = self.inter.pairs
+        if unknown := [end for end in pairs.names if end not in self.node]:
+            raise ValueError(
+                f"inter.pairs names {unknown[0]!r}, expected a name that nodes lists: "
+                "correct it"
+            )
+        if (own := next(_joined_to_itself(pairs), None)) is not None:
+            raise ValueError(
+                f"inter.pairs joins {own!r} to itself: give its "
+                "intra_gbytes_per_s instead"
+            )
         if self.inter.gbytes_per_s is None:
             self._every_pair_is_linked()
         return self
 
     def _every_pair_is_linked(self) -> None:
-        linked = {frozenset((p.first, p.second)) for p in self.inter.pairs}
-        for i, a in enumerate(self.nodes):
-            for b in self.nodes[i + 1 :]:
-                if frozenset((a.name, b.name)) not in linked:
+        pairs, nodes = self.inter.pairs, self.nodes
+        linked = {
+            (a, b) if a < b else (b, a)
+            for a, b in zip(pairs.firsts, pairs.seconds, strict=True)
+        }
+        if len(linked) == len(nodes) * (len(nodes) - 1) // 2:
+            return
+        place = {name: i for i, name in enumerate(pairs.names)}
+        for i, a in enumerate(nodes):
+            for b in nodes[i + 1 :]:
+                ends = place.get(a.name, -1), place.get(b.name, -1)
+                if (min(ends), max(ends)) not in linked:
                     raise ValueError(
                         f"no link between {a.name!r} and {b.name!r}: give "
                         "inter.gbytes_per_s or a row of inter.pairs"
@@ -211,8 +395,24 @@ class Cluster(Record):
                 yield f"{node.name}:{index}"
 
     @cached_property
-    def _pairs(self) -> dict[frozenset[str], Link]:
-        return {frozenset((p.first, p.second)): p for p in self.inter.pairs}
+    def number(self) -> dict[str, int]:
+        """The number of each node, by its name."""
+        return {node.name: i for i, node in enumerate(self.nodes)}
+
+    @cached_property
+    def links(self) -> "LinkTable":
+        """Links between nodes, by classes of equal ones."""
+        from .links import LinkTable  # numpy is loaded where links are asked for
+
+        inter, pairs = self.inter, self.inter.pairs
+        place = array("i", map(self.number.__getitem__, pairs.names))
+        firsts = array("i", map(place.__getitem__, pairs.firsts))
+        seconds = array("i", map(place.__getitem__, pairs.seconds))
+        usual = None
+        if inter.gbytes_per_s is not None:
+            usual = inter.gbytes_per_s, inter.latency_us
+        rows = firsts, seconds, pairs.rated
+        return LinkTable(len(self.nodes), rows, pairs.rates, usual, link_of)
 
     def link(self, a: str, b: str) -> tuple[Fraction, Fraction]:
         """Latency in s and bandwidth in bytes/s between GPUs of nodes `a` and `b`.
@@ -223,14 +423,23 @@ class Cluster(Record):
             node = self.node[a]
             if node.intra_gbytes_per_s is None:
                 raise KeyError(f"node {a!r} has one GPU and no link within")
-            return _link(node.intra_latency_us, node.intra_gbytes_per_s)
-        if pair := self._pairs.get(frozenset((a, b))):
-            return _link(pair.latency_us, pair.gbytes_per_s)
+            return link_of(node.intra_gbytes_per_s, node.intra_latency_us)
+        if self.inter.pairs:
+            links = self.links
+            return links.exactly(links.between(self.number[a], self.number[b]))
         assert self.inter.gbytes_per_s is not None
-        return _link(self.inter.latency_us, self.inter.gbytes_per_s)
+        return link_of(self.inter.gbytes_per_s, self.inter.latency_us)
 
 
-def _link(latency_us: float, gbytes_per_s: float) -> tuple[Fraction, Fraction]:
+def _joined_to_itself(pairs: Pairs) -> Iterator[str]:
+    if any(map(operator.eq, pairs.firsts, pairs.seconds)):
+        for a, b in zip(pairs.firsts, pairs.seconds, strict=True):
+            if a == b:
+                yield pairs.names[a]
+
+
+def link_of(gbytes_per_s: float, latency_us: float) -> tuple[Fraction, Fraction]:
+    """Latency in s and bandwidth in bytes/s of a link that a file gives."""
     return exact(latency_us) / 10**6, exact(gbytes_per_s) * 10**9
 
 

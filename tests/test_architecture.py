@@ -20,6 +20,7 @@ CORE = [
     "errors",
     "profiles",
     "registry",
+    "links",
     "schema",
     "costs",
     "plans",

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, exact
+from ..schema import (
+    Cluster,
+    CostSettings,
+    GpuType,
+    ModelSpec,
+    Workload,
+    exact,
+    link_of,
+)
 from . import marp
 from .compute import LinkRate, backward_share, ceil, flops_per_s, head_s, layer_s
 
@@ -240,7 +248,7 @@ class JobRates:
         cluster, inter = self.cluster, self.cluster.inter
         links = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
         if len(cluster.nodes) > 1:
-            links |= {cluster.link(p.first, p.second) for p in inter.pairs}
+            links |= {link_of(*rate) for rate in inter.pairs.rates}
             if inter.gbytes_per_s is not None:
                 latency = exact(inter.latency_us) / MICRO
                 links.add((latency, exact(inter.gbytes_per_s) * 10**9))

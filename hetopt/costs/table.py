@@ -109,6 +109,13 @@ class CostTable:
         within = self.link(receiver, receiver) if t > 1 else None
         return ceil(communication.hop_s(activation, across, within, t) * 10**6)
 
+    def hop_over_us(self, link: int, b: int) -> int:
+        """The same to one GPU, over a link of a class of `cluster.links`."""
+        each = self.workload.costs.element_bytes
+        activation = each * b * self.workload.sequence_length * self.model.hidden
+        across = self.cluster.links.exactly(link)
+        return ceil(communication.hop_s(activation, across, None, 1) * 10**6)
+
     def sync_us(self, parameters: int, holders: Iterable[tuple[str, int]]) -> int:
         """Time to synchronise `parameters` among replicas (node, degree)."""
         return self._sync(parameters, tuple(sorted(holders)))

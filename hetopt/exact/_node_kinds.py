@@ -68,7 +68,7 @@ def fleet(instance: Instance) -> Fleet:
 
 def _spread_us(instance: Instance, average: Fraction) -> float:
     inter = instance.planned_cluster.inter
-    rates = [exact(pair.gbytes_per_s) for pair in inter.pairs]
+    rates = [exact(rate) for rate, _ in inter.pairs.rates]
     if inter.gbytes_per_s is not None:
         rates.append(exact(inter.gbytes_per_s))
     if not rates:
@@ -96,9 +96,10 @@ def _least_out_us(table: CostTable, names: list[str]) -> float | None:
     if not table.cluster.inter.pairs:
         other = next(name for name in everyone if name != names[0])
         return float(table.hop_us(names[0], other, 1, _B))
-    return float(
-        min(table.hop_us(x, y, 1, _B) for x in names for y in everyone if x != y)
-    )
+    cluster = table.cluster
+    mine = {link for x in names for link in {*cluster.links.row(cluster.number[x])}}
+    # One pair of nodes speaks for all that are joined by an equal link.
+    return float(min(table.hop_over_us(link, _B) for link in mine - {-1}))
 
 
 def _runs(table: CostTable, node: str, t: int) -> list[float]:

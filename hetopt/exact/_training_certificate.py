@@ -261,7 +261,7 @@ class _Check:
 
     def _rate(self, box: _Box) -> float:
         inter = self.table.cluster.inter
-        rates = [exact(pair.gbytes_per_s) for pair in inter.pairs]
+        rates = [exact(rate) for rate, _ in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
         parameters = self.table.model.parameters[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..plans import Pipeline, Stage, TrainingPlan
-from ..schema import Cluster, Instance, Link, Node
+from ..schema import Cluster, Instance, Link, Node, Pairs
 
 _RECOMPUTES = ("none", "selective", "full")
 
@@ -75,7 +75,9 @@ def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
         if twin is None:
             return None
         pairs.append(twin.model_copy(update={"first": node.name, "second": name}))
-    inter = cluster.inter.model_copy(update={"pairs": (*cluster.inter.pairs, *pairs)})
+    inter = cluster.inter.model_copy(
+        update={"pairs": Pairs((*cluster.inter.pairs, *pairs))}
+    )
     nodes = (*cluster.nodes, node.model_copy(update={"name": name}))
     return cluster.model_copy(update={"nodes": nodes, "inter": inter})
 
@@ -95,7 +97,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         twice = inter.model_copy(
             update={
                 "gbytes_per_s": inter.gbytes_per_s and 2 * inter.gbytes_per_s,
-                "pairs": tuple(
+                "pairs": Pairs(
                     p.model_copy(update={"gbytes_per_s": 2 * p.gbytes_per_s})
                     for p in inter.pairs
                 ),

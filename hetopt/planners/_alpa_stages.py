@@ -87,11 +87,10 @@ class Programme:
 
     def _usual_hops(self) -> dict[int, int]:
         """Hop between two machines, by the samples of a replica; 0 in one machine."""
-        cost = self.grid.line.cost
-        ends = [(x, y) for x in range(len(cost.nodes)) for y in range(len(cost.nodes))]
-        others = [(x, y) for x, y in ends if x != y]
+        table = self.grid.line.cost.table
+        links = table.cluster.links.present
         return {
-            s: max((cost.hop_us(x, y, 1, s) for x, y in others), default=0)
+            s: max((table.hop_over_us(link, s) for link in links), default=0)
             for s in range(1, self.b + 1)
         }
 

@@ -264,13 +264,15 @@ class _Rounds:
 
 def _graph(cost: FastCost) -> Graph:
     """Bandwidths in MB/s between all nodes, compute in GFLOP/s of a GPU of each."""
-    cluster, link = cost.instance.planned_cluster, cost.table.link
-    names = cost.names
-    bandwidth = np.zeros((len(names), len(names)))
-    for i, a in enumerate(names):
-        for j, b in enumerate(names[: i + 1]):
-            if i != j or cluster.nodes[i].count > 1:
-                bandwidth[i, j] = bandwidth[j, i] = float(link(a, b)[1]) / 1e6
+    cluster = cost.instance.planned_cluster
+    links = cluster.links
+    rates = [float(links.exactly(k)[1]) / 1e6 for k in range(links.classes)]
+    # The last entry stands for the link of a node to itself.
+    mbytes = np.array([*rates, 0.0])
+    bandwidth = np.array([mbytes[links.row(i)] for i in range(len(cost.names))])
+    for i, node in enumerate(cluster.nodes):
+        if node.count > 1:
+            bandwidth[i, i] = float(cost.table.link(node.name, node.name)[1]) / 1e6
     types = [cluster.gpus[node.gpu] for node in cluster.nodes]
     power = np.array([gpu.peak_tflops * gpu.efficiency * 1e3 for gpu in types])
     gpus = cluster.gpu_count

@@ -27,7 +27,10 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
+
 from ..costs import CostTable
+from ..costs.compute import LinkRate
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import CostSettings, Instance, exact
 from . import Evaluation, Violation, _plan_links
@@ -35,6 +38,9 @@ from . import Evaluation, Violation, _plan_links
 sense: Literal["minimise"] = "minimise"
 Data = Instance
 Plan = TrainingPlan
+
+# Sums of fewer than a million floats above this share of the largest may be larger.
+_SURE = 1 - 1e-9
 
 
 def data(instance: Instance) -> Instance:
@@ -412,21 +418,72 @@ def _layer_sync_s(
     volume = costs.gradient_bytes * parameters
     count = Counter(node for node, _ in places)
     if costs.sync == "bottleneck":
-        rates = [table.link(a, b)[1] for a in count for b in count if a != b]
-        rates += [table.link(a, a)[1] for a in count if count[a] > 1]
+        rates = [table.link(a, a)[1] for a in count if count[a] > 1]
+        rates += _rates_between(table, list(count))
         share = Fraction(volume, smallest)
         return Fraction(passes * (n - 1), n) * share / min(rates)
     chunk = Fraction(volume, smallest * n)
     worst = Fraction(0)
-    for a in count:
+    for others in _slowest(table, count, float(chunk)):
         away = Fraction(0)
-        for b in count:
-            others = count[b] - 1 if a == b else count[b]
-            if others:
-                latency, bandwidth = table.link(a, b)
-                away += others * (latency + chunk / bandwidth)
+        for (latency, bandwidth), many in others:
+            away += many * (latency + chunk / bandwidth)
         worst = max(worst, away)
     return passes * worst
+
+
+def _rates_between(table: CostTable, nodes: list[str]) -> list[Fraction]:
+    """Bytes/s of the slowest link from each node to another one of these."""
+    cluster = table.cluster
+    if len(nodes) > 1 and not cluster.inter.pairs:
+        return [table.link(nodes[0], nodes[1])[1]]
+    numbers = [cluster.number[node] for node in nodes]
+    slowest = set()
+    for i in numbers if len(nodes) > 1 else []:
+        links = set(cluster.links.row(i)[numbers].tolist()) - {-1}
+        slowest.add(min(links, key=cluster.links.bytes_per_s.__getitem__))
+    return [cluster.links.exactly(link)[1] for link in slowest]
+
+
+_Others = tuple[tuple[LinkRate, int], ...]  # links, and replicas that each leads to
+
+
+def _slowest(table: CostTable, count: Counter[str], chunk: float) -> set[_Others]:
+    """Links to all other replicas, of those replicas that may be the slowest.
+
+    Equal links are counted together. Where all links between nodes are alike there
+    are as many replicas to look at as kinds of nodes. Where they are given by pair,
+    floats tell which are slow; with many different links fractions take minutes.
+    """
+    n, cluster = count.total(), table.cluster
+
+    def inside(node: str) -> list[tuple[LinkRate, int]]:
+        return [(table.link(node, node), count[node] - 1)] if count[node] > 1 else []
+
+    if not cluster.inter.pairs:
+        away = table.link(*list(count)[:2]) if len(count) > 1 else None
+        return {
+            (*inside(a), *([(away, n - count[a])] if away is not None else []))
+            for a in count
+        }
+    links, nodes = cluster.links, list(count)
+    numbers = [cluster.number[node] for node in nodes]
+    many = np.array([count[node] for node in nodes])
+    # One entry more, for the node itself: what is inside it is added by itself.
+    seconds = np.append(links.latency_s + chunk / links.bytes_per_s, 0.0)
+    rows = [links.row(i)[numbers] for i in numbers]
+    sums = np.array([seconds[row] @ many for row in rows])
+    for k, node in enumerate(nodes):
+        for (latency, bandwidth), peers in inside(node):
+            sums[k] += peers * (float(latency) + chunk / float(bandwidth))
+    found: set[_Others] = set()
+    for k in np.flatnonzero(sums >= sums.max() * _SURE).tolist():
+        tally = Counter[int]()
+        for link, peers in zip(rows[k].tolist(), many.tolist(), strict=True):
+            tally[link] += peers
+        far = ((links.exactly(x), y) for x, y in sorted(tally.items()) if x >= 0)
+        found.add((*inside(nodes[k]), *far))
+    return found
 
 
 def _rates(

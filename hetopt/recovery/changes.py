@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..errors import InstanceError, MixedData, UnknownName
 from ..plans import Pipeline, TrainingPlan
-from ..schema import Cluster, Instance, Node
+from ..schema import Cluster, Instance, Node, Pairs
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def only(cluster: Cluster, nodes: Sequence[Node]) -> Cluster:
     """The cluster with these nodes alone."""
     names = {node.name for node in nodes}
     types = {node.gpu for node in nodes}
-    pairs = tuple(
+    pairs = Pairs(
         p for p in cluster.inter.pairs if p.first in names and p.second in names
     )
     return cluster.model_copy(

@@ -1,0 +1,121 @@
+"""Links between the nodes of a cluster, by classes of equal ones, held compactly.
+
+Nodes go by their number in the cluster. A thousand nodes whose links are given pair by
+pair have a million ordered pairs, most of them alike: what is computed of links is
+computed once a class. Only pairs that a file lists take memory, a dozen bytes each.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Classes = NDArray[np.int32]
+Floats = NDArray[np.float64]
+LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
+_Rate = tuple[float, float]
+
+#: What floats may be wrong by, relatively, where at most 20,000 terms are added up:
+#: a term is exact to some 4 units in the last place, a sum to one more a term.
+ROUNDING = 1e-11
+
+
+class LinkTable:
+    """Classes of equal links, and the class of the link between any two nodes."""
+
+    def __init__(
+        self,
+        nodes: int,
+        pairs: tuple[Sequence[int], Sequence[int], Sequence[int]],
+        rates: Sequence[_Rate],
+        usual: _Rate | None,
+        exactly: Callable[[float, float], LinkRate],
+    ) -> None:
+        """Of `nodes` nodes; `pairs` are rows of two ends and a place in `rates`.
+
+        Rates are GB/s and us, as a file gives them: of pairs, and the `usual` one where
+        no pair says another. `exactly` makes seconds and bytes/s of them.
+        """
+        self.nodes = nodes
+        self._rates = [*rates, *([] if usual is None else [usual])]
+        self._usual = None if usual is None else len(rates)
+        self._exactly = exactly
+        self._kept: dict[int, LinkRate] = {}
+        one, two = (np.array(ends, np.int64) for ends in pairs[:2])
+        ends = np.stack([one * nodes + two, two * nodes + one], 1).ravel()
+        # Of rows about one pair the last counts: it is the first from behind.
+        ends, last = np.unique(ends[::-1], return_index=True)
+        self._classes: Classes = np.repeat(np.array(pairs[2], np.int32), 2)
+        self._classes = self._classes[::-1][last]
+        self._others: Classes = (ends % nodes).astype(np.int32)
+        self._firsts: Classes = (ends // nodes).astype(np.int32)
+        self._starts = np.searchsorted(self._firsts, np.arange(nodes + 1))
+
+    def exactly(self, link: int) -> LinkRate:
+        """Latency in s and bandwidth in bytes/s of a class."""
+        if link not in self._kept:
+            self._kept[link] = self._exactly(*self._rates[link])
+        return self._kept[link]
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; some may join no two nodes."""
+        return len(self._rates)
+
+    @cached_property
+    def latency_s(self) -> Floats:
+        """Of each class, to `ROUNDING`."""
+        return np.array([us for _, us in self._rates], np.float64) / 1e6
+
+    @cached_property
+    def bytes_per_s(self) -> Floats:
+        """Of each class, to `ROUNDING`."""
+        return np.array([rate for rate, _ in self._rates], np.float64) * 1e9
+
+    @cached_property
+    def present(self) -> list[int]:
+        """Classes that two nodes are joined by."""
+        found = np.unique(self._classes).tolist()
+        if self._usual is not None and len(self._others) < self.nodes * (
+            self.nodes - 1
+        ):
+            found.append(self._usual)
+        return found
+
+    def listed(self) -> tuple[Classes, Classes]:
+        """Of every pair that is listed, both ways: its first node and its class."""
+        return self._firsts, self._classes
+
+    def sums(self, each: Floats, counts: NDArray[Any]) -> Floats:
+        """Of each node: over all others, `counts` times what `each` class takes."""
+        firsts, classes = self.listed()
+        there = counts[self._others]
+        found: Floats = np.bincount(
+            firsts, weights=each[classes] * there, minlength=self.nodes
+        )
+        if self._usual is not None:
+            listed = np.bincount(firsts, weights=there, minlength=self.nodes)
+            found = found + (counts.sum() - counts - listed) * each[self._usual]
+        return found
+
+    def between(self, one: int, other: int) -> int:
+        """The class of the link between two nodes; KeyError for one node."""
+        start, stop = self._starts[one], self._starts[one + 1]
+        at = start + np.searchsorted(self._others[start:stop], other)
+        if at < stop and self._others[at] == other:
+            return int(self._classes[at])
+        if self._usual is None or one == other:
+            raise KeyError(f"no link between nodes {one} and {other}")
+        return self._usual
+
+    def row(self, node: int) -> Classes:
+        """Class of the link to every node; -1 for the node itself."""
+        usual = -1 if self._usual is None else self._usual
+        found = np.full(self.nodes, usual, np.int32)
+        part = slice(self._starts[node], self._starts[node + 1])
+        found[self._others[part]] = self._classes[part]
+        found[node] = -1
+        return found

@@ -1,0 +1,169 @@
+"""Links given pair by pair: held compactly, read fast, and the same links as ever."""
+
+import pickle
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from random_pipelines import random_instance, random_pipes
+
+from hetopt import _fast_sync
+from hetopt.costs import CostTable
+from hetopt.fast_cost import FastCost
+from hetopt.links import ROUNDING
+from hetopt.problems import training_plan
+from hetopt.schema import Cluster, Inter, Link, Pairs, exact, link_of
+
+
+def random_cluster(random: Random) -> dict[str, Any]:
+    """Nodes with links for all, by pair, or both; some pairs are listed twice."""
+    names = [f"n{i}" for i in range(random.randint(1, 9))]
+    rates = [random.choice([0.3, 1.7, 12.5, 25.0]) for _ in range(4)]
+    everyone = [(a, b) for i, a in enumerate(names) for b in names[:i]]
+    usual = random.choice([None, 0.7])
+    listed = (
+        everyone if usual is None else [x for x in everyone if random.random() < 0.4]
+    )
+    listed += random.choices(listed, k=3) if listed else []
+    rows = []
+    for pair in listed:
+        ends = random.sample(pair, 2)
+        row = [*ends, random.choice(rates), random.choice([0, 2.5])]
+        as_object = dict(
+            zip(("first", "second", "gbytes_per_s", "latency_us"), row, strict=True)
+        )
+        rows.append(random.choice([row, row[:3], as_object]))
+    if random.random() < 0.5:  # rows alone are read in another way
+        rows = [row for row in rows if isinstance(row, list)]
+        if usual is None and len({frozenset(row[:2]) for row in rows}) < len(everyone):
+            usual = 3.0
+    return {
+        "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},
+        "nodes": [
+            {"name": n, "gpu": "A", "count": 2, "intra_gbytes_per_s": 5} for n in names
+        ],
+        "inter": {"gbytes_per_s": usual, "latency_us": 1, "pairs": rows},
+    }
+
+
+def last_rows(tree: dict[str, Any]) -> dict[frozenset[str], tuple[float, float]]:
+    """What the file says of each pair, by its last row."""
+    found = {}
+    for row in tree["inter"]["pairs"]:
+        values = list(row.values()) if isinstance(row, dict) else row
+        rate, latency = (*values[2:], 0)[:2]
+        found[frozenset(values[:2])] = (rate, latency)
+    return found
+
+
+def ordered_pairs(cluster: Cluster) -> Iterator[tuple[int, int]]:
+    numbers = range(len(cluster.nodes))
+    return ((i, j) for i in numbers for j in numbers if i != j)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
+    tree = random_cluster(Random(f"links {seed}"))
+    cluster = Cluster.model_validate(tree, strict=False)
+    said, inter = last_rows(tree), tree["inter"]
+    for i, j in ordered_pairs(cluster):
+        one, other = cluster.nodes[i].name, cluster.nodes[j].name
+        usual = (inter["gbytes_per_s"], inter["latency_us"])
+        expected = link_of(*map(float, said.get(frozenset((one, other)), usual)))
+        assert cluster.link(one, other) == expected
+        assert cluster.links.exactly(int(cluster.links.row(i)[j])) == expected
+        assert cluster.links.between(i, j) in cluster.links.present
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_over_links_are_those_of_fractions(seed: int) -> None:
+    random = Random(f"sums {seed}")
+    cluster = Cluster.model_validate(random_cluster(random), strict=False)
+    np = pytest.importorskip("numpy")
+    counts = [random.randint(0, 3) for _ in cluster.nodes]
+    sums = cluster.links.sums(1 / cluster.links.bytes_per_s, np.array(counts))
+    for i, node in enumerate(cluster.nodes):
+        exactly = sum(
+            (
+                count / cluster.link(node.name, other.name)[1]
+                for other, count in zip(cluster.nodes, counts, strict=True)
+                if other != node
+            )
+        )
+        assert sums[i] == pytest.approx(float(exactly), rel=ROUNDING)
+
+
+def test_pairs_are_a_sequence_of_links_with_the_digest_of_before() -> None:
+    rows = [["a", "b", 3, 1], ["a", "c", 0.5], {"first": "b", "second": "c"}]
+    rows[2] |= {"gbytes_per_s": 3.0}  # type: ignore[operator]
+    inter = Inter.model_validate({"pairs": rows})
+    links = (
+        Link(first="a", second="b", gbytes_per_s=3, latency_us=1),
+        Link(first="a", second="c", gbytes_per_s=0.5),
+        Link(first="b", second="c", gbytes_per_s=3),
+    )
+    assert inter.pairs == links
+    assert inter.pairs == Pairs(links)
+    assert inter.pairs[-2:] == links[1:]
+    assert inter.digest == (
+        "sha256:63b6e8b185b939fd306b8949a7aef042b1cd4ef8b7758d8ecad2f133d847a9ae"
+    )
+    assert Inter.model_validate_json(inter.model_dump_json()) == inter
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("later", [False, True])
+def test_the_ways_to_add_up_many_different_links_give_the_judges_time(
+    seed: int, later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(f"far {seed}")
+    instance = random_instance(random, later=later)
+    names = [node.name for node in instance.planned_cluster.nodes]
+    rows = [
+        (a, b, round(random.uniform(0.1, 9), 2), 5)
+        for i, a in enumerate(names)
+        for b in names[:i]
+    ]
+    cluster = instance.planned_cluster.model_copy(
+        update={"inter": Inter.model_validate({"pairs": tuple(rows)})}
+    )
+    instance = instance.model_copy(update={"cluster": cluster})
+    monkeypatch.setattr(_fast_sync, "_FEW_NODES", random.choice([0, 128]))
+    cost = FastCost(instance)
+    for _ in range(4):
+        pipes = random_pipes(random, instance)
+        judged = training_plan.evaluate(instance, cost.plan(pipes))
+        assert cost.iteration_us(pipes) == judged.objective
+
+
+def test_the_links_of_a_cluster_are_looked_up_once_for_all_who_ask() -> None:
+    tree = random_cluster(Random("links 3"))
+    cluster = Cluster.model_validate(tree, strict=False)
+    instance = random_instance(Random("once")).model_copy(update={"cluster": cluster})
+    one, other = (
+        CostTable(instance),
+        CostTable(instance.model_copy(update={"name": "x"})),
+    )
+    assert one.cluster.links is other.cluster.links
+
+
+def test_a_thousand_nodes_hold_a_dozen_bytes_a_pair() -> None:
+    count = 300
+    rows = [
+        [f"n{i}", f"n{j}", 1.0 + (i ^ j) % 7, 5] for i in range(count) for j in range(i)
+    ]
+    pairs = Inter.model_validate({"pairs": rows}).pairs
+    held = (pairs.firsts, pairs.seconds, pairs.rated)
+    assert sum(column.itemsize * len(column) for column in held) == 12 * len(rows)
+    assert len(pairs.rates) == 7
+    assert {exact(rate) for rate, _ in pairs.rates} == set(range(1, 8))
+
+
+def test_a_cluster_whose_links_were_asked_for_can_be_sent_to_another_process() -> None:
+    cluster = Cluster.model_validate(random_cluster(Random("links 3")), strict=False)
+    one, other = (node.name for node in cluster.nodes[:2])
+    assert cluster.link(one, other)
+    assert pickle.loads(pickle.dumps(cluster)).link(one, other) == cluster.link(
+        one, other
+    )
