@@ -8,7 +8,7 @@ and the result holds what was known by then.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,15 @@ from . import (
     statements,
 )
 from .bounds import training_plan_bound
-from .errors import InstanceError, MixedData, NoPlan, UnknownName, Unsupported
+from .errors import (
+    InstanceError,
+    Interrupted,
+    MixedData,
+    NoPlan,
+    UnknownName,
+    Unsupported,
+    naming,
+)
 from .gaps import GapReport
 from .modelling import Limits
 from .plans import Plan
@@ -101,7 +109,10 @@ def plan(
         found = _bounded(_heuristic(planner, data, limits, options))
     else:
         found = _planned(data, exact, limits, report)
-    return api_remedy.remedied(found, limits)
+    try:
+        return api_remedy.remedied(found, limits)
+    except KeyboardInterrupt:
+        return _interrupted(found)
 
 
 def _planned(
@@ -112,10 +123,12 @@ def _planned(
     tried = _heuristics(data, limits)
     best = _best(tried)
     if any(result.stop is Stop.INTERRUPTED for result in tried):
-        return _bounded(replace(best, stop=Stop.INTERRUPTED))
+        return _bounded(_interrupted(best))
     left = _less(limits, monotonic() - start)
     try:
         return _exact("training_plan", data, left, best.plan, report)
+    except KeyboardInterrupt:  # before or after the method's own work
+        return _bounded(_interrupted(best))
     except Unsupported:
         if exact:
             raise
@@ -281,11 +294,15 @@ def compare(
     for name in chosen:
         _known("planner", name, everyone)
     results: list[Result] = []
-    for instance in loaded:
-        mine = _compared(instance, chosen, exact, limits, report, started)
-        results += mine
-        if any(result.stop is Stop.INTERRUPTED for result in mine):
-            break
+    try:
+        for instance in loaded:
+            for result in _compared(instance, chosen, exact, limits, report, started):
+                results.append(result)
+                if result.stop is Stop.INTERRUPTED:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not results:
+            raise
     return GapReport.of(results)
 
 
@@ -363,7 +380,8 @@ def provisioning_data(
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = type(loaded.requirements).model_validate(asked)
         loaded = loaded.model_copy(update={"requirements": requirements})
-    return problems.get("provisioning").data(loaded)
+    with naming(loaded.name if isinstance(instance, Instance) else instance):
+        return problems.get("provisioning").data(loaded)
 
 
 # --- how it is done --------------------------------------------------------------
@@ -466,21 +484,29 @@ def _heuristic(
         made = module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
     except NoPlan as error:
         reasons = (str(error),)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signal:
         stop = Stop.INTERRUPTED
+        made = signal.best if isinstance(signal, Interrupted) else None
     end = monotonic()
     if stop is Stop.FINISHED and deadline is not None and end >= deadline:
         stop = Stop.TIME
-    return Result(
-        problem=module.problem,
-        data=data,
-        method=Method(name, "heuristic", seed=limits.seed, options=chosen),
-        status=Status.UNDECIDED if made is None else Status.FEASIBLE,
-        stop=stop,
-        plan=made,
-        seconds={"solve": end - start},
-        reasons=reasons,
-    )
+
+    def judged(stop: Stop) -> Result:
+        return Result(
+            problem=module.problem,
+            data=data,
+            method=Method(name, "heuristic", seed=limits.seed, options=chosen),
+            status=Status.UNDECIDED if made is None else Status.FEASIBLE,
+            stop=stop,
+            plan=made,
+            seconds={"solve": end - start},
+            reasons=reasons,
+        )
+
+    try:
+        return judged(stop)
+    except KeyboardInterrupt:  # while the judge was at work: it works again
+        return judged(Stop.INTERRUPTED)
 
 
 def _improved(
@@ -497,7 +523,10 @@ def _improved(
     else:
         half = None if limits.time_s is None else limits.time_s / 2
         found = _heuristic(planner, data, replace(limits, time_s=half), options)
-    return api_improve.improved(found, _less(limits, monotonic() - start), report)
+    try:
+        return api_improve.improved(found, _less(limits, monotonic() - start), report)
+    except KeyboardInterrupt:  # before the search, which keeps what it has
+        return _interrupted(found)
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
@@ -510,7 +539,12 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     results: list[Result] = []
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
         share = replace(limits, time_s=None if left is None else left / waiting)
-        results.append(_heuristic(name, data, share))
+        try:
+            results.append(_heuristic(name, data, share))
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            results[-1] = _interrupted(results[-1])
         if results[-1].stop is Stop.INTERRUPTED:
             break
         if left is not None:
@@ -531,10 +565,20 @@ def _bounded(result: Result) -> Result:
     """The result with the cheap proved bound, where that says more than its own."""
     if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
         return result
-    cheap = training_plan_bound(result.data)
+    try:
+        cheap = training_plan_bound(result.data)
+    except KeyboardInterrupt:
+        return _interrupted(result)
     if result.bound is None or cheap.value > result.bound.value:
         return result.with_bound(cheap)
     return result
+
+
+def _interrupted(result: Result) -> Result:
+    """The same, ended by Ctrl-C where it was not proved before."""
+    if result.stop is Stop.PROVED:
+        return result
+    return replace(result, stop=Stop.INTERRUPTED)
 
 
 def _compared(
@@ -544,21 +588,19 @@ def _compared(
     limits: Limits,
     report: Report | None,
     started: Callable[[str], None] | None,
-) -> list[Result]:
+) -> Iterator[Result]:
     """Results of the planners, then of the exact method warm-started by the best."""
     results: list[Result] = []
     for name in planners:
         if started:
             started(f"{instance.name}: {name}")
         results.append(_bounded(_heuristic(name, instance, limits)))
-        if results[-1].stop is Stop.INTERRUPTED:
-            return results
+        yield results[-1]
     if exact:
         if started:
             started(f"{instance.name}: exact")
         warm = _best(results).plan if results else None
-        results.append(_exact("training_plan", instance, limits, warm, report))
-    return results
+        yield _exact("training_plan", instance, limits, warm, report)
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:

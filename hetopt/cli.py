@@ -1,12 +1,11 @@
-"""The command line: the only file that prints or exits.
+"""The command line: these files alone print or exit (`cli_output`).
 
-Exit codes: 0 a plan, 2 bad input, 3 proved that there is none, 4 none found in time,
-1 a bug of ours. With `--json` stdout holds one document; everything else goes to
-stderr. What is heavy is imported by the command that needs it.
+Exit codes: 0 a plan, 2 bad input or an output that cannot be written, 3 proved that
+there is none, 4 none found in time, 1 a bug of ours. With `--json` stdout holds one
+document, an error too; everything else goes to stderr. What is heavy is imported by the
+command that needs it.
 """
 
-import json
-import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -41,31 +40,84 @@ from .cli_options import (
     flag,
     valued,
 )
-from .errors import HetoptError, InternalError, Unsupported
+from .cli_output import (
+    BAD_INPUT,
+    NO_PLAN,
+    NOT_FOUND,
+    PLAN,
+    answer_error,
+    be_patient,
+    begin,
+    fail,
+    stopped,
+    unexpected,
+    wants_json,
+    written,
+)
+from .cli_output import check_writable as _writable
+from .cli_output import complain as _complain
+from .cli_output import give as _give
+from .cli_output import print_json as _print_json
+from .cli_output import show as _show
+from .cli_output import tell as _tell
+from .errors import HetoptError, Unsupported
 
 if TYPE_CHECKING:
     from .progress import Watch
     from .result import Result, Status
     from .tradeoffs import Tradeoffs
 
-PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
+# Of what is wrong with the words of a command line: unknown options, absent arguments.
+_UsageError: Any = typer.BadParameter.__base__
 
 
 class _Answering(TyperGroup):
     """Turns errors into one message and an exit code, without a traceback."""
 
+    as_json = False
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        self.as_json = wants_json(args)
+        begin()
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except _UsageError as error:
+            self._answer(error)
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except InternalError as error:
-            _complain(f"a bug in hetopt, please report it: {error}")
-            raise typer.Exit(OURS) from None
+        except _UsageError as error:
+            self._answer(error)
+            raise
         except HetoptError as error:
-            _complain(str(error))
-            raise typer.Exit(BAD_INPUT) from None
+            fail(error, self.as_json)
         except KeyboardInterrupt:
-            _complain("interrupted before anything was found")
-            raise typer.Exit(NOT_FOUND) from None
+            stopped("interrupted before anything was found", self.as_json)
+        except OSError as error:
+            fail(_of_the_system(error), self.as_json)
+
+    def _answer(self, error: Any) -> None:
+        """The document of a usage error, whose words the library prints."""
+        name = getattr(error, "option_name", None)
+        parameter = getattr(error, "param", None)
+        if name is None and parameter is not None:
+            name = max(parameter.opts, key=len)
+        message, code = error.format_message(), error.exit_code
+        answer_error(self.as_json, "usage_error", message, code, None, name)
+
+
+def _of_the_system(error: OSError) -> HetoptError:
+    """What the system refused, such as room on a disk, and of which file."""
+    place = error.filename if isinstance(error.filename, str) else None
+    reason = error.strerror or str(error)
+    words = f"the system refused it: {reason}; make room, or correct the path or rights"
+    found = HetoptError.at(place, None, words)
+    found.kind = "system_error"
+    return found
 
 
 app = typer.Typer(
@@ -75,8 +127,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 a plan, 2 bad input, 3 proved that there is no plan, "
-    "4 none found in time, 1 a bug of ours.",
+    epilog="Exit codes: 0 a plan, 2 bad input or an output that cannot be written, "
+    "3 proved that there is no plan, 4 none found in time, 1 a bug of ours. With "
+    "`--json` an error is a document, too: `hetopt list formats --schema`.",
 )
 
 
@@ -207,7 +260,7 @@ def solve(
     _writable(out)
     name, data = api.posed(file)
     if write is not None:
-        _writable(write)
+        _writable(write, "--write")
         for written in api.write_statement(data, method, write):
             _tell(f"written to {written}")
         return
@@ -253,7 +306,7 @@ def compare(
     Example: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`
     """
     from . import api
-    from .report import writing
+    from .report import tables, writing
 
     _writable(out)
     if out is not None:
@@ -270,15 +323,8 @@ def compare(
             report=watch.report,
             started=watch.started,
         )
-    if out is not None:
-        writing.write(report, out)
-        _tell(f"written to {out}")
-    if as_json:
-        _print_json(report.to_json())
-    else:
-        from .report import tables
-
-        _show(tables.compared(report))
+    failed = written(out, lambda path: writing.write(report, path))
+    _give(report.to_json(), tables.compared(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
 
 
@@ -450,9 +496,12 @@ cli_recover.register(app)
 
 def _deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     """Write and show a result, and leave with its exit code."""
+    from .files import write_json
     from .report import tables
 
-    _give(result.to_json(), tables.solved(result), out, as_json)
+    document = result.to_json()
+    failed = written(out, lambda path: write_json(path, document))
+    _give(document, tables.solved(result), as_json, failed)
     raise typer.Exit(_exit_of(result.status))
 
 
@@ -460,27 +509,13 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoRet
     """Write and show a Pareto front, and leave with its exit code."""
     from .report import frontier, tables
 
-    if out is not None:
-        frontier.write(found, out)
-        _tell(f"written to {out}")
     front = found.front
+    failed = written(out, lambda path: frontier.write(found, path))
     shown = [*tables.traded(front), *tables.beside(found)]
-    _give(found.to_json(), shown, None, as_json)
+    _give(found.to_json(), shown, as_json, failed)
     if front.points:
         raise typer.Exit(PLAN)
     raise typer.Exit(NO_PLAN if front.stop.value == "proved" else NOT_FOUND)
-
-
-def _give(document: Any, shown: Iterable[Any], out: Path | None, as_json: bool) -> None:
-    if out is not None:
-        from .files import write_json
-
-        write_json(out, document)
-        _tell(f"written to {out}")
-    if as_json:
-        _print_json(document)
-    else:
-        _show(shown)
 
 
 def _exit_of(status: "Status") -> int:
@@ -529,12 +564,6 @@ def _listed(words: str, option: str = "--planners") -> list[str]:
     return names
 
 
-def _writable(out: Path | None) -> None:
-    """Refuse a file that cannot be written, before hours of work and not after."""
-    if out is not None and (not out.parent.is_dir() or out.is_dir()):
-        raise Unsupported(f"--out {out}: expected a file in a folder that exists")
-
-
 # --- output ----------------------------------------------------------------------
 
 
@@ -547,29 +576,6 @@ def _watch(unit: str, time_limit: float) -> "Watch":
     return Watch(Console(stderr=True), unit, limit)
 
 
-def _show(renderables: Iterable[Any]) -> None:
-    from rich.console import Console
-
-    # A pipe has no width: lines there must not be folded to 80 columns.
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
-    for renderable in renderables:
-        console.print(renderable)
-
-
-def _print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=1, allow_nan=False))
-
-
-def _tell(message: str) -> None:
-    typer.echo(message, err=True)
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"hetopt: {message}", err=True)
-
-
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -577,11 +583,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line; SIGTERM ends the work as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        app()
-    except BrokenPipeError:  # the reader of stdout has gone, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(OURS)
+    be_patient()
+    sys.excepthook = unexpected
+    typer.main.get_command(app)()
 
 
 if __name__ == "__main__":

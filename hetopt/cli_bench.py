@@ -1,11 +1,13 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .cli_options import flag
+from .cli_output import OURS, stopped, written
 from .errors import Unsupported
 
 
@@ -88,6 +90,7 @@ def bench(
         _run(
             str(suite),
             folder,
+            as_json,
             file=suites,
             time_limit_s=time_limit,
             workers=workers,
@@ -96,21 +99,21 @@ def bench(
         )
     header, rows = journal.read(folder)
     made = reports.report(folder, header, rows)
-    reports.write(made, folder if folder.is_dir() else folder.parent)
-    cli._tell(f"report written to {folder}")
+    lost = written(
+        folder if folder.is_dir() else folder.parent,
+        lambda path: reports.write(made, path),
+        "report ",
+    )
     if update_best:
         _keep_best(folder)
-    if as_json:
-        cli._print_json(reports.document(made))
-    else:
-        cli._show(reports.tables(made))
+    cli._give(reports.document(made), reports.tables(made), as_json, lost)
     if made.contradicted:
         cli._complain(f"{len(made.contradicted)} plans that a bound contradicts")
-        raise typer.Exit(cli.OURS)
+        raise typer.Exit(OURS)
     bad = failed(rows)
     if bad:
         cli._complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
-        raise typer.Exit(cli.OURS if "crashed" in bad else cli.NOT_FOUND)
+        raise typer.Exit(OURS if "crashed" in bad else cli.NOT_FOUND)
 
 
 def _folder(suite: str | None, out: Path | None) -> Path:
@@ -121,15 +124,14 @@ def _folder(suite: str | None, out: Path | None) -> Path:
         )
     if out is None:
         raise Unsupported("--out is missing: name a folder for rows and report")
-    if out.exists() and not out.is_dir():
+    if os.path.lexists(out) and not os.path.isdir(out):
         raise Unsupported(f"--out {out}: found a file, expected a folder; name one")
     return out
 
 
-def _run(suite: str, out: Path, **choices: Any) -> None:
+def _run(suite: str, out: Path, as_json: bool, **choices: Any) -> None:
     from rich.console import Console
 
-    from . import cli
     from .bench import running
     from .bench.bar import Bar
 
@@ -137,8 +139,8 @@ def _run(suite: str, out: Path, **choices: Any) -> None:
         with Bar(Console(stderr=True), suite) as bar:
             running.go(suite, out, told=bar.told, **choices)
     except KeyboardInterrupt:
-        cli._complain(f"interrupted: {out} keeps the rows so far, --resume goes on")
-        raise typer.Exit(cli.NOT_FOUND) from None
+        words = f"interrupted: {out} keeps the rows so far, --resume goes on"
+        stopped(words, as_json)
 
 
 def _keep_best(folder: Path) -> None:

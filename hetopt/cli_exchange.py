@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .cli_options import AsJson, flag
-from .errors import Unsupported
+from .cli_output import written
+from .errors import Unsupported, naming
 
 if TYPE_CHECKING:
     from .pipeline_simulator import Simulation
@@ -118,7 +119,8 @@ def export(
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
     if explain:
-        rows = exporting.explained(data, made)
+        with naming(plan):
+            rows = exporting.explained(data, made)
         if as_json:
             cli._print_json(rows)
         else:
@@ -126,7 +128,9 @@ def export(
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
-    paths = exporting.write(out, exporting.exported(to, data, made))
+    with naming(plan):
+        texts = exporting.exported(to, data, made)
+    paths = exporting.write(out, texts)
     if as_json:
         cli._print_json({"target": to, "files": [str(path) for path in paths]})
     else:
@@ -170,26 +174,22 @@ def simulate(
     from .plans import TrainingPlan
     from .report import timeline
 
-    for path in (trace, out):
-        cli._writable(path)
+    cli._writable(trace, "--trace")
+    cli._writable(out)
     if out is not None:
         timeline.check(out)
     name, data, made = api.posed_plan(plan, instance)
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
-    found = pipeline_simulator.simulate(
-        data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
+    with naming(plan):
+        found = pipeline_simulator.simulate(
+            data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
+        )
+    failed = (
+        written(trace, lambda path: files.write_json(path, found.to_chrome_trace())),
+        written(out, lambda path: timeline.write(found, path)),
     )
-    if trace is not None:
-        files.write_json(trace, found.to_chrome_trace())
-        cli._tell(f"written to {trace}")
-    if out is not None:
-        timeline.write(found, out)
-        cli._tell(f"written to {out}")
-    if as_json:
-        cli._print_json(found.to_json())
-    else:
-        cli._show([_simulated(found)])
+    cli._give(found.to_json(), [_simulated(found)], as_json, *failed)
 
 
 def doctor(

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from .cli_options import AsJson
+from .cli_output import written
+from .errors import naming
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +52,7 @@ def explain(
     cli._writable(out)
     if out is not None:
         explained_picture.check(out)
-    with cli._watch("us", time_limit) as watch:
+    with cli._watch("us", time_limit) as watch, naming(plan):
         found = api_explain.explain(
             plan,
             instance,
@@ -58,13 +60,10 @@ def explain(
             seed=seed,
             started=watch.started,
         )
-    if out is not None:
-        explained_picture.write(found, out)
-        cli._tell(f"written to {out}")
-    if as_json:
-        cli._print_json(found.to_json())
-    else:
-        cli._show(explained.tables(found))
+    if found.interrupted:
+        cli._complain("interrupted: these are the changes looked at until then")
+    failed = written(out, lambda path: explained_picture.write(found, path))
+    cli._give(found.to_json(), explained.tables(found), as_json, failed)
     if found.violations:
         cli._complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(cli.BAD_INPUT)

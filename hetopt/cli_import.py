@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .cli_options import flag
+from .cli_output import written
 from .errors import Unsupported
 
 _OWN = ("out", "instance", "option", "judge", "json", "help")
@@ -70,8 +71,12 @@ def import_file(
     files, given = importing.split(format, paths or [], _OWN)
     options = [*given, *(option or [])]
     if judge:
+        from .files import write_json
+
+        cli._writable(out)
         rows = importing.judged(format, files, options, instance)
-        cli._give(rows, [_judged(rows)], out, as_json)
+        failed = written(out, lambda path: write_json(path, rows))
+        cli._give(rows, [_judged(rows)], as_json, failed)
         return
     if out is None:
         raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .cli_options import AsJson, flag
+from .cli_output import written
 from .errors import InstanceError, UnknownName
 
 if TYPE_CHECKING:
@@ -56,11 +57,9 @@ def detect(
         importing.check(out)
     options = importing.typed(detecting.OPTIONS, option or [])
     found = importing.put_in(detecting.detected(name, **options), "detect", instance)
-    if out is not None:
-        importing.write(out, found)
-        cli._tell(f"written to {out}")
-    if as_json or out is None:
-        cli._print_json(found)
+    failed = written(out, lambda path: importing.write(path, found))
+    if as_json or out is None or failed is not None:
+        cli._give(found, (), True, failed)
 
 
 def profile(
@@ -132,12 +131,8 @@ def profile(
         found = profiled(asked, how, steps.report)
     if not found.rows:
         raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
-    files.write_json(out, found.rows)
-    cli._tell(f"written to {out}")
-    if as_json:
-        cli._print_json(_document(found))
-    else:
-        cli._show([_table(found)])
+    failed = written(out, lambda path: files.write_json(path, found.rows))
+    cli._give(_document(found), [_table(found)], as_json, failed)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from .cli_options import AsJson, flag, pairs
-from .errors import Unsupported
+from .cli_output import written
+from .errors import HetoptError, Unsupported
 
 if TYPE_CHECKING:
     from .api_recover import Recovered
@@ -213,8 +214,8 @@ def recover(
     cli_replay.refuse("no --trace", along)
     method = method or api_recover.METHOD
     time_limit = 60.0 if time_limit is None else time_limit
-    for path in (out if apply is None else None, plan_out):
-        cli._writable(path)
+    cli._writable(out if apply is None else None)
+    cli._writable(plan_out, "--plan-out")
     places, asked, saved = _storage(option or []), "", None
     if apply is not None:
         if out is None:
@@ -223,8 +224,8 @@ def recover(
         more = (old_instance, time_limit, gap, threads, seed)
         asked = api_apply.request(old_plan, instance, new_plan, [*words, *more])
         if (document := api_apply.earlier(out, asked)) is not None:
-            _write_plan(document["new_plan"], plan_out)
-            _moved(document, apply, out, as_json)
+            failed = _write_plan(document["new_plan"], plan_out)
+            _moved(document, apply, out, as_json, failed)
         saved = api_apply.saved_in(apply, instance, places)
     with cli._watch("us", time_limit) as watch:
         found = api_recover.recover(
@@ -247,42 +248,58 @@ def recover(
             report=watch.report,
             started=watch.started,
         )
-    _write_plan(found.plan_file(), plan_out)
+    failed = _write_plan(found.plan_file(), plan_out)
     if apply is None or out is None or found.result.plan is None:
-        _deliver(found, None if apply else out, as_json)
+        _deliver(found, None if apply else out, as_json, failed)
     if not as_json:
         cli._show(recovery.shown(found))
-    _moved(api_apply.to_apply(found.to_json(), asked, places), apply, out, as_json)
+    document = api_apply.to_apply(found.to_json(), asked, places)
+    _moved(document, apply, out, as_json, failed)
 
 
-def _deliver(found: "Recovered", out: Path | None, as_json: bool) -> NoReturn:
-    from . import cli
+def _deliver(
+    found: "Recovered", out: Path | None, as_json: bool, failed: HetoptError | None
+) -> NoReturn:
+    from . import cli, files
     from .report import recovery
 
-    cli._give(found.to_json(), recovery.shown(found), out, as_json)
+    document = found.to_json()
+    lost = written(out, lambda path: files.write_json(path, document))
+    cli._give(document, recovery.shown(found), as_json, lost, failed)
     raise typer.Exit(cli._exit_of(found.result.status))
 
 
-def _write_plan(document: dict[str, Any] | None, plan_out: Path | None) -> None:
-    from . import cli, files
+def _write_plan(
+    document: dict[str, Any] | None, plan_out: Path | None
+) -> HetoptError | None:
+    from . import files
 
-    if plan_out is not None and document is not None:
-        files.write_json(plan_out, document)
-        cli._tell(f"written to {plan_out}")
+    if document is None:
+        return None
+    return written(plan_out, lambda path: files.write_json(path, document))
 
 
 def _moved(
-    document: dict[str, Any], checkpoint: Path, out: Path, as_json: bool
+    document: dict[str, Any],
+    checkpoint: Path,
+    out: Path,
+    as_json: bool,
+    failed: HetoptError | None,
 ) -> NoReturn:
     """Carry a recovery out on files, and say what was done."""
     from . import api_apply, cli, cli_checkpoint
 
-    with cli_checkpoint.moving() as bar:
-        done = api_apply.carried_out(document, checkpoint, out, bar.report)
-    if as_json:
-        cli._print_json({**document, "applied": cli_checkpoint.document(done)})
-    else:
+    try:
+        with cli_checkpoint.moving() as bar:
+            done = api_apply.carried_out(document, checkpoint, out, bar.report)
+    except HetoptError as error:
+        if as_json:  # what to run next is known, though its states are not there
+            cli._print_json({**document, "applied": None})
+        raise error from None
+    moved = {**document, "applied": cli_checkpoint.document(done)}
+    if not as_json:
         cli._tell(f"{done.written} shards written to {out}, {done.kept} kept")
+    cli._give(moved, (), as_json, failed)
     raise typer.Exit(cli.PLAN)
 
 
@@ -313,7 +330,7 @@ def _storage(options: list[str]) -> "Storage":
     from .recovery.posing import Storage
 
     tree = {name: _value(name, value) for name, value in pairs(options).items()}
-    return validated(Storage, tree, "--option")
+    return validated(Storage, tree, "--option", file="")
 
 
 def _value(name: str, text: str) -> Any:

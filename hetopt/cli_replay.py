@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from .cli_output import written
 from .errors import Unsupported
 
 
@@ -62,12 +63,7 @@ def replay(
         )
     if found.interrupted:
         cli._complain("interrupted: this is what was replayed until then")
-    if out is not None:
-        report.write(found, out)
-        cli._tell(f"written to {out}")
-    if as_json:
-        cli._print_json(found.to_json())
-    else:
-        cli._show(report.shown(found))
+    failed = written(out, lambda path: report.write(found, path))
+    cli._give(found.to_json(), report.shown(found), as_json, failed)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(cli.PLAN if ran else cli.NOT_FOUND)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .cli_options import AsJson
-from .errors import Unsupported
+from .cli_output import check_writable, written
+from .errors import Interrupted, Unsupported
 
 if TYPE_CHECKING:
     from .api_schedule import Outcome
@@ -56,18 +57,20 @@ def fit(
         found = "neither" if cluster is None else "both"
         raise Unsupported(f"found {found} of --cluster and --gpus: give one of them")
     on = cluster if cluster is not None else _names("--gpus", gpus or "")
-    rows = api_schedule.fit(model, on, batch, sequence)
-    if as_json:
-        cli._print_json(
-            {
-                "model": model,
-                "batch": batch,
-                "sequence": sequence,
-                "fits": [row.to_json() for row in rows],
-            }
-        )
-    else:
-        cli._show([_fit_table(rows)] if rows else ["nothing fits"])
+    complete = True
+    try:
+        rows = api_schedule.fit(model, on, batch, sequence)
+    except Interrupted as signal:
+        rows, complete = signal.best, False
+        cli._complain("interrupted: this is what was looked at until then")
+    document = {
+        "model": model,
+        "batch": batch,
+        "sequence": sequence,
+        "complete": complete,
+        "fits": [row.to_json() for row in rows],
+    }
+    cli._give(document, [_fit_table(rows)] if rows else ["nothing fits"], as_json)
     raise typer.Exit(cli.PLAN if rows else cli.NO_PLAN)
 
 
@@ -154,18 +157,20 @@ def _deliver(
     from .files import write_json, write_text
     from .report import schedule as report
 
+    if outcomes[-1].result.stop.value == "interrupted":
+        cli._complain(f"interrupted in {outcomes[-1].policy}: these are the others")
     document = _document(data, outcomes)
-    if out is not None:
-        if out.suffix.lower() == ".html":
-            write_text(out, report.html(data, outcomes))
+
+    def write(path: Path) -> None:
+        if path.suffix.lower() == ".html":
+            write_text(path, report.html(data, outcomes))
         else:
-            write_json(out, document)
-        cli._tell(f"written to {out}")
-    if as_json:
-        cli._print_json(document)
-    else:
-        cli._show(report.table(outcomes))
-    worst = max(cli._exit_of(outcome.result.status) for outcome in outcomes)
+            write_json(path, document)
+
+    failed = written(out, write)
+    cli._give(document, report.table(outcomes), as_json, failed)
+    ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
+    worst = max((cli._exit_of(one.status) for one in ended), default=cli.NOT_FOUND)
     raise typer.Exit(worst)
 
 
@@ -232,10 +237,9 @@ def _cells(text: str) -> dict[str, str]:
 
 
 def _writable(out: Path | None) -> None:
+    check_writable(out)
     if out is None:
         return
-    if not out.parent.is_dir() or out.is_dir():
-        raise Unsupported(f"--out {out}: expected a file in a folder that exists")
     if out.suffix.lower() not in (".html", ".json"):
         raise Unsupported(
             f"{out}: found suffix {out.suffix!r}, expected one of .html, .json"

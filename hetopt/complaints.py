@@ -5,12 +5,14 @@ check that it speaks of cannot drift apart.
 """
 
 import json
+from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from .errors import InstanceError
+from .errors import InstanceError, cut
 from .parsing import without_collection
 
 MOST_LINES = 10
@@ -18,16 +20,29 @@ Loc = tuple[int | str, ...]
 R = TypeVar("R", bound=BaseModel)
 
 
-def validated(record: type[R], tree: Any, where: str, at: Loc = ()) -> R:
+def validated(
+    record: type[R],
+    tree: Any,
+    where: str,
+    at: Loc = (),
+    *,
+    file: str | Path | None = None,
+) -> R:
     """`tree` as a record; `InstanceError` with every problem, one a line.
 
-    `at` is the place of `tree` in its file, for the messages.
+    `at` is the place of `tree` in its file, for the messages. `where` begins each; it
+    is the name of the file, unless `file` says that.
     """
     try:
         with without_collection():
             return record.model_validate_json(json.dumps(tree))
     except ValidationError as error:
-        raise InstanceError(explained(error, record, where, at)) from None
+        first = next(iter(_told_of(error)))["loc"]
+        raise InstanceError(
+            explained(error, record, where, at),
+            file=where if file is None else file,
+            field=path_of((*at, *first)),
+        ) from None
 
 
 def explained(
@@ -36,10 +51,7 @@ def explained(
     """The lines of a message for `error`, each beginning with the file `where`."""
     schema = record.model_json_schema()
     lines = []
-    problems = error.errors(include_url=False)
-    for problem in problems:
-        if _follows_from_another(problem, problems):
-            continue
+    for problem in _told_of(error):
         loc = (*at, *problem["loc"])
         place = f"{where}: {path}: " if (path := path_of(loc)) else f"{where}: "
         lines.append(place + _complaint(schema, problem))
@@ -48,13 +60,19 @@ def explained(
     return "\n".join(lines)
 
 
+def _told_of(error: ValidationError) -> list[Any]:
+    """The problems that do not follow from another one."""
+    problems = error.errors(include_url=False)
+    return [one for one in problems if not _follows_from_another(one, problems)]
+
+
 def path_of(loc: Loc) -> str:
-    """A place as it is written: `cluster.nodes[2].count`."""
+    """A place as it is written, `cluster.nodes[2].count`; long keys are cut."""
     text = ""
     for part in loc:
         if part == "[key]":
             continue
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        text += f"[{part}]" if isinstance(part, int) else f".{cut(part)}"
     return text.removeprefix(".")
 
 
@@ -64,8 +82,14 @@ def shown(value: Any) -> str:
         return f"an object of {len(value)} field{'s' if len(value) != 1 else ''}"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut(json.dumps(value, ensure_ascii=False))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names that a file has, each cut and the first ten of them; `none` without any."""
+    cuts = [cut(name) for name in names]
+    more = [f"and {len(cuts) - MOST_LINES} more"] if len(cuts) > MOST_LINES else []
+    return ", ".join([*cuts[:MOST_LINES], *more]) or "none"
 
 
 def unknown_name(what: str, name: Any, known: list[str]) -> str:
@@ -75,7 +99,7 @@ def unknown_name(what: str, name: Any, known: list[str]) -> str:
 
 def nearest(name: Any, known: list[str]) -> str:
     """The nearest of the known names, or all of them where none is near."""
-    near = get_close_matches(str(name), known, n=3, cutoff=0.6)
+    near = get_close_matches(cut(str(name), 300), known, n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"known are {', '.join(sorted(known))}"

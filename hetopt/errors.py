@@ -4,30 +4,77 @@ A message says what, where, what was found, what was expected and the remedy.
 Infeasible and out of time are results, not errors.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, Self
+
+Place = str | PathLike[str]
+_MOST_SHOWN = 60
+
+
+def cut(text: str, most: int = _MOST_SHOWN) -> str:
+    """Text as a message shows it, shortened where somebody wrote a very long one."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
 
 class HetoptError(Exception):
-    """Root of the errors that hetopt raises on purpose."""
+    """Root of the errors that hetopt raises on purpose.
+
+    `kind` names the class for other programs, and stays what it is. `file` and `field`
+    say where the error lies, as far as that is known; the message says it, too.
+    """
+
+    kind = "hetopt_error"
+
+    def __init__(
+        self, message: str = "", *, file: Place | None = None, field: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.file = None if file is None else str(file)
+        self.field = field or None
+
+    @classmethod
+    def at(cls, file: Place | None, field: str | None, words: str) -> Self:
+        """An error whose message begins with its place, as far as it is known."""
+        parts = [str(part) for part in (file, field) if part]
+        return cls(": ".join([*parts, words]), file=file, field=field)
 
 
 class InstanceError(HetoptError, ValueError):
     """An instance, plan or problem file that cannot be used as it is."""
 
+    kind = "instance_error"
+
+
+class CannotWrite(InstanceError):
+    """A file, a folder or standard output that cannot be written."""
+
+    kind = "cannot_write"
+
 
 class MixedData(HetoptError, ValueError):
     """Things that belong to different instances were put together."""
+
+    kind = "mixed_data"
 
 
 class UnknownName(HetoptError, LookupError):
     """A name that no registry knows; the message lists the ones it does."""
 
+    kind = "unknown_name"
+
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
+        listed = ", ".join(sorted(known))
         super().__init__(
-            f"unknown {kind} {name!r}: expected one of {', '.join(sorted(known))}"
+            f"unknown {kind} {cut(name)!r}: expected one of {listed}", field=kind
         )
 
 
 class BackendMissing(HetoptError, ImportError):
     """A solver that was asked for is not installed."""
+
+    kind = "backend_missing"
 
     def __init__(self, name: str, package: str) -> None:
         super().__init__(f"back end {name!r} is not installed: pip install {package}")
@@ -36,17 +83,47 @@ class BackendMissing(HetoptError, ImportError):
 class Unsupported(HetoptError):
     """A combination that cannot be carried, such as a product on a MIP solver."""
 
+    kind = "unsupported"
+
 
 class SolverFailed(HetoptError, RuntimeError):
     """A solver stopped without an answer that can be read."""
+
+    kind = "solver_failed"
 
 
 class NoPlan(HetoptError):
     """A planner's reason for returning no plan; callers turn it into a result."""
 
+    kind = "no_plan"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the midst of a search; `best` is the best that it had found by then."""
+
+    def __init__(self, best: Any) -> None:
+        super().__init__("interrupted with something found")
+        self.best = best
+
+
+@contextmanager
+def keeping(best: Callable[[], Any]) -> Iterator[None]:
+    """A search within: Ctrl-C takes along what `best` gives then, unless it is None.
+
+    So a planner's incumbent reaches the caller, who may take it or pass it on. What a
+    search within this one had found is no answer to this one's question.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        plan = best()
+        raise KeyboardInterrupt if plan is None else Interrupted(plan) from None
+
 
 class InternalError(HetoptError):
     """A bug of ours, shown as one."""
+
+    kind = "internal_error"
 
 
 class BoundContradicted(InternalError):
@@ -59,3 +136,26 @@ class PlanRejected(InternalError):
 
 class ObjectiveMismatch(InternalError):
     """The judge's objective differs from the one its maker claimed."""
+
+
+@contextmanager
+def naming(file: Place) -> Iterator[None]:
+    """Errors within name `file` as well, where they name none: what was read there."""
+    try:
+        yield
+    except InstanceError as error:
+        if error.file is not None:
+            raise
+        message = f"{file}: {error}"
+        raise type(error)(message, file=file, field=error.field) from None
+
+
+def _kinds(root: type[HetoptError]) -> Iterator[str]:
+    yield root.kind
+    for inner in root.__subclasses__():
+        yield from _kinds(inner)
+
+
+# Of errors in the documents of the command line; the last three have no class here: a
+# command line that is not understood, Ctrl-C, and what the system refuses.
+KINDS = sorted({*_kinds(HetoptError), "usage_error", "interrupted", "system_error"})

@@ -1,12 +1,16 @@
 """Plans written for other tools, after a check that the tool can express them."""
 
+import os
+import secrets
+from collections.abc import Iterable
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from . import choosing, registry
 from .errors import InstanceError, InternalError, Unsupported
 from .exporters._shapes import Feature, features, normal
-from .files import write_text
+from .files import writable
 from .plans import TrainingPlan
 from .problems import training_plan
 from .schema import Instance
@@ -77,14 +81,35 @@ def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 
 def write(out: Path, files: dict[str, str]) -> list[Path]:
-    """Write texts into a folder, which is made where it is missing."""
-    paths = [out / name for name in sorted(files)]
-    for path in paths:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InstanceError(
-                f"{path.parent}: cannot be made: {error.strerror}; name another folder"
-            ) from None
-        write_text(path, files[str(path.relative_to(out))])
-    return paths
+    """Write texts into a folder, all of them or none.
+
+    They go to a folder that takes the name when it is whole. Of a folder that is there
+    already, the files of these names are replaced, once all are on the disk.
+    """
+    place = Path(os.path.realpath(out))
+    there = place.is_dir() and any(place.iterdir())
+    name = f".export.{secrets.token_hex(6)}.tmp"
+    draft = place / name if there else place.with_name(name)
+    try:
+        for file in sorted(files):
+            with writable(out / file):
+                (draft / file).parent.mkdir(parents=True, exist_ok=True)
+                (draft / file).write_text(files[file], encoding="utf-8")
+        with writable(out):
+            if there:
+                _put(draft, place, files)
+            else:
+                draft.rename(place)
+    finally:
+        rmtree(draft, ignore_errors=True)
+    return [out / file for file in sorted(files)]
+
+
+def _put(draft: Path, place: Path, files: Iterable[str]) -> None:
+    """Let files take the places of those before them; refused before the first."""
+    for file in sorted(files):
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        if (place / file).is_dir():
+            raise IsADirectoryError(None, f"{file} is a folder there")
+    for file in sorted(files):
+        (draft / file).replace(place / file)

@@ -8,6 +8,8 @@ what was expected and the remedy, one line a problem.
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -15,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from . import problems
-from .complaints import nearest, path_of, shown, unknown_name, validated
-from .errors import InstanceError, MixedData, UnknownName
+from .complaints import listed, nearest, path_of, shown, unknown_name, validated
+from .errors import CannotWrite, InstanceError, MixedData, UnknownName, cut, naming
 from .parsing import parse_tree, read_tree, read_value
 from .schema import Instance, Profile, Record
 
 __all__ = [
+    "check_writable",
     "in_library",
     "instance_names",
     "load_instance",
@@ -29,6 +32,8 @@ __all__ = [
     "parse_tree",
     "path_of_known",
     "problem_names",
+    "writable",
+    "write_bytes",
     "write_json",
     "write_text",
 ]
@@ -90,9 +95,11 @@ def load_instance(name_or_path: str | Path) -> Instance:
     path = _path_of_instance(name_or_path)
     tree = read_tree(path)
     if tree.get("problem") == "job_scheduling":
-        raise InstanceError(
-            f"{path}: found a queue of jobs, expected an instance with one model; "
-            "use `hetopt schedule`"
+        raise InstanceError.at(
+            path,
+            "problem",
+            "found a queue of jobs, expected an instance with one model; use `hetopt "
+            "schedule`",
         )
     return _instance(tree, path)
 
@@ -115,9 +122,11 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
             return name, _instance(tree, file)
         return name, validated(record, tree, str(file))
     if "model" not in tree:
-        raise InstanceError(
-            f"{file}: found neither problem nor model, expected a problem file with "
-            f"problem: one of {', '.join(problems.names())}, or an instance; add it"
+        raise InstanceError.at(
+            file,
+            None,
+            "found neither problem nor model, expected a problem file with problem: "
+            f"one of {', '.join(problems.names())}, or an instance; add it",
         )
     instance = _instance(tree, file)
     return _asked(instance, file)
@@ -134,9 +143,11 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     tree = read_tree(file)
     if tree.get("plan") is None:
         state = "found no plan" if "plan" not in tree else "found plan null"
-        raise InstanceError(
-            f"{file}: {state}, expected a plan file "
-            '{"instance": ..., "plan": {...}}; give a file that holds a plan'
+        raise InstanceError.at(
+            file,
+            None,
+            f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
+            "a file that holds a plan",
         )
     name = _problem_name(tree, file) if "problem" in tree else _guessed(tree, file)
     if instance is not None:
@@ -145,10 +156,12 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
         data = _own_data(name, tree, file)
         digest = tree.get("digest")
         if digest is not None and digest != data.digest:
-            raise MixedData(
-                f"{file}: digest: found {shown(digest)}, expected {data.digest} of "
-                f"instance {getattr(data, 'name', name)!r}; the plan was made for "
-                "other data: name that with --instance"
+            raise MixedData.at(
+                file,
+                "digest",
+                f"found {shown(digest)}, expected {data.digest} of instance "
+                f"{getattr(data, 'name', name)!r}; the plan was made for other data: "
+                "name that with --instance",
             )
     plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
     return name, data, plan
@@ -159,13 +172,13 @@ def _path_of_instance(name_or_path: str | Path) -> Path:
     if isinstance(name_or_path, str) and name in _library():
         return _library()[name]
     path = Path(name_or_path)
-    if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
+    if path.suffix in (".yaml", ".yml", ".json") or os.path.exists(path):
         return path
     raise _unknown_instance(name)
 
 
 def _unknown_instance(name: str) -> UnknownName:
-    near = get_close_matches(name, sorted(_library()), n=5, cutoff=0.4)
+    near = get_close_matches(cut(name, 300), sorted(_library()), n=5, cutoff=0.4)
     return UnknownName("instance", name, near or sorted(_library()))
 
 
@@ -185,13 +198,15 @@ def _with_profile(
     costs = workload.get("costs") if isinstance(workload, dict) else None
     if not isinstance(costs, dict) or not isinstance(costs.get("profile"), str):
         return tree
-    place = f"{file}: {path_of((*at, 'workload', 'costs', 'profile'))}"
-    profile = _beside(costs["profile"], file, place)
+    field = path_of((*at, "workload", "costs", "profile"))
+    profile = _beside(costs["profile"], file, field)
     rows = read_value(profile)
     if not isinstance(rows, list):
-        raise InstanceError(
-            f"{place}: {costs['profile']} holds {shown(rows)}, expected a list of rows "
-            "with gpu, tensor_parallel, micro_batch, layer_us; correct that file"
+        raise InstanceError.at(
+            file,
+            field,
+            f"{cut(costs['profile'])} holds {shown(rows)}, expected a list of rows "
+            "with gpu, tensor_parallel, micro_batch, layer_us; correct that file",
         )
     for number, row in enumerate(rows):
         validated(Profile, row, str(profile), (number,))
@@ -204,37 +219,39 @@ def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
         return model
     from .architectures import PRESETS, from_config
 
-    place = f"{file}: {path_of(at)}"
+    field = path_of(at)
     rest = {k: v for k, v in model.items() if k not in ("preset", "config")}
     if "preset" in model and "config" in model:
-        raise InstanceError(
-            f"{place}: found both of preset and config, expected one; remove one"
+        raise InstanceError.at(
+            file, field, "found both of preset and config, expected one; remove one"
         )
     if "preset" in model:
         preset = model["preset"]
         if not isinstance(preset, str) or preset not in PRESETS:
             found = unknown_name("a known preset", preset, sorted(PRESETS))
-            raise InstanceError(f"{place}.preset: {found}")
+            raise InstanceError.at(file, f"{field}.preset", found)
         return {"name": preset, **PRESETS[preset], **rest}
-    config = _beside(model["config"], file, f"{place}.config")
+    config = _beside(model["config"], file, f"{field}.config")
     try:
         spec = from_config(read_tree(config), str(rest.get("name", config.stem)))
     except InstanceError as error:
-        raise InstanceError(f"{place}.config: {error}") from None
+        raise InstanceError.at(file, f"{field}.config", str(error)) from None
     return {**spec.model_dump(mode="json", exclude_unset=True), **rest}
 
 
-def _beside(name: Any, file: Path, place: str) -> Path:
+def _beside(name: Any, file: Path, field: str) -> Path:
     """A file named in another: it must lie in that file's folder or below."""
     if not isinstance(name, str) or not name:
-        raise InstanceError(
-            f"{place}: found {shown(name)}, expected the name of a file; name one"
+        raise InstanceError.at(
+            file, field, f"found {shown(name)}, expected the name of a file; name one"
         )
     folder = file.resolve().parent
     if not (folder / name).resolve().is_relative_to(folder):
-        raise InstanceError(
-            f"{place}: found {shown(name)}, expected a file in the folder of "
-            f"{file.name} or below; move it there"
+        raise InstanceError.at(
+            file,
+            field,
+            f"found {shown(name)}, expected a file in the folder of {file.name} or "
+            "below; move it there",
         )
     return file.parent / name
 
@@ -243,7 +260,7 @@ def _problem_name(tree: dict[str, Any], file: Path) -> str:
     name = tree["problem"]
     if not isinstance(name, str) or name not in problems.names():
         found = unknown_name("a known problem", name, problems.names())
-        raise InstanceError(f"{file}: problem: {found}")
+        raise InstanceError.at(file, "problem", found)
     return name
 
 
@@ -267,9 +284,11 @@ def _guessed(tree: dict[str, Any], file: Path) -> str:
             return problem
     if fields:
         known = nearest(next(iter(fields)), sorted(_MARK))
-        raise InstanceError(
-            f"{file}: plan: found the fields {', '.join(fields)}, expected pipelines "
-            f"(or groups, order, stages of a subproblem); {known}"
+        raise InstanceError.at(
+            file,
+            "plan",
+            f"found the fields {listed(fields)}, expected pipelines (or groups, order, "
+            f"stages of a subproblem); {known}",
         )
     return "training_plan"
 
@@ -288,14 +307,14 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
         if own in _library():
             return _posed(name, load_instance(own), file)
         if Path(own).suffix in (".yaml", ".yml", ".json"):
-            return _given(name, _beside(own, file, f"{file}: instance"), file)
+            return _given(name, _beside(own, file, "instance"), file)
     if own is None:
         found = "missing; expected a name of the library, or an object"
     else:
         found = unknown_name("a name of the library", own, instance_names())
         if len(found) > 300:
             found = f"found {shown(own)}, expected a name of the library, or an object"
-    raise InstanceError(f"{file}: instance: {found}; or give --instance FILE")
+    raise InstanceError.at(file, "instance", f"{found}; or give --instance FILE")
 
 
 def _given(name: str, given: Given, file: Path) -> Any:
@@ -307,9 +326,11 @@ def _given(name: str, given: Given, file: Path) -> Any:
         return data
     if isinstance(data, Instance):
         return _posed(name, data, file)
-    raise MixedData(
-        f"{given}: found a problem {found!r}, the plan is of {name!r}; "
-        "give the data that the plan was made for"
+    raise MixedData.at(
+        given,
+        "problem",
+        f"found a problem {found!r}, the plan is of {name!r}; give the data that the "
+        "plan was made for",
     )
 
 
@@ -327,9 +348,11 @@ def _generated_instance(name: str) -> Instance:
     from .generated import instance
 
     if (made := instance(name)) is None:
-        raise InstanceError(
-            f"{name}: found a problem stated by itself, expected an instance with a "
-            "model; use `hetopt solve` or `hetopt schedule`"
+        raise InstanceError.at(
+            name,
+            None,
+            "found a problem stated by itself, expected an instance with a model; use "
+            "`hetopt solve` or `hetopt schedule`",
         )
     return made
 
@@ -343,10 +366,8 @@ def _generated_problem(name: str) -> tuple[str, Any]:
 
 def _posed(name: str, instance: Instance, file: Path) -> Any:
     """The problem that an instance poses; messages begin with the file at hand."""
-    try:
+    with naming(file):
         return problems.get(name).data(instance)
-    except InstanceError as error:
-        raise InstanceError(f"{file}: {error}") from None
 
 
 # --- writing ---------------------------------------------------------------------
@@ -358,29 +379,82 @@ def write_json(path: str | Path, document: Any) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text`, whole or not at all: a reader never sees half a file.
+    """Write `text` as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
-    The text goes to a new file in the same folder, which then takes the name. A path
-    that is no regular file (`/dev/stdout`, a pipe) is written to directly.
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write `content`, whole or not at all: a reader never sees half a file.
+
+    It goes to a new file in the same folder, which then takes the name. A path that is
+    no regular file (`/dev/stdout`, a pipe) is written to directly. `CannotWrite` says
+    why a file cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    try:
+    with writable(path):
+        target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(content)
         else:
-            _replace(target, text)
-    except OSError as error:
-        raise InstanceError(
-            f"{path}: cannot be written: {error.strerror}; name a file in a folder "
-            "that exists and may be written to"
+            _replace(target, content)
+
+
+def check_writable(path: str | Path, option: str = "--out") -> None:
+    """`CannotWrite` where no file can be written there: asked before hours of work.
+
+    A file that is not there yet is tried with an empty draft beside it.
+    """
+    words = "expected a file in a folder that exists"
+    try:
+        if _tried(Path(os.path.realpath(path))):
+            return
+    except (OSError, ValueError) as error:
+        words = f"cannot be written: {_reason(error)}; {words} and may be written to"
+    raise CannotWrite(
+        f"{option} {cut(str(path), 200)}: {words}", file=path, field=option
+    )
+
+
+def _tried(place: Path) -> bool:
+    """Whether a file can be there; the reason why none can be written is an error."""
+    if place.is_dir() or not place.parent.is_dir():
+        return False
+    if place.exists() and not place.is_file():
+        return True
+    draft = _draft(place)
+    draft.touch(exist_ok=False)
+    draft.unlink()
+    return True
+
+
+@contextmanager
+def writable(path: str | Path) -> Iterator[None]:
+    """Writing to `path` within; `CannotWrite`, with the reason, where that fails."""
+    try:
+        yield
+    except InstanceError:
+        raise
+    except (OSError, ValueError) as error:  # the latter of a name that no file has
+        raise CannotWrite.at(
+            path,
+            None,
+            f"cannot be written: {_reason(error)}; name a file in a folder that exists "
+            "and may be written to",
         ) from None
 
 
-def _replace(target: Path, text: str) -> None:
-    draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+
+
+def _replace(target: Path, content: bytes) -> None:
+    draft = _draft(target)
     try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(text)
+        with draft.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from . import problems
 from .architectures import PRESETS
+from .errors import KINDS
 from .result import Status, Stop
 from .schema import Instance, Profile
 
@@ -29,6 +30,7 @@ def schemas() -> list[dict[str, Any]]:
         _row("plan", "A plan file: a plan and its instance.", plan_file()),
         _row("result", "The document of a command with --json or --out.", result()),
     ]
+    rows.append(_row("error", "What --json prints in place of an answer.", error()))
     for name in problems.names():
         data = problems.get(name).Data
         if data is not Instance:
@@ -124,6 +126,18 @@ def result() -> Schema:
         "certificate": {"type": "object"},
     }
     return {"$defs": defs, **made}
+
+
+def error() -> Schema:
+    """What is wrong, by its kind; absent is null. The exit code is the command's."""
+    inner: dict[str, Schema] = {
+        "kind": {"enum": KINDS},
+        "message": {"type": "string"},
+        "file": _nullable("string"),
+        "field": _nullable("string"),
+        "exit_code": {"enum": [1, 2, 4]},
+    }
+    return _object({"error": _object(inner)})
 
 
 def _plans() -> tuple[list[Schema], Schema]:

@@ -10,13 +10,17 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from csv import DictReader
+from csv import Error as CsvError
+from dataclasses import dataclass
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from .errors import InstanceError
+from .errors import InstanceError, cut
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 64
@@ -34,29 +38,85 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 def read_text(path: Path) -> str:
     """The text of a file; `InstanceError` where it is absent, too large, not UTF-8."""
-    try:
+    with readable(path):
         if path.is_dir():
-            raise InstanceError(f"{path}: found a folder, expected a file; name a file")
+            raise InstanceError.at(
+                path, None, "found a folder, expected a file; name a file"
+            )
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InstanceError(
-            f"{path}: found no such file, expected one to read; check the path"
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InstanceError(f"{path}: cannot be read: {reason}") from None
     if len(content) > MAX_BYTES:
-        raise InstanceError(
-            f"{path}: found more than {MAX_BYTES >> 20} MiB, expected at most that; "
-            "split the file"
+        raise InstanceError.at(
+            path,
+            None,
+            f"found more than {MAX_BYTES >> 20} MiB, expected at most that; split the "
+            "file",
         )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError(
-            f"{path}: found a byte that is not UTF-8 at offset {error.start}, "
-            "expected UTF-8 text; save it as UTF-8"
+        raise InstanceError.at(
+            path,
+            None,
+            f"found a byte that is not UTF-8 at offset {error.start}, expected UTF-8 "
+            "text; save it as UTF-8",
+        ) from None
+
+
+@contextmanager
+def readable(
+    path: Path, expected: str = "one to read; check the path"
+) -> Iterator[None]:
+    """Opening and reading `path` within; `InstanceError` where it cannot be read.
+
+    A name may be one that no file can have: too long, with a NUL or a lone surrogate.
+    """
+    try:
+        yield
+    except InstanceError:
+        raise
+    except FileNotFoundError:
+        words = f"found no such file, expected {expected}"
+        raise InstanceError.at(path, None, words) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InstanceError.at(path, None, f"cannot be read: {reason}") from None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file: the names of its columns, and an iterator over its rows."""
+
+    columns: list[str]
+    rows: Iterator[tuple[int, dict[str, str | None]]]
+
+
+def read_table(path: Path) -> Table:
+    """A CSV file with a header; each row is the number of its line and its cells.
+
+    Lines may end as on any system, in old Excel's CR, too. What is not CSV is an
+    `InstanceError` with the line, when it is come to.
+    """
+    lines = DictReader(StringIO(read_text(path), newline=None), strict=True)
+    with _csv(path, lines):
+        lines.fieldnames = [name.strip() for name in lines.fieldnames or ()]
+
+    def rows() -> Iterator[tuple[int, dict[str, str | None]]]:
+        with _csv(path, lines):
+            for cells in lines:
+                yield lines.line_num, cells
+
+    return Table(list(lines.fieldnames), rows())
+
+
+@contextmanager
+def _csv(path: Path, lines: "DictReader[str]") -> Iterator[None]:
+    try:
+        yield
+    except CsvError as error:
+        # The reader counts a line when it has read it, the refused one not always.
+        raise InstanceError.at(
+            path, f"line {lines.line_num}", f"not CSV: {error}; correct the line"
         ) from None
 
 
@@ -65,9 +125,11 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
     tree = parse_value(text, where, is_json=is_json)
     if not isinstance(tree, dict):
         found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
-        raise InstanceError(
-            f"{where}: found {found}, expected an object with named fields; "
-            "see the format in the README"
+        raise InstanceError.at(
+            where,
+            None,
+            f"found {found}, expected an object with named fields; see the format in "
+            "the README",
         )
     return tree
 
@@ -83,26 +145,34 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
         with without_collection():
             tree = _from_json(text) if is_json else _from_yaml(text)
             depth = _depth(tree)
+        # Only escapes can write one: files are UTF-8, and hold no bare NUL.
+        if "\\" in text and (strange := _no_character(tree)):
+            raise _Refused(strange)
     except json.JSONDecodeError as error:
-        raise InstanceError(
-            f"{where}: line {error.lineno}, column {error.colno}: "
-            f"not JSON: {error.msg}; correct the text there"
+        raise InstanceError.at(
+            where,
+            f"line {error.lineno}, column {error.colno}",
+            f"not JSON: {error.msg}; correct the text there",
         ) from None
     except yaml.YAMLError as error:
-        raise InstanceError(f"{where}: {_yaml_message(error)}") from None
+        raise InstanceError.at(where, None, _yaml_message(error)) from None
     except _Refused as error:
-        raise InstanceError(f"{where}: {error}") from None
+        raise InstanceError.at(where, None, str(error)) from None
     except RecursionError:
         depth, tree = MAX_DEPTH + 1, {}
     except ValueError:  # Python reads no whole number of thousands of digits
-        raise InstanceError(
-            f"{where}: found a number of thousands of digits, expected at most "
-            "10000000000000; shorten it"
+        raise InstanceError.at(
+            where,
+            None,
+            "found a number of thousands of digits, expected at most 10000000000000; "
+            "shorten it",
         ) from None
     if depth > MAX_DEPTH:
-        raise InstanceError(
-            f"{where}: found values nested more than {MAX_DEPTH} deep, "
-            f"expected at most {MAX_DEPTH} levels; flatten the file"
+        raise InstanceError.at(
+            where,
+            None,
+            f"found values nested more than {MAX_DEPTH} deep, expected at most "
+            f"{MAX_DEPTH} levels; flatten the file",
         )
     return tree
 
@@ -156,7 +226,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _twice(key: str) -> str:
-    return f"found the field {key!r} twice in one object, expected once; remove one"
+    name = repr(cut(key))
+    return f"found the field {name} twice in one object, expected once; remove one"
 
 
 # --- YAML ------------------------------------------------------------------------
@@ -176,8 +247,8 @@ class _Loader(_Base):  # type: ignore[misc]
             line = _line(key_node)
             if not isinstance(key, str):
                 raise _Refused(
-                    f"line {line}: found the field name {key!r}, expected text; "
-                    "put it in quotes"
+                    f"line {line}: found the field name {cut(repr(key))}, expected "
+                    "text; put it in quotes"
                 )
             if key in made:
                 raise _Refused(f"line {line}: {_twice(key)}")
@@ -216,8 +287,8 @@ class _Loader(_Base):  # type: ignore[misc]
     def unknown(self, node: Any) -> Any:
         """Tags such as `!!python/object` or `!!timestamp` are refused."""
         raise _Refused(
-            f"line {_line(node)}: found the tag {node.tag!r}, expected plain data; "
-            "remove the tag"
+            f"line {_line(node)}: found the tag {cut(node.tag)!r}, expected plain "
+            "data; remove the tag"
         )
 
 
@@ -267,8 +338,8 @@ def _check_events(text: str) -> None:
             if event.anchor not in sizes:
                 raise _Refused(
                     f"line {_line(event)}: found the alias "
-                    f"{event.anchor!r}, expected one of a value that ends before it; "
-                    "write the value out"
+                    f"{cut(event.anchor)!r}, expected one of a value that ends before "
+                    "it; write the value out"
                 )
             total += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
@@ -311,3 +382,22 @@ def _depth(tree: Any) -> int:
         inner = (v.values() if isinstance(v, dict) else v for v in level)
         level = [v for v in chain.from_iterable(inner) if type(v) in (dict, list)]
     return depth
+
+
+_NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")
+
+
+def _no_character(tree: Any) -> str | None:
+    """What is wrong with the first text that no file name and no UTF-8 can hold."""
+    todo = [tree]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo += [*value.values(), *value]
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, str) and (found := _NO_CHARACTER.search(value)):
+            what = "the character NUL" if found[0] == "\0" else "half of a character"
+            text = cut(value).encode("unicode_escape").decode()
+            return f'found {what} in the text "{text}", expected whole text; remove it'
+    return None

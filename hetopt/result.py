@@ -219,3 +219,10 @@ class Result:
 
 def _number(value: Objective | None) -> int | float | None:
     return float(value) if isinstance(value, Fraction) else value
+
+
+def uninterrupted(result: Result) -> Result:
+    """The result of a part of a longer work, which Ctrl-C in the part ends, too."""
+    if result.stop is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result

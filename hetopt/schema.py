@@ -23,6 +23,7 @@ from typing import (
     Literal,
     NamedTuple,
     Self,
+    TypeVar,
     overload,
 )
 
@@ -38,7 +39,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from .errors import InstanceError
+from .errors import InstanceError, cut
 
 if TYPE_CHECKING:
     from .links import LinkTable
@@ -48,6 +49,9 @@ GpuId = Annotated[str, Field(pattern=r"^.+:\d+$", description="node:index")]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
+# In tables they are MiB and GFLOP/s, whole numbers below 1e9.
+MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5)]
+PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
 
 
 def exact(number: float) -> Fraction:
@@ -87,6 +91,38 @@ class Record(BaseModel):
         return copy
 
 
+R = TypeVar("R", bound=Record)
+
+
+def tabled(
+    record: type[R],
+    where: str,
+    fields: Mapping[str, Any],
+    sources: Mapping[str, str] | None = None,
+) -> R:
+    """A record of what was computed from an instance, for a solver.
+
+    `InstanceError` where a number has no place in it, with the field: coefficients stay
+    below 1e9, where back ends agree. `sources` say by the field's name what it comes
+    from in an instance.
+    """
+    try:
+        return record.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        loc, field = first["loc"], ""
+        for part in loc:
+            field += f"[{part}]" if isinstance(part, int) else f".{part}"
+        field = field.removeprefix(".")
+        source = (sources or {}).get(str(loc[-1]) if loc else "", "the instance")
+        raise InstanceError.at(
+            None,
+            f"{where}: {field}" if field else where,
+            f"found {cut(repr(first['input']))}, made from {source}: {first['msg']}; "
+            "tables hold whole numbers below 1e9: change what it is made from",
+        ) from None
+
+
 def _said(value: Any, data: Any) -> Any:
     """The JSON `data` of a value, without later fields at their defaults."""
     if isinstance(value, Record):
@@ -111,10 +147,10 @@ class GpuType(Record):
     hides is timed too: norms, activations, softmax, dropout and the optimiser.
     """
 
-    peak_tflops: Positive = Field(
+    peak_tflops: PeakTflops = Field(
         description="Peak dense TFLOP/s in the precision of the products, 16-bit ones."
     )
-    memory_gib: Positive
+    memory_gib: MemoryGib
     efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     usd_per_hour: NotNegative | None = None
     memory_gbytes_per_s: Positive | None = None
@@ -874,8 +910,8 @@ class Offer(Record):
     gpu: Name
     quota: Annotated[int, Field(ge=0, le=1_000_000)]
     usd_per_hour: NotNegative = Field(description="Of one GPU.")
-    peak_tflops: Positive
-    memory_gib: Positive
+    peak_tflops: PeakTflops
+    memory_gib: MemoryGib
     efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     gbytes_per_s: Positive = Field(description="Network of an instance.")
     latency_us: NotNegative = 0

@@ -86,7 +86,7 @@ def test_what_breaks_a_schema_is_refused_by_the_reader(
 def test_every_problem_has_a_schema_of_its_file() -> None:
     posed = {n for n in problems.names() if problems.get(n).Data is files.Instance}
     assert set(SCHEMAS) == {
-        *("instance", "profile", "plan", "result"),
+        *("instance", "profile", "plan", "result", "error"),
         *set(problems.names()) - posed,
     }
 

@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from io import BufferedWriter
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from ..complaints import shown
 from ..errors import InstanceError
-from ..files import write_json, write_text
+from ..files import writable, write_json, write_text
 
 ROWS = "rows.jsonl"
 PLANS = "plans"
@@ -30,9 +31,7 @@ Row = dict[str, Any]
 class Journal:
     """The rows of one folder, open for more."""
 
-    def __init__(
-        self, folder: Path, file: BufferedWriter, rows: list[Row], told: Row
-    ) -> None:
+    def __init__(self, folder: Path, file: FileIO, rows: list[Row], told: Row) -> None:
         self.folder = folder
         self.rows = rows
         self._file = file
@@ -42,13 +41,12 @@ class Journal:
         """Keep a row, and the document of its plan before it."""
         if document is not None:
             row = {**row, "plan_file": plan_file(row["key"])}
-            (self.folder / PLANS).mkdir(exist_ok=True)
+            with writable(self.folder / PLANS):
+                (self.folder / PLANS).mkdir(exist_ok=True)
             write_json(self.folder / row["plan_file"], document)
         row = {**row, **self._told}
         self.rows.append(row)
-        self._file.write(_line(row))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        _append(self._file, self.folder / ROWS, row)
 
 
 def plan_file(key: str) -> str:
@@ -63,14 +61,17 @@ def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
     `InstanceError` for a folder that has rows without `resume`, whose rows were made
     under another header, or that another run is writing to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     path = folder / ROWS
     if path.exists() and path.stat().st_size and not resume:
         raise InstanceError(
             f"{path}: found rows of an earlier run, expected a new folder; name "
             "another, or go on with --resume"
         )
-    with path.open("ab") as file:
+    with writable(path):
+        opened = path.open("ab", buffering=0)
+    with opened as file:
         _lock(file, path)
         lines = _whole_lines(path)
         file.truncate(sum(len(line) for line in lines))
@@ -81,10 +82,8 @@ def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
             if old.get("commit") != header.get("commit"):
                 told = {"commit": header.get("commit")}
         else:
-            file.write(_line(header))
-            file.flush()
-            os.fsync(file.fileno())
-        rows = [_parsed(path, n, line) for n, line in enumerate(lines[1:], 2)]
+            _append(file, path, header)
+        rows = [_row(path, n, line) for n, line in enumerate(lines[1:], 2)]
         yield Journal(folder, file, rows, told)
 
 
@@ -102,25 +101,43 @@ def read(folder: Path) -> tuple[Row, list[Row]]:
     lines = _whole_lines(path)
     if not lines:
         raise InstanceError(f"{path}: found no whole line, expected rows; run it again")
-    header, *rows = (_parsed(path, n, line) for n, line in enumerate(lines, 1))
-    if "suite" not in header or any("key" not in row for row in rows):
-        raise InstanceError(
-            f"{path}: found lines of another kind, expected a header with a suite and "
-            "rows with a key; name a folder of `hetopt bench`"
+    header = _parsed(path, 1, lines[0])
+    if "suite" not in header:
+        raise InstanceError.at(
+            path,
+            "line 1",
+            "found no suite, expected the header of a run; name a folder of `hetopt "
+            "bench`",
         )
-    return header, rows
+    return header, [_row(path, n, line) for n, line in enumerate(lines[1:], 2)]
 
 
 def sort(folder: Path, keys: Iterable[str]) -> None:
     """Put the rows of a finished run into the order of its tasks."""
     header, rows = read(folder)
     place = {key: number for number, key in enumerate(keys)}
+    if strange := [row["key"] for row in rows if row["key"] not in place]:
+        raise InstanceError.at(
+            folder / ROWS,
+            "key",
+            f"found {shown(strange[0])}, expected the key of a solve of the suite; "
+            "remove its line, and go on with --resume",
+        )
     rows.sort(key=lambda row: place[row["key"]])
     text = b"".join(map(_line, [header, *rows])).decode("utf-8")
     write_text(folder / ROWS, text)
 
 
 # --- lines -----------------------------------------------------------------------
+
+
+def _append(file: FileIO, path: Path, document: Row) -> None:
+    """Add a line, on the disk when this returns; a part of it is dropped when read."""
+    with writable(path):
+        left = memoryview(_line(document))
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
 
 
 def _line(document: Row) -> bytes:
@@ -154,9 +171,24 @@ def _parsed(path: Path, number: int, line: bytes) -> Row:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise InstanceError(
-            f"{path}: line {number}: found no JSON object, expected a row; remove the "
-            "line, and go on with --resume"
+        raise InstanceError.at(
+            path,
+            f"line {number}",
+            "found no JSON object, expected a row; remove the line, and go on with "
+            "--resume",
+        )
+    return found
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    """A row: it has a key, by which it is known."""
+    found = _parsed(path, number, line)
+    if not isinstance(found.get("key"), str):
+        raise InstanceError.at(
+            path,
+            f"line {number}: key",
+            f"found {shown(found.get('key'))}, expected a row with its key; remove the "
+            "line, and go on with --resume",
         )
     return found
 
@@ -171,7 +203,7 @@ def _refuse_another(path: Path, old: Row, new: Row) -> None:
             )
 
 
-def _lock(file: BufferedWriter, path: Path) -> None:
+def _lock(file: FileIO, path: Path) -> None:
     """One run a folder; the lock goes with its process, however that ends."""
     try:
         import fcntl

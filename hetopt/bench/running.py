@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import InstanceError
 from . import journal, machine, suites, sweep
 from .journal import Row
-from .process import Answer
+from .process import Answer, clear_leftovers
 from .records import Task
 
 FAILED = ("crashed", "timeout", "out of memory")
@@ -35,6 +35,7 @@ def go(
         raise InstanceError(
             f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
         )
+    clear_leftovers()
     head = machine.header(suite, tasks, None if dask else workers)
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}

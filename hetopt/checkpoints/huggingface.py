@@ -180,15 +180,17 @@ def _units(source: Path) -> _Units:
 def _files(source: Path) -> list[TensorFile]:
     """The files that the index lists, or the only one."""
     index = source / INDEX
-    if not index.is_file():
+    if not os.path.isfile(index):
         return [read_header(source / SINGLE)]
     listed = read_tree(index).get("weight_map")
     found: dict[str, TensorFile] = {}
     for tensor, name in (listed if isinstance(listed, dict) else {"": listed}).items():
         if not isinstance(name, str) or Path(name).name != name:
-            raise InstanceError(
-                f"{index}: weight_map: found {shown(name)}, expected names of files "
-                "beside it; correct the index"
+            raise InstanceError.at(
+                index,
+                "weight_map",
+                f"found {shown(name)}, expected names of files beside it; correct the "
+                "index",
             )
         if name not in found:
             found[name] = read_header(source / name)

@@ -5,6 +5,7 @@ unit is named by `(first, last, of)`: the parts `first` to `last`, the latter le
 of `of` equal parts.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -195,10 +196,12 @@ def folder_of(place: str) -> str:
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a checkpoint; `InstanceError` where it is absent or wrong."""
-    if not folder.is_dir():
-        raise InstanceError(
-            f"{folder}: found no such folder, expected a checkpoint with {MANIFEST}; "
-            "check the path"
+    if not os.path.isdir(folder):
+        raise InstanceError.at(
+            folder,
+            None,
+            f"found no such folder, expected a checkpoint with {MANIFEST}; check the "
+            "path",
         )
     path = folder / MANIFEST
     return validated(Manifest, read_tree(path), str(path))

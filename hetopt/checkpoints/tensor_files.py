@@ -21,7 +21,7 @@ from pydantic import Field
 
 from ..complaints import validated
 from ..errors import InstanceError
-from ..parsing import parse_tree
+from ..parsing import parse_tree, readable
 from ..schema import Record
 
 # The dtypes of the format whose values are whole bytes.
@@ -75,16 +75,9 @@ def read_header(path: Path) -> TensorFile:
     Raises `InstanceError` where the file is absent, truncated or otherwise not whole,
     or where its header is not one of the format.
     """
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            content, begin = _header(file, size, path)
-    except FileNotFoundError:
-        raise InstanceError(
-            f"{path}: found no such file, expected a saved shard; check where it lies"
-        ) from None
-    except OSError as error:
-        raise InstanceError(f"{path}: cannot be read: {error.strerror}") from None
+    with readable(path, "a saved shard; check where it lies"), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content, begin = _header(file, size, path)
     entries = content.tensors
     end = begin + _end_of_data(entries, path)
     if size != end:
@@ -134,7 +127,8 @@ def _header(file: BinaryIO, size: int, path: Path) -> tuple[_Header, int]:
     where = f"{path}: header"
     tree: dict[str, Any] = parse_tree(text, where, is_json=True)
     metadata = tree.pop("__metadata__", {})
-    return validated(_Header, {"tensors": tree, "metadata": metadata}, where), begin
+    made = {"tensors": tree, "metadata": metadata}
+    return validated(_Header, made, where, file=path), begin
 
 
 def _end_of_data(entries: Mapping[str, _Entry], path: Path) -> int:

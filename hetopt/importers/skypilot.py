@@ -16,17 +16,16 @@ No catalogue says how many instances there are to rent nor how fast their networ
 `quota` (GPUs of each offer) and `gbytes_per_s` are the user's.
 """
 
-import csv
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InstanceError
-from ..parsing import read_text
+from ..complaints import shown
+from ..errors import InstanceError, cut, naming
+from ..parsing import read_table
 from ._gpu_cards import CARDS, Card
 
 OPTIONS: dict[str, type] = {
@@ -98,44 +97,43 @@ def _rows(
     path: Path, region: str | None, spot: bool, regions: set[str]
 ) -> Iterator[_Row]:
     """The rows with GPUs of a known card, and their prices."""
-    reader = csv.DictReader(StringIO(read_text(path)), strict=True)
+    table = read_table(path)
     price_column = "SpotPrice" if spot else "Price"
-    missing = [
-        c for c in (*_NEEDED, price_column) if c not in (reader.fieldnames or ())
-    ]
+    missing = [c for c in (*_NEEDED, price_column) if c not in table.columns]
     if missing:
-        raise InstanceError(
-            f"{path}: line 1: found no column {', '.join(missing)}, expected a "
-            "SkyPilot catalogue (vms.csv); name that file"
+        raise InstanceError.at(
+            path,
+            "line 1",
+            f"found no column {', '.join(missing)}, expected a SkyPilot catalogue "
+            "(vms.csv); name that file",
         )
-    try:
-        for line in reader:
-            place = f"{path}: line {reader.line_num}"
-            name = (line["AcceleratorName"] or "").strip()
-            price = (line[price_column] or "").strip()
-            if not name or not price:
-                continue
-            regions.add(line["Region"] or "")
-            if (region and line["Region"] != region) or name not in CARDS:
-                continue
+    for number, line in table.rows:
+        place = f"line {number}"
+        name = (line["AcceleratorName"] or "").strip()
+        price = (line[price_column] or "").strip()
+        if not name or not price:
+            continue
+        regions.add(line["Region"] or "")
+        if (region and line["Region"] != region) or name not in CARDS:
+            continue
+        with naming(path):
             count = _count(line["AcceleratorCount"], place)
             if count is None:
                 continue
             card = CARDS[name]
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
-            yield _Row(name, count, _price(price, place), memory, card)
-    except csv.Error as error:
-        raise InstanceError(
-            f"{path}: line {reader.line_num}: not CSV: {error}; correct the line"
-        ) from None
+            row = _Row(name, count, _price(price, place), memory, card)
+        yield row
 
 
 def _count(text: str | None, place: str) -> int | None:
     """GPUs of an instance; None for a share of one, which cannot be rented whole."""
     number = _number(text, "AcceleratorCount", place)
     if number <= 0 or number > 1024:
-        raise InstanceError(
-            f"{place}: AcceleratorCount: found {text!r}, expected 1 to 1024; correct it"
+        raise InstanceError.at(
+            None,
+            f"{place}: AcceleratorCount",
+            f"found {cut(repr(text))}, expected 1 to 1024; correct it",
         )
     return int(number) if number == int(number) else None
 
@@ -143,7 +141,9 @@ def _count(text: str | None, place: str) -> int | None:
 def _price(text: str, place: str) -> Decimal:
     number = _number(text, "price", place)
     if number < 0:
-        raise InstanceError(f"{place}: price: found {text!r}, expected 0 or more")
+        raise InstanceError.at(
+            None, f"{place}: price", f"found {cut(repr(text))}, expected 0 or more"
+        )
     return number
 
 
@@ -153,8 +153,10 @@ def _number(text: str | None, what: str, place: str) -> Decimal:
     except InvalidOperation:
         number = Decimal("nan")
     if not number.is_finite():
-        raise InstanceError(
-            f"{place}: {what}: found {text!r}, expected a number; correct it"
+        raise InstanceError.at(
+            None,
+            f"{place}: {what}",
+            f"found {cut(repr(text))}, expected a number; correct it",
         )
     return number
 
@@ -173,13 +175,16 @@ def _readings(info: str, place: str) -> Iterator[float]:
     if not info.strip():
         return
     if len(info) > _LONGEST_LITERAL:
-        raise InstanceError(f"{place}: GpuInfo: found {len(info)} characters")
+        raise InstanceError.at(
+            None, f"{place}: GpuInfo", f"found {len(info)} characters"
+        )
     try:
         told = literal_eval(info)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise InstanceError(
-            f"{place}: GpuInfo: found {info[:60]!r}, expected a Python literal; "
-            "correct it"
+        raise InstanceError.at(
+            None,
+            f"{place}: GpuInfo",
+            f"found {shown(info)}, expected a Python literal; correct it",
         ) from None
     if not isinstance(told, dict):
         return

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from .. import plans
-from ..schema import Count, Name, Record
+from ..schema import Count, Name, Record, tabled
 from . import Evaluation, Violation
 
 sense: Literal["maximise"] = "maximise"
@@ -90,16 +90,20 @@ def data(instance: Any) -> Data:
         counts[node.gpu] += node.count
         strength[node.gpu] = (gflops, table.memory_mib(node.name))
     smallest = min(instance.workload.micro_batch_sizes)
-    return Data(
-        gpus=tuple(
-            DeviceType(
-                type=t, count=n, gflops=strength[t][0], memory_mib=strength[t][1]
-            )
+    fields = {
+        "gpus": tuple(
+            {
+                "type": t,
+                "count": n,
+                "gflops": strength[t][0],
+                "memory_mib": strength[t][1],
+            }
             for t, n in sorted(counts.items())
         ),
-        minimum_memory_mib=states_mib(costs, parameters, 1),
-        global_batch_micro_batches=instance.workload.global_batch // smallest,
-    )
+        "minimum_memory_mib": states_mib(costs, parameters, 1),
+        "global_batch_micro_batches": instance.workload.global_batch // smallest,
+    }
+    return tabled(Data, f"instance {instance.name!r}", fields)
 
 
 def unit(data: Data) -> str:

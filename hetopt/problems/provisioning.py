@@ -21,7 +21,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from .. import plans
-from ..schema import Count, Instance, Name, NotNegative, Record, exact
+from ..schema import Count, Instance, Name, NotNegative, Record, exact, tabled
 from . import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -114,11 +114,24 @@ class Data(Record):
         return self.budget_usd is not None
 
 
+# What the numbers of an offer are computed from, in the offer or the workload.
+_SOURCES = {
+    "forward_us": "peak_tflops, efficiency and the model",
+    "backward_us": "peak_tflops, efficiency and the model",
+    "sync_us": "gbytes_per_s, latency_us and the model",
+    "layer_mib": "the model and workload.costs",
+    "in_flight_mib": "the model and the workload",
+    "memory_mib": "memory_gib",
+    "peak_gflops": "peak_tflops",
+}
+
+
 def data(instance: Instance) -> Data:
     """The provisioning problem that an instance with offers poses."""
     from ..costs.offers import provisioning_data
 
-    return Data.model_validate(provisioning_data(instance))
+    where = f"instance {instance.name!r}"
+    return tabled(Data, where, provisioning_data(instance), _SOURCES)
 
 
 def unit(data: Data) -> str:

@@ -25,9 +25,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from ..complaints import shown
-from ..errors import InstanceError
-from ..parsing import read_text
+from ..complaints import listed, shown
+from ..errors import InstanceError, naming
+from ..parsing import read_table
 from ..schema import Cluster, Node
 
 Counts = Literal["share", "as_is"]
@@ -66,36 +66,38 @@ def read(path: str | Path) -> dict[str, Series]:
     Every wrong cell is an `InstanceError` with file, line, column, what was found, what
     was expected and the remedy.
     """
-    place = str(path)
-    lines = csv.DictReader(io.StringIO(read_text(Path(path))), strict=True)
+    place = Path(path)
+    table = read_table(place)
     found: dict[str, list[Step]] = {}
-    try:
-        columns = [name.strip() for name in lines.fieldnames or ()]
-        lines.fieldnames = columns
-        if missing := [name for name in COLUMNS if name not in columns]:
-            raise InstanceError(
-                f"{place}: line 1: found the columns {', '.join(columns) or 'none'}, "
-                f"expected {' and '.join(COLUMNS)}; add {missing[0]}"
+    if missing := [name for name in COLUMNS if name not in table.columns]:
+        raise InstanceError.at(
+            place,
+            "line 1",
+            f"found the columns {listed(table.columns)}, expected "
+            f"{' and '.join(COLUMNS)}; add {missing[0]}",
+        )
+    for number, (line, cells) in enumerate(table.rows):
+        if number == MOST_ROWS:
+            raise InstanceError.at(
+                place,
+                None,
+                f"found more than {MOST_ROWS} rows, expected at most that; split the "
+                "file",
             )
-        for number, cells in enumerate(lines):
-            if number == MOST_ROWS:
-                raise InstanceError(
-                    f"{place}: found more than {MOST_ROWS} rows, expected at most "
-                    "that; split the file"
-                )
-            _enter(found, f"{place}: line {lines.line_num}", cells)
-    except csv.Error as error:
-        raise InstanceError(
-            f"{place}: line {lines.line_num}: not CSV: {error}; correct the line"
-        ) from None
+        with naming(place):
+            _enter(found, f"line {line}", cells)
     for name, steps in found.items():
         if len(steps) < 2:
-            raise InstanceError(
-                f"{place}: series {shown(name)}: found one row, expected two or more, "
-                "of which the last ends it; add when it ends"
+            raise InstanceError.at(
+                place,
+                f"series {shown(name)}",
+                "found one row, expected two or more, of which the last ends it; add "
+                "when it ends",
             )
     if not found:
-        raise InstanceError(f"{place}: found no rows, expected one a change; add some")
+        raise InstanceError.at(
+            place, None, "found no rows, expected one a change; add some"
+        )
     return {name: tuple(steps) for name, steps in found.items()}
 
 
@@ -130,9 +132,10 @@ def _count(where: str, cells: Mapping[str, str | None]) -> int:
 
 def _refused(where: str, column: str, text: str, expected: str) -> InstanceError:
     found = shown(text) if text else "nothing"
-    return InstanceError(
-        f"{where}: {column}: found {found}, expected {expected}; correct or remove "
-        "the line"
+    return InstanceError.at(
+        None,
+        f"{where}: {column}",
+        f"found {found}, expected {expected}; correct or remove the line",
     )
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InstanceError, Unsupported
+from ..errors import Unsupported
 from ..explaining import Explanation, times, weights
 from ..files import write_text
 from . import explained, words
 from .explained import Bar
-from .frontier import PICTURES, _undated
+from .frontier import PICTURES, save
 from .templates import template
 
 _COLOURS = {
@@ -119,10 +119,7 @@ def picture(found: Explanation, path: Path) -> None:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     time = words.amount(found.iteration_us, "us")
     figure.suptitle(f"{words.plain(found.instance.name)}: {time} an iteration")
-    try:
-        figure.savefig(path, dpi=150, metadata=_undated(path))
-    except OSError as error:
-        raise InstanceError(f"{path}: cannot be written: {error.strerror}") from None
+    save(figure, path)
 
 
 def html(found: Explanation) -> str:

@@ -4,10 +4,12 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from ..errors import Unsupported
-from ..files import write_text
+from ..files import write_bytes, write_text
 from ..tradeoffs import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from . import words
 
@@ -111,12 +113,15 @@ def picture(found: Tradeoffs, path: Path) -> None:
     axes.set_title(words.plain(found.name))
     axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend()
-    figure.savefig(path, dpi=150, metadata=_undated(path))
+    save(figure, path)
 
 
-def _undated(path: Path) -> dict[str, None]:
-    """Metadata without a date, so that equal points make equal files."""
-    return {} if path.suffix.lower() == ".png" else {_DATES[path.suffix.lower()]: None}
+def save(figure: Any, path: Path) -> None:
+    """Write a picture, whole or not at all, without a date: equals are equal."""
+    suffix, content = path.suffix.lower(), BytesIO()
+    undated = {_DATES[suffix]: None} if suffix in _DATES else {}
+    figure.savefig(content, format=suffix[1:], dpi=150, metadata=undated)
+    write_bytes(path, content.getvalue())
 
 
 _DATES = {".svg": "Date", ".pdf": "CreationDate"}

@@ -10,6 +10,7 @@ from rich.text import Text
 from ..errors import Unsupported
 from ..files import write_json
 from . import tables, words
+from .frontier import save
 
 if TYPE_CHECKING:
     from ..api_replay import Replayed
@@ -32,7 +33,6 @@ COLUMNS = (
     "moves",
 )
 _HOUR_US = 3600 * 10**6
-_DATES = {".svg": "Date", ".pdf": "CreationDate"}
 
 
 def check(path: Path) -> None:
@@ -127,11 +127,7 @@ def picture(found: "Replayed", path: Path) -> None:
     bottom.set_xlim(0, max(found.end_us / _HOUR_US, 1e-6))
     bottom.legend(frameon=False)
     top.set_title(words.plain(f"{found.instance.name}, {found.series}"))
-    suffix = path.suffix.lower()
-    dated = {_DATES[suffix]: None} if suffix in _DATES else {}
-    unfinished = path.with_name(f".{path.name}.part")
-    figure.savefig(unfinished, format=suffix[1:], dpi=150, metadata=dated)
-    unfinished.replace(path)
+    save(figure, path)
 
 
 def _there(found: "Replayed") -> tuple[list[float], list[int]]:

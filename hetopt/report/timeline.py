@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ..errors import InstanceError, Unsupported
+from ..errors import Unsupported
 from ..files import write_text
 from ..pipeline_simulator import Simulation
 from . import timeline_page
-from .frontier import PICTURES, _undated
+from .frontier import PICTURES, save
 
 _COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
@@ -74,7 +74,4 @@ def draw(found: Simulation, path: Path) -> None:
         f"{found.schedule}: {float(found.iteration_us) / 1e6:.3f} s simulated, "
         f"{found.judged_iteration_us / 1e6:.3f} s by the judge"
     )
-    try:
-        figure.savefig(path, dpi=150, metadata=_undated(path))
-    except OSError as error:
-        raise InstanceError(f"{path}: cannot be written: {error.strerror}") from None
+    save(figure, path)

@@ -13,18 +13,16 @@ train most a GPU. Batches are those of the ladder (`catalogue.LADDER`): the batc
 image model says nothing about sequences.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from ..complaints import nearest, shown
-from ..errors import InstanceError
-from ..parsing import read_text
+from ..complaints import listed, nearest, shown
+from ..errors import InstanceError, cut, naming
+from ..parsing import read_table
 from ..problems.job_scheduling import Assumptions, Data, Job
-from ..schema import Cluster
+from ..schema import Cluster, tabled
 from . import catalogue
 from .workloads import samples_for
 
@@ -67,48 +65,49 @@ def read(path: str | Path, where: Mapping[str, str] | None = None) -> list[Row]:
     Every wrong cell is an `InstanceError` with file, line, column, what was found, what
     was expected and the remedy.
     """
-    place = str(path)
-    lines = csv.DictReader(io.StringIO(read_text(Path(path))), strict=True)
-    columns = [name.strip() for name in lines.fieldnames or ()]
-    lines.fieldnames = columns
-    known, where = set(columns), where or {}
+    place = Path(path)
+    table, where = read_table(place), where or {}
+    known = set(table.columns)
     if missing := sorted(set(where) - known):
-        raise InstanceError(
-            f"{place}: found no column {', '.join(missing)} to choose rows by, "
-            f"expected one of {', '.join(columns)}; correct the choice"
+        raise InstanceError.at(
+            place,
+            None,
+            f"found no column {listed(missing)} to choose rows by, expected one of "
+            f"{listed(table.columns)}; correct the choice",
         )
     by_time = {"submit_s", "duration_s", "gpus"} <= known and "model" not in known
     if not by_time and not {"submit_s", "model", "gpus", "batch"} <= known:
-        raise InstanceError(
-            f"{place}: found the columns {', '.join(columns) or 'none'}, expected "
-            "submit_s,duration_s,gpus or submit_s,model,gpus,batch; rename them"
+        raise InstanceError.at(
+            place,
+            None,
+            f"found the columns {listed(table.columns)}, expected "
+            "submit_s,duration_s,gpus or submit_s,model,gpus,batch; rename them",
         )
-    try:
-        rows = [
-            _row(_Cells(place, lines.line_num, cells), by_time, number)
-            for number, cells in enumerate(lines)
-            if all(cells[column] == wanted for column, wanted in where.items())
-        ]
-    except csv.Error as error:
-        raise InstanceError(
-            f"{place}: line {lines.line_num}: not CSV: {error}; correct the line"
-        ) from None
+    rows = [
+        _row(_Cells(place, line, cells), by_time, number)
+        for number, (line, cells) in enumerate(table.rows)
+        if all(cells[column] == wanted for column, wanted in where.items())
+    ]
     if not rows:
-        raise InstanceError(f"{place}: found no jobs, expected one a line; add some")
+        raise InstanceError.at(
+            place, None, "found no jobs, expected one a line; add some"
+        )
     return rows
 
 
 class _Cells:
     """The cells of one line; what is wrong with one is said with its place."""
 
-    def __init__(self, file: str, line: int, cells: dict[str, str | None]) -> None:
-        self.place, self.cells = f"{file}: line {line}", cells
+    def __init__(self, file: Path, line: int, cells: dict[str, str | None]) -> None:
+        self.file, self.line, self.cells = file, f"line {line}", cells
 
     def refuse(self, column: str, expected: str, remedy: str) -> InstanceError:
         found = self.cells.get(column)
         said = "nothing" if found is None or not found.strip() else shown(found.strip())
-        return InstanceError(
-            f"{self.place}: {column}: found {said}, expected {expected}; {remedy}"
+        return InstanceError.at(
+            self.file,
+            f"{self.line}: {column}",
+            f"found {said}, expected {expected}; {remedy}",
         )
 
     def text(self, column: str) -> str:
@@ -146,9 +145,11 @@ def _row(cells: _Cells, by_time: bool, number: int) -> Row:
         known = nearest(model, [*CATEGORY, *catalogue.LADDER])
         raise cells.refuse("model", expected, known)
     if "duration_s" not in cells.cells:
-        raise InstanceError(
-            f"{cells.place}: found model {shown(model)} and no column duration_s, "
-            "expected how long it trains; add the column"
+        raise InstanceError.at(
+            cells.file,
+            cells.line,
+            f"found model {shown(model)} and no column duration_s, expected how long "
+            "it trains; add the column",
         )
     hours = cells.number("duration_s", 0) * gpus / 3600
     return Row(name, submit, gpus, hours, model, batch)
@@ -181,10 +182,11 @@ def queue(
         rows = _small(rows, most_gpus, path)
     for number, row in enumerate(rows):
         if row.gpus > cluster.gpu_count:
-            raise InstanceError(
-                f"{path}: job {row.name!r} (number {number + 1}): gpus: found "
-                f"{row.gpus}, expected at most {cluster.gpu_count}, all that the "
-                "cluster has; remove the job or give a larger cluster"
+            raise InstanceError.at(
+                path,
+                f"job {cut(row.name)!r} (number {number + 1}): gpus",
+                f"found {row.gpus}, expected at most {cluster.gpu_count}, all that the "
+                "cluster has; remove the job or give a larger cluster",
             )
     if jobs is not None and jobs < len(rows):
         picked = sorted(Random(f"trace {seed}").sample(range(len(rows)), jobs))
@@ -194,14 +196,15 @@ def queue(
             row._replace(gpu_hours=min(row.gpu_hours, longest_s * row.gpus / 3600))
             for row in rows
         ]
-    made = Data(
-        name=name,
-        source=f"jobs of {Path(path).name}, mapped to language models by GPU-hours",
-        cluster=cluster,
-        models={model: catalogue.job_model(model) for model in catalogue.LADDER},
-        jobs=tuple(_unnamed_twice(rows)),
-        assumptions=assumptions or Assumptions(),
-    )
+    with naming(path):
+        made = Data(
+            name=cut(name, 200),
+            source=f"jobs of {Path(path).name}, mapped to language models by GPU-hours",
+            cluster=cluster,
+            models={model: catalogue.job_model(model) for model in catalogue.LADDER},
+            jobs=tuple(_unnamed_twice(rows)),
+            assumptions=assumptions or Assumptions(),
+        )
     sized = _sized(made, rows)
     return sized if load is None else at_load(sized, load)
 
@@ -210,9 +213,11 @@ def _small(rows: list[Row], most_gpus: int, path: str | Path) -> list[Row]:
     left = [row for row in rows if row.gpus <= most_gpus]
     if not left:
         least = min(row.gpus for row in rows)
-        raise InstanceError(
-            f"{path}: found no job of at most {most_gpus} GPUs, expected one; the "
-            f"smallest asks for {least}: raise the limit"
+        raise InstanceError.at(
+            path,
+            None,
+            f"found no job of at most {most_gpus} GPUs, expected one; the smallest "
+            f"asks for {least}: raise the limit",
         )
     return left
 
@@ -225,14 +230,15 @@ def _unnamed_twice(rows: list[Row]) -> Iterator[Job]:
         name = row.name if row.name not in seen else f"{row.name}#{number}"
         seen.add(name)
         model = row.model or next(m for top, m in RUNGS if row.gpu_hours <= top)
-        yield Job(
-            name=name,
-            model=model,
-            batch=row.batch or catalogue.LADDER[model],
-            samples=1,
-            submit_s=round(row.submit_s - first, 6),
-            gpus=row.gpus,
-        )
+        fields = {
+            "name": name,
+            "model": model,
+            "batch": row.batch or catalogue.LADDER[model],
+            "samples": 1,
+            "submit_s": round(row.submit_s - first, 6),
+            "gpus": row.gpus,
+        }
+        yield tabled(Job, f"job number {number + 1}", fields)
 
 
 def _sized(data: Data, rows: list[Row]) -> Data:

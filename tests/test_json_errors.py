@@ -1,0 +1,164 @@
+"""With `--json` an error is a document too: one, on stdout, of the schema `error`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from json_schema import faults
+from typer.testing import CliRunner
+
+from hetopt import api, cli, errors, format_schemas
+from hetopt.errors import BoundContradicted
+
+SCHEMA = next(r["schema"] for r in format_schemas.schemas() if r["name"] == "error")
+SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
+
+# Words that each command refuses, and the kind of error that this is.
+BAD: list[tuple[str, list[str]]] = [
+    ("instance_error", ["plan", "nowhere.yaml"]),
+    ("instance_error", ["plan", OFFERS]),
+    ("unknown_name", ["plan", "tiny/two-nodez"]),
+    ("unknown_name", ["plan", SMALL, "--planner", "megatrom"]),
+    ("unsupported", ["plan", SMALL, "--planner", "megatron", "--exact"]),
+    ("unsupported", ["plan", SMALL, "--option", "=1"]),
+    ("usage_error", ["plan"]),
+    ("usage_error", ["plan", SMALL, "--colour"]),
+    ("usage_error", ["plan", SMALL, "--time-limit", "soon"]),
+    ("usage_error", ["plan", SMALL, "--threads", "0"]),
+    ("cannot_write", ["plan", SMALL, "--out", "no/such/folder/plan.json"]),
+    ("instance_error", ["solve", "nowhere.json"]),
+    ("unknown_name", ["solve", SMALL, "--backend", "gurobi"]),
+    ("unsupported", ["compare", SMALL, "--planners", "megatron,"]),
+    ("usage_error", ["compare"]),
+    ("unsupported", ["provision", OFFERS, "--frontier", "--budget", "1"]),
+    ("instance_error", ["provision", SMALL]),
+    ("instance_error", ["check", "nowhere.json"]),
+    ("usage_error", ["list", "colours"]),
+    ("unsupported", ["list", "planners", "--schema"]),
+    ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"]),
+    ("unsupported", ["fit", "gpt2", "--batch", "2"]),
+    ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"]),
+    ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"]),
+    ("unknown_name", ["bench", "no-suite", "--out", "run"]),
+    ("unsupported", ["bench"]),
+    ("usage_error", ["assemble", "config.json"]),
+    ("instance_error", ["export", "nowhere.json", "--to", "megatron", "--out", "e"]),
+    ("instance_error", ["simulate", "nowhere.json"]),
+    ("usage_error", ["doctor", "--colour"]),
+    ("unsupported", ["detect", "--out", "here.txt"]),
+    ("usage_error", ["profile", "gpt2"]),
+    ("unknown_name", ["import", "no-format", "x.csv"]),
+    ("instance_error", ["checkpoint", "nowhere"]),
+    ("unsupported", ["checkpoint", "nowhere", "--split", "plan.json"]),
+    ("instance_error", ["explain", "nowhere.json"]),
+    ("instance_error", ["recover", "nowhere.json", SMALL]),
+    ("unsupported", ["recover", "nowhere.json", SMALL, "--series", "a"]),
+    ("usage_error", ["dance"]),
+]
+
+
+def hetopt(*words: str) -> Any:
+    return CliRunner().invoke(cli.app, [*words])
+
+
+def the_error(told: Any) -> dict[str, Any]:
+    """The error of the only document on stdout, after a look at its schema."""
+    document = json.loads(told.stdout)
+    assert faults(document, SCHEMA, SCHEMA) == []
+    found: dict[str, Any] = document["error"]
+    assert found["exit_code"] == told.exit_code
+    return found
+
+
+def test_every_command_has_a_case_of_bad_input() -> None:
+    group: Any = typer.main.get_command(cli.app)
+    assert {words[0] for _, words in BAD} - {"dance"} == set(group.commands)
+
+
+@pytest.mark.parametrize(("kind", "words"), BAD, ids=lambda part: " ".join(part))
+def test_bad_input_is_one_document_of_the_schema(
+    kind: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = hetopt(*words, "--json")
+    found = the_error(told)
+    assert (found["kind"], found["exit_code"]) == (kind, 2)
+    assert found["message"]
+    assert told.stderr
+    assert isinstance(told.exception, SystemExit)
+    assert hetopt(*words).stdout == ""
+
+
+def test_an_error_carries_its_file_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "grouping.json"
+    path.write_text('{"problem": "device_grouping", "gpus": [{"type": "A"}]}')
+    found = the_error(hetopt("solve", str(path), "--json"))
+    assert (found["file"], found["field"]) == (str(path), "gpus[0].count")
+    assert f"{path}: gpus[0].count: missing" in found["message"]
+    missing = the_error(hetopt("plan", "--json"))
+    assert (missing["file"], missing["field"]) == (None, "instance")
+    assert the_error(hetopt("plan", SMALL, "--hue", "--json"))["field"] == "--hue"
+
+
+def test_a_bug_of_ours_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradicted(*args: Any, **kwargs: Any) -> Any:
+        raise BoundContradicted("bound 3 contradicts the plan at 2")
+
+    monkeypatch.setattr(api, "plan", contradicted)
+    found = the_error(hetopt("plan", SMALL, "--json"))
+    assert (found["kind"], found["exit_code"]) == ("internal_error", 1)
+
+
+def test_what_the_system_refuses_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(28, "No space left on device", "/tmp/somewhere")
+
+    monkeypatch.setattr(api, "plan", refused)
+    found = the_error(hetopt("plan", SMALL, "--json"))
+    assert (found["kind"], found["file"]) == ("system_error", "/tmp/somewhere")
+
+
+def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
+    code = (
+        "import sys; from hetopt import api, cli; api.plan = None;"
+        f"sys.argv = ['hetopt', 'plan', '{SMALL}', '--json']; cli.main()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    document = json.loads(told.stdout)
+    assert faults(document, SCHEMA, SCHEMA) == []
+    assert document["error"]["kind"] == "internal_error"
+    assert told.returncode == 1
+    assert "Traceback" in told.stderr
+    assert "please report it" in told.stderr
+
+
+def test_ctrl_c_before_there_is_an_answer_is_a_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "plan", interrupted)
+    found = the_error(hetopt("plan", SMALL, "--json"))
+    assert (found["kind"], found["exit_code"]) == ("interrupted", 4)
+
+
+def test_an_answer_without_a_plan_keeps_its_own_document() -> None:
+    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
+    assert json.loads(told.stdout)["status"] == "undecided"
+
+
+def test_kinds_of_errors_are_the_names_of_their_classes() -> None:
+    classes = [
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, errors.HetoptError)
+    ]
+    assert {one.kind for one in classes} < set(errors.KINDS)
+    for one in classes:
+        if not issubclass(one, errors.InternalError):
+            assert one.kind.replace("_", "") == one.__name__.lower()
