@@ -4,7 +4,7 @@ The old plan is a plan file or result document, or a plan and its instance.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,11 @@ def recover(
     data = posed(change, made, chosen.plan, storage, saved)
     if started is not None:
         started(method)
+    if work.interrupted:  # what planners know of the recovery is enough then
+        limits = replace(limits, time_s=0.0)
     result = _solved(method, data, limits, report)
+    if work.interrupted and result.stop is not Stop.PROVED:
+        result = replace(result, stop=Stop.INTERRUPTED)
     return Recovered(change, result, chosen, candidates)
 
 
@@ -202,4 +206,7 @@ def _solved(method: str, data: Any, limits: Limits, report: Report | None) -> Re
     result = api._heuristic(method, data, limits)
     if result.plan is None:
         return result
-    return result.with_bound(recovery.bound(data))
+    try:
+        return result.with_bound(recovery.bound(data))
+    except KeyboardInterrupt:
+        return replace(result, stop=Stop.INTERRUPTED)

@@ -48,6 +48,7 @@ def schedule(
 ) -> list[Outcome]:
     """Simulate a queue under policies, all by default, and judge what they do.
 
+    Ctrl-C ends the work: the policy that it found has no schedule, and is the last.
     `rounds` makes all of them decide at the same round boundaries (True) or at every
     event (False). Each result has a bound that no schedule beats (`scheduling.bounds`).
     A queue of which no job fits is infeasible. Raises `UnknownName` for a policy or
@@ -61,9 +62,14 @@ def schedule(
             raise UnknownName("policy", name, known)
     outcomes = []
     for name in chosen:
-        if started is not None:
-            started(f"{data.name}: {name}")
-        outcomes.append(_outcome(data, name, rounds))
+        begun = monotonic()
+        try:
+            if started is not None:
+                started(f"{data.name}: {name}")
+            outcomes.append(_outcome(data, name, rounds))
+        except KeyboardInterrupt:
+            outcomes.append(_unfinished(data, name, monotonic() - begun))
+            break
     return outcomes
 
 
@@ -140,6 +146,19 @@ def load_model(model: Place) -> ModelSpec:
 
 
 # --- how it is done --------------------------------------------------------------
+
+
+def _unfinished(data: Data, policy: str, seconds: float) -> Outcome:
+    """Of a policy that was interrupted nothing is known."""
+    result = Result(
+        problem="job_scheduling",
+        data=data,
+        method=Method(policy, "heuristic"),
+        status=Status.UNDECIDED,
+        stop=Stop.INTERRUPTED,
+        seconds={"simulation": seconds},
+    )
+    return Outcome(policy, result, None)
 
 
 def _outcome(data: Data, policy: str, rounds: bool | None) -> Outcome:

@@ -16,7 +16,7 @@ from random import Random
 from ._improve_moves import Moves
 from ._improve_state import State, first_state
 from .balancing import Balancer
-from .errors import NoPlan
+from .errors import NoPlan, keeping
 from .fast_cost import FastCost
 from .planners import islands
 from .plans import TrainingPlan
@@ -49,7 +49,8 @@ def improve(
     stage is no start for the moves: the search then begins with the islands.
     """
     search = Search(instance, plan, seed=seed, target=target, report=report)
-    search.run(deadline=deadline, rounds=rounds)
+    with keeping(lambda: search.found):
+        search.run(deadline=deadline, rounds=rounds)
     return search.found
 
 

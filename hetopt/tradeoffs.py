@@ -5,12 +5,13 @@ geometric steps from the least time of the front to that of its cheapest plan.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
 from . import registry
-from .errors import NoPlan
+from .errors import Interrupted, NoPlan
 from .exact.provisioning import Frontier, frontier
 from .modelling import Limits
 from .planners import sia_plus
@@ -32,6 +33,7 @@ class Offered:
     total_s: float
     usd: float
     asked_s: float | None = None
+    interrupted: bool = False
 
     @property
     def rented(self) -> dict[str, int]:
@@ -107,29 +109,42 @@ def compared(
         planners = ()
     free = data.model_copy(update={"deadline_s": None, "budget_usd": None})
     points = [_offered(FRONT, free, point.plan) for point in front.points]
+    steps = deadlines([point.total_s for point in points])
     failed: list[Failed] = []
-    if points:
-        points += [
-            _offered(HOMOGENEOUS, free, plan) for plan in sia_plus.homogeneous(free)
-        ]
-    end = None if limits.time_s is None else monotonic() + limits.time_s
-    steps = deadlines([point.total_s for point in points if point.method == FRONT])
-    for planner in planners:
-        if started is not None:
-            started(f"{name}: {planner}")
-        for asked_s in steps:
-            if end is not None and monotonic() > end:
-                failed.append(Failed(planner, asked_s, "no time was left"))
-                continue
-            due = free.model_copy(update={"deadline_s": asked_s})
-            made: Any = registry.entry("planners", planner)
-            try:
-                plan = made.plan(due, seed=limits.seed, deadline=end)
-            except NoPlan as error:
-                failed.append(Failed(planner, asked_s, str(error)))
-            else:
-                points.append(_offered(planner, due, plan, asked_s))
+    with suppress(KeyboardInterrupt):  # what is there by then is shown
+        if points:
+            for plan in sia_plus.homogeneous(free):
+                points.append(_offered(HOMOGENEOUS, free, plan))
+        end = None if limits.time_s is None else monotonic() + limits.time_s
+        for planner in planners:
+            if started is not None:
+                started(f"{name}: {planner}")
+            for asked_s in steps:
+                due = free.model_copy(update={"deadline_s": asked_s})
+                found = _asked(planner, due, asked_s, end, limits.seed)
+                if isinstance(found, Failed):
+                    failed.append(found)
+                else:
+                    points.append(found)
+                    if found.interrupted:
+                        raise KeyboardInterrupt
     return Tradeoffs(name, front, tuple(points), tuple(failed))
+
+
+def _asked(
+    planner: str, due: Data, asked_s: float, end: float | None, seed: int
+) -> Offered | Failed:
+    """What a planner finds for one deadline, or why it finds nothing."""
+    if end is not None and monotonic() > end:
+        return Failed(planner, asked_s, "no time was left")
+    made: Any = registry.entry("planners", planner)
+    try:
+        plan = made.plan(due, seed=seed, deadline=end)
+    except NoPlan as error:
+        return Failed(planner, asked_s, str(error))
+    except Interrupted as signal:
+        return replace(_offered(planner, due, signal.best, asked_s), interrupted=True)
+    return _offered(planner, due, plan, asked_s)
 
 
 def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:

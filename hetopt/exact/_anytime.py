@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import __version__, problems
-from ..errors import InternalError, PlanRejected
+from ..errors import InternalError, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
@@ -166,11 +166,21 @@ class Run:
             self.stop = error.stop
         elif isinstance(error, KeyboardInterrupt):
             self.stop = Stop.INTERRUPTED
+            self._take_along(error)
         elif isinstance(error, MemoryError):
             self.stop = Stop.MEMORY
         else:
             return False
         return True
+
+    def _take_along(self, error: KeyboardInterrupt) -> None:
+        """Keep the plan that an interrupted planner had, where it is one of ours."""
+        plan = error.best if isinstance(error, Interrupted) else None
+        if (
+            isinstance(plan, self.judge.Plan)
+            and not self.judge.evaluate(self.data, plan).violations
+        ):
+            self.offer(plan)
 
     def result(self) -> Result:
         """What is known now; proved where the bound meets the incumbent."""

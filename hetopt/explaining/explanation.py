@@ -31,6 +31,7 @@ class Explanation:
     effects: tuple[Effect, ...]
     complete: bool  # no change was left out for want of time
     violations: tuple[Violation, ...] = ()
+    interrupted: bool = False  # by Ctrl-C, in the midst of the changes
 
     @property
     def bottleneck(self) -> StageTime:
@@ -112,26 +113,31 @@ def explained(
     table = CostTable(instance)
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
+    memory = tuple(gpu_memory(table, plan))
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    found = []
-    complete = True
-    for change in changes(instance, plan):
-        if deadline is not None and time.monotonic() >= deadline:
-            complete = False
-            break
-        if started is not None:
-            started(change.words)
-        found.append(effect(change, judged.objective, deadline=deadline, seed=seed))
+    found: list[Effect] = []
+    complete, interrupted = True, False
+    try:
+        for change in changes(instance, plan):
+            if deadline is not None and time.monotonic() >= deadline:
+                complete = False
+                break
+            if started is not None:
+                started(change.words)
+            found.append(effect(change, judged.objective, deadline=deadline, seed=seed))
+    except KeyboardInterrupt:  # the changes looked at until then are told
+        complete, interrupted = False, True
     return Explanation(
         instance,
         plan,
         judged.objective,
         stages,
         gpu_times(stages, gpus, judged.objective),
-        tuple(gpu_memory(table, plan)),
+        memory,
         tuple(found),
         complete,
         judged.violations,
+        interrupted,
     )
 
 

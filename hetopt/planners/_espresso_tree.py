@@ -35,7 +35,7 @@ from functools import lru_cache
 from math import expm1, log1p
 from time import monotonic
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..plans import Provisioning
 from ..problems.provisioning import MICRO, Data
 from ._espresso_tables import Counts, Kind, Stages, Stock, Wish
@@ -295,7 +295,8 @@ def searched(
 ) -> Search:
     """The whole search: its plan, or None, and its counters."""
     search = Search(Wish.of(data), placer, pruning or Pruning(), deadline)
-    search.run(data)
+    with keeping(lambda: search.plan):
+        search.run(data)
     return search
 
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._alpa_stages import Meshed, Programme
@@ -46,19 +46,20 @@ def plan(
     line = LineCost(data)
     grid = Grid(line)
     best: tuple[int, int, int, list[Laid]] | None = None
-    for b in line.sizes:
-        if late():
-            break
-        n = line.micro_batches(b)
-        found = Programme(grid, b, n, late).best()
-        if found is None:
-            continue
-        stages = placed(grid, found[1], b)
-        if stages is None or not line.fits(n, stages):
-            continue
-        value = grid.averaged.iteration_us(n, stages)
-        if best is None or value < best[0]:
-            best = value, n, b, stages
+    with keeping(lambda: None if best is None else line.plan(*best[1:])):
+        for b in line.sizes:
+            if late():
+                break
+            n = line.micro_batches(b)
+            found = Programme(grid, b, n, late).best()
+            if found is None:
+                continue
+            stages = placed(grid, found[1], b)
+            if stages is None or not line.fits(n, stages):
+                continue
+            value = grid.averaged.iteration_us(n, stages)
+            if best is None or value < best[0]:
+                best = value, n, b, stages
     if best is None:
         raise NoPlan(_reason(grid, late()))
     return line.plan(*best[1:])

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import Laid, LineCost
@@ -52,18 +52,26 @@ def plan(
     """
     line = LineCost(data)
     grid = Grid(line)
-    priced, in_time = [], True
-    for one in structures(grid):
-        if deadline is not None and time.monotonic() > deadline:
-            in_time = False
-            break
-        cuts = equal_cuts(line.layers, one.pp)
-        priced.append((estimate_us(grid, one, cuts), one))
-    for _, one in sorted(priced):
-        found = laid(grid, one, equal_cuts(line.layers, one.pp))
-        n = line.micro_batches(one.b)
-        if line.fits(n, found):
-            return line.plan(n, one.b, found)
+    priced: list[tuple[int, Structure]] = []
+    in_time = True
+
+    def cheapest() -> TrainingPlan | None:
+        for _, one in sorted(priced):
+            found = laid(grid, one, equal_cuts(line.layers, one.pp))
+            n = line.micro_batches(one.b)
+            if line.fits(n, found):
+                return line.plan(n, one.b, found)
+        return None
+
+    with keeping(cheapest):
+        for one in structures(grid):
+            if deadline is not None and time.monotonic() > deadline:
+                in_time = False
+                break
+            cuts = equal_cuts(line.layers, one.pp)
+            priced.append((estimate_us(grid, one, cuts), one))
+        if (best := cheapest()) is not None:
+            return best
     if not in_time:
         raise NoPlan("amp: no structure that fits was found in time")
     raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))

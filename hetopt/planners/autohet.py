@@ -34,14 +34,14 @@ from pydantic import Field
 from .. import statements
 from ..balancing import Balancer, Chain
 from ..costs.memory import states_mib
-from ..errors import NoPlan
+from ..errors import InstanceError, NoPlan, keeping
 from ..exact import device_grouping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..modelling import Limits
 from ..plans import Grouping, TrainingPlan
-from ..problems.device_grouping import Data, DeviceType
-from ..result import Result
-from ..schema import Instance
+from ..problems.device_grouping import Data
+from ..result import Result, Stop
+from ..schema import Instance, tabled
 from ._autohet_mapping import Group, compute_of, in_order, mapped
 from ._shortage import worst_shortage
 from .megatron import common_degrees, equal_cuts, measured, on_groups
@@ -81,28 +81,29 @@ def plan(
     trial = _Trial(cost, mapping, balancing)
     nodes = range(len(cost.nodes))
     batch = data.workload.global_batch
-    for t in common_degrees(cost, nodes):
-        for b in sorted(set(data.workload.micro_batch_sizes)):
-            if _late(deadline):
-                return trial.best_plan("in time")
-            if batch % b or not measured(cost, nodes, t, b):
-                why = "not measured, or no divisor of the global batch"
-                trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
-                continue
-            proposals = (
-                _groupings(
-                    grouping_data(cost, t, b, micro_batches),
-                    f"tp {t}, micro-batches of {b}",
-                    deadline,
-                    trial.reasons,
-                    grouping_by,
-                )
-                if grouping
-                else iter([[_everything(cost, t)]])
-            )
-            for groups in proposals:
-                if trial.fits(t, b, groups) or _late(deadline):
-                    break
+    with keeping(trial.plan):
+        for t in common_degrees(cost, nodes):
+            for b in sorted(set(data.workload.micro_batch_sizes)):
+                if _late(deadline):
+                    return trial.best_plan("in time")
+                if batch % b or not measured(cost, nodes, t, b):
+                    why = "not measured, or no divisor of the global batch"
+                    trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+                    continue
+                proposals = iter([[_everything(cost, t)]])
+                if grouping:
+                    where = f"tp {t}, micro-batches of {b}"
+                    try:
+                        posed = grouping_data(cost, t, b, micro_batches)
+                    except InstanceError as error:  # sizes that no solver's table holds
+                        trial.reasons.append(f"{where}: {error}")
+                        continue
+                    proposals = _groupings(
+                        posed, where, deadline, trial.reasons, grouping_by
+                    )
+                for groups in proposals:
+                    if trial.fits(t, b, groups) or _late(deadline):
+                        break
     return trial.best_plan("that fits")
 
 
@@ -145,10 +146,14 @@ class _Trial:
 
     def best_plan(self, lacking: str) -> TrainingPlan:
         """The plan kept; `NoPlan` with the reasons where there is none."""
-        if self._best is None:
+        if (plan := self.plan()) is None:
             why = "; ".join(self.reasons[:4])
             raise NoPlan(f"autohet: no plan {lacking} was found ({why})")
-        return self._cost.plan(self._best[1])
+        return plan
+
+    def plan(self) -> TrainingPlan | None:
+        """The plan kept; None where there is none."""
+        return None if self._best is None else self._cost.plan(self._best[1])
 
     def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
         """Plan these groups; False where they do not fit."""
@@ -234,8 +239,14 @@ def _groupings(
 def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
     """The best grouping, by the exact method or by a statement on its solver."""
     if by == "method":
-        return device_grouping.solve(data, limits=limits)
-    return statements.solve("device_grouping", data, *_STATEMENTS[by], limits=limits)
+        result = device_grouping.solve(data, limits=limits)
+    else:
+        result = statements.solve(
+            "device_grouping", data, *_STATEMENTS[by], limits=limits
+        )
+    if result.stop is Stop.INTERRUPTED:  # it ends the planner, too
+        raise KeyboardInterrupt
+    return result
 
 
 def grouping_data(
@@ -252,17 +263,18 @@ def grouping_data(
     shared = cost.instance.workload.global_batch // b
     power = compute_of(cost)
     room = {node.gpu: cost.room[i] for i, node in enumerate(cost.nodes)}
-    return Data(
-        gpus=tuple(
-            DeviceType(
-                type=name,
-                count=count,
-                gflops=max(1, int(t * power[name] * 1000)),
-                memory_mib=t * room[name],
-            )
+    fields = {
+        "gpus": tuple(
+            {
+                "type": name,
+                "count": count,
+                "gflops": max(1, int(t * power[name] * 1000)),
+                "memory_mib": t * room[name],
+            }
             for name, count in sorted(_everything(cost, t).items())
         ),
-        minimum_memory_mib=states_mib(costs, parameters, 1),
-        micro_batches=micro_batches,
-        global_batch_micro_batches=shared if micro_batches is None else None,
-    )
+        "minimum_memory_mib": states_mib(costs, parameters, 1),
+        "micro_batches": micro_batches,
+        "global_batch_micro_batches": shared if micro_batches is None else None,
+    }
+    return tabled(Data, f"groups of {t} GPUs", fields)

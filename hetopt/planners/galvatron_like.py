@@ -16,7 +16,7 @@ Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 import time
 from typing import Literal
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import LineCost
@@ -37,24 +37,31 @@ def plan(
     """
     line = LineCost(data)
     grid = Grid(line)
-    tried, found, in_time = [], None, True
-    for one in structures(grid):
-        if deadline is not None and time.monotonic() > deadline:
-            in_time = False
-            break
-        tried.append(one)
-        cuts = _cuts(grid, one)
-        if cuts is not None:
-            value = estimate_us(grid, one, cuts)
-            if found is None or value < found[0]:
-                found = value, one, cuts
-    if found is None and not in_time:
+    tried, in_time = [], True
+    found: tuple[int, Structure, list[int]] | None = None
+
+    def best() -> TrainingPlan | None:
+        if found is None:
+            return None
+        _, one, cuts = found
+        return line.plan(line.micro_batches(one.b), one.b, laid(grid, one, cuts))
+
+    with keeping(best):
+        for one in structures(grid):
+            if deadline is not None and time.monotonic() > deadline:
+                in_time = False
+                break
+            tried.append(one)
+            cuts = _cuts(grid, one)
+            if cuts is not None:
+                value = estimate_us(grid, one, cuts)
+                if found is None or value < found[0]:
+                    found = value, one, cuts
+        if (plan := best()) is not None:
+            return plan
+    if not in_time:
         raise NoPlan("galvatron_like: no structure that fits was found in time")
-    if found is None:
-        raise NoPlan(no_plan("galvatron_like", grid, tried))
-    _, one, cuts = found
-    n = line.micro_batches(one.b)
-    return line.plan(n, one.b, laid(grid, one, cuts))
+    raise NoPlan(no_plan("galvatron_like", grid, tried))
 
 
 def _cuts(grid: Grid, one: Structure) -> list[int] | None:

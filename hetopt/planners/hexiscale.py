@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from ..balancing import Balancer, shared
-from ..errors import InstanceError, NoPlan
+from ..errors import InstanceError, NoPlan, keeping
 from ..fast_cost import FastCost, Pipe
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -80,13 +80,14 @@ def plan_with(
 ) -> tuple[TrainingPlan, list[Round]]:
     """The same, and every round; for the paper's convergence."""
     search = _Rounds(FastCost(data), Random(seed), degree, random_partition)
-    history = search.run(rounds, deadline)
-    if search.best is None:
+    with keeping(search.plan):
+        history = search.run(rounds, deadline)
+    if (best := search.plan()) is None:
         raise NoPlan(
             f"instance {data.name!r}: no partition in {len(history)} rounds holds "
             "the model and its activations"
         )
-    return search.cost.plan(search.best[1]), history
+    return best, history
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,10 @@ class _Rounds:
         self._graph = _graph(cost)
         self._maker = PipelineMaker(Balancer(cost), self._graph, degree)
         self._by_option: dict[bool, float] = {}
+
+    def plan(self) -> TrainingPlan | None:
+        """The best plan so far."""
+        return None if self.best is None else self.cost.plan(self.best[1])
 
     def run(self, rounds: int, deadline: float | None) -> list[Round]:
         """Rounds until the number or the deadline is reached."""

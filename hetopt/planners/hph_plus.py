@@ -14,6 +14,7 @@ from .. import registry
 from ..modelling import Limits
 from ..plans import Provisioning
 from ..problems.provisioning import Data
+from ..result import Stop
 from . import whale_plus
 from ._espresso_tables import Counts, Stages, Stock
 from ._espresso_tree import cheapest_plan
@@ -49,4 +50,6 @@ def _solved(stock: Stock, order: list[int], limit: int) -> tuple[int, ...] | Non
     model = solver.backend("hph_plus")
     read = build(stock, order, limit, model)
     answer = model.solve(Limits(), lambda incumbent, bound: None)
+    if answer.stop is Stop.INTERRUPTED:  # it ends the planner, too
+        raise KeyboardInterrupt
     return None if answer.value is None else read(answer.value)

@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal
 
 from ..balancing import Balancer, shared
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..fast_cost import FastCost, Pipe
 from ..plans import TrainingPlan
 from ..schema import Instance
@@ -51,8 +51,9 @@ def search(
     `limit` bounds the number of plans looked at.
     """
     islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
-    for start in islands.starts():
-        islands.descend(start)
+    with keeping(lambda: None if islands.best is None else cost.plan(islands.best[1])):
+        for start in islands.starts():
+            islands.descend(start)
     if islands.best is None:
         raise NoPlan(
             f"instance {cost.instance.name!r}: no set of whole nodes holds the model "

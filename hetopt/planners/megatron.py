@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..plans import TrainingPlan
 from ..schema import Instance
@@ -45,22 +45,23 @@ def plan(
     cost = FastCost(data)
     nodes = cost.timed_nodes.copy()
     nearest: tuple[Shortage, str] | None = None
-    while nodes:
-        best: tuple[int, tuple[Pipe, ...]] | None = None
-        for name, pipes in _candidates(cost, nodes):
+    best: tuple[int, tuple[Pipe, ...]] | None = None
+    with keeping(lambda: None if best is None else cost.plan(best[1])):
+        while nodes:
+            for name, pipes in _candidates(cost, nodes):
+                if deadline is not None and time.monotonic() > deadline:
+                    break
+                if short := worst_shortage(cost, pipes):
+                    nearest = min(nearest or (short, name), (short, name))
+                    continue
+                value = cost.iteration_us(pipes)
+                if best is None or value < best[0]:
+                    best = (value, pipes)
+            if best is not None:
+                return cost.plan(best[1])
             if deadline is not None and time.monotonic() > deadline:
-                break
-            if short := worst_shortage(cost, pipes):
-                nearest = min(nearest or (short, name), (short, name))
-                continue
-            value = cost.iteration_us(pipes)
-            if best is None or value < best[0]:
-                best = (value, pipes)
-        if best is not None:
-            return cost.plan(best[1])
-        if deadline is not None and time.monotonic() > deadline:
-            raise NoPlan("megatron: no factorisation that fits was found in time")
-        nodes.remove(least_useful(cost, nodes))
+                raise NoPlan("megatron: no factorisation that fits was found in time")
+            nodes.remove(least_useful(cost, nodes))
     raise NoPlan(_reason(data, nearest))
 
 

@@ -29,7 +29,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import Laid, LineCost
@@ -62,16 +62,17 @@ def plan(
     intra = Intra(line, layer_balancing, dp_first)
     best: tuple[int, int, int, list[Laid]] | None = None
     in_time = True
-    for shape in _shapes(line, variance, max_permute_len):
-        if intra.looked >= most_plans:
-            break
-        if deadline is not None and time.monotonic() > deadline:
-            in_time = False
-            break
-        for found in intra.plans(shape):
-            value = line.iteration_us(shape.n, found)
-            if best is None or value < best[0]:
-                best = value, shape.n, shape.b, found
+    with keeping(lambda: None if best is None else line.plan(*best[1:])):
+        for shape in _shapes(line, variance, max_permute_len):
+            if intra.looked >= most_plans:
+                break
+            if deadline is not None and time.monotonic() > deadline:
+                in_time = False
+                break
+            for found in intra.plans(shape):
+                value = line.iteration_us(shape.n, found)
+                if best is None or value < best[0]:
+                    best = value, shape.n, shape.b, found
     if best is None:
         raise NoPlan(f"metis: {_reason(line, intra, in_time)}")
     return line.plan(*best[1:])

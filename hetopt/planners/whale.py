@@ -30,7 +30,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from ..errors import NoPlan
+from ..errors import NoPlan, keeping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -64,11 +64,12 @@ def plan(
     nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers)
     while nodes:
-        for structure in structures(cost, nodes):
-            if deadline is not None and time.monotonic() > deadline:
-                break
-            trial.whole_pipelines(structure)
-            trial.split_micro_batches(structure)
+        with keeping(lambda: trial.best and trial.best[1]):
+            for structure in structures(cost, nodes):
+                if deadline is not None and time.monotonic() > deadline:
+                    break
+                trial.whole_pipelines(structure)
+                trial.split_micro_batches(structure)
         if trial.best is not None:
             return trial.best[1]
         if deadline is not None and time.monotonic() > deadline:

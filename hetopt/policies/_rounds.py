@@ -22,6 +22,7 @@ from ..plans import Round
 from ..problems.job_round import Configuration, JobClass, Slots
 from ..problems.job_round import Data as RoundData
 from ..problems.job_scheduling import Data, micro
+from ..result import uninterrupted
 from ..scheduling.simulator import State, Task
 
 SCALE = 10_000
@@ -269,7 +270,8 @@ def exact_rounds(data: Data, *, as_asked: bool = False) -> RoundPolicy:
     limits = Limits(time_s=data.assumptions.round_s)
 
     def solve(round_: RoundData) -> Round | None:
-        plan: Round | None = job_round.solve(round_, limits=limits).plan
+        found = uninterrupted(job_round.solve(round_, limits=limits))
+        plan: Round | None = found.plan
         return plan
 
     return RoundPolicy(data, solve, as_asked=as_asked)

@@ -17,6 +17,7 @@ from ..modelling import Limits
 from ..plans import Round
 from ..problems.job_round import Data as RoundData
 from ..problems.job_scheduling import Data
+from ..result import uninterrupted
 from ._rounds import RoundPolicy, kinds
 
 __all__ = ["kinds", "policy", "problem"]
@@ -30,8 +31,8 @@ def policy(data: Data) -> RoundPolicy:
     limits = Limits(time_s=data.assumptions.round_s)
 
     def solve(round_: RoundData) -> Round | None:
-        found = statements.solve(
-            "job_round", round_, "sia_round", "pulp", limits=limits
+        found = uninterrupted(
+            statements.solve("job_round", round_, "sia_round", "pulp", limits=limits)
         )
         plan: Round | None = found.plan
         return plan

@@ -19,7 +19,13 @@ from typing import Any
 
 from .. import registry
 from ..balancing import shared
-from ..errors import InstanceError, NoPlan, PlanRejected, Unsupported
+from ..errors import (
+    InstanceError,
+    Interrupted,
+    NoPlan,
+    PlanRejected,
+    Unsupported,
+)
 from ..fast_cost import FastCost, Pipe
 from ..improve import improve
 from ..modelling import Limits
@@ -27,6 +33,7 @@ from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
 from ..problems.recovery import Saved
+from ..result import Stop
 from .changes import Change
 from .placing import settled
 from .posing import Storage, posed
@@ -99,6 +106,8 @@ class Replanning:
         self.storage, self.saved = storage, saved
         self.candidates: list[Candidate] = []
         self.reasons: list[str] = []
+        self.interrupted = False  # by Ctrl-C: the candidates until then count
+        self._planning = ""  # the planner at work
 
     def work(
         self,
@@ -114,7 +123,23 @@ class Replanning:
         What a planner leaves of its share goes to those after it; the local search
         gets the rest. With `exact` the exact method works in its place.
         """
-        tell = started or (lambda name: None)
+        try:
+            self._work(planners, exact, time_s, seed, started or (lambda name: None))
+        except KeyboardInterrupt as signal:
+            self.interrupted = True
+            if isinstance(signal, Interrupted) and self._planning:
+                self.consider(self._planning, signal.best)
+            if not self.candidates:
+                raise
+
+    def _work(
+        self,
+        planners: Sequence[str],
+        exact: bool,
+        time_s: float | None,
+        seed: int,
+        tell: Callable[[str], None],
+    ) -> None:
         start = monotonic()
         if kept := kept_plan(self.change, self.old_plan):
             self.consider("kept", kept)
@@ -126,6 +151,7 @@ class Replanning:
                 share = monotonic() + max(0.0, left) / waiting
             try:
                 module: Any = registry.entry("planners", name)
+                self._planning = name
                 made = module.plan(self.change.new, seed=seed, deadline=share)
             except NoPlan as error:
                 self.reasons.append(str(error))
@@ -143,13 +169,15 @@ class Replanning:
             self._improved(best, monotonic() + 0.7 * left_s, seed)
 
     def _improved(self, best: Candidate, deadline: float, seed: int) -> None:
+        self._planning = f"{best.name}+improve"
         found = improve(self.change.new, best.plan, deadline=deadline, seed=seed)
         if found != best.plan:
-            self.consider(f"{best.name}+improve", found)
+            self.consider(self._planning, found)
 
     def _exact(self, best: Candidate, left_s: float | None, seed: int) -> None:
         module: Any = registry.entry("exact", "training_plan")
         limits = Limits(time_s=left_s, seed=seed)
+        self._planning = "exact"
         try:
             found = module.solve(self.change.new, limits=limits, warm_start=best.plan)
         except Unsupported as error:
@@ -157,6 +185,7 @@ class Replanning:
             return
         if isinstance(found.plan, TrainingPlan):
             self.consider("exact", found.plan)
+        self.interrupted = found.stop is Stop.INTERRUPTED
 
     def consider(self, name: str, plan: TrainingPlan) -> None:
         """Judge a plan, as it is and with nodes exchanged, and keep what is valid."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..costs import marp as formulas
 from ..costs.job_rates import DEGREES, MICRO, JobRates, Trained
-from ..errors import InstanceError, UnknownName
+from ..errors import InstanceError, UnknownName, keeping
 from ..schema import Cluster, CostSettings, ModelSpec, exact
 from .catalogue import GPUS, cluster
 
@@ -72,7 +72,8 @@ def fits(
     """All (type, d, t) that fit by either formula, ranked; empty where none does.
 
     d divides `batch`, t is a power of two within a node, d t GPUs of the type exist.
-    Raises `InstanceError` for a batch or sequence below 1.
+    Raises `InstanceError` for a batch or sequence below 1; Ctrl-C takes along the rows
+    that there are.
     """
     for word, value in (("batch", batch), ("sequence", sequence)):
         if value < 1:
@@ -81,14 +82,18 @@ def fits(
     rates = JobRates(
         on, costs or CostSettings(recompute="none", sync_overlap="backward"), "marp"
     )
-    found = [
-        fit
-        for gpu, count in rates.count.items()
-        for d in trained.divisors
-        for t in DEGREES
-        if d * t <= count and t <= rates.largest[gpu]
-        if (fit := _fit(trained, rates, gpu, d, t)) is not None
-    ]
+    found: list[Fit] = []
+    with keeping(lambda: _ranked(found) or None):
+        for gpu, count in rates.count.items():
+            for d in trained.divisors:
+                for t in DEGREES:
+                    if d * t <= count and t <= rates.largest[gpu]:
+                        fit = _fit(trained, rates, gpu, d, t)
+                        found += [] if fit is None else [fit]
+    return _ranked(found)
+
+
+def _ranked(found: list[Fit]) -> list[Fit]:
     return sorted(
         found,
         key=lambda f: (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..exact import job_round
 from ..policies import _rounds, frenzy
 from ..problems.job_scheduling import Data, micro
-from ..result import known_gap
+from ..result import known_gap, uninterrupted
 from .idle import Idle
 from .simulator import Simulation, State
 
@@ -52,7 +52,7 @@ class _Watched:
             return
         posed = _rounds.posed(self.offers, state, free, running=False)
         self.frenzy.decide(state)
-        best = job_round.solve(posed.data)
+        best = uninterrupted(job_round.solve(posed.data))
         started = [
             task for number, task in state.running.items() if number not in before
         ]

@@ -1,0 +1,315 @@
+"""Ctrl-C ends the work, and what was found by then is the answer."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import (
+    api,
+    api_explain,
+    api_improve,
+    api_recover,
+    api_schedule,
+    cli,
+    registry,
+)
+from hetopt.errors import Interrupted, keeping
+from hetopt.exact._anytime import Run
+from hetopt.explaining import explanation
+from hetopt.modelling import Limits
+from hetopt.planners import megatron, metis
+from hetopt.problems import training_plan
+from hetopt.result import Result, Status, Stop
+from hetopt.scheduling import fitting
+
+SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "frenzy/simulator-30"
+
+
+def hetopt(*words: str | Path) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def at_the_last_call(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], Any]
+) -> Any:
+    """What `work` gives where Ctrl-C comes in its last call of a function."""
+    real, calls, last = getattr(owner, name), 0, 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, counted)
+    work()
+    last, calls = calls, 0
+    return work()
+
+
+def interrupt(*args: Any, **kwargs: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+STEPS = {
+    "alpa_like": "Programme",
+    "amp": "estimate_us",
+    "autohet": "_Trial.fits",
+    "galvatron_like": "_cuts",
+    "hexiscale": "_Rounds._round",
+    "islands": "_Search.descend",
+    "megatron": "worst_shortage",
+    "metis": "LineCost.iteration_us",
+    "whale": "_Trial.split_micro_batches",
+}
+
+
+def test_every_planner_of_training_plans_has_a_step_below() -> None:
+    assert set(STEPS) == set(registry.entries_for("planners", "training_plan"))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_an_interrupted_planner_gives_its_incumbent(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = api.load(SMALL)
+    sizes = data.workload.model_copy(update={"micro_batch_sizes": (1, 2)})
+    data = data.model_copy(update={"workload": sizes})
+    owner: Any = registry.entry("planners", name)
+    *classes, step = STEPS[name].split(".")
+    for one in classes:
+        owner = getattr(owner, one)
+
+    def work() -> Result:
+        return api.plan(data, name, time_limit=None)
+
+    found = at_the_last_call(monkeypatch, owner, step, work)
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
+    assert training_plan.evaluate(data, found.plan).valid
+
+
+def test_a_planner_without_an_incumbent_has_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metis.LineCost, "iteration_us", interrupt)
+    found = api.plan(SMALL, "metis")
+    assert (found.status, found.stop) == (Status.UNDECIDED, Stop.INTERRUPTED)
+
+
+@pytest.mark.parametrize("planner", ["espresso", "whale_plus", "optimal"])
+def test_planners_of_offers_give_their_incumbents(
+    planner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hetopt.exact import provisioning
+    from hetopt.planners import _espresso_tree
+
+    if planner == "optimal":
+
+        def solve(data: Any, *, limits: Limits) -> Result:
+            found = real(data, limits=limits)
+            object.__setattr__(found, "stop", Stop.INTERRUPTED)
+            return found
+
+        real = provisioning.solve
+        monkeypatch.setattr(provisioning, "solve", solve)
+        found = api.provision(OFFERS, planner, deadline_s=100)
+    else:
+        found = at_the_last_call(
+            monkeypatch,
+            _espresso_tree.Stock,
+            "plan",
+            lambda: api.provision(OFFERS, planner, deadline_s=100),
+        )
+    assert found.stop is Stop.INTERRUPTED or found.plan is not None
+
+
+def test_only_the_outermost_search_answers() -> None:
+    def inner() -> None:
+        with keeping(lambda: "another question's answer"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught, keeping(lambda: None):
+        inner()
+    assert not isinstance(caught.value, Interrupted)
+
+
+def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
+    data = api.load(SMALL)
+    plan = megatron.plan(data)
+    run = Run("training_plan", data, Limits())
+    with run:
+        raise Interrupted(plan)
+    assert (run.plan, run.stop) == (plan, Stop.INTERRUPTED)
+    other = Run("training_plan", data, Limits())
+    with other:
+        raise Interrupted("a plan of another problem")
+    assert other.plan is None
+
+
+# --- what comes after a plan ------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["training_plan_bound", "Search"])
+def test_the_local_search_keeps_the_plan_before_it_begins(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_improve, where, interrupt)
+    found = api.plan(SMALL, "megatron", improve=True)
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
+
+
+@pytest.mark.parametrize("where", ["training_plan_bound", "_exact"])
+def test_the_best_planners_plan_outlives_the_exact_method(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, where, interrupt)
+    found = api.plan(SMALL, "megatron" if where != "_exact" else None, time_limit=2)
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
+
+
+def test_remedies_that_are_interrupted_leave_the_reasons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hetopt import api_remedy
+
+    monkeypatch.setattr(api_remedy, "remedied", interrupt)
+    found = api.plan("tiny/infeasible", "megatron")
+    assert found.stop is Stop.INTERRUPTED
+    assert found.reasons
+
+
+# --- commands of several parts ----------------------------------------------------
+
+
+def after(calls: int) -> Callable[[str], None]:
+    """A listener that is interrupted when it hears the next word."""
+    heard: list[str] = []
+
+    def started(what: str) -> None:
+        heard.append(what)
+        if len(heard) == calls + 1:
+            raise KeyboardInterrupt
+
+    return started
+
+
+def test_compare_keeps_the_rows_that_are_finished() -> None:
+    report = api.compare(SMALL, ["megatron", "whale", "metis"], started=after(2))
+    assert [row.result.method.name for row in report.rows] == ["megatron", "whale"]
+
+
+def test_schedule_keeps_the_policies_that_are_finished() -> None:
+    done = api_schedule.schedule(
+        QUEUE, ["opportunistic", "frenzy", "sia"], started=after(1)
+    )
+    assert [one.policy for one in done] == ["opportunistic", "frenzy"]
+    assert done[0].result.plan is not None
+    assert done[1].result.stop is Stop.INTERRUPTED
+
+
+def test_the_command_schedule_shows_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from hetopt.policies import frenzy
+
+    monkeypatch.setattr(frenzy, "policy", interrupt)
+    out = tmp_path / "queue.html"
+    words = ("schedule", QUEUE, "--policy", "opportunistic,frenzy", "--out", out)
+    told = hetopt(*words, "--json")
+    assert told.exit_code == 0
+    statuses = [row["status"] for row in json.loads(told.stdout)["results"]]
+    assert statuses == ["feasible", "undecided"]
+    assert out.is_file()
+    assert hetopt("schedule", QUEUE, "--policy", "frenzy").exit_code == 4
+
+
+def test_explain_keeps_the_explanation_and_the_changes_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = api.load(SMALL)
+    found = api_explain.explain(megatron.plan(data), data, started=after(2))
+    assert (len(found.effects), found.complete, found.interrupted) == (2, False, True)
+    plan, out = tmp_path / "plan.json", tmp_path / "why.json"
+    assert hetopt("plan", SMALL, "--planner", "megatron", "--out", plan).exit_code == 0
+    monkeypatch.setattr(explanation, "effect", interrupt)
+    told = hetopt("explain", plan, "--json", "--out", tmp_path / "why.md")
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document["iteration_us"] > 0
+    assert not document["changes_complete"]
+    assert (tmp_path / "why.md").is_file()
+    assert not out.exists()
+
+
+def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
+    data = api.load(SMALL)
+    plan = megatron.plan(data)
+    found = api_recover.recover(
+        plan,
+        data,
+        ["node1"],
+        old_instance=data,
+        planners=["megatron", "metis"],
+        started=after(1),
+    )
+    assert found.new_plan is not None
+    assert found.result.plan is not None
+    assert found.result.stop in (Stop.INTERRUPTED, Stop.PROVED)
+
+
+def test_the_front_outlives_the_planners_beside_it() -> None:
+    found = api.tradeoffs(OFFERS, ["whale_plus"], started=after(0))
+    assert found.front.points
+    assert {"exact front"} <= set(found.methods)
+
+
+def test_fit_tells_the_rows_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("fit", "gpt2", "--gpus", "A100-40G", "--batch", "4", "--json")
+    whole = json.loads(hetopt(*words).stdout)
+    assert whole["complete"]
+    real, calls = fitting._fit, 0
+
+    def third(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return interrupt() if calls == 3 else real(*args)
+
+    monkeypatch.setattr(fitting, "_fit", third)
+    told = hetopt(*words)
+    document = json.loads(told.stdout)
+    assert (told.exit_code, document["complete"]) == (0, False)
+    assert 0 < len(document["fits"]) < len(whole["fits"])
+
+
+def test_a_policys_solver_that_is_interrupted_ends_the_policy() -> None:
+    from hetopt.result import Method, uninterrupted
+
+    data = api.load(SMALL)
+    method = Method("somebody", "exact")
+    stopped = Result(
+        problem="training_plan",
+        data=data,
+        method=method,
+        status=Status.UNDECIDED,
+        stop=Stop.INTERRUPTED,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        uninterrupted(stopped)
+
+
+def test_bench_says_where_its_rows_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from hetopt.bench import running
+
+    monkeypatch.setattr(running, "_answers", interrupt)
+    told = hetopt("bench", "smoke", "--out", tmp_path / "run", "--json")
+    assert told.exit_code == 4
+    found = json.loads(told.stdout)["error"]
+    assert found["kind"] == "interrupted"
+    assert "--resume" in found["message"]
