@@ -9,6 +9,7 @@ and the result holds what was known by then.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -259,9 +260,8 @@ def tradeoffs(
     limits = _limits(time_limit, gap, threads, seed)
     for name in planners:
         _known("planner", name, registry.entries_for("planners", "provisioning"))
-    loaded = load(instance)
-    data = provisioning_data(loaded, None, None)
-    return compared(loaded.name, data, planners, limits, started, report)
+    data = provisioning_data(instance, None, None)
+    return compared(load(instance).name, data, planners, limits, started, report)
 
 
 def compare(
@@ -380,7 +380,7 @@ def provisioning_data(
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = type(loaded.requirements).model_validate(asked)
         loaded = loaded.model_copy(update={"requirements": requirements})
-    with naming(loaded.name if isinstance(instance, Instance) else instance):
+    with nullcontext() if isinstance(instance, Instance) else naming(instance):
         return problems.get("provisioning").data(loaded)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import files, problems, registry
 from .architectures import PRESETS, from_config
-from .errors import InstanceError, MixedData, NoPlan, UnknownName
+from .errors import InstanceError, MixedData, NoPlan, UnknownName, naming
 from .parsing import read_tree
 from .problems.job_scheduling import Data
 from .result import Method, Result, Status, Stop
@@ -139,7 +139,8 @@ def load_model(model: Place) -> ModelSpec:
     if path.suffix == ".json" and path.is_file():
         tree = read_tree(path)
         if "model" not in tree:
-            return from_config(tree, path.stem)
+            with naming(path):
+                return from_config(tree, path.stem)
     if path.is_file() or name in files.instance_names():
         return files.load_instance(model).model
     raise UnknownName("model", name, sorted(PRESETS))

@@ -155,7 +155,7 @@ def from_config(config: Fields, name: str) -> ModelSpec:
 def _spec(fields: Fields) -> ModelSpec:
     from .complaints import validated
 
-    return validated(ModelSpec, fields, "config")
+    return validated(ModelSpec, fields, "config", file="")
 
 
 def _latent(config: Fields, fields: Fields, grouped: ModelSpec) -> ModelSpec:

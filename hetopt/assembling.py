@@ -40,5 +40,5 @@ def assembled(
         "cluster": cluster["cluster"],
         "workload": workload,
     }
-    validated(Instance, made, "the assembled instance")
+    validated(Instance, made, "the assembled instance", file="")
     return made

@@ -27,7 +27,8 @@ Gap = Annotated[
 Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
 AsJson = Annotated[
-    bool, flag("--json", help="One JSON document on stdout, nothing else.")
+    bool,
+    flag("--json", help="One JSON document on stdout, an error too, nothing else."),
 ]
 Options = Annotated[
     list[str] | None,

@@ -31,7 +31,7 @@ def validated(
     """`tree` as a record; `InstanceError` with every problem, one a line.
 
     `at` is the place of `tree` in its file, for the messages. `where` begins each; it
-    is the name of the file, unless `file` says that.
+    is the name of the file, unless `file` says that; that is empty where there is none.
     """
     try:
         with without_collection():

@@ -31,7 +31,7 @@ class HetoptError(Exception):
         self, message: str = "", *, file: Place | None = None, field: str | None = None
     ) -> None:
         super().__init__(message)
-        self.file = None if file is None else str(file)
+        self.file = str(file) if file else None
         self.field = field or None
 
     @classmethod

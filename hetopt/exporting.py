@@ -87,7 +87,9 @@ def write(out: Path, files: dict[str, str]) -> list[Path]:
     already, the files of these names are replaced, once all are on the disk.
     """
     place = Path(os.path.realpath(out))
-    there = place.is_dir() and any(place.iterdir())
+    with writable(out):
+        there = place.is_dir() and any(place.iterdir())
+        place.parent.mkdir(parents=True, exist_ok=True)
     name = f".export.{secrets.token_hex(6)}.tmp"
     draft = place / name if there else place.with_name(name)
     try:

@@ -100,7 +100,7 @@ def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, A
         base.pop("offers", None)
     whole = {**base, **read}
     whole["source"] = f"{read.get('source', what)}; model of {instance}"
-    validated(Instance, whole, "the imported instance")
+    validated(Instance, whole, "the imported instance", file="")
     return whole
 
 

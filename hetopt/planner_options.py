@@ -34,7 +34,7 @@ def checked(planner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     known = record(planner)
     if given and not known.model_fields:
         raise Unsupported(f"planner {planner} has no options: leave them out")
-    options = validated(known, dict(given), f"options of {planner}")
+    options = validated(known, dict(given), f"options of {planner}", file="")
     return {name: getattr(options, name) for name in given}
 
 

@@ -100,7 +100,7 @@ def _trees(file: Path) -> dict[str, Any]:
 
 
 def _suite(name: str, tree: Any, file: Path) -> Suite:
-    return validated(Suite, tree, f"{file}: {name}")
+    return validated(Suite, tree, f"{file}: {name}", file=file)
 
 
 def _relimited(suite: Suite, time_limit_s: float) -> Suite:

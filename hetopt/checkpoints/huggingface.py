@@ -225,7 +225,8 @@ def _placed(name: str, file: TensorFile) -> tuple[str, Tensor]:
         "blocks": blocks,
     }
     unit = rule.unit or str(int(matched["layer"]))
-    return unit, validated(Tensor, tree, f"{file.path}: tensor {name!r}")
+    where = f"{file.path}: tensor {name!r}"
+    return unit, validated(Tensor, tree, where, file=file.path)
 
 
 def _order(unit: str) -> tuple[int, int]:

@@ -1,0 +1,223 @@
+"""What is computed gets out: closed pipes, full disks, folders that are whole."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli, exporting, files
+from hetopt.bench import journal, process
+from hetopt.errors import CannotWrite
+
+SMALL = "tiny/two-nodes"
+PLAN = ("plan", SMALL, "--planner", "megatron")
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
+
+
+def hetopt(*words: str | Path) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def run(*words: str | Path, stdout: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "hetopt", *map(str, words)]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+def full(*args: Any, **kwargs: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+# --- stdout ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("list", "instances", "--json"), 0),
+        (("list", "instances"), 0),
+        (("plan", "--help"), 0),
+        ((*PLAN, "--json", "--out", "plan.json"), 0),
+        (("plan", "tiny/infeasible", "--planner", "megatron"), 4),
+        (("plan", "nowhere.yaml", "--json"), 2),
+    ],
+    ids=["document", "table", "help", "plan", "no plan", "error"],
+)
+def test_a_reader_that_leaves_early_changes_nothing(
+    words: tuple[str, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[1]))
+    reading, writing = os.pipe()
+    os.close(reading)
+    told = run(*words, stdout=writing)
+    os.close(writing)
+    assert told.returncode == code
+    assert "Error" not in told.stderr
+    assert "pipe" not in told.stderr.lower()
+    assert ("--out" in words) == (tmp_path / "plan.json").is_file()
+
+
+@needs_full
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["table", "document"])
+def test_a_full_disk_at_stdout_is_said_and_exits_2(more: tuple[str, ...]) -> None:
+    with FULL.open("w") as stdout:
+        told = run(*PLAN, *more, stdout=stdout)
+    assert told.returncode == 2
+    assert "standard output: cannot be written: No space left" in told.stderr
+    assert "Traceback" not in told.stderr
+    assert "Exception ignored" not in told.stderr
+
+
+# --- a plan that was computed is never lost ----------------------------------------
+
+
+@needs_full
+def test_a_plan_is_printed_even_where_out_cannot_be_written() -> None:
+    told = hetopt(*PLAN, "--json", "--out", FULL)
+    assert told.exit_code == 2
+    assert json.loads(told.stdout)["plan"]
+    assert f"{FULL}: cannot be written: No space left on device" in told.stderr
+    shown = hetopt(*PLAN, "--out", FULL)
+    assert shown.exit_code == 2
+    assert "iteration" in shown.stdout
+
+
+ANSWERS: list[tuple[str, tuple[str, ...], str]] = [
+    ("status", ("solve", SMALL, "--method", "megatron"), "r.json"),
+    ("rows", ("compare", SMALL, "--planners", "megatron"), "r.html"),
+    ("points", ("provision", "tiny/offers", "--frontier"), "r.svg"),
+    ("status", ("schedule", "frenzy/simulator-30", "--policy", "frenzy"), "r.html"),
+    ("pipelines", ("simulate", "plan.json"), "r.svg"),
+    ("iteration_us", ("explain", "plan.json", "--time-limit", "0"), "r.html"),
+    ("new_plan", ("recover", "plan.json", SMALL, "--lost", "node1"), "r.json"),
+]
+
+
+@pytest.mark.parametrize(("field", "words", "out"), ANSWERS, ids=lambda part: part[0])
+def test_every_answer_is_printed_even_where_out_cannot_be_written(
+    field: str,
+    words: tuple[str, ...],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "plan.json" in words:
+        assert hetopt(*PLAN, "--out", "plan.json").exit_code == 0
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(files, "_replace", full)
+    told = hetopt(*words, "--json", "--out", out)
+    assert told.exit_code == 2
+    assert field in json.loads(told.stdout)
+    assert f"{out}: cannot be written: No space left on device" in told.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_output_in_a_folder_without_rights_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(self: Path, *args: Any, **kwargs: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", denied)
+    with pytest.raises(CannotWrite, match=r"--out .*: cannot be written: Permission"):
+        files.check_writable(tmp_path / "plan.json")
+
+
+def test_trying_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_text("old")
+    files.check_writable(old)
+    files.check_writable(tmp_path / "new.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+    assert old.read_text() == "old"
+
+
+# --- folders -----------------------------------------------------------------------
+
+TEXTS = {"a.sh": "one", "b.json": "two", "inner/c.yaml": "three"}
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """What lies in a folder, by path."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_export_is_whole_or_not_there(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, before = tmp_path / "run", {}
+    if there:
+        out.mkdir()
+        before = {"a.sh": "old", "mine.txt": "kept"}
+        for name, text in before.items():
+            (out / name).write_text(text)
+    real, written = Path.write_text, 0
+
+    def third_fails(self: Path, *args: Any, **kwargs: Any) -> int:
+        nonlocal written
+        written += 1
+        return full() if written == 3 else real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", third_fails)
+        with pytest.raises(CannotWrite, match=r"inner/c.yaml: cannot be written: No"):
+            exporting.write(out, TEXTS)
+    assert tree(tmp_path) == {f"run/{name}": text for name, text in before.items()}
+    assert out.exists() == there
+    paths = exporting.write(out, TEXTS)
+    assert paths == [out / name for name in sorted(TEXTS)]
+    assert tree(tmp_path) == {
+        f"run/{name}": text for name, text in {**before, **TEXTS}.items()
+    }
+
+
+def test_an_export_replaces_nothing_where_a_folder_has_a_files_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b.json").mkdir()
+    (tmp_path / "a.sh").write_text("old")
+    with pytest.raises(CannotWrite, match=r"b.json is a folder"):
+        exporting.write(tmp_path, TEXTS)
+    assert tree(tmp_path) == {"a.sh": "old"}
+
+
+def test_a_full_disk_under_bench_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal.os, "fsync", full)
+    with (
+        pytest.raises(CannotWrite, match=r"rows.jsonl: cannot be written: No space"),
+        journal.journal(tmp_path, {"suite": "mine"}, resume=True),
+    ):
+        pass
+
+
+def test_the_next_run_clears_the_folders_of_killed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "gettempdir", lambda: str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        pass
+    mine, started = process.own_mark().split("-")
+    names = {
+        f"hetopt-bench-{mine}-{started}-abc": True,  # of this process
+        f"hetopt-bench-{child.pid}-{started}-abc": False,  # of one that has ended
+        f"hetopt-bench-{mine}-1-abc": False,  # of one whose number we have now
+        "hetopt-bench-mine": True,  # somebody else's
+        f"other-{child.pid}-1-abc": True,
+    }
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.json").write_text("{}")
+    process.clear_leftovers()
+    assert {name: (tmp_path / name).exists() for name in names} == names
