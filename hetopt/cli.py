@@ -25,6 +25,7 @@ from . import (
     cli_explain,
     cli_import,
     cli_measure,
+    cli_output,
     cli_recover,
     cli_schedule,
 )
@@ -41,10 +42,6 @@ from .cli_options import (
     valued,
 )
 from .cli_output import (
-    BAD_INPUT,
-    NO_PLAN,
-    NOT_FOUND,
-    PLAN,
     answer_error,
     be_patient,
     begin,
@@ -54,18 +51,18 @@ from .cli_output import (
     wants_json,
     written,
 )
-from .cli_output import check_writable as _writable
-from .cli_output import complain as _complain
-from .cli_output import give as _give
-from .cli_output import print_json as _print_json
-from .cli_output import show as _show
-from .cli_output import tell as _tell
 from .errors import HetoptError, Unsupported
 
 if TYPE_CHECKING:
     from .progress import Watch
     from .result import Result, Status
     from .tradeoffs import Tradeoffs
+
+PLAN, BAD_INPUT = cli_output.PLAN, cli_output.BAD_INPUT
+NO_PLAN, NOT_FOUND = cli_output.NO_PLAN, cli_output.NOT_FOUND
+_writable, _give = cli_output.check_writable, cli_output.give
+_print_json, _show = cli_output.print_json, cli_output.show
+_tell, _complain = cli_output.tell, cli_output.complain
 
 # Of what is wrong with the words of a command line: unknown options, absent arguments.
 _UsageError: Any = typer.BadParameter.__base__

@@ -338,7 +338,7 @@ def _check_events(text: str) -> None:
             if event.anchor not in sizes:
                 raise _Refused(
                     f"line {_line(event)}: found the alias "
-                    f"{cut(event.anchor)!r}, expected one of a value that ends before "
+                    f"{cut(str(event.anchor))!r}, expected one of a value that ends before "
                     "it; write the value out"
                 )
             total += sizes[event.anchor]
