@@ -23,6 +23,7 @@ from random import Random
 
 from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import one_pipeline
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance, exact
 
@@ -68,6 +69,27 @@ def best_training_plan(
     return found
 
 
+def best_one_pipeline(instance: Instance) -> int | None:
+    """The least iteration time of one pipeline of equal degrees, by trying all."""
+    table, batch = CostTable(instance), instance.workload.global_batch
+    room = tuple(node.count for node in table.cluster.nodes)
+    found = []
+    for size in {*instance.workload.micro_batch_sizes}:
+        if batch % size == 0:
+            places = [
+                place
+                for place in _stage_places(table, size, True)
+                if len({t for _, t, _ in place[0]}) == 1
+            ]
+            for stages, _ in _stage_rows(table, places, room):
+                pipeline = _pipeline(batch // size, size, stages, Counter())
+                plan = TrainingPlan.model_construct(pipelines=(pipeline,))
+                judged = one_pipeline.evaluate(instance, plan)
+                if judged.valid:
+                    found.append(judged.objective)
+    return min(found, default=None)
+
+
 def _best(
     instance: Instance, several_replicas: bool, below: int | None
 ) -> tuple[int, TrainingPlan] | None:
@@ -76,11 +98,7 @@ def _best(
     best: tuple[int, tuple[Option, ...]] | None = None
     factor, sync_factor = exact(costs.pipeline_factor), exact(costs.sync_factor)
     options = sorted(
-        (
-            option
-            for option in _options(instance, table, several_replicas)
-            if below is None or judge._up(factor * option.us) < below
-        ),
+        _options(instance, table, several_replicas, below),
         key=lambda o: (o.us, o.samples, o.size, o.stages),
     )
     room = tuple(node.count for node in table.cluster.nodes)
@@ -140,11 +158,33 @@ def _complete(options, slowest, room, batch) -> Iterator[tuple[Option, ...]]:
         yield from extend([slowest], left, batch - slowest.samples, top)
 
 
-def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Option]:
-    """Every pipeline that fits into memory, among the most replicas under ZeRO."""
+def _options(
+    instance: Instance, table: CostTable, several: bool, below: int | None
+) -> Iterator[Option]:
+    """Every pipeline that fits into memory, among the most replicas under ZeRO.
+
+    With `below` those that are short enough for a plan of less time.
+    """
+    fitting: dict[object, bool] = {}
+
+    def fits(pipeline: Pipeline, stages, n: int, size: int) -> bool:
+        count = len(stages)
+        for j, stage in enumerate(stages):
+            key = (stage, n, size, count, j)
+            if key not in fitting:
+                # The other stages are there for their number alone.
+                need = judge._memory(table, 0, pipeline, {}, [], None)
+                broken = {v.where.split(".")[1] for v in need}
+                for k, other in enumerate(stages):
+                    fitting[other, n, size, count, k] = f"stages[{k}]" not in broken
+            if not fitting[key]:
+                return False
+        return True
+
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
     costs = instance.workload.costs
+    factor = exact(costs.pipeline_factor)
     told_apart = costs.sync_overlap != "none" or costs.zero
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
@@ -155,12 +195,14 @@ def _options(instance: Instance, table: CostTable, several: bool) -> Iterator[Op
             rows = None
             for n in range(1, batch // size + 1):
                 pipeline = _pipeline(n, size, stages, Counter())
-                if any(judge._memory(table, 0, pipeline, {}, [], None)):
+                rows = rows or judge._stage_times(table, pipeline)
+                us = judge._pipeline_us(costs, n, rows)
+                if below is not None and judge._up(factor * us) >= below:
+                    continue
+                if not fits(pipeline, stages, n, size):
                     continue
                 if any(judge._runs_of_layers(instance, 0, pipeline)):
                     continue
-                rows = rows or judge._stage_times(table, pipeline)
-                us = judge._pipeline_us(instance.workload.costs, n, rows)
                 option = Option(us, n, size, stages, used)
                 # Which samples a replica takes matters to the time alone, unless
                 # backward passes hide synchronisation or replicas share states.

@@ -1,27 +1,78 @@
-"""What the exact method says of an instance, held against complete search."""
+"""What an exact method says of an instance, held against plans: all, or some."""
 
-from contextlib import nullcontext
+import time
+from collections.abc import Iterator
+from random import Random
 from unittest.mock import patch
 
 from brute_force_training import best_training_plan
+from random_plans import any_plan
 from soaking import Contradiction
 
+from hetopt.errors import NoPlan, Unsupported
 from hetopt.exact import _small_clusters, training_plan
 from hetopt.modelling import Limits
+from hetopt.planners import islands, megatron
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.result import Result, Status
 from hetopt.schema import Instance
 
+_PLANNER_S = 0.05
+
 
 def solved(instance: Instance, *, warm: bool, time_s: float) -> Result:
-    """The exact method's result; without heuristics first, unless `warm`."""
-    cold = patch.object(_small_clusters, "_warm_up", lambda *_: None)
-    with nullcontext() if warm else cold:
+    """The exact method's result; without heuristics first, unless `warm`.
+
+    Where it searches and bounds only, a little of the time will do.
+    """
+    time_s = time_s if _small_clusters.is_small(instance) else time_s / 10
+    name, value = ("_ROUNDS", 200) if warm else ("_warm_up", lambda *_: None)
+    with patch.object(_small_clusters, name, value):
         return training_plan.solve(instance, limits=Limits(time_s=time_s))
 
 
 def refuted(instance: Instance, result: Result) -> str:
-    """The outcome as a word; `Contradiction` where some plan shows that it is wrong."""
+    """The outcome as a word; `Contradiction` where any plan shows that it is wrong."""
+    word, below = claim(instance, result)
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several, below=below)
+    if best is not None:
+        _contradict(result, *best)
+    return word
+
+
+def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:
+    """The same against random plans, and those of two planners."""
+    word, below = claim(instance, result)
+    for plan in some_plans(instance, rng):
+        judged = judge.evaluate(instance, plan)
+        if judged.valid and (below is None or judged.objective < below):
+            _contradict(result, judged.objective, plan)
+    return word
+
+
+def some_plans(
+    instance: Instance, rng: Random, count: int = 30
+) -> Iterator[TrainingPlan]:
+    """Random plans, and those of two planners; they may need too much memory."""
+    for _ in range(count):
+        plan = any_plan(instance, rng)
+        if plan is not None:
+            yield plan
+    deadline = time.monotonic() + _PLANNER_S
+    for planner in (islands, megatron):
+        try:
+            yield planner.plan(instance, deadline=deadline)
+        except (NoPlan, Unsupported):
+            continue
+
+
+def claim(instance: Instance, result: Result) -> tuple[str, int | None]:
+    """The outcome as a word, and the time that no plan is below; None: there is none.
+
+    `Contradiction` where its own plan is not what it says.
+    """
     if result.plan is not None:
         judged = judge.evaluate(instance, result.plan)
         if not judged.valid or judged.objective != result.objective:
@@ -29,18 +80,21 @@ def refuted(instance: Instance, result: Result) -> str:
                 f"said {result.objective}, the plan is {judged.objective}, "
                 f"{list(map(str, judged.violations))}"
             )
-    bound = result.bound.value if result.bound else 0
-    if result.status is Status.INFEASIBLE:
-        limit, word = None, "infeasible"
-    else:
-        limit, word = int(bound), "optimal"
-        if result.status is not Status.OPTIMAL:
-            word = "bound" if result.plan is not None else "bound alone"
-    several = max(instance.workload.micro_batch_sizes) > 1
-    best = best_training_plan(instance, several_replicas=several, below=limit)
-    if best is not None:
-        raise Contradiction(
-            f"said {result.status} with bound {result.bound}, a plan of {best[0]} us "
-            f"is valid: {best[1].model_dump_json()}"
-        )
-    return word
+    bound = int(result.bound.value) if result.bound else 0
+    if result.plan is not None and bound > result.objective:
+        raise Contradiction(f"bound {bound} is above its own plan {result.objective}")
+    words = {
+        Status.OPTIMAL: "optimal",
+        Status.FEASIBLE: "bound",
+        Status.UNDECIDED: "bound alone",
+        Status.INFEASIBLE: "infeasible",
+    }
+    below = None if result.status is Status.INFEASIBLE else bound
+    return words[result.status], below
+
+
+def _contradict(result: Result, us: int, plan: TrainingPlan) -> None:
+    raise Contradiction(
+        f"said {result.status} with bound {result.bound}, a plan of {us} us "
+        f"is valid: {plan.model_dump_json()}"
+    )

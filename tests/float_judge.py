@@ -13,9 +13,15 @@ from hetopt.schema import Instance
 class FloatJudge:
     """Times in seconds and memory in bytes of plans on one instance."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Keep the symbols of the cost model at hand."""
-        self.costs, self.model = instance.workload.costs, instance.model
+    def __init__(
+        self, instance: Instance, recompute: str | None = None, zero: int | None = None
+    ) -> None:
+        """Keep the symbols of the cost model at hand, under a plan's own choices."""
+        chosen = {"recompute": recompute, "zero": zero}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        self.costs = instance.workload.costs.model_copy(update=chosen)
+        self.instance, self.model = instance, instance.model
+        self.others = {self.costs.recompute: self}
         self.cluster = instance.planned_cluster
         self.S, self.H = instance.workload.sequence_length, instance.model.hidden
         self.full = self.costs.recompute == "full"
@@ -24,10 +30,18 @@ class FloatJudge:
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
         states["bf16_fp32_gradients"] = (2, 4, 12)
-        plain = (2, 2, self.costs.bytes_per_parameter - 4)
+        each = self.costs.bytes_per_parameter
+        plain = (2, 2, each - 4) if each > 4 else (each, 0, 0)
         self.states = states.get(self.costs.precision or "", plain)
         self.e = 4 if self.costs.precision == "fp32" else 2
         self.g = self.states[1] if self.costs.precision else 2
+
+    def under(self, rule: str | None) -> "FloatJudge":
+        """The judge of a stage that recomputes by a rule of its own."""
+        rule = rule or self.costs.recompute
+        if rule not in self.others:
+            self.others[rule] = FloatJudge(self.instance, rule, self.costs.zero)
+        return self.others[rule]
 
     def link(self, a: str, b: str) -> tuple[float, float]:
         """(alpha in s, beta in bytes/s) between GPUs of two nodes."""
@@ -46,7 +60,9 @@ class FloatJudge:
         return gpu.peak_tflops * 1e12 * gpu.efficiency
 
     def layer(self, layer: int, node: str, t: int, b: int) -> float:
-        """Forward and backward of one layer, analytic."""
+        """Forward and backward of one layer, by formula or as measured."""
+        if self.costs.profile:
+            return 1e-6 * sum(row.layer_us[layer] for row in self.rows(node, t, b))
         p, s = self.model.active_parameters[layer], self.S
         width = (self.model.head_dim or 0) * self.model.heads or self.H
         c, rounds = (4, 12) if self.full else (3, 8)
@@ -59,6 +75,18 @@ class FloatJudge:
             alpha, beta = self.link(node, node)
             time += rounds * (t - 1) * (alpha + self.e * b * s * self.H / (t * beta))
         return time
+
+    def rows(self, node: str, t: int, b: int) -> list[Any]:
+        """Measurements that make up a size: at itself, or at its binary digits."""
+        gpu = self.nodes[node].gpu
+        at = {
+            row.micro_batch: row
+            for row in self.costs.profile
+            if row.gpu == gpu and row.tensor_parallel == t
+        }
+        if b in at:
+            return [at[b]]
+        return [at[1 << i] for i, bit in enumerate(reversed(f"{b:b}")) if bit == "1"]
 
     def rate(self, node: str) -> float:
         """Bytes/s of a GPU's memory; 0 where it is not given."""
@@ -174,6 +202,20 @@ class FloatJudge:
             return total + held * layers * (parts[0] + parts[1]) + parts[2]
         return total + held * layers * border + sum(parts)
 
+    def measured(self, layers: range, node: str, t: int, b: int, held: float) -> float:
+        """Bytes of a run of layers, from a profile that weighs them."""
+        rows, total = self.rows(node, t, b), 0.0
+        if all(row.activation_mib is not None for row in rows):
+            for x in layers:
+                own = max(row.layer_mib[x] - row.activation_mib[x] for row in rows)
+                total += own + held * sum(row.activation_mib[x] for row in rows)
+            return total * 2**20
+        total = 2**20 * sum(row.layer_mib[x] for row in rows for x in layers)
+        if held <= 1:
+            return total
+        more = self.activations(len(layers), t, b, held)
+        return total + more - self.activations(len(layers), t, b, 1)
+
     def working(self, t: int, b: int) -> float:
         """Bytes that the backward pass of a layer works with."""
         model, e = self.model, self.e
@@ -191,15 +233,23 @@ class FloatJudge:
         stages: int,
         j: int,
         holders: list[int] | None = None,
+        node: str | None = None,
     ) -> float:
-        """Bytes on one GPU of stage `j` of `stages`; `holders` for each layer."""
+        """Bytes on one GPU of stage `j` of `stages`; `holders` for each layer.
+
+        `node` is needed where layers were weighed.
+        """
         costs, s, h = self.costs, self.S, self.H
         many = holders or [1] * len(self.model.parameters)
         total: float = costs.reserve_mib * 2**20
-        for x in layers:
-            total += self.parameter(many[x]) * self.model.parameters[x] / t
         held = self.held(micro_batches, stages, j)
-        total += self.activations(len(layers), t, b, held)
+        if any(row.layer_mib for row in costs.profile):
+            assert node is not None
+            total += self.measured(layers, node, t, b, held)
+        else:
+            for x in layers:
+                total += self.parameter(many[x]) * self.model.parameters[x] / t
+            total += self.activations(len(layers), t, b, held)
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
@@ -220,6 +270,13 @@ class FloatJudge:
         sync = self.synchronisation(plan)
         whole = self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
         return whole + self.update(plan)
+
+    def roundings(self, plan: TrainingPlan) -> float:
+        """Microseconds by which whole numbers can differ: each term is rounded up."""
+        costs, layers = self.costs, len(self.model.parameters)
+        waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
+        slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
+        return 3 + costs.pipeline_factor * slots + costs.sync_factor * (2 * layers + 4)
 
     def holders(self, plan: TrainingPlan) -> list[int]:
         """Replicas of each layer."""
@@ -258,7 +315,8 @@ class FloatJudge:
     def stage(self, pipeline: Pipeline, j: int) -> float:
         """Compute time of a stage for one micro-batch: its slowest replica."""
         stage, last = pipeline.stages[j], j == len(pipeline.stages) - 1
-        return max(self._replica(stage, r, last) for r in stage.replicas)
+        mine = self.under(stage.recompute)
+        return max(mine._replica(stage, r, last) for r in stage.replicas)
 
     def _replica(self, stage: Stage, replica: Replica, last: bool) -> float:
         at = (replica.gpus[0].rpartition(":")[0], len(replica.gpus), replica.samples)
@@ -328,11 +386,21 @@ class FloatJudge:
         return self.model.vocabulary * self.H
 
     def _backward(self, pipeline: Pipeline, j: int) -> float:
-        share = 3 / 4 if self.full else 2 / 3
         stage, last = pipeline.stages[j], j == len(pipeline.stages) - 1
+        mine = self.under(stage.recompute)
         times = []
         for r in stage.replicas:
-            whole = self._replica(stage, r, False)
+            whole = mine._behind(stage, r)
             head = self.head(r.node, len(r.gpus), r.samples) if last else 0.0
-            times.append(share * whole + 2 / 3 * head)
+            times.append(whole + 2 / 3 * head)
         return max(times)
+
+    def _behind(self, stage: Stage, replica: Replica) -> float:
+        """Backward passes of a replica's layers: measured, or a share of both."""
+        at = (replica.node, len(replica.gpus), replica.samples)
+        rows = self.rows(*at) if self.costs.profile else [None]
+        if all(row and row.backward_us is not None for row in rows):
+            parts = (row.backward_us[x] for row in rows for x in range(*stage.layers))
+            return 1e-6 * sum(parts)
+        share = 3 / 4 if self.full else 2 / 3
+        return share * self._replica(stage, replica, False)

@@ -3,19 +3,76 @@
 from itertools import pairwise
 from random import Random
 
+from random_alternatives import with_choices
+
+from hetopt.costs import CostTable
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
 
 def random_plan(instance: Instance, seed: int) -> TrainingPlan:
-    """A plan of random pipelines on some of the instance's GPUs."""
+    """A plan of random pipelines on some of the instance's GPUs; 1 is among the sizes.
+
+    Settings that it may choose are those of the workload.
+    """
     rng = Random(f"plan/{seed}")
     groups = _groups(instance, rng)
     rng.shuffle(groups)
     batch = instance.workload.global_batch
     count = rng.randint(1, min(len(groups), batch, 4))
     sizes = _batches(rng, count, batch, instance.workload.micro_batch_sizes)
-    shares = [groups[i::count] for i in range(count)]
+    return _of(rng, instance, groups, sizes)
+
+
+def any_plan(instance: Instance, rng: Random) -> TrainingPlan | None:
+    """A plan of any sizes and choices; None where a trial ends without one.
+
+    It keeps every rule but memory and what interleaving asks for, and its stages are
+    where times were measured.
+    """
+    groups = _groups(instance, rng)
+    rng.shuffle(groups)
+    workload = instance.workload
+    sizes = _filled(rng, len(groups), workload.global_batch, workload.micro_batch_sizes)
+    if sizes is None:
+        return None
+    plan = _of(rng, instance, groups, sizes)
+    table = CostTable(instance)
+    replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
+    if not all(table.measured(r.node, r.degree, r.samples) for r in replicas):
+        return None
+    return with_choices(rng, instance, plan)
+
+
+def _filled(
+    rng: Random, most: int, batch: int, sizes: tuple[int, ...]
+) -> list[tuple[int, int]] | None:
+    """(micro-batches, size) of at most `most` pipelines that do the batch exactly."""
+    chosen: list[list[int]] = []
+    while batch:
+        fitting = [size for size in sizes if size <= batch]
+        if not fitting:
+            return None
+        size = rng.choice(fitting)
+        number = rng.randint(1, batch // size)
+        batch -= number * size
+        chosen.append([number, size])
+    while len(chosen) > most:  # what has one size can be one pipeline
+        number, size = chosen.pop()
+        mate = next((row for row in chosen if row[1] == size), None)
+        if mate is None:
+            return None
+        mate[0] += number
+    return [(number, size) for number, size in chosen]
+
+
+def _of(
+    rng: Random,
+    instance: Instance,
+    groups: list[tuple[str, ...]],
+    sizes: list[tuple[int, int]],
+) -> TrainingPlan:
+    shares = [groups[i :: len(sizes)] for i in range(len(sizes))]
     return TrainingPlan(
         pipelines=tuple(
             _pipeline(rng, instance.model.layers, share, number, size)

@@ -2,22 +2,15 @@
 
 import json
 import math
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from brute_force_training import (
-    _pipeline,
-    _stage_places,
-    _stage_rows,
-    tiny_instance,
-)
+from brute_force_training import best_one_pipeline, tiny_instance
 
 import hetopt
 from hetopt import load
-from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact._one_pipeline_ground import BIG
@@ -29,27 +22,6 @@ from hetopt.result import Result, Status, Stop
 from hetopt.schema import Instance
 
 SEVERAL = {"micro_batch_sizes": [1, 2, 3], "global_batch": 6}
-
-
-def best_one_pipeline(instance: Instance) -> int | None:
-    """The least iteration time of one pipeline of equal degrees, by trying all."""
-    table, batch = CostTable(instance), instance.workload.global_batch
-    room = tuple(node.count for node in table.cluster.nodes)
-    found = []
-    for size in {*instance.workload.micro_batch_sizes}:
-        if batch % size == 0:
-            places = [
-                place
-                for place in _stage_places(table, size, True)
-                if len({t for _, t, _ in place[0]}) == 1
-            ]
-            for stages, _ in _stage_rows(table, places, room):
-                pipeline = _pipeline(batch // size, size, stages, Counter())
-                plan = TrainingPlan.model_construct(pipelines=(pipeline,))
-                judged = judge.evaluate(instance, plan)
-                if judged.valid:
-                    found.append(judged.objective)
-    return min(found, default=None)
 
 
 def plain(seed: int, several: bool = False) -> Instance:

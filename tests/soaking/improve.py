@@ -1,0 +1,54 @@
+"""The local search: valid, never worse than its start, never below what is proved."""
+
+from random import Random
+from typing import Any
+
+import drawing
+from claims import some_plans
+
+from hetopt.bounds import training_plan_bound
+from hetopt.improve import improve
+from hetopt.problems import training_plan as judge
+from soaking import Contradiction
+
+_ROUNDS = 60
+
+
+def draw(rng: Random) -> dict[str, Any]:
+    """An instance of 2 to 16 GPUs, and the seed of a start and of a search."""
+    counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 3, 4])))
+    sizes = rng.choice([(1,), (1,), (1, 2), (2,), (1, 3), (2, 3)])
+    tree = drawing.instance(
+        rng,
+        counts,
+        layers=rng.choice([1, 2, 3, 5]),
+        batch=rng.choice([2, 4, 5, 8]),
+        sizes=sizes,
+    )
+    return {"instance": tree, "plans": rng.randrange(10**9)}
+
+
+def check(data: dict[str, Any]) -> str:
+    """Improve a random plan that is valid; twice the same with the same seed."""
+    instance = drawing.read(data["instance"])
+    for plan in some_plans(instance, Random(data["plans"]), 10):
+        before = judge.evaluate(instance, plan)
+        if before.valid:
+            break
+    else:
+        return "no plan"
+    better, again = (
+        improve(instance, plan, deadline=None, rounds=_ROUNDS, seed=data["plans"])
+        for _ in range(2)
+    )
+    after = judge.evaluate(instance, better)
+    if not after.valid:
+        raise Contradiction(f"not valid: {list(map(str, after.violations))}")
+    if after.objective > before.objective:
+        raise Contradiction(f"{before.objective} us became {after.objective}")
+    bound = training_plan_bound(instance)
+    if after.objective < bound.value:
+        raise Contradiction(f"{after.objective} us is below {bound}")
+    if again != better:
+        raise Contradiction("the same seed gave another plan")
+    return "better" if after.objective < before.objective else "the same"

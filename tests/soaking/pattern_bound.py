@@ -1,0 +1,71 @@
+"""The bound by patterns, asked to refute what a known plan shows to be possible."""
+
+from random import Random
+from typing import Any
+
+import drawing
+from claims import some_plans
+
+from hetopt.bounds import training_plan_bound
+from hetopt.errors import Unsupported
+from hetopt.exact import training_plan
+from hetopt.exact._pattern_bound import PatternBound, applies
+from hetopt.problems import training_plan as judge
+from soaking import Contradiction
+
+_STEPS = 6
+_STATED = {"interleave": 1}
+
+
+def draw(rng: Random) -> dict[str, Any]:
+    """An instance of 2 to 12 GPUs with what patterns cover, and a seed of plans."""
+    counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 3, 4])))
+    tree = drawing.instance(
+        rng,
+        counts,
+        layers=rng.choice([1, 2, 3, 5]),
+        batch=rng.choice([1, 2, 4, 8]),
+        fixed=_STATED,
+    )
+    tree["workload"]["alternatives"] = {}
+    return {"instance": tree, "plans": rng.randrange(10**9)}
+
+
+def check(data: dict[str, Any]) -> str:
+    """Nothing at a plan's time is refuted; what is refuted is proved again."""
+    instance = drawing.read(data["instance"])
+    if not applies(instance):
+        return "refused"
+    rng = Random(data["plans"])
+    judged = [judge.evaluate(instance, p) for p in some_plans(instance, rng, 12)]
+    best = min((j.objective for j in judged if j.valid), default=None)
+    if best is None:
+        return "no plan"
+    lowest = float(training_plan_bound(instance).value)
+    if lowest > best:
+        raise Contradiction(f"cheap bound {lowest}, a plan of {best} us is valid")
+    if lowest == best:
+        return "closed"
+    patterns = PatternBound(instance, lowest, float(best))
+    word = "nothing refuted"
+    for share in (0.25, 0.5, 0.8, 1.0):
+        target = lowest + share * (best - lowest) if share < 1 else best
+        refutation = patterns.refute(target)
+        for _ in range(_STEPS):
+            if not refutation.step():
+                break
+        if not refutation.proved:
+            return word
+        if target >= best:
+            raise Contradiction(f"{target} us is refuted, a plan of {best} us is valid")
+        word = "refuted below"
+        if rng.random() < 0.2:
+            certificate = refutation.certificate()
+            bound = int(target) + 1
+            try:
+                missing = training_plan.recheck(instance, certificate, bound)
+            except Unsupported:  # uneven layers
+                missing = []
+            if missing:
+                raise Contradiction(f"{target} us is refuted, rechecked: {missing}")
+    return word
