@@ -20,6 +20,7 @@ from . import (
     api_improve,
     api_remedy,
     files,
+    impossible,
     model_files,
     planner_options,
     problems,
@@ -562,9 +563,15 @@ def _best(results: list[Result]) -> Result:
 
 
 def _bounded(result: Result) -> Result:
-    """The result with the cheap proved bound, where that says more than its own."""
+    """The result with the cheap proved bound, where that says more than its own.
+
+    Without a plan, and where arithmetic proves that there is none, it says so.
+    """
     if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
         return result
+    if result.plan is None and (reason := impossible.reason(result.data)):
+        proved = {"status": Status.INFEASIBLE, "stop": Stop.PROVED}
+        return replace(result, **proved, reasons=(reason,))
     try:
         cheap = training_plan_bound(result.data)
     except KeyboardInterrupt:

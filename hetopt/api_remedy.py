@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 from .choosing import remedies
+from .impossible import unfit_settings
 from .modelling import Limits
 from .result import Result, Stop
 from .schema import Instance
@@ -20,6 +21,8 @@ def remedied(result: Result, limits: Limits) -> Result:
     if result.plan is not None or result.stop is Stop.INTERRUPTED:
         return result
     if result.problem != "training_plan" or not isinstance(result.data, Instance):
+        return result
+    if unfit_settings(result.data):  # then memory is not what is short
         return result
     seconds = _MOST_S if limits.time_s is None else min(_MOST_S, limits.time_s)
     start = time.monotonic()

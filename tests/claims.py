@@ -39,7 +39,39 @@ def refuted(instance: Instance, result: Result) -> str:
     best = best_training_plan(instance, several_replicas=several, below=below)
     if best is not None:
         _contradict(result, *best)
+    if result.status is Status.INFEASIBLE:
+        _reason_holds(instance, result.reasons[0])
     return word
+
+
+def _reason_holds(instance: Instance, reason: str) -> None:
+    """Memory is the reason where more of it would do, and only there.
+
+    With memory for everything, a plan is one whose pipelines have one stage each, which
+    is found with one layer as well.
+    """
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    model, costs = tree["model"], tree["workload"]["costs"]
+    runs, layers = costs.pop("interleave", 1), model["layers"]
+    model |= {"layers": 1, "dense_layers": 0, "vocabulary": 0}
+    for field in ("layer_parameters", "active_layer_parameters"):
+        if model.get(field):
+            model[field] = model[field][:1]
+    for row in costs.get("profile", ()):
+        for field in ("layer_us", "forward_us", "backward_us"):
+            if row.get(field):
+                row[field] = row[field][:1]
+        row["layer_mib"] = row["activation_mib"] = None
+    costs |= {"reserve_mib": 0, "zero": 0}
+    tree["workload"]["alternatives"] = {}
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 1e9
+    several = max(instance.workload.micro_batch_sizes) > 1
+    ample = Instance.model_validate(tree, strict=False)
+    held = best_training_plan(ample, several_replicas=several) is not None
+    kind = reason.partition(":")[0]
+    if kind != ("layers" if runs > layers else "memory" if held else "batch"):
+        raise Contradiction(f"the reason is {reason!r}; ample memory helps: {held}")
 
 
 def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:

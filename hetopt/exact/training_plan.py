@@ -14,13 +14,10 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 
 import time
 from dataclasses import replace
-from fractions import Fraction
+from math import inf
 
-from .. import choosing, registry
+from .. import choosing, impossible, registry
 from ..bounds import training_plan_bound
-from ..costs import CostTable
-from ..costs.compute import ceil
-from ..costs.memory import MIB
 from ..errors import NoPlan, Unsupported
 from ..improve import improve
 from ..modelling import Limits
@@ -46,6 +43,7 @@ _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline,
 _LONG_SHARE = 0.5  # and where no bound by patterns waits for its time
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SEARCH_S = 30.0  # where there is no time limit
+_REASON_S = 1.0  # at the most, to tell why there is no plan
 _CANDIDATES = 150_000  # of one local search
 
 
@@ -64,7 +62,7 @@ def solve(
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run:
-        if reason := _too_little_memory(data):
+        if reason := impossible.reason(data):
             run.reasons = (reason,)
         elif _small_clusters.is_small(data):
             _small(run, data)
@@ -84,38 +82,6 @@ def recheck(
     return _training_certificate.missing(data, certificate, bound)
 
 
-def _too_little_memory(instance: Instance) -> str | None:
-    """Why no plan can fit: the states of one copy of the layers, or of one layer."""
-    # The highest stage of ZeRO that a plan may have takes the least memory.
-    table = CostTable(instance).under(zero=max(instance.workload.zeros))
-    sizes, costs = _sizes_mib(table), table.workload.costs
-    nodes = table.cluster.nodes
-    room = sum(node.count * table.memory_mib(node.name) for node in nodes)
-    need = ceil(sum(sizes, Fraction(0)))
-    if need > room:
-        return (
-            f"memory: the states of all layers need {need} MiB, "
-            f"all GPUs together have {room} MiB: {need - room} MiB short"
-        )
-    widest = max(node.count * table.memory_mib(node.name) for node in nodes)
-    kept = Fraction(costs.kept_bytes, costs.bytes_per_parameter)
-    largest = ceil(kept * max(sizes))
-    if largest > widest:
-        return (
-            f"memory: the states of the largest layer need {largest} MiB, the largest "
-            f"node has {widest} MiB: {largest - widest} MiB short"
-        )
-    return None
-
-
-def _sizes_mib(table: CostTable) -> list[Fraction]:
-    """What each layer takes at the least, on all GPUs of a group together."""
-    if table.profile.weighs:
-        return [Fraction(table.profile.least_group_mib(x)) for x in range(table.layers)]
-    bytes_each = table.workload.costs.bytes_per_parameter
-    return [Fraction(bytes_each * p, MIB) for p in table.model.parameters]
-
-
 def _small(run: Run, instance: Instance) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
         _line_up(run, instance)  # stages of several replicas take long to list
@@ -124,14 +90,31 @@ def _small(run: Run, instance: Instance) -> None:
         run.offer(known.plan)
         run.tighten(known.bound_us, "all plans of a small cluster")
     elif known.proved:
-        run.reasons = (
-            "memory: every plan of this cluster was looked at, and in each a stage "
-            "needs more than its GPUs have",
-        )
+        run.reasons = (_nowhere(instance),)
     else:
         run.tighten(known.bound_us, "all plans of a small cluster")
     if not known.proved:
         run.check()  # it ended at a limit, or not all plans could be listed
+
+
+def _nowhere(instance: Instance) -> str:
+    """Why no plan of a small cluster is one: memory, or what remains without it."""
+    looked = "every plan of this cluster was looked at"
+    light = impossible.without_memory(instance)
+    # Any plan will do, and one layer has few.
+    run = Run(problem, light, Limits(time_s=_REASON_S, gap=inf))
+    ample = _small_clusters.solve_small(light, run)
+    if ample.plan is not None:
+        return f"memory: {looked}, and in each a stage needs more than its GPUs have"
+    sizes = sorted(set(instance.workload.micro_batch_sizes))
+    if ample.proved:
+        return (
+            f"batch: {looked}, and with any memory none shares a global batch of "
+            f"{instance.workload.global_batch} in micro-batches of {sizes} among GPUs "
+            "with times that were measured: add sizes to micro_batch_sizes, or "
+            "measurements to workload.costs.profile"
+        )
+    return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
 
 
 def _large(run: Run, instance: Instance) -> None:

@@ -21,6 +21,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from .. import impossible
 from ..balancing import Balancer, shared
 from ..errors import InstanceError, NoPlan, keeping
 from ..fast_cost import FastCost, Pipe
@@ -84,8 +85,9 @@ def plan_with(
         history = search.run(rounds, deadline)
     if (best := search.plan()) is None:
         raise NoPlan(
-            f"instance {data.name!r}: no partition in {len(history)} rounds holds "
-            "the model and its activations"
+            impossible.reason(data)
+            or f"instance {data.name!r}: no partition in {len(history)} rounds holds "
+            "the model and its activations and shares the global batch"
         )
     return best, history
 

@@ -17,6 +17,7 @@ from itertools import combinations
 from random import Random
 from typing import Literal
 
+from .. import impossible
 from ..balancing import Balancer, shared
 from ..errors import NoPlan, keeping
 from ..fast_cost import FastCost, Pipe
@@ -56,8 +57,9 @@ def search(
             islands.descend(start)
     if islands.best is None:
         raise NoPlan(
-            f"instance {cost.instance.name!r}: no set of whole nodes holds the model "
-            "and its activations"
+            impossible.reason(cost.instance)
+            or f"instance {cost.instance.name!r}: no set of whole nodes holds the "
+            "model and its activations and shares the global batch"
         )
     return islands.best[1]
 

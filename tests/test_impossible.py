@@ -1,0 +1,175 @@
+"""Why there is no plan: the reason is a true one, and proved where arithmetic can."""
+
+import json
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import impossible, registry
+from hetopt.cli import app
+from hetopt.errors import NoPlan
+from hetopt.exact import training_plan
+from hetopt.modelling import Limits
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+PLANNERS = registry.entries_for("planners", "training_plan")
+
+
+def tree(nodes: int = 1, **workload: Any) -> dict[str, Any]:
+    return {
+        "name": "none",
+        "model": {
+            "name": "m",
+            "layers": 2,
+            "hidden": 1024,
+            "heads": 8,
+            "vocabulary": 50_000,
+            "parameters_per_layer": 10_000_000,
+        },
+        "cluster": {
+            "gpus": {"A": {"peak_tflops": 50, "memory_gib": 8}},
+            "nodes": [
+                {"name": f"n{i}", "gpu": "A", "count": 2, "intra_gbytes_per_s": 50}
+                for i in range(nodes)
+            ],
+            "inter": {"gbytes_per_s": 5},
+        },
+        "workload": {"sequence_length": 256, "global_batch": 4, **workload},
+    }
+
+
+def read(data: dict[str, Any]) -> Instance:
+    return Instance.model_validate_json(json.dumps(data))
+
+
+def short_of_memory(nodes: int) -> dict[str, Any]:
+    """Layers fit, embedding and head do not: 2 x 819 MB x 8 bytes, beyond 512 MiB."""
+    data = tree(nodes, costs={"zero": 3}, alternatives={"zero": [0, 1, 2]})
+    data["cluster"]["gpus"]["A"]["memory_gib"] = 0.6 / (2 * nodes)
+    return data
+
+
+IMPOSSIBLE = {
+    "batch": [
+        tree(nodes, global_batch=4, micro_batch_sizes=[3]) for nodes in (1, 4, 32)
+    ],
+    "memory": [short_of_memory(nodes) for nodes in (1, 4, 32)],
+    "layers": [tree(nodes, costs={"interleave": 3}) for nodes in (1, 4)],
+}
+CASES = [(kind, data) for kind, cases in IMPOSSIBLE.items() for data in cases]
+NAMES = [f"{kind}-{len(data['cluster']['nodes'])}" for kind, data in CASES]
+
+
+@pytest.mark.parametrize(("kind", "data"), CASES, ids=NAMES)
+def test_the_exact_method_proves_that_there_is_no_plan(
+    kind: str, data: dict[str, Any]
+) -> None:
+    result = training_plan.solve(read(data), limits=Limits(time_s=5))
+    assert result.status is Status.INFEASIBLE
+    assert result.reasons[0].startswith(f"{kind}: ")
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize(("kind", "data"), CASES, ids=NAMES)
+def test_a_planner_without_a_plan_says_the_proved_reason(
+    planner: str, kind: str, data: dict[str, Any]
+) -> None:
+    result = hetopt.plan(read(data), planner, time_limit=5)
+    assert result.status is Status.INFEASIBLE
+    assert result.reasons[0].startswith(f"{kind}: ")
+    if kind != "memory":
+        assert len(result.reasons) == 1  # no remedy of memory helps
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_no_planner_by_itself_blames_memory_for_the_sizes(planner: str) -> None:
+    data = read(IMPOSSIBLE["batch"][1])
+    with pytest.raises(NoPlan) as told:
+        registry.entry("planners", planner).plan(data, seed=0, deadline=None)
+    assert "holds the model" not in str(told.value)
+    assert "MiB" not in str(told.value)
+
+
+@pytest.mark.parametrize("words", [["plan"], ["compare"], ["solve"]])
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+def test_commands_end_with_the_code_of_a_proof(
+    words: list[str], kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "none.json").write_text(json.dumps(IMPOSSIBLE[kind][1]))
+    given = [*words, str(tmp_path / "none.json"), "--time-limit", "5"]
+    answer = CliRunner().invoke(app, given)
+    assert answer.exit_code == 3, answer.output
+    assert f"{kind}: " in answer.output
+
+
+def test_what_would_work_does() -> None:
+    reason = impossible.reason(read(IMPOSSIBLE["batch"][0]))
+    assert reason is not None
+    assert "global_batch 3 or 6" in reason
+    for batch in (3, 6):
+        data = tree(global_batch=batch, micro_batch_sizes=[3])
+        assert hetopt.plan(read(data), time_limit=5).plan is not None
+
+
+def test_sums_of_sizes_are_those_that_counting_finds() -> None:
+    sizes = [3, 4, 6, 9]
+    for few in (1, 2, 3, 4):
+        counted = {
+            sum(chosen)
+            for count in range(8)
+            for chosen in combinations_with_replacement(sizes, count)
+            if len(set(chosen)) <= few and sum(chosen) <= 20
+        }
+        bits = impossible._sums_of_few(sizes, 20, few)
+        assert {s for s in range(21) if bits >> s & 1} == counted
+
+
+def test_one_gpu_cannot_do_two_sizes() -> None:
+    data = tree(global_batch=5, micro_batch_sizes=[2, 3])
+    data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
+    reason = impossible.reason(read(data))
+    assert reason is not None
+    assert "1 GPUs" in reason or "1 GPU" in reason
+    data["cluster"]["nodes"].append({"name": "n1", "gpu": "A", "count": 1})
+    assert impossible.reason(read(data)) is None
+
+
+def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:
+    rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
+    costs = {"layer_times": "profile", "profile": rows}
+    data = tree(global_batch=3, micro_batch_sizes=[1, 2, 3], costs=costs)
+    reason = impossible.reason(read(data))
+    assert reason is not None
+    assert "1, 3 cannot be put together" in reason
+    data["workload"]["global_batch"] = 4
+    assert impossible.reason(read(data)) is None
+
+
+def test_unmeasured_shares_on_few_gpus_are_found_by_looking_at_every_plan() -> None:
+    """Micro-batches of 6 need three replicas of 2, and there are two GPUs."""
+    rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
+    costs = {"layer_times": "profile", "profile": rows}
+    data = tree(global_batch=6, micro_batch_sizes=[6], costs=costs)
+    assert impossible.reason(read(data)) is None
+    result = training_plan.solve(read(data), limits=Limits(time_s=5))
+    assert result.status is Status.INFEASIBLE
+    assert result.reasons[0].startswith("batch: every plan")
+    data["cluster"]["nodes"][0]["count"] = 3
+    result = training_plan.solve(read(data), limits=Limits(time_s=5))
+    assert result.status is Status.OPTIMAL
+
+
+def test_tied_weights_are_held_once_by_a_single_stage() -> None:
+    """Twice the embedding does not fit; a stage that is first and last has it once."""
+    data = tree(global_batch=1)
+    data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
+    data["cluster"]["gpus"]["A"]["memory_gib"] = 1.5
+    assert "embedding and head" in str(impossible.reason(read(data)))
+    data["model"]["tied_embeddings"] = True
+    assert impossible.reason(read(data)) is None
+    assert hetopt.plan(read(data), time_limit=5).plan is not None
