@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -28,12 +29,12 @@ from . import (
     registry,
     statements,
 )
+from .attempts import Attempt, alone, judged, tried
 from .bounds import training_plan_bound
 from .errors import (
     InstanceError,
     Interrupted,
     MixedData,
-    NoPlan,
     UnknownName,
     Unsupported,
     naming,
@@ -128,7 +129,8 @@ def _planned(
         return _bounded(_interrupted(best))
     left = _less(limits, monotonic() - start)
     try:
-        return _exact("training_plan", data, left, best.plan, report)
+        found = _exact("training_plan", data, left, best.plan, report)
+        return replace(found, failed=tuple(dict.fromkeys(best.failed + found.failed)))
     except KeyboardInterrupt:  # before or after the method's own work
         return _bounded(_interrupted(best))
     except Unsupported:
@@ -472,42 +474,52 @@ def _stated(
 
 
 def _heuristic(
-    name: str, data: Any, limits: Limits, options: Options | None = None
+    name: str,
+    data: Any,
+    limits: Limits,
+    options: Options | None = None,
+    attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
 ) -> Result:
-    """What a planner finds; no plan becomes a result with the planner's reason."""
+    """What a planner finds; no plan becomes a result with the planner's reason.
+
+    So does a failure under `attempts.tried`, where other planners are asked as well.
+    """
     module: Any = registry.entry("planners", name)
     chosen = planner_options.checked(name, options) if options else {}
     start = monotonic()
     deadline = None if limits.time_s is None else start + limits.time_s
-    made, stop = None, Stop.FINISHED
-    reasons: tuple[str, ...] = ()
-    try:
+    found, stop = Attempt[Any](None), Stop.FINISHED
+    kept: list[Any] = []
+
+    def work() -> tuple[Any, Evaluation] | None:
         made = module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
-    except NoPlan as error:
-        reasons = (str(error),)
+        kept.append(made)
+        return None if made is None else judged(module.problem, data, name, made)
+
+    try:
+        found = attempt(name, work)
     except KeyboardInterrupt as signal:
         stop = Stop.INTERRUPTED
-        made = signal.best if isinstance(signal, Interrupted) else None
+        best = signal.best if isinstance(signal, Interrupted) else (kept or [None])[0]
+        if best is not None:  # found by then, or while the judge was at work
+            found = attempt(name, partial(judged, module.problem, data, name, best))
     end = monotonic()
+    plan, evaluation = found.made or (None, None)
+    reasons = () if found.reason is None else (found.reason,)
     if stop is Stop.FINISHED and deadline is not None and end >= deadline:
         stop = Stop.TIME
-
-    def judged(stop: Stop) -> Result:
-        return Result(
-            problem=module.problem,
-            data=data,
-            method=Method(name, "heuristic", seed=limits.seed, options=chosen),
-            status=Status.UNDECIDED if made is None else Status.FEASIBLE,
-            stop=stop,
-            plan=made,
-            seconds={"solve": end - start},
-            reasons=reasons,
-        )
-
-    try:
-        return judged(stop)
-    except KeyboardInterrupt:  # while the judge was at work: it works again
-        return judged(Stop.INTERRUPTED)
+    return Result(
+        problem=module.problem,
+        data=data,
+        method=Method(name, "heuristic", seed=limits.seed, options=chosen),
+        status=Status.UNDECIDED if plan is None else Status.FEASIBLE,
+        stop=stop,
+        plan=plan,
+        seconds={"solve": end - start},
+        reasons=reasons,
+        evaluation=evaluation,
+        failed=reasons if found.failed else (),
+    )
 
 
 def _improved(
@@ -541,7 +553,7 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
         share = replace(limits, time_s=None if left is None else left / waiting)
         try:
-            results.append(_heuristic(name, data, share))
+            results.append(_heuristic(name, data, share, attempt=tried))
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -554,12 +566,17 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
 
 
 def _best(results: list[Result]) -> Result:
-    """The result with the least objective; without any plan, all reasons together."""
+    """The result with the least objective; without any plan, all reasons together.
+
+    With what failed on the way.
+    """
+    failed = tuple(why for result in results for why in result.failed)
     planned = [result for result in results if result.objective is not None]
     if planned:
-        return min(planned, key=lambda result: result.objective or 0)
+        best = min(planned, key=lambda result: result.objective or 0)
+        return replace(best, failed=failed)
     reasons = tuple(why for result in results for why in result.reasons)
-    return replace(results[0], reasons=reasons)
+    return replace(results[0], reasons=reasons, failed=failed)
 
 
 def _bounded(result: Result) -> Result:
@@ -601,7 +618,7 @@ def _compared(
     for name in planners:
         if started:
             started(f"{instance.name}: {name}")
-        results.append(_bounded(_heuristic(name, instance, limits)))
+        results.append(_bounded(_heuristic(name, instance, limits, attempt=tried)))
         yield results[-1]
     if exact:
         if started:

@@ -12,8 +12,10 @@ from typing import Any
 
 from . import files, problems, registry
 from .architectures import PRESETS, from_config
-from .errors import InstanceError, MixedData, NoPlan, UnknownName, naming
+from .attempts import Attempt, alone, judged, tried
+from .errors import InstanceError, MixedData, UnknownName, naming
 from .parsing import read_tree
+from .problems import Evaluation
 from .problems.job_scheduling import Data
 from .result import Method, Result, Status, Stop
 from .scheduling import metrics, simulator, traces
@@ -23,6 +25,7 @@ from .scheduling.metrics import Metrics
 from .schema import Cluster, Instance, ModelSpec
 
 Place = str | Path
+_Simulated = tuple[simulator.Run, Evaluation]
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ def schedule(
     outcomes = []
     for name in chosen:
         begun = monotonic()
+        # A policy by itself fails the call, one of several is a row with its reason.
+        attempt = alone if len(chosen) == 1 else tried
         try:
             if started is not None:
                 started(f"{data.name}: {name}")
-            outcomes.append(_outcome(data, name, rounds))
+            outcomes.append(_outcome(data, name, rounds, attempt))
         except KeyboardInterrupt:
             outcomes.append(_unfinished(data, name, monotonic() - begun))
             break
@@ -162,31 +167,40 @@ def _unfinished(data: Data, policy: str, seconds: float) -> Outcome:
     return Outcome(policy, result, None)
 
 
-def _outcome(data: Data, policy: str, rounds: bool | None) -> Outcome:
+def _outcome(
+    data: Data,
+    policy: str,
+    rounds: bool | None,
+    attempt: Callable[[str, Callable[[], _Simulated]], Attempt[_Simulated]],
+) -> Outcome:
     begun = monotonic()
     refusals = tuple(
         f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))
     )
-    plan, run, reasons = None, None, refusals[:10]
-    status = Status.INFEASIBLE
+    found, status = Attempt[_Simulated](None), Status.INFEASIBLE
+
+    def work() -> _Simulated:
+        run = simulator.simulate(data, policy, rounds=rounds)
+        return run, judged("job_scheduling", data, policy, run.schedule)[1]
+
     if len(refusals) < len(data.jobs):
-        status = Status.UNDECIDED
-        try:
-            run = simulator.simulate(data, policy, rounds=rounds)
-            plan, status = run.schedule, Status.FEASIBLE
-        except NoPlan as error:
-            reasons = (*reasons, str(error))
+        found = attempt(policy, work)
+        status = Status.UNDECIDED if found.made is None else Status.FEASIBLE
+    run, evaluation = found.made or (None, None)
+    told = () if found.reason is None else (found.reason,)
     result = Result(
         problem="job_scheduling",
         data=data,
         method=Method(policy, "heuristic"),
         status=status,
         stop=Stop.PROVED if status is Status.INFEASIBLE else Stop.FINISHED,
-        plan=plan,
+        plan=None if run is None else run.schedule,
         seconds={"simulation": monotonic() - begun},
-        reasons=reasons,
+        reasons=(*refusals[:10], *told),
+        evaluation=evaluation,
+        failed=told if found.failed else (),
     )
-    if plan is None or run is None:
+    if run is None:
         return Outcome(policy, result, None)
-    measured = metrics.measure(data, plan, run.decision_s)
+    measured = metrics.measure(data, run.schedule, run.decision_s)
     return Outcome(policy, result.with_bound(bound(data)), measured)

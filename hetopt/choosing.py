@@ -9,12 +9,13 @@ method chooses (`hetopt.exact`).
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 
 from . import registry
 from ._choosing_descent import descended
+from .attempts import tried
 from .costs import under
-from .errors import NoPlan
 from .improve import improve
 from .plans import TrainingPlan
 from .problems import training_plan
@@ -119,13 +120,11 @@ def _planned(
     best: tuple[int, TrainingPlan] | None = None
     for number, name in enumerate(_PLANNERS):
         until = _share(deadline, len(_PLANNERS) - number + 1)
-        try:
-            made = registry.entry("planners", name).plan(
-                instance, seed=seed, deadline=until
-            )
-        except NoPlan:
+        plan = partial(registry.entry("planners", name).plan, instance)
+        made = tried(name, partial(plan, seed=seed, deadline=until)).made
+        if made is None:
             continue
-        value = None if made is None else _judged(instance, made)
+        value = _judged(instance, made)
         if value is not None and (best is None or value < best[0]):
             best = value, made
     if best is None:

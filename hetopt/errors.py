@@ -126,6 +126,15 @@ class InternalError(HetoptError):
     kind = "internal_error"
 
 
+class MethodFailed(InternalError):
+    """One of our own methods raised what it should not."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(
+            f"{name} failed: {type(error).__name__}: {error}; please report it"
+        )
+
+
 class BoundContradicted(InternalError):
     """A bound lies on the wrong side of an objective."""
 

@@ -124,6 +124,7 @@ def result() -> Schema:
         "objective_exact": exactly,
         "bound_exact": exactly,
         "certificate": {"type": "object"},
+        "failed": {"type": "array", "items": {"type": "string"}},
     }
     return {"$defs": defs, **made}
 

@@ -10,13 +10,15 @@ micro-batches of all pipelines always are.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from math import exp
 from random import Random
 
 from ._improve_moves import Moves
 from ._improve_state import State, first_state
+from .attempts import tried
 from .balancing import Balancer
-from .errors import NoPlan, keeping
+from .errors import keeping
 from .fast_cost import FastCost
 from .planners import islands
 from .plans import TrainingPlan
@@ -158,11 +160,9 @@ class _Annealing:
             deadline = now + (budget.deadline - now) * (CYCLES[1] - CYCLES[0])
         if budget.rounds is not None:
             limit = budget.rounds // 10
-        try:
-            pipes = islands.search(
-                self._cost, self._balancer, self._random, deadline, limit
-            )
-        except NoPlan:
+        search = partial(islands.search, self._cost, self._balancer, self._random)
+        pipes = tried("islands", partial(search, deadline, limit)).made
+        if pipes is None:
             return
         state = first_state(self._cost, pipes)
         if state is not None:

@@ -337,9 +337,8 @@ def _check_events(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise _Refused(
-                    f"line {_line(event)}: found the alias "
-                    f"{cut(str(event.anchor))!r}, expected one of a value that ends before "
-                    "it; write the value out"
+                    f"line {_line(event)}: found the alias {cut(str(event.anchor))!r}, "
+                    "expected one of a value that ends before it; write the value out"
                 )
             total += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):

@@ -91,7 +91,9 @@ class Result:
     """What is known: status, plan, objective, bound, and how it came about.
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
-    the method leaves one. `name` is the instance's name, None for a problem file.
+    the method leaves one. `failed` says which planners failed on the way, and how: a
+    bug of ours, but none that keeps the others from working. `name` is the instance's
+    name, None for a problem file.
     """
 
     problem: str
@@ -106,6 +108,7 @@ class Result:
     trace: tuple[TracePoint, ...] = ()
     certificate: Record | None = None
     evaluation: Evaluation | None = None
+    failed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.evaluation is None:
@@ -210,6 +213,8 @@ class Result:
         if self.bound and isinstance(self.bound.value, Fraction):
             exactly = self.bound.value
             document["bound_exact"] = [exactly.numerator, exactly.denominator]
+        if self.failed:
+            document["failed"] = list(self.failed)
         if self.certificate is not None:
             document["certificate"] = self.certificate.model_dump(
                 mode="json", exclude_none=True

@@ -7,11 +7,13 @@ geometric steps from the least time of the front to that of its cheapest plan.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from . import registry
-from .errors import Interrupted, NoPlan
+from .attempts import judged, tried
+from .errors import Interrupted
 from .exact.provisioning import Frontier, frontier
 from .modelling import Limits
 from .planners import sia_plus
@@ -138,13 +140,12 @@ def _asked(
     if end is not None and monotonic() > end:
         return Failed(planner, asked_s, "no time was left")
     made: Any = registry.entry("planners", planner)
+    plan = partial(made.plan, due, seed=seed, deadline=end)
     try:
-        plan = made.plan(due, seed=seed, deadline=end)
-    except NoPlan as error:
-        return Failed(planner, asked_s, str(error))
+        found = tried(planner, partial(_offered_by, planner, due, plan, asked_s))
     except Interrupted as signal:
         return replace(_offered(planner, due, signal.best, asked_s), interrupted=True)
-    return _offered(planner, due, plan, asked_s)
+    return found.made or Failed(planner, asked_s, str(found.reason))
 
 
 def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
@@ -154,6 +155,13 @@ def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
     low, high = min(times_s), max(times_s)
     found = [low * (high / low) ** (i / (steps - 1)) for i in range(steps)]
     return sorted({round(step + 0.001, 3) for step in found})
+
+
+def _offered_by(
+    planner: str, data: Data, make: Callable[[], Any], asked_s: float
+) -> Offered:
+    plan, _ = judged("provisioning", data, planner, make())
+    return _offered(planner, data, plan, asked_s)
 
 
 def _offered(

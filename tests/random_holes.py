@@ -29,3 +29,17 @@ def _with(instance: Instance, **fields: object) -> Instance:
     workload = instance.workload.model_dump() | fields
     document = instance.model_dump() | {"workload": workload}
     return Instance.model_validate(document, strict=False)
+
+
+def with_idle_layers(random: Random) -> Instance:
+    """The same, and some or all layers of some rows take no time at all."""
+    instance = with_holes(random)
+    rows = []
+    for row in instance.workload.costs.profile:
+        spared = random.choice([0.0, 0.3, 1.0])
+        at = [random.random() >= spared for _ in row.layer_us]
+        each = tuple(us * busy for us, busy in zip(row.layer_us, at, strict=True))
+        bare = {"forward_us": None, "backward_us": None}
+        rows.append(row.model_dump() | bare | {"layer_us": each})
+    costs = instance.workload.costs.model_dump() | {"profile": tuple(rows)}
+    return _with(instance, costs=costs)

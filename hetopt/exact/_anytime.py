@@ -24,6 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import __version__, problems
+from ..attempts import tried
 from ..errors import InternalError, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Objective
@@ -63,6 +64,7 @@ class Run:
         self.objective: Objective | None = None
         self.bound: Bound | None = None
         self.reasons: tuple[str, ...] = ()
+        self.failed: tuple[str, ...] = ()  # planners that the run started from
         self.certificate: Record | None = None
         self.stop: Stop | None = None
         self.trace: list[TracePoint] = []
@@ -125,6 +127,18 @@ class Run:
             return False
         self._keep(plan, found.objective)
         return True
+
+    def offer_of(self, name: str, make: Callable[[], Any]) -> None:
+        """Offer what a planner makes, None for nothing; its failure is only noted."""
+
+        def work() -> None:
+            plan = make()
+            if plan is not None:
+                self.offer(plan)
+
+        found = tried(name, work)
+        if found.failed:
+            self.failed += (str(found.reason),)
 
     def tighten(self, value: Objective, source: str) -> None:
         """State that no plan is better than `value`; ignored where weaker."""
@@ -203,6 +217,7 @@ class Run:
             reasons=self.reasons,
             trace=tuple(self.trace),
             certificate=self.certificate,
+            failed=self.failed,
         )
 
     def _status(self) -> Status:

@@ -14,14 +14,14 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import islice, pairwise
 from math import inf
 
 from .. import choosing
 from ..bounds import training_plan_bound
 from ..costs import beyond, under
-from ..errors import InternalError, NoPlan
+from ..errors import InternalError
 from ..improve import improve
 from ..planners import islands, megatron
 from ..plans import Pipeline, Replica, TrainingPlan
@@ -148,13 +148,9 @@ def _warm_up(instance: Instance, clock: Run) -> None:
         if chosen is not None:
             clock.offer(chosen)
         return
-    for planner in (islands, megatron):
+    for name, plan in (("islands", islands.plan), ("megatron", megatron.plan)):
         clock.check()
-        try:
-            plan = planner.plan(instance, deadline=deadline)
-        except NoPlan:
-            continue
-        clock.offer(plan)
+        clock.offer_of(name, partial(plan, instance, deadline=deadline))
     if clock.plan is not None:
         better = improve(instance, clock.plan, deadline=deadline, rounds=_ROUNDS)
         clock.offer(better)

@@ -17,10 +17,10 @@ Source: the problem is AutoHet's, section IV; the method is our own.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .. import registry
-from ..errors import NoPlan
 from ..modelling import Limits
 from ..plans import Recovery
 from ..problems import Objective
@@ -83,10 +83,9 @@ class _Search:
         """Prices, planners, decisions, tidying."""
         run, network = self._run, self._network
         for name in _PLANNERS:
-            try:
-                run.offer(registry.entry("planners", name).plan(network.data))
-            except NoPlan:
-                continue  # the cloud need not hold everything
+            # There need be none: the cloud need not hold everything.
+            plan = registry.entry("planners", name).plan
+            run.offer_of(name, partial(plan, network.data))
         prices = best_prices(network)
         run.certificate = RecoveryCertificate(prices=prices)
         proved = bound_of(network.data, prices)

@@ -14,11 +14,12 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 
 import time
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from .. import choosing, impossible, registry
 from ..bounds import training_plan_bound
-from ..errors import NoPlan, Unsupported
+from ..errors import Unsupported
 from ..improve import improve
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -137,14 +138,9 @@ def _large(run: Run, instance: Instance) -> None:
 def _start(run: Run, instance: Instance) -> None:
     for name in _PLANNERS:
         run.check()
-        try:
-            found = registry.entry("planners", name).plan(
-                instance, seed=run.limits.seed, deadline=_deadline(run, _SEARCH_SHARE)
-            )
-        except NoPlan:
-            continue
-        if found is not None:
-            run.offer(found)
+        plan = partial(registry.entry("planners", name).plan, instance)
+        until = _deadline(run, _SEARCH_SHARE)
+        run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
 
 
 def _line_up(run: Run, instance: Instance) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from .. import registry
-from ..errors import NoPlan
+from ..attempts import tried
+from ..errors import InstanceError
 from ..improve import improve
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -56,10 +58,13 @@ def effect(
 def _best(
     instance: Instance, plans: tuple[TrainingPlan, ...]
 ) -> tuple[int | None, TrainingPlan | None]:
-    """The quickest of the plans that break no rule."""
+    """The quickest of the plans that break no rule and whose times were measured."""
     best: tuple[int | None, TrainingPlan | None] = None, None
     for plan in plans:
-        found = training_plan.evaluate(instance, plan)
+        try:
+            found = training_plan.evaluate(instance, plan)
+        except InstanceError:  # a size or degree that the profile lacks
+            continue
         us = found.objective
         if not found.valid or not isinstance(us, int):
             continue
@@ -83,10 +88,7 @@ def _quick(
     instance: Instance, deadline: float | None, seed: int
 ) -> Iterator[TrainingPlan]:
     for name in _PLANNERS:
-        planner = registry.entry("planners", name)
-        try:
-            made = planner.plan(instance, seed=seed, deadline=deadline)
-        except NoPlan:
-            continue
+        plan = partial(registry.entry("planners", name).plan, instance)
+        made = tried(name, partial(plan, seed=seed, deadline=deadline)).made
         if made is not None:
             yield made

@@ -13,11 +13,13 @@ is judged, and its recovery timed by AutoHet's rules, before one is chosen:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any
 
 from .. import registry
+from ..attempts import tried
 from ..balancing import shared
 from ..errors import (
     InstanceError,
@@ -149,14 +151,12 @@ class Replanning:
             if time_s is not None:
                 left = _FOR_PLANNERS * time_s - (monotonic() - start)
                 share = monotonic() + max(0.0, left) / waiting
-            try:
-                module: Any = registry.entry("planners", name)
-                self._planning = name
-                made = module.plan(self.change.new, seed=seed, deadline=share)
-            except NoPlan as error:
-                self.reasons.append(str(error))
-                continue
-            self.consider(name, made)
+            plan = partial(registry.entry("planners", name).plan, self.change.new)
+            planned = partial(plan, seed=seed, deadline=share)
+            self._planning = name
+            found = tried(name, partial(self._consider_of, name, planned))
+            if found.reason is not None:
+                self.reasons.append(found.reason)
         best = min(self.candidates, key=lambda c: c.iteration_us, default=None)
         if best is None:
             return
@@ -167,6 +167,10 @@ class Replanning:
         elif left_s is not None and left_s > 0:
             tell("local search")
             self._improved(best, monotonic() + 0.7 * left_s, seed)
+
+    def _consider_of(self, name: str, make: Callable[[], Any]) -> None:
+        if (made := make()) is not None:
+            self.consider(name, made)
 
     def _improved(self, best: Candidate, deadline: float, seed: int) -> None:
         self._planning = f"{best.name}+improve"

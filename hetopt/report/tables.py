@@ -169,6 +169,9 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
         yield "planning", words.duration(sum(result.seconds.values()))
     for reason in result.reasons:
         yield "reason", reason
+    for failure in result.failed:
+        if failure not in result.reasons:
+            yield "a bug", failure
 
 
 def _stop(result: Result) -> str:

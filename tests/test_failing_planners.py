@@ -1,0 +1,147 @@
+"""A planner that fails is a row with its reason; the others and the command go on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import registry
+from hetopt.cli import app
+from hetopt.errors import InternalError, MethodFailed, PlanRejected
+from hetopt.exact import training_plan as exact
+from hetopt.modelling import Limits
+from hetopt.planners import islands, megatron, whale
+from hetopt.plans import TrainingPlan
+from hetopt.policies import frenzy
+
+RUN = CliRunner()
+TINY = "tiny/two-nodes"
+
+
+def raising(*args: Any, **kwargs: Any) -> TrainingPlan:
+    raise ValueError("max() arg is an empty sequence")
+
+
+def refused(data: Any, **kwargs: Any) -> TrainingPlan:
+    """A plan that uses the same GPUs nine times."""
+    plan = _plan_of_islands(data)
+    return plan.model_copy(update={"pipelines": plan.pipelines[:1] * 9})
+
+
+_plan_of_islands = islands.plan
+
+FAILURES = [(raising, "ValueError: max()"), (refused, "whale on training_plan: ")]
+
+
+@pytest.mark.parametrize(("failure", "word"), FAILURES)
+def test_plan_is_given_though_a_planner_fails_and_tells_which(
+    monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
+) -> None:
+    monkeypatch.setattr(whale, "plan", failure)
+    found = hetopt.plan(TINY, time_limit=10)
+    assert found.plan is not None
+    (told,) = found.failed
+    assert told.startswith("whale failed: ")
+    assert word in told
+    assert told.endswith("please report it")
+    assert found.to_json()["failed"] == [told]
+
+
+@pytest.mark.parametrize(("failure", "word"), FAILURES)
+def test_comparison_has_a_row_with_the_reason_of_a_planner_that_fails(
+    monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
+) -> None:
+    monkeypatch.setattr(whale, "plan", failure)
+    rows = {row.method: row.result for row in hetopt.compare(TINY, time_limit=5).rows}
+    assert set(rows) == set(registry.entries_for("planners", "training_plan"))
+    assert rows["megatron"].plan is not None
+    assert rows["whale"].plan is None
+    assert word in rows["whale"].reasons[0]
+
+
+@pytest.mark.parametrize("name", ["exact", "exact, small"])
+def test_exact_method_starts_although_its_planners_fail(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(megatron, "plan", raising)
+    monkeypatch.setattr(islands, "plan", raising)
+    small = hetopt.load(TINY)
+    if name == "exact":  # as a large cluster is solved
+        monkeypatch.setattr(exact._small_clusters, "is_small", lambda data: False)
+        assert len(exact.solve(small, limits=Limits(time_s=3)).failed) == 2
+        return
+    found = exact.solve(small, limits=Limits(time_s=10))
+    assert found.plan is not None
+    assert len(found.failed) == 2
+
+
+def test_improve_goes_on_where_the_islands_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(islands, "search", raising)
+    found = hetopt.plan(TINY, improve=True, time_limit=4)
+    assert found.plan is not None
+    assert any("islands failed" in told for told in found.failed)
+
+
+def test_planner_asked_for_by_name_fails_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whale, "plan", raising)
+    with pytest.raises(MethodFailed, match="whale failed: ValueError: max"):
+        hetopt.plan(TINY, "whale")
+    with pytest.raises(InternalError):
+        hetopt.plan(TINY, "whale", improve=True)
+    monkeypatch.setattr(whale, "plan", refused)
+    with pytest.raises(PlanRejected, match="whale on training_plan: "):
+        hetopt.plan(TINY, "whale")
+
+
+def test_command_answers_with_one_line_where_the_named_planner_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whale, "plan", raising)
+    done = RUN.invoke(app, ["plan", TINY, "--planner", "whale"])
+    assert done.exit_code == 1
+    assert "whale failed: ValueError" in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
+def test_command_gives_the_plan_and_names_the_planner_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(whale, "plan", raising)
+    out = tmp_path / "plan.json"
+    done = RUN.invoke(app, ["plan", TINY, "--out", str(out)])
+    assert done.exit_code == 0
+    assert "whale failed: ValueError" in " ".join(done.output.split())
+    document = json.loads(out.read_text())
+    assert document["plan"] is not None
+    assert len(document["failed"]) == 1
+
+
+def test_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> TrainingPlan:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(whale, "plan", interrupted)
+    found = hetopt.plan(TINY, time_limit=10)
+    assert found.stop is hetopt.Stop.INTERRUPTED
+    assert found.plan is not None
+    assert found.failed == ()
+
+
+def test_policy_that_fails_is_a_row_beside_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frenzy, "policy", raising)
+    outcomes = hetopt.schedule("frenzy/testbed-30", ["frenzy", "opportunistic"])
+    first, second = outcomes
+    assert first.result.plan is None
+    assert "frenzy failed: ValueError" in first.result.reasons[0]
+    assert second.result.plan is not None
+    with pytest.raises(MethodFailed):
+        hetopt.schedule("frenzy/testbed-30", ["frenzy"])
