@@ -7,7 +7,7 @@ equal times, which are kept.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil, lcm
@@ -43,7 +43,11 @@ class Slot(NamedTuple):
 class SyncTimes:
     """Synchronisation time of a layer from its signature, and what links need."""
 
-    def __init__(self, table: CostTable, parameters: Sequence[int]) -> None:
+    def __init__(
+        self, table: CostTable, parameters: Sequence[int], check: Callable[[], None]
+    ) -> None:
+        """`check()` is called before what takes long where there are many nodes."""
+        self._check = check
         self._parameters = parameters
         self._one_size = len(set(parameters)) == 1
         workload = table.workload
@@ -146,6 +150,7 @@ class SyncTimes:
         key = (parameters, signature)
         found = self._kept.get(key)
         if found is None:
+            self._check()
             if len(self._kept) >= KEPT:
                 self._kept.clear()
             found = self._kept[key] = self._time_of(parameters, signature)

@@ -1,7 +1,8 @@
 """The front door: load, plan, solve, provision, compare and check.
 
 Every function takes an instance as a name of the library, a path, or an `Instance`.
-`time_limit` is in wall seconds (in `compare`, for each method), None for no limit;
+`time_limit` is in wall seconds, for all that a function does from reading the instance
+on (in `compare`, for each method); None for no limit;
 `gap` a relative target at which to stop; `threads` and `seed` go to whatever runs.
 `report(incumbent, bound)` is called while an exact method works. Ctrl-C ends the work,
 and the result holds what was known by then.
@@ -55,6 +56,7 @@ Report = Callable[[Objective | None, Objective | None], None]
 Options = Mapping[str, Any]
 
 DEFAULT_TIME_S = 60.0
+_QUICKEST = "megatron"
 _NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 
@@ -92,8 +94,10 @@ def plan(
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.
     """
-    limits = _limits(time_limit, gap, threads, seed)
+    start = monotonic()
+    whole = _limits(time_limit, gap, threads, seed)
     data = load(instance)
+    limits = _less(whole, monotonic() - start)
     _ = data.planned_cluster
     if planner is not None:
         if exact:
@@ -113,7 +117,7 @@ def plan(
     else:
         found = _planned(data, exact, limits, report)
     try:
-        return api_remedy.remedied(found, limits)
+        return api_remedy.remedied(found, _less(whole, monotonic() - start))
     except KeyboardInterrupt:
         return _interrupted(found)
 
@@ -545,9 +549,11 @@ def _improved(
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     """Every planner in turn, in half of the time together, until one is interrupted.
 
-    What a planner leaves of its share goes to those after it.
+    What a planner leaves of its share goes to those after it. The quickest goes first,
+    so that there is a plan soon.
     """
     names = registry.entries_for("planners", "training_plan")
+    names = [_QUICKEST, *(name for name in names if name != _QUICKEST)]
     left = None if limits.time_s is None else limits.time_s / 2
     results: list[Result] = []
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
@@ -562,7 +568,7 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
             break
         if left is not None:
             left = max(0.0, left - results[-1].seconds["solve"])
-    return results
+    return sorted(results, key=lambda result: result.method.name)
 
 
 def _best(results: list[Result]) -> Result:

@@ -15,8 +15,8 @@ _MOST_S = 10.0
 def remedied(result: Result, limits: Limits) -> Result:
     """The result with remedies among its reasons, where it has no plan.
 
-    They are looked for after the work, for at most ten seconds, or the time limit
-    where that is less; not after Ctrl-C.
+    They are looked for after the work, for at most ten seconds of the time that the
+    limits still leave; not after Ctrl-C.
     """
     if result.plan is not None or result.stop is Stop.INTERRUPTED:
         return result

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from . import problems
-from .errors import HetoptError, MethodFailed, NoPlan, PlanRejected
+from .errors import HetoptError, MethodFailed, NoPlan, OutOfTime, PlanRejected
 from .problems import Evaluation
 
 Made = TypeVar("Made")
@@ -30,6 +30,8 @@ def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
         return Attempt(work())
     except NoPlan as error:
         return Attempt(None, str(error))
+    except OutOfTime:
+        return Attempt(None, f"{name}: no plan was found in time")
     except HetoptError as error:
         return Attempt(None, f"{name} failed: {error}; please report it", failed=True)
     except Exception as error:
@@ -46,6 +48,8 @@ def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
         return Attempt(work())
     except NoPlan as error:
         return Attempt(None, str(error))
+    except OutOfTime:
+        return Attempt(None, f"{name}: no plan was found in time")
     except HetoptError:
         raise
     except Exception as error:

@@ -56,6 +56,7 @@ class Balancer:
         """
         key = (b, n, chain, most)
         if key not in self._kept:
+            self.cost.check()
             if len(self._kept) > 100_000:
                 self._kept.clear()
             make = self._even if self.even else self._uneven

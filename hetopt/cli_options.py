@@ -18,7 +18,11 @@ InstanceWord = Annotated[
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(min=0, metavar="S", help="Wall seconds; `inf` for no limit."),
+    typer.Option(
+        min=0,
+        metavar="S",
+        help="Wall seconds, reading the file included; `inf` for no limit.",
+    ),
 ]
 Gap = Annotated[
     float | None,

@@ -120,6 +120,10 @@ def keeping(best: Callable[[], Any]) -> Iterator[None]:
         raise KeyboardInterrupt if plan is None else Interrupted(plan) from None
 
 
+class OutOfTime(Exception):
+    """Leaves a search at its deadline; whoever set the deadline catches it."""
+
+
 class InternalError(HetoptError):
     """A bug of ours, shown as one."""
 

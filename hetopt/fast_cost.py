@@ -7,8 +7,12 @@ shares no code with it, and a test holds the two together.
 A plan is compact here: a `Pipe` is micro-batches, their size and `Slot`s, and a slot
 is a number of GPUs of a node with a run of layers. GPUs of a node are alike, so their
 ids are chosen at the end (`FastCost.plan`). Nodes go by their number in the cluster.
+
+Every search of plans asks here, again and again. So this is also where it learns that
+its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +21,7 @@ from typing import NamedTuple
 
 from ._fast_sync import KEPT, Slot, SyncTimes
 from .costs import CostTable, memory
-from .errors import InternalError
+from .errors import InternalError, OutOfTime
 from .plans import Pipeline, Replica, Stage, TrainingPlan
 from .schema import Instance, Recompute, exact
 
@@ -49,9 +53,13 @@ class Timing(NamedTuple):
 class FastCost:
     """Evaluator of compact plans of one instance; everything computed is kept."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Make the evaluator; `InstanceError` where there is no cluster."""
+    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+        """Make the evaluator; `InstanceError` where there is no cluster.
+
+        `deadline` is a `time.monotonic()` instant; it may be set anew.
+        """
         self.instance = instance
+        self.deadline = deadline
         self.table = CostTable(instance)
         self.costs = instance.workload.costs
         self.layers = instance.model.layers
@@ -67,7 +75,7 @@ class FastCost:
         self.sync_factor = exact(self.costs.sync_factor)
         parameters = instance.model.parameters
         self._behind_parameters = list(accumulate(parameters, initial=0))
-        self.syncs = SyncTimes(self.table, parameters)
+        self.syncs = SyncTimes(self.table, parameters, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
@@ -79,6 +87,11 @@ class FastCost:
         self._updated: dict[tuple[int, ...], int] = {}
         gpus = instance.planned_cluster.gpus.values()
         self._updates = any(gpu.memory_gbytes_per_s for gpu in gpus)
+
+    def check(self) -> None:
+        """Raise `OutOfTime` where the deadline is over."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise OutOfTime
 
     # --- time ------------------------------------------------------------------
 
@@ -137,6 +150,7 @@ class FastCost:
         key = (b, slots)
         found = self._timings.get(key)
         if found is None:
+            self.check()
             if len(self._timings) >= KEPT:
                 self._timings.clear()
             found = self._timings[key] = self._timing(b, slots)
@@ -236,6 +250,7 @@ class FastCost:
 
         More than any GPU has where the stage cannot be interleaved.
         """
+        self.check()
         runs = self.costs.interleave
         if runs > 1 and (n % stages or slot.last - slot.first < runs):
             return _NEVER_MIB
@@ -276,6 +291,7 @@ class FastCost:
 
     def iteration_us(self, pipes: Sequence[Pipe]) -> int:
         """Iteration time of a plan, computed afresh; memory is not looked at."""
+        self.check()
         timings = [self.timing(pipe.size, pipe.slots) for pipe in pipes]
         slowest = max(
             self.pipeline_us(pipe.micro_batches, timing)

@@ -10,6 +10,7 @@ micro-batches of all pipelines always are.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import exp
 from random import Random
@@ -18,7 +19,7 @@ from ._improve_moves import Moves
 from ._improve_state import State, first_state
 from .attempts import tried
 from .balancing import Balancer
-from .errors import keeping
+from .errors import OutOfTime, keeping
 from .fast_cost import FastCost
 from .planners import islands
 from .plans import TrainingPlan
@@ -84,7 +85,11 @@ class Search:
         """Search until the deadline, the number of candidates or the target."""
         if rounds is None and deadline is None:
             rounds = ROUNDS
-        if self._annealing is not None:
+        if self._annealing is None:
+            return
+        self._cost.deadline = deadline
+        # Out of time, what was found is kept.
+        with suppress(OutOfTime):
             self._annealing.run(_Budget(deadline, rounds))
 
     @property
@@ -161,7 +166,11 @@ class _Annealing:
         if budget.rounds is not None:
             limit = budget.rounds // 10
         search = partial(islands.search, self._cost, self._balancer, self._random)
-        pipes = tried("islands", partial(search, deadline, limit)).made
+        try:
+            self._cost.deadline = deadline
+            pipes = tried("islands", partial(search, deadline, limit)).made
+        finally:
+            self._cost.deadline = budget.deadline
         if pipes is None:
             return
         state = first_state(self._cost, pipes)

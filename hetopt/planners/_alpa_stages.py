@@ -11,7 +11,7 @@ are passed over, here 0.5 % of it: a plan is at most that much above the best.
 Source: Zheng et al., OSDI 2022, section 5.2 and algorithm 1.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,26 +39,32 @@ class Meshed(NamedTuple):
 class Programme:
     """The programme for micro-batches of `b` sequences, `n` of them."""
 
-    def __init__(
-        self, grid: Grid, b: int, n: int, late: Callable[[], bool] = lambda: False
-    ) -> None:
-        """`late()` ends the work: what was found by then is kept."""
-        self.grid, self.b, self.n, self._late = grid, b, n, late
+    def __init__(self, grid: Grid, b: int, n: int) -> None:
+        self.grid, self.b, self.n = grid, b, n
+        self.found: tuple[int, list[Meshed]] | None = None
         self.layers = grid.line.layers
-        self.sizes = [*grid.degrees]
-        self.sizes += range(2 * grid.width, grid.gpus + 1, grid.width)
+        sizes = [*grid.degrees, *range(2 * grid.width, grid.gpus + 1, grid.width)]
+        # Of a thousand submeshes few have equal samples on all of their GPUs.
+        self.sizes = [size for size in sizes if any(self._shapes(size))]
         self.most = min(grid.gpus, self.layers)
-        self._hop = self._usual_hops()
-        self._runs = {
-            (t, s): self._run_us(t, s)
-            for size in self.sizes
-            for t, s in self._shapes(size)
-        }
+        cost = grid.line.cost
+        self._speakers = [*{kind: node for node, kind in enumerate(cost.kind)}.values()]
+        self._hop: dict[int, int] = {}
+        self._runs: dict[tuple[int, int], Array] = {}
         self._times: dict[int, tuple[Array, Array]] = {}
 
     def best(self) -> tuple[int, list[Meshed]] | None:
-        """The least sum of times plus (n - 1) slowest ones, to 0.5 %; its stages."""
-        found: tuple[int, list[Meshed]] | None = None
+        """The least sum of times plus (n - 1) slowest ones, to 0.5 %; its stages.
+
+        Where `OutOfTime` ends the search, `found` is the best by then.
+        """
+        if not self.sizes or self.most * max(self.sizes) < self.grid.gpus:
+            return None  # the GPUs are too many for the stages
+        self._hop = self._usual_hops()
+        for size in self.sizes:
+            for t, s in self._shapes(size):
+                if (t, s) not in self._runs:
+                    self._runs[t, s] = self._run_us(t, s)
         limit = NEVER - 1
         while (stages := self._least(limit)) is not None:
             taus = [
@@ -66,10 +72,10 @@ class Programme:
                 for k, s in zip(range(len(stages), 0, -1), stages, strict=True)
             ]
             value = sum(taus) + (self.n - 1) * max(taus)
-            if found is None or value < found[0]:
-                found = value, stages
+            if self.found is None or value < self.found[0]:
+                self.found = value, stages
             limit = min(max(taus) - 1, max(taus) * (1000 - _EPSILON) // 1000)
-        return found
+        return self.found
 
     # --- stages ------------------------------------------------------------------
 
@@ -98,6 +104,7 @@ class Programme:
         """Time of every run of layers on averaged GPUs, with a hop but at the end."""
         found = np.full((self.layers + 1, self.layers + 1), NEVER, np.int64)
         for first in range(self.layers):
+            self.grid.line.cost.check()
             for last in range(first + 1, self.layers + 1):
                 hop = 0 if last == self.layers else self._hop[s]
                 found[first, last] = self.grid.time_us(t, s, first, last) + hop
@@ -131,12 +138,11 @@ class Programme:
 
     def _fits(self, t: int, s: int, dp: int, k: int, first: int, last: int) -> bool:
         cost = self.grid.line.cost
-        speakers = {kind: node for node, kind in enumerate(cost.kind)}
         j = int(first > 0)
         return all(
             cost.need_mib(s, self.n, k + j, j, Slot(node, t, first, last), dp)
             <= cost.room[node]
-            for node in speakers.values()
+            for node in self._speakers
         )
 
     # --- the programme -------------------------------------------------------------
@@ -148,8 +154,7 @@ class Programme:
         sums[self.layers, 0] = 0
         rows, best = [sums], (NEVER, 0)
         for k in range(1, self.most + 1):
-            if self._late():
-                return None
+            self.grid.line.cost.check()
             rows.append(self._one_more(rows[-1], k, limit))
             best = min(best, (int(rows[-1][0, gpus]), k))
             if (rows[-1] >= NEVER).all():
@@ -159,6 +164,7 @@ class Programme:
     def _one_more(self, behind: Array, k: int, limit: int) -> Array:
         times, found = self._stage_us(k)[0], np.full_like(behind, NEVER)
         for i, size in enumerate(self.sizes):
+            self.grid.line.cost.check()
             us = times[i]
             if not (us <= limit).any():
                 continue

@@ -5,6 +5,7 @@ For its Algorithm 1, line 10. A device is a tensor-parallel group of t GPUs.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heapreplace
 
 from ..fast_cost import FastCost
 
@@ -44,11 +45,16 @@ def mapped(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
             for group, row in zip(left, rows, strict=True):
                 group[name] -= 1
                 row.append(node)
+    # Of each type the node that has most free comes first, then the first one.
+    heaps = {name: [(-free[i], i) for i in _of(cost, name)] for name in types}
+    for heap in heaps.values():
+        heapify(heap)
     for group, row in zip(left, rows, strict=True):
+        cost.check()
         for name in types:
             for _ in range(group[name]):
-                node = max(_of(cost, name), key=lambda i: (free[i], -i))
-                free[node] -= 1
+                used, node = heaps[name][0]
+                heapreplace(heaps[name], (used + 1, node))
                 row.append(node)
     return rows
 
@@ -57,13 +63,12 @@ def in_order(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]
     """The mapping switched off: devices by the order of nodes, and stages too."""
     free = devices_of(cost, t)
     rows = []
+    waiting = {
+        name: iter([i for i in _of(cost, name) for _ in range(free[i])])
+        for name in compute_of(cost)
+    }
     for group in groups:
-        row = []
-        for name, count in group.items():
-            for _ in range(count):
-                node = next(i for i in _of(cost, name) if free[i])
-                free[node] -= 1
-                row.append(node)
+        row = [next(waiting[name]) for name, n in group.items() for _ in range(n)]
         rows.append(sorted(row))
     return rows
 

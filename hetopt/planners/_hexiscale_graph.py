@@ -14,7 +14,7 @@ products then give the same on every processor, in whatever order they add, and 
 are ties. The first one wins, of groups to move to the lightest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -40,13 +40,20 @@ def whole(values: Floats, summed: int) -> Floats:
 class Graph:
     """Bandwidths between nodes, and the compute of a GPU of each node."""
 
-    def __init__(self, bandwidth: Floats, compute: Floats) -> None:
+    def __init__(
+        self,
+        bandwidth: Floats,
+        compute: Floats,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """`bandwidth[a, b]`, the diagonal within nodes; `compute` per GPU.
 
-        Whole numbers, as `whole` makes them.
+        Whole numbers, as `whole` makes them. `check()` is called for every vertex, and
+        may raise at a deadline.
         """
         self.bandwidth = bandwidth
         self.compute = compute
+        self._check = check
 
     def partition(
         self,
@@ -62,7 +69,9 @@ class Graph:
             return [list(counts)]
         used = [node for node, count in enumerate(counts) if count]
         if len(used) < len(counts):  # a part of the cluster: the graph of that part
-            induced = Graph(self.bandwidth[np.ix_(used, used)], self.compute[used])
+            induced = Graph(
+                self.bandwidth[np.ix_(used, used)], self.compute[used], self._check
+            )
             found = induced.partition(
                 [counts[node] for node in used],
                 groups,
@@ -95,6 +104,7 @@ class Graph:
         ]
 
     def _edges(self, vertices: Floats) -> Floats:
+        self._check()
         edges: Floats = vertices @ self.bandwidth @ vertices.T
         np.fill_diagonal(edges, 0.0)
         return edges
@@ -116,6 +126,7 @@ class Graph:
         for v in order:
             if parent[v] >= 0:
                 continue
+            self._check()
             mate = int(score[v].argmax())
             parent[v] = found
             if score[v, mate] > -np.inf:
@@ -134,6 +145,7 @@ class Graph:
         part = np.zeros(len(vertices), dtype=np.intp)
         waiting = [(list(range(len(vertices))), 0, groups)]
         while waiting:
+            self._check()
             members, first, parts = waiting.pop()
             if parts == 1:
                 part[members] = first
@@ -160,8 +172,11 @@ class Graph:
         for _ in range(_PASSES):
             order = list(range(len(vertices)))
             random.shuffle(order)
-            moved = [state.move(v, limit) or state.swap(v, limit) for v in order]
-            if not any(moved):
+            moved = False
+            for v in order:
+                self._check()
+                moved = (state.move(v, limit) or state.swap(v, limit)) or moved
+            if not moved:
                 break
         return state.part
 

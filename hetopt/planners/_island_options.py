@@ -1,11 +1,13 @@
 """The ways in which a set of nodes can run equal pipelines across all of its nodes."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations, product
 from math import ceil, prod
 from typing import NamedTuple
 
 from ..balancing import Balancer, Chain
+from ..costs import memory
 from ..fast_cost import FastCost, Slot
 
 Nodes = tuple[int, ...]
@@ -40,6 +42,12 @@ class Options:
         for i, kind in enumerate(self.kind):
             self._members.setdefault(kind, []).append(i)
         self._power = [self._node_power(i) for i in range(len(counts))]
+        self._like = {pair: i for i, pair in reversed([*enumerate(counts)])}
+        self._room = [cost.room[i] * node.count for i, node in enumerate(cluster.nodes)]
+        self._states_mib = 0  # of one copy of the model, at the least
+        if not cost.table.profile.weighs:
+            kept = cost.costs.kept_bytes * sum(cost.instance.model.parameters)
+            self._states_mib = kept // memory.MIB
         self._kept: dict[Nodes, list[Option]] = {}  # by kinds
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
 
@@ -68,6 +76,8 @@ class Options:
         return self._named[nodes]
 
     def _of(self, nodes: Nodes) -> list[Option]:
+        if len(nodes) == 1:
+            return self._alone(*nodes)
         ordered = tuple(sorted(nodes, key=lambda i: (self.kind[i], i)))
         key = tuple(self.kind[i] for i in ordered)
         if key not in self._kept:
@@ -76,6 +86,19 @@ class Options:
         for i in ordered:
             back.setdefault(self.kind[i], []).append(i)
         return [self._renamed(option, back) for option in self._kept[key]]
+
+    def _alone(self, node: int) -> list[Option]:
+        """Options of one node: those of any that is like it, whatever its links."""
+        alike = self._like[self.cost.kind[node], self.cost.nodes[node].count]
+        key = (self.kind[alike],)
+        if key not in self._kept:
+            self._kept[key] = self._best(key)
+        return [
+            option._replace(
+                slots=tuple(slot._replace(node=node) for slot in option.slots)
+            )
+            for option in self._kept[key]
+        ]
 
     def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
         """The option on the nodes themselves: a kind's k-th place is its k-th node."""
@@ -89,6 +112,8 @@ class Options:
 
     def _best(self, kinds: Nodes) -> list[Option]:
         """The best options of a set, given by the first node of each node's kind."""
+        if sum(self._room[k] for k in kinds) < self._states_mib:
+            return []  # the states alone are too large
         whole = sum(self._power) or 1.0  # 0 where nothing was measured
         share = sum(self._power[k] for k in kinds) / whole
         batch = self.cost.instance.workload.global_batch
@@ -118,20 +143,26 @@ class Options:
         self, kinds: Nodes, copies: int, b: int
     ) -> Iterator[tuple[tuple[int, ...], Chain]]:
         """Degrees by kind, and the chain, over all degrees and some orders of kinds."""
-        distinct = list(dict.fromkeys(kinds))
+        times = Counter(kinds)
+        distinct = list(times)
         orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
         for degrees in self._degrees(distinct, copies, b):
+            self.cost.check()
             # Places are different nodes, so that hops between them have their price.
+            many = (
+                times[kind] * (self.cost.nodes[kind].count // copies // t)
+                for kind, t in zip(distinct, degrees, strict=True)
+            )
+            if sum(many) > self.cost.layers:
+                continue
             runs = [
                 tuple(
                     (node, t)
-                    for node in self._members[kind][: kinds.count(kind)]
+                    for node in self._members[kind][: times[kind]]
                     for _ in range(self.cost.nodes[kind].count // copies // t)
                 )
                 for kind, t in zip(distinct, degrees, strict=True)
             ]
-            if sum(map(len, runs)) > self.cost.layers:
-                continue
             for order in orders or self._few_orders(distinct):
                 yield degrees, tuple(pair for k in order for pair in runs[k])
 

@@ -47,10 +47,13 @@ class Laid(NamedTuple):
 class LineCost:
     """Evaluator of single pipelines of one instance."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Make the evaluator; `InstanceError` where there is no cluster."""
+    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+        """Make the evaluator; `InstanceError` where there is no cluster.
+
+        After the `deadline` it raises `OutOfTime`, as `FastCost` does.
+        """
         self.instance = instance
-        self.cost = FastCost(instance)
+        self.cost = FastCost(instance, deadline)
         self.layers = self.cost.layers
         # lru_cache on bound methods of this object only: it dies with the object.
         self.compute_us = lru_cache(_KEPT)(self._compute_us)
@@ -93,6 +96,7 @@ class LineCost:
 
     def _hop_us(self, sender: Row, receiver: Row) -> int:
         """Time of a micro-batch from a stage to the next, by the fastest link."""
+        self.cost.check()
         samples = max(share.samples for share in sender)
         ends = {(share.node, share.t) for share in receiver}
         return min(

@@ -70,12 +70,17 @@ def _parts(layers: int, capacity: Sequence[float], most: Sequence[int]) -> list[
 
 
 def best(
-    stages: int, layers: int, n: int, tau: Callable[[int, int, int], int]
+    stages: int,
+    layers: int,
+    n: int,
+    tau: Callable[[int, int, int], int],
+    check: Callable[[], None] = lambda: None,
 ) -> list[int] | None:
     """Cuts of the least sum of stage times and (n - 1) times the slowest.
 
     `tau(j, first, last)` is a stage's time, `NEVER` where it does not fit. None where
-    no cuts fit. The limit on the slowest stage falls until nothing fits below it.
+    no cuts fit. The limit on the slowest stage falls until nothing fits below it;
+    `check()` is called each time, and may raise.
     """
     if layers < stages:
         return None
@@ -88,6 +93,7 @@ def best(
     found: tuple[int, list[int]] | None = None
     limit = NEVER - 1
     while (cuts := _cheapest(times, limit)) is not None:
+        check()
         rows = [int(times[j, cuts[j], cuts[j + 1]]) for j in range(stages)]
         value = sum(rows) + (n - 1) * max(rows)
         if found is None or value < found[0]:

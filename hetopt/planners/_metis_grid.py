@@ -6,6 +6,7 @@ the computing power). Memory and links are the real ones: what plans need and co
 judged on the real cluster anyway.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -21,7 +22,7 @@ class Grid:
 
     def __init__(self, line: LineCost) -> None:
         self.line = line
-        self.averaged = Averaged(line.instance)
+        self.averaged = Averaged(line.instance, line.cost.deadline)
         counts = [node.count for node in line.cost.nodes]
         self.width = gcd(*counts)
         # The machine of each virtual node, in the instance's order.
@@ -43,7 +44,8 @@ class Grid:
     def known(self, t: int, samples: int) -> bool:
         """Whether times of `t` GPUs and `samples` are known on every machine."""
         cost = self.line.cost
-        return all(cost.table.measured(name, t, samples) for name in cost.names)
+        speakers = dict(zip(cost.kind, cost.names, strict=True)).values()
+        return all(cost.table.measured(name, t, samples) for name in speakers)
 
     def time_us(self, t: int, samples: int, first: int, last: int) -> int:
         """Time of a run of layers on averaged GPUs, the head's included."""
@@ -56,8 +58,14 @@ class Averaged(LineCost):
     The optimiser is as slow as on the slowest GPU.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
+    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+        super().__init__(instance, deadline)
+        gpus = Counter[int]()
+        for kind, node in zip(self.cost.kind, self.cost.nodes, strict=True):
+            gpus[kind] += node.count
+        self._gpus = list(gpus.values())  # of each kind of nodes
+        numbers = {kind: i for i, kind in enumerate(self.cost.kind)}
+        self._speakers = [numbers[kind] for kind in gpus]
         # lru_cache on bound methods of this object only: it dies with the object.
         self._sums = lru_cache(None)(self._mean_sums)
 
@@ -76,7 +84,7 @@ class Averaged(LineCost):
         rows = [
             [
                 [part(Share(node, t, samples), i, i + 1) for i in range(self.layers)]
-                for node in range(len(self.cost.nodes))
+                for node in self._speakers
             ]
             for part in (super().span_us, super().backward_span_us)
         ]
@@ -84,11 +92,10 @@ class Averaged(LineCost):
         return [*accumulate(each, initial=0)], [*accumulate(backward, initial=0)]
 
     def _mean(self, times: Sequence[int]) -> int:
-        """The time at the mean speed of all GPUs; `times` are by node."""
-        gpus = [node.count for node in self.cost.nodes]
-        pairs = zip(gpus, times, strict=True)
+        """The time at the mean speed of all GPUs; `times` are by kind of node."""
+        pairs = zip(self._gpus, times, strict=True)
         speed = sum(Fraction(n, max(us, 1)) for n, us in pairs)
-        return ceil(sum(gpus) / speed)
+        return ceil(sum(self._gpus) / speed)
 
 
 def replicas(machines: Sequence[int], t: int, b: int) -> Row:

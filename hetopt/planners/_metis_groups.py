@@ -8,7 +8,7 @@ blocks, made by joining the two smallest until so few are left.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import groupby, permutations
 
@@ -28,25 +28,33 @@ def rows(cost: FastCost) -> list[list[int]]:
 
 
 def sizes(
-    gpus: int, stages: int, variance: float, max_permute_len: int
+    gpus: int,
+    stages: int,
+    variance: float,
+    max_permute_len: int,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, ...]]:
     """Sizes of the groups of `stages` stages, in every order that is looked at.
 
     Sizes are powers of two (section 2.2), and any where no powers of two add up.
+    `check()` is called again and again, and may raise.
     """
     least = gpus / stages * (1 - variance)
     powers = [1 << i for i in range(gpus.bit_length()) if (1 << i) >= least]
     found = False
     for choices in (powers, [s for s in range(1, gpus + 1) if s >= least]):
-        for parts in _sums(gpus, stages, choices):
+        for parts in _sums(gpus, stages, choices, check):
             found = True
             yield from _orders(parts, max_permute_len)
         if found:
             return
 
 
-def _sums(total: int, count: int, choices: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _sums(
+    total: int, count: int, choices: Sequence[int], check: Callable[[], None]
+) -> Iterator[tuple[int, ...]]:
     """Multisets of `count` numbers of `choices` that add up to `total`, ascending."""
+    check()
     if not count:
         if not total:
             yield ()
@@ -56,7 +64,7 @@ def _sums(total: int, count: int, choices: Sequence[int]) -> Iterator[tuple[int,
     first, rest = choices[0], choices[1:]
     for times in range(count, -1, -1):
         if first * times <= total:
-            for others in _sums(total - first * times, count - times, rest):
+            for others in _sums(total - first * times, count - times, rest, check):
                 yield (first,) * times + others
 
 

@@ -65,8 +65,12 @@ class Intra:
 
     def _first_degrees(self, shape: Shape) -> list[int] | None:
         """The least degree of each group; above 1 where samples are too few."""
-        found = [self.degrees(shape.b, group) for group in shape.groups]
-        return [options[0] for options in found] if all(found) else None
+        found = []
+        for group in shape.groups:
+            if not (options := self.degrees(shape.b, group)):
+                return None
+            found.append(options[0])
+        return found
 
     def _shares(self, b: int, group: Group, t: int) -> Row | None:
         """Replicas of degree `t`, their samples balanced; None where there are none.
@@ -75,9 +79,9 @@ class Intra:
         """
         if any(gpus % t for _, gpus in group):
             return None
-        nodes = [node for node, gpus in group for _ in range(gpus // t)]
-        if len(nodes) > b:
+        if sum(gpus // t for _, gpus in group) > b:
             return None
+        nodes = [node for node, gpus in group for _ in range(gpus // t)]
         samples = [1] * len(nodes)
         ready = [(self._model_us(node, t, 1), i) for i, node in enumerate(nodes)]
         heap = [(self._model_us(node, t, 2), i) for i, node in enumerate(nodes)]
@@ -139,7 +143,7 @@ class Intra:
             us = self.line.compute_us(rows[j], first, last)
             return us + (self.line.hop_us(rows[j], rows[j + 1]) if rows[j + 1 :] else 0)
 
-        found = best(len(rows), self.line.layers, shape.n, tau)
+        found = best(len(rows), self.line.layers, shape.n, tau, self.line.cost.check)
         if found is None:  # what is short is seen where layers are in proportion
             found = proportional(self._load, self._end, capacity, most)
         return found
@@ -160,6 +164,7 @@ class Intra:
         widen: bool = True,
     ) -> Iterator[list[Laid]]:
         """Settle the first stage that lacks memory in both ways, then the others."""
+        self.line.cost.check()
         steps[0] -= 1
         self.looked += 1
         rows = self._rows(shape, degrees)

@@ -19,11 +19,23 @@ class Shortage(NamedTuple):
 
 def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
     """The largest shortage of a plan; None where it fits."""
-    found = []
+    found: list[Shortage] = []
+    lacking: dict[tuple[object, ...], int] = {}  # nodes of a kind lack the same
     for n, b, slots in set(pipes):
+        cost.check()
         for j, slot in enumerate(slots):
-            need = cost.need_mib(b, n, len(slots), j, slot)
-            if need > cost.room[slot.node]:
-                short = need - cost.room[slot.node]
-                found.append(Shortage(short, cost.names[slot.node], j))
+            key = (
+                n,
+                b,
+                len(slots),
+                j,
+                cost.kind[slot.node],
+                cost.room[slot.node],
+                slot[1:],
+            )
+            if key not in lacking:
+                need = cost.need_mib(b, n, len(slots), j, slot)
+                lacking[key] = need - cost.room[slot.node]
+            if lacking[key] > 0:
+                found.append(Shortage(lacking[key], cost.names[slot.node], j))
     return max(found, default=None)

@@ -36,6 +36,7 @@ def structures(cost: FastCost, nodes: Sequence[int]) -> Iterator[Structure]:
             dp, left = divmod(len(groups), pp)
             if left:
                 continue
+            cost.check()
             by_rank = tuple(tuple(groups[j * dp : (j + 1) * dp]) for j in range(pp))
             in_nodes = tuple(tuple(groups[j::pp]) for j in range(pp))
             for b in sizes:

@@ -18,11 +18,10 @@ the instance's order, small ones the fullest node that has room.
 Source: Zheng et al., OSDI 2022, section 5; Metis, table 1 and section 3.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._alpa_stages import Meshed, Programme
@@ -40,28 +39,32 @@ def plan(
     `seed` has no effect.
     """
 
-    def late() -> bool:
-        return deadline is not None and time.monotonic() > deadline
-
-    line = LineCost(data)
+    line = LineCost(data, deadline)
     grid = Grid(line)
     best: tuple[int, int, int, list[Laid]] | None = None
+    late = False
     with keeping(lambda: None if best is None else line.plan(*best[1:])):
         for b in line.sizes:
-            if late():
-                break
             n = line.micro_batches(b)
-            found = Programme(grid, b, n, late).best()
-            if found is None:
+            programme = Programme(grid, b, n)
+            try:
+                programme.best()
+            except OutOfTime:  # what it found by then is used
+                late = True
+            if programme.found is None:
                 continue
-            stages = placed(grid, found[1], b)
-            if stages is None or not line.fits(n, stages):
+            stages = placed(grid, programme.found[1], b)
+            if stages is None:
                 continue
-            value = grid.averaged.iteration_us(n, stages)
-            if best is None or value < best[0]:
-                best = value, n, b, stages
+            # One plan more is looked at, whatever the time.
+            line.cost.deadline = grid.averaged.cost.deadline = None
+            if line.fits(n, stages):
+                value = grid.averaged.iteration_us(n, stages)
+                if best is None or value < best[0]:
+                    best = value, n, b, stages
+            line.cost.deadline = grid.averaged.cost.deadline = deadline
     if best is None:
-        raise NoPlan(_reason(grid, late()))
+        raise NoPlan(_reason(grid, late))
     return line.plan(*best[1:])
 
 

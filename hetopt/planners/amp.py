@@ -15,12 +15,11 @@ that gives equal stages, which is what Metis's authors saw (section 5.2.2).
 Source: Li et al., NeurIPS 2022; Metis, table 1 and sections 3 and 5.
 """
 
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import Laid, LineCost
@@ -50,7 +49,7 @@ def plan(
 
     `seed` has no effect.
     """
-    line = LineCost(data)
+    line = LineCost(data, deadline)
     grid = Grid(line)
     priced: list[tuple[int, Structure]] = []
     in_time = True
@@ -64,12 +63,13 @@ def plan(
         return None
 
     with keeping(cheapest):
-        for one in structures(grid):
-            if deadline is not None and time.monotonic() > deadline:
-                in_time = False
-                break
-            cuts = equal_cuts(line.layers, one.pp)
-            priced.append((estimate_us(grid, one, cuts), one))
+        try:
+            for one in structures(grid):
+                cuts = equal_cuts(line.layers, one.pp)
+                priced.append((estimate_us(grid, one, cuts), one))
+        except OutOfTime:
+            in_time = False
+            line.cost.deadline = None  # memory of what was priced is soon known
         if (best := cheapest()) is not None:
             return best
     if not in_time:
@@ -83,6 +83,7 @@ def structures(grid: Grid) -> Iterator[Structure]:
         for tp in grid.degrees:
             groups = grid.gpus // tp
             for pp in range(1, min(groups, grid.line.layers) + 1):
+                grid.line.cost.check()
                 dp, left = divmod(groups, pp)
                 if not left and b % dp == 0 and grid.known(tp, b // dp):
                     yield Structure(b, dp, tp, pp)

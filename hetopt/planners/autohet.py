@@ -34,7 +34,7 @@ from pydantic import Field
 from .. import statements
 from ..balancing import Balancer, Chain
 from ..costs.memory import states_mib
-from ..errors import InstanceError, NoPlan, keeping
+from ..errors import InstanceError, NoPlan, OutOfTime, keeping
 from ..exact import device_grouping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..modelling import Limits
@@ -77,34 +77,52 @@ def plan(
     counts, on CP-SAT. Eq. 2 has a K of `micro_batches`, as in the paper; by default
     groups share the batch.
     """
-    cost = FastCost(data)
+    cost = FastCost(data, deadline)
     trial = _Trial(cost, mapping, balancing)
+    try:
+        with keeping(trial.plan):
+            _look_everywhere(
+                cost, trial, deadline, grouping, grouping_by, micro_batches
+            )
+    except OutOfTime:
+        return trial.best_plan("in time")
+    return trial.best_plan("that fits")
+
+
+def _look_everywhere(
+    cost: FastCost,
+    trial: "_Trial",
+    deadline: float | None,
+    grouping: bool,
+    grouping_by: GroupingBy,
+    micro_batches: int | None,
+) -> None:
+    """Groups for every degree and micro-batch size; `OutOfTime` at the deadline."""
+    data = cost.instance
     nodes = range(len(cost.nodes))
     batch = data.workload.global_batch
-    with keeping(trial.plan):
-        for t in common_degrees(cost, nodes):
-            for b in sorted(set(data.workload.micro_batch_sizes)):
-                if _late(deadline):
-                    return trial.best_plan("in time")
-                if batch % b or not measured(cost, nodes, t, b):
-                    why = "not measured, or no divisor of the global batch"
-                    trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+    for t in common_degrees(cost, nodes):
+        for b in sorted(set(data.workload.micro_batch_sizes)):
+            cost.check()
+            if batch % b or not measured(cost, nodes, t, b):
+                why = "not measured, or no divisor of the global batch"
+                trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+                continue
+            proposals = iter([[_everything(cost, t)]])
+            if grouping:
+                where = f"tp {t}, micro-batches of {b}"
+                try:
+                    posed = grouping_data(cost, t, b, micro_batches)
+                except InstanceError as error:  # sizes that no solver's table holds
+                    trial.reasons.append(f"{where}: {error}")
                     continue
-                proposals = iter([[_everything(cost, t)]])
-                if grouping:
-                    where = f"tp {t}, micro-batches of {b}"
-                    try:
-                        posed = grouping_data(cost, t, b, micro_batches)
-                    except InstanceError as error:  # sizes that no solver's table holds
-                        trial.reasons.append(f"{where}: {error}")
-                        continue
-                    proposals = _groupings(
-                        posed, where, deadline, trial.reasons, grouping_by
-                    )
-                for groups in proposals:
-                    if trial.fits(t, b, groups) or _late(deadline):
-                        break
-    return trial.best_plan("that fits")
+                proposals = _groupings(
+                    posed, where, deadline, trial.reasons, grouping_by
+                )
+            for groups in proposals:
+                if trial.fits(t, b, groups):
+                    break
+                cost.check()
 
 
 def plan_of_groups(
@@ -127,10 +145,6 @@ def plan_of_groups(
         ):
             trial.fits(t, b, groups)
     return trial.best_plan("of these groups")
-
-
-def _late(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() > deadline
 
 
 class _Trial:

@@ -13,10 +13,10 @@ sender, whatever the cost settings; structures are compared under these.
 Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 """
 
-import time
+from contextlib import suppress
 from typing import Literal
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import LineCost
@@ -35,10 +35,11 @@ def plan(
 
     `seed` has no effect.
     """
-    line = LineCost(data)
+    line = LineCost(data, deadline)
     grid = Grid(line)
-    tried, in_time = [], True
+    tried: list[Structure] = []
     found: tuple[int, Structure, list[int]] | None = None
+    in_time = True
 
     def best() -> TrainingPlan | None:
         if found is None:
@@ -46,19 +47,18 @@ def plan(
         _, one, cuts = found
         return line.plan(line.micro_batches(one.b), one.b, laid(grid, one, cuts))
 
-    with keeping(best):
+    with keeping(best), suppress(OutOfTime):
+        in_time = False
         for one in structures(grid):
-            if deadline is not None and time.monotonic() > deadline:
-                in_time = False
-                break
             tried.append(one)
             cuts = _cuts(grid, one)
             if cuts is not None:
                 value = estimate_us(grid, one, cuts)
                 if found is None or value < found[0]:
                     found = value, one, cuts
-        if (plan := best()) is not None:
-            return plan
+        in_time = True
+    if (plan := best()) is not None:
+        return plan
     if not in_time:
         raise NoPlan("galvatron_like: no structure that fits was found in time")
     raise NoPlan(no_plan("galvatron_like", grid, tried))
@@ -74,8 +74,9 @@ def _cuts(grid: Grid, one: Structure) -> list[int] | None:
     ]
 
     def tau(j: int, first: int, last: int) -> int:
+        line.cost.check()
         if line.short_mib(n, one.pp, j, rows[j], first, last) > 0:
             return NEVER
         return grid.time_us(one.tp, one.b // one.dp, first, last) + hops[j]
 
-    return best(one.pp, line.layers, n, tau)
+    return best(one.pp, line.layers, n, tau, line.cost.check)

@@ -12,8 +12,8 @@ the walk over equal links are broken by order. Layers and micro-batches are bala
 exactly rather than in proportion to compute.
 """
 
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from .. import impossible
 from ..balancing import Balancer, shared
-from ..errors import InstanceError, NoPlan, keeping
+from ..errors import InstanceError, NoPlan, OutOfTime, keeping
 from ..fast_cost import FastCost, Pipe
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -80,14 +80,16 @@ def plan_with(
     random_partition: bool = False,
 ) -> tuple[TrainingPlan, list[Round]]:
     """The same, and every round; for the paper's convergence."""
-    search = _Rounds(FastCost(data), Random(seed), degree, random_partition)
+    search = _Rounds(FastCost(data, deadline), Random(seed), degree, random_partition)
     with keeping(search.plan):
-        history = search.run(rounds, deadline)
+        search.run(rounds)
+    history = search.history
     if (best := search.plan()) is None:
+        late = " in time" * (len(history) < rounds)
         raise NoPlan(
             impossible.reason(data)
-            or f"instance {data.name!r}: no partition in {len(history)} rounds holds "
-            "the model and its activations and shares the global batch"
+            or f"instance {data.name!r}: no partition in {len(history)} rounds{late} "
+            "holds the model and its activations and shares the global batch"
         )
     return best, history
 
@@ -164,6 +166,7 @@ class _Rounds:
     ) -> None:
         self.cost = cost
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.history: list[Round] = []
         self._random = random
         self._dealt = dealt  # at random
         cluster = cost.instance.planned_cluster
@@ -176,20 +179,17 @@ class _Rounds:
         """The best plan so far."""
         return None if self.best is None else self.cost.plan(self.best[1])
 
-    def run(self, rounds: int, deadline: float | None) -> list[Round]:
+    def run(self, rounds: int) -> None:
         """Rounds until the number or the deadline is reached."""
-        history: list[Round] = []
         numbers = self._numbers()
-        for index in range(rounds):
-            late = deadline is not None and time.monotonic() >= deadline
-            if late and self.best is not None:
-                break
-            pipelines = next(numbers)
-            maximise = self._option(index)
-            objective = self._round(index, pipelines, maximise)
-            self._learn(maximise, objective)
-            history.append(Round(pipelines, maximise, objective))
-        return history
+        with suppress(OutOfTime):
+            for index in range(rounds):
+                self.cost.check()
+                pipelines = next(numbers)
+                maximise = self._option(index)
+                objective = self._round(index, pipelines, maximise)
+                self._learn(maximise, objective)
+                self.history.append(Round(pipelines, maximise, objective))
 
     # --- what a round tries ----------------------------------------------------------
 
@@ -283,4 +283,4 @@ def _graph(cost: FastCost) -> Graph:
     types = [cluster.gpus[node.gpu] for node in cluster.nodes]
     power = np.array([gpu.peak_tflops * gpu.efficiency * 1e3 for gpu in types])
     gpus = cluster.gpu_count
-    return Graph(whole(bandwidth, gpus**2), whole(power, gpus))
+    return Graph(whole(bandwidth, gpus**2), whole(power, gpus), cost.check)

@@ -19,7 +19,7 @@ from typing import Literal
 
 from .. import impossible
 from ..balancing import Balancer, shared
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..fast_cost import FastCost, Pipe
 from ..plans import TrainingPlan
 from ..schema import Instance
@@ -35,7 +35,7 @@ def plan(
 
     `seed` orders the moves; `deadline` is a `time.monotonic()` instant.
     """
-    cost = FastCost(data)
+    cost = FastCost(data, deadline)
     pipes = search(cost, Balancer(cost), Random(seed), deadline)
     return cost.plan(pipes)
 
@@ -52,15 +52,19 @@ def search(
     `limit` bounds the number of plans looked at.
     """
     islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
+    reason = (
+        "no set of whole nodes holds the model and its activations and shares the "
+        "global batch"
+    )
     with keeping(lambda: None if islands.best is None else cost.plan(islands.best[1])):
-        for start in islands.starts():
-            islands.descend(start)
+        try:
+            for start in islands.starts():
+                islands.descend(start)
+        except OutOfTime:
+            reason = "no set of whole nodes that holds the model was found in time"
     if islands.best is None:
-        raise NoPlan(
-            impossible.reason(cost.instance)
-            or f"instance {cost.instance.name!r}: no set of whole nodes holds the "
-            "model and its activations and shares the global batch"
-        )
+        proved = impossible.reason(cost.instance)
+        raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
     return islands.best[1]
 
 

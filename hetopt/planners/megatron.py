@@ -19,12 +19,11 @@ Source: Shoeybi et al. 2019, Narayanan et al. 2021; the baseline of AutoHet and
 HexiScale.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..plans import TrainingPlan
 from ..schema import Instance
@@ -42,44 +41,65 @@ def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
 ) -> TrainingPlan:
     """The fastest symmetric plan; `NoPlan` says what is short. `seed` has no effect."""
-    cost = FastCost(data)
+    cost = FastCost(data, deadline)
+    trial = _Trial(cost)
     nodes = cost.timed_nodes.copy()
-    nearest: tuple[Shortage, str] | None = None
-    best: tuple[int, tuple[Pipe, ...]] | None = None
-    with keeping(lambda: None if best is None else cost.plan(best[1])):
-        while nodes:
-            for name, pipes in _candidates(cost, nodes):
-                if deadline is not None and time.monotonic() > deadline:
-                    break
-                if short := worst_shortage(cost, pipes):
-                    nearest = min(nearest or (short, name), (short, name))
-                    continue
-                value = cost.iteration_us(pipes)
-                if best is None or value < best[0]:
-                    best = (value, pipes)
-            if best is not None:
-                return cost.plan(best[1])
-            if deadline is not None and time.monotonic() > deadline:
-                raise NoPlan("megatron: no factorisation that fits was found in time")
-            nodes.remove(least_useful(cost, nodes))
-    raise NoPlan(_reason(data, nearest))
+    in_time = True
+    with keeping(trial.plan):
+        try:
+            while nodes and trial.best is None:
+                for name, pipes in _candidates(cost, nodes):
+                    trial.look_at(name, pipes)
+                nodes.remove(least_useful(cost, nodes))
+        except OutOfTime:
+            in_time = False
+    if (plan := trial.plan()) is not None:
+        return plan
+    if not in_time:
+        raise NoPlan("megatron: no factorisation that fits was found in time")
+    raise NoPlan(_reason(data, trial.nearest))
+
+
+class _Trial:
+    """Keeps the best candidate that fits, and the nearest that does not."""
+
+    def __init__(self, cost: FastCost) -> None:
+        self._cost = cost
+        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.nearest: tuple[Shortage, str] | None = None
+
+    def plan(self) -> TrainingPlan | None:
+        """The best so far."""
+        return None if self.best is None else self._cost.plan(self.best[1])
+
+    def look_at(self, name: str, pipes: tuple[Pipe, ...]) -> None:
+        if short := worst_shortage(self._cost, pipes):
+            self.nearest = min(self.nearest or (short, name), (short, name))
+            return
+        value = self._cost.iteration_us(pipes)
+        if self.best is None or value < self.best[0]:
+            self.best = (value, pipes)
 
 
 def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
     """Every symmetric plan on all GPUs of `nodes`, with a name for messages."""
     batch, layers = cost.instance.workload.global_batch, cost.layers
     sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
+    gpus = sum(cost.nodes[node].count for node in nodes)
     for t in common_degrees(cost, nodes):
-        groups = [node for node in nodes for _ in range(cost.nodes[node].count // t)]
-        for pp in range(1, min(len(groups), layers) + 1):
-            if len(groups) % pp:
+        groups: list[int] = []
+        for pp in range(1, min(gpus // t, layers) + 1):
+            dp, left = divmod(gpus // t, pp)
+            shared = [b for b in sizes if not left and batch % (dp * b) == 0]
+            known = [b for b in shared if measured(cost, nodes, t, b)]
+            if not known:
                 continue
-            dp, cuts = len(groups) // pp, equal_cuts(layers, pp)
+            cost.check()
+            groups = groups or _groups(cost, nodes, t)
+            cuts = equal_cuts(layers, pp)
             by_rank = [groups[d::dp] for d in range(dp)]
             in_nodes = [groups[d * pp : (d + 1) * pp] for d in range(dp)]
-            for b in sizes:
-                if batch % (dp * b) or not measured(cost, nodes, t, b):
-                    continue
+            for b in known:
                 name = f"tp {t}, pp {pp}, dp {dp}, micro-batches of {b}"
                 n = batch // (dp * b)
                 for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
@@ -87,6 +107,11 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
                         name,
                         tuple(Pipe(n, b, on_groups(row, cuts, t)) for row in rows),
                     )
+
+
+def _groups(cost: FastCost, nodes: Sequence[int], t: int) -> list[int]:
+    """The node of every group of `t` GPUs."""
+    return [node for node in nodes for _ in range(cost.nodes[node].count // t)]
 
 
 def on_groups(row: Sequence[int], cuts: Sequence[int], t: int) -> tuple[Slot, ...]:
@@ -97,7 +122,7 @@ def on_groups(row: Sequence[int], cuts: Sequence[int], t: int) -> tuple[Slot, ..
 
 def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:
     """Tensor-parallel degrees that divide the GPUs of every node."""
-    counts = [cost.nodes[node].count for node in nodes]
+    counts = {cost.nodes[node].count for node in nodes}
     return [
         t for t in range(1, min(counts) + 1) if all(count % t == 0 for count in counts)
     ]

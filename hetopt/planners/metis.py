@@ -23,13 +23,12 @@ All GPUs are used. Choices where the paper is silent, and deviations:
 Source: Um et al., ATC 2024, sections 4.1 and 4.2.
 """
 
-import time
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ._metis_costs import Laid, LineCost
@@ -58,21 +57,21 @@ def plan(
     are looked at, in effect; without `dp_first` all degrees of all stages, which takes
     exponential time in the number of stages.
     """
-    line = LineCost(data)
+    line = LineCost(data, deadline)
     intra = Intra(line, layer_balancing, dp_first)
     best: tuple[int, int, int, list[Laid]] | None = None
     in_time = True
     with keeping(lambda: None if best is None else line.plan(*best[1:])):
-        for shape in _shapes(line, variance, max_permute_len):
-            if intra.looked >= most_plans:
-                break
-            if deadline is not None and time.monotonic() > deadline:
-                in_time = False
-                break
-            for found in intra.plans(shape):
-                value = line.iteration_us(shape.n, found)
-                if best is None or value < best[0]:
-                    best = value, shape.n, shape.b, found
+        try:
+            for shape in _shapes(line, variance, max_permute_len):
+                if intra.looked >= most_plans:
+                    break
+                for found in intra.plans(shape):
+                    value = line.iteration_us(shape.n, found)
+                    if best is None or value < best[0]:
+                        best = value, shape.n, shape.b, found
+        except OutOfTime:
+            in_time = False
     if best is None:
         raise NoPlan(f"metis: {_reason(line, intra, in_time)}")
     return line.plan(*best[1:])
@@ -83,8 +82,10 @@ def _shapes(line: LineCost, variance: float, max_permute_len: int) -> Iterator[S
     gpus = line.instance.planned_cluster.gpu_count
     order = rows(line.cost)
     for stages in range(1, min(gpus, line.layers) + 1):
-        for parts in sizes(gpus, stages, variance, max_permute_len):
+        parts_of = sizes(gpus, stages, variance, max_permute_len, line.cost.check)
+        for parts in parts_of:
             for row in order:
+                line.cost.check()
                 chosen = tuple(groups(line.cost, row, parts))
                 for b in line.sizes:
                     yield Shape(line.micro_batches(b), b, chosen)

@@ -24,13 +24,12 @@ Choices where the paper is silent:
 Source: Jia et al., ATC 2022, section 3.3; the baseline of AutoHet.
 """
 
-import time
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from ..errors import NoPlan, keeping
+from ..errors import NoPlan, OutOfTime, keeping
 from ..fast_cost import FastCost, Pipe, Slot
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -60,22 +59,23 @@ def plan(
 
     With `equal_layers` in all stages, as AutoHet describes Whale.
     """
-    cost = FastCost(data)
+    cost = FastCost(data, deadline)
     nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers)
-    while nodes:
-        with keeping(lambda: trial.best and trial.best[1]):
-            for structure in structures(cost, nodes):
-                if deadline is not None and time.monotonic() > deadline:
-                    break
-                trial.whole_pipelines(structure)
-                trial.split_micro_batches(structure)
-        if trial.best is not None:
-            return trial.best[1]
-        if deadline is not None and time.monotonic() > deadline:
-            raise NoPlan("whale: no structure that fits was found in time")
-        nodes.remove(least_useful(cost, nodes))
-    raise NoPlan(f"whale: no structure fits; {trial.nearest()}")
+    with keeping(lambda: trial.best and trial.best[1]):
+        try:
+            while nodes and trial.best is None:
+                for structure in structures(cost, nodes):
+                    trial.whole_pipelines(structure)
+                    trial.split_micro_batches(structure)
+                nodes.remove(least_useful(cost, nodes))
+        except OutOfTime:
+            if trial.best is None:
+                reason = "whale: no structure that fits was found in time"
+                raise NoPlan(reason) from None
+    if trial.best is None:
+        raise NoPlan(f"whale: no structure fits; {trial.nearest()}")
+    return trial.best[1]
 
 
 class _Trial:
