@@ -593,8 +593,9 @@ def _bounded(result: Result) -> Result:
     if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
         return result
     if result.plan is None and (reason := impossible.reason(result.data)):
-        proved = {"status": Status.INFEASIBLE, "stop": Stop.PROVED}
-        return replace(result, **proved, reasons=(reason,))
+        return replace(
+            result, status=Status.INFEASIBLE, stop=Stop.PROVED, reasons=(reason,)
+        )
     try:
         cheap = training_plan_bound(result.data)
     except KeyboardInterrupt:

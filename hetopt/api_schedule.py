@@ -13,6 +13,7 @@ from typing import Any
 from . import files, problems, registry
 from .architectures import PRESETS, from_config
 from .attempts import Attempt, alone, judged, tried
+from .complaints import escaped
 from .errors import InstanceError, MixedData, UnknownName, naming
 from .parsing import read_tree
 from .problems import Evaluation
@@ -22,7 +23,7 @@ from .scheduling import metrics, simulator, traces
 from .scheduling.bounds import bound
 from .scheduling.fitting import Fit, fits, named_gpus
 from .scheduling.metrics import Metrics
-from .schema import Cluster, Instance, ModelSpec
+from .schema import LONGEST_NAME, Cluster, Instance, ModelSpec
 
 Place = str | Path
 _Simulated = tuple[simulator.Run, Evaluation]
@@ -108,7 +109,7 @@ def queue_of_trace(trace: Place, on: Place, **choices: Any) -> Data:
     """
     _, data = files.load_problem(on)
     given = data.assumptions if isinstance(data, Data) else None
-    name = f"{Path(trace).stem} on {on}"
+    name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
     return traces.queue(trace, load_cluster(on), name, assumptions=given, **choices)
 
 

@@ -72,8 +72,20 @@ def path_of(loc: Loc) -> str:
     for part in loc:
         if part == "[key]":
             continue
-        text += f"[{part}]" if isinstance(part, int) else f".{cut(part)}"
+        text += f"[{part}]" if isinstance(part, int) else f".{cut(escaped(part))}"
     return text.removeprefix(".")
+
+
+def escaped(text: str) -> str:
+    """A text whose unprintable characters, as newlines, are their escapes."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def quoted(text: str) -> str:
+    """A text as Python writes it, unprintable characters by escapes; shortened."""
+    return cut(repr(text[:100]))
 
 
 def shown(value: Any) -> str:
@@ -82,12 +94,12 @@ def shown(value: Any) -> str:
         return f"an object of {len(value)} field{'s' if len(value) != 1 else ''}"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
-    return cut(json.dumps(value, ensure_ascii=False))
+    return cut(escaped(json.dumps(value, ensure_ascii=False)))
 
 
 def listed(names: Iterable[str]) -> str:
     """Names that a file has, each cut and the first ten of them; `none` without any."""
-    cuts = [cut(name) for name in names]
+    cuts = [cut(escaped(name)) for name in names]
     more = [f"and {len(cuts) - MOST_LINES} more"] if len(cuts) > MOST_LINES else []
     return ", ".join([*cuts[:MOST_LINES], *more]) or "none"
 

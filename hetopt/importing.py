@@ -10,14 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from . import files, registry
-from .complaints import validated
+from .complaints import escaped, validated
 from .errors import InstanceError, UnknownName, Unsupported
 from .importers._claims import Claim
+from .parsing import yaml_text
 from .problems import Evaluation, training_plan
-from .schema import Instance
+from .schema import Cluster, Instance, ModelSpec
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
@@ -86,11 +85,24 @@ def document(
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
     read: dict[str, Any] = importer.read(paths, **typed(importer.OPTIONS, options))
+    _check_records(read, f"import {format}")
     return put_in(read, format, instance)
+
+
+def _check_records(read: dict[str, Any], what: str) -> None:
+    """`InstanceError` where what was read could not be read again as a file of ours."""
+    if "workload" in read:
+        validated(Instance, read, what)
+        return
+    for field, record in (("model", ModelSpec), ("cluster", Cluster)):
+        if field in read:
+            validated(record, read[field], what, (field,))
 
 
 def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, Any]:
     """What was read, as it is or put into an instance in place of its own."""
+    # Paths may have characters that no text has.
+    read = {**read, "source": escaped(read.get("source", what))}
     if instance is None:
         return read
     base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
@@ -99,7 +111,7 @@ def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, A
     if "cluster" in read:
         base.pop("offers", None)
     whole = {**base, **read}
-    whole["source"] = f"{read.get('source', what)}; model of {instance}"
+    whole["source"] = f"{read.get('source', what)}; model of {escaped(instance)}"
     validated(Instance, whole, "the imported instance", file="")
     return whole
 
@@ -110,7 +122,7 @@ def write(out: Path, content: dict[str, Any]) -> None:
         files.write_json(out, content)
         return
     plain = json.loads(json.dumps(content, allow_nan=False))
-    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml_text(plain, allow_unicode=True, width=100)
     files.write_text(out, text)
 
 

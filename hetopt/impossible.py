@@ -168,7 +168,7 @@ def too_little_memory(instance: Instance) -> str | None:
         node.count * max(0, table.memory_mib(node.name) - costs.reserve_mib)
         for node in table.cluster.nodes
     ]
-    need, room = ceil(sum(layers) + sum(ends)), sum(rooms)
+    need, room = ceil(sum([*layers, *ends], Fraction(0))), sum(rooms)
     if need > room:
         held = "layers, embedding and head" if any(ends) else "layers"
         return (

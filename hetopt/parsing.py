@@ -400,3 +400,23 @@ def _no_character(tree: Any) -> str | None:
             text = cut(value).encode("unicode_escape").decode()
             return f'found {what} in the text "{text}", expected whole text; remove it'
     return None
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that YAML 1.1 or 1.2, or Go's reader, takes for something else."""
+
+
+for _tag, _pattern, _first in (
+    ("float", f"^{_NUMBER}$", "-+.0123456789"),
+    ("int", "^[-+]?0o[0-7]+$", "-+0"),
+    ("bool", "^[yYnN]$", "yYnN"),
+):
+    _Dumper.add_implicit_resolver(_TAG + _tag, re.compile(_pattern), [*_first])
+
+
+def yaml_text(tree: Any, **style: Any) -> str:
+    """Plain data as YAML, its objects in their order."""
+    return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, **style))

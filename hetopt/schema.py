@@ -28,6 +28,7 @@ from typing import (
 )
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -39,13 +40,72 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from .complaints import quoted
 from .errors import InstanceError, cut
 
 if TYPE_CHECKING:
     from .links import LinkTable
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-GpuId = Annotated[str, Field(pattern=r"^.+:\d+$", description="node:index")]
+LONGEST_NAME = 200
+
+
+def name_fault(text: str) -> str | None:
+    """Why a text is no name, with the remedy; None where it is one.
+
+    A name is one line of printable characters that neither begins nor ends with a
+    blank: names reach scripts, tables and terminals.
+    """
+    if not 0 < len(text) <= LONGEST_NAME:
+        return (
+            f"found {quoted(text)}, expected text of 1 to {LONGEST_NAME} characters; "
+            f"{'shorten it' if text else 'give a name'}"
+        )
+    return _unprintable(text)
+
+
+def _unprintable(text: str) -> str | None:
+    if not text.isprintable():
+        at, character = next(
+            (at, c) for at, c in enumerate(text, 1) if not c.isprintable()
+        )
+        return (
+            f"found {quoted(text)} with {character!r} as character {at}, "
+            "expected one line of printable characters; remove it"
+        )
+    if text != text.strip():
+        return (
+            f"found {quoted(text)}, expected no blank at the beginning or the end; "
+            "remove it"
+        )
+    return None
+
+
+def printable(text: str) -> str:
+    """The text, which has what a name of any length has; else a `ValueError`."""
+    if fault := _unprintable(text):
+        raise ValueError(fault)
+    return text
+
+
+def _gpu_id(text: str) -> str:
+    if fault := name_fault(text.rpartition(":")[0]):
+        raise ValueError(fault)
+    return text
+
+
+Name = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(printable)
+]
+# The longest name of a node, a colon, the index.
+GpuId = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_NAME + 5,
+        pattern=r"^[\s\S]+:[0-9]{1,4}$",
+        description="node:index",
+    ),
+    AfterValidator(_gpu_id),
+]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]

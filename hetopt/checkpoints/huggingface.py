@@ -17,6 +17,7 @@ from ..complaints import shown, validated
 from ..errors import InstanceError
 from ..files import write_json
 from ..parsing import read_tree
+from ..schema import name_fault
 from .copying import Saved
 from .layout import CLOUD, MANIFEST, Manifest, Portion, Shard, Tensor, Unit
 from .tensor_files import TensorFile, read_header
@@ -124,7 +125,8 @@ def from_huggingface(folder: str | Path, out: str | Path) -> Manifest:
         Unit(name=unit, tensors=tuple(one.tensor for one in found[unit].values()))
         for unit in sorted(found, key=_order)
     )
-    manifest = Manifest(model=source.resolve().name or "model", units=units)
+    name = source.resolve().name
+    manifest = Manifest(model="model" if name_fault(name) else name, units=units)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InstanceError(
             f"{target}: found it in use, expected an empty folder or none; name another"

@@ -13,12 +13,12 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ..complaints import shown, validated
 from ..errors import InstanceError
 from ..parsing import read_tree
-from ..schema import Name, Record
+from ..schema import Name, Record, name_fault, printable
 from .tensor_files import ITEM_BYTES, DataType
 
 MANIFEST = "manifest.json"
@@ -41,7 +41,7 @@ class Tensor(Record):
     itself: query, key and value of a fused matrix, or gate and up.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=500)]
+    name: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printable)]
     dtype: DataType
     shape: Annotated[tuple[Length, ...], Field(max_length=8)]
     axis: Annotated[int, Field(ge=0, le=7)] | None = None
@@ -186,12 +186,16 @@ class Shard(NamedTuple):
 
 def folder_of(place: str) -> str:
     """The folder of a node or of the cloud: its name, where that can be one."""
-    if not re.fullmatch(_NODE, place):
+    if not _names_folder(place):
         raise InstanceError(
             f"node: found the name {shown(place)}, expected one that can name a folder "
             "(no slash, no leading dot); rename the node"
         )
     return place
+
+
+def _names_folder(place: str) -> bool:
+    return re.fullmatch(_NODE, place) is not None and name_fault(place) is None
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -218,7 +222,7 @@ def catalogue(folder: Path) -> tuple[Shard, ...]:
 
 def _shards(folder: Path) -> Iterator[Shard]:
     for place in folder.iterdir():
-        if not place.is_dir() or not re.fullmatch(_NODE, place.name):
+        if not place.is_dir() or not _names_folder(place.name):
             continue
         for path in place.iterdir():
             found = _FILE.fullmatch(path.name)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..gpu_catalogue import GPUS, named
+from ..schema import name_fault
 
 OPTIONS: dict[str, type] = {
     "inter_gbytes_per_s": float,
@@ -55,6 +56,8 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     if not hosts:
         raise InstanceError("found no host with GPUs, expected at least one; add one")
     _once(hosts)
+    for host in hosts:
+        named_well(host.place, "host", host.name)
     if settings.inter_gbytes_per_s is None and len(hosts) > 1:
         raise InstanceError(
             f"found {len(hosts)} hosts, and no file tells how fast they are joined; "
@@ -64,6 +67,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     cards = [_card(host, settings, meant) for host in hosts]
     gpus: dict[str, dict[str, float]] = {}
     for host, card in zip(hosts, cards, strict=True):
+        named_well(host.place, "type of GPU", card.name)
         gib = card.memory_gib
         if host.memory_mib is not None:
             gib = host.memory_mib * 1000 // 1024 / 1000
@@ -85,6 +89,12 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
             "latency_us": settings.inter_latency_us,
         }
     return made
+
+
+def named_well(place: str, what: str, name: str) -> None:
+    """`InstanceError` with the place in a foreign file where a name cannot be ours."""
+    if fault := name_fault(name):
+        raise InstanceError(f"{place}: {what}: {fault}")
 
 
 def card(host: Host, settings: Settings) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..parsing import read_text, read_tree
+from ._hosts import named_well
 from ._measured import field, number
 
 Unit = tuple[str, Fraction]
@@ -72,6 +73,8 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
         there = f"{clusterfile}: {ip}"
         seen[ip] = seen.get(ip, 0) + 1
         kind = str(field(about[ip], "instance_type", there))
+        named_well(place, "host", ip)
+        named_well(there, "instance_type", kind)
         count = int(match[1])
         found.append(
             Host(

@@ -11,6 +11,7 @@ from typing import Any
 from ..architectures import from_config
 from ..errors import InstanceError
 from ..parsing import parse_tree, read_text
+from ..schema import LONGEST_NAME, name_fault
 
 OPTIONS: dict[str, type] = {"name": str}
 
@@ -23,8 +24,11 @@ def read(paths: Sequence[Path], *, name: str | None = None) -> dict[str, Any]:
         )
     path = paths[0]
     config = parse_tree(read_text(path), str(path), is_json=True)
+    called = name or _name(config, path)
+    if fault := name_fault(called):
+        raise InstanceError(f"{path}: name of the model: {fault}, or give --name NAME")
     try:
-        spec = from_config(config, name or _name(config, path))
+        spec = from_config(config, called)
     except InstanceError as error:
         raise InstanceError(f"{path}: {error}") from None
     return {
@@ -36,5 +40,5 @@ def read(paths: Sequence[Path], *, name: str | None = None) -> dict[str, Any]:
 def _name(config: dict[str, Any], path: Path) -> str:
     said = config.get("_name_or_path")
     if isinstance(said, str) and said.strip("/. "):
-        return said.strip("/. ")[:200]
+        return said.strip("/. ")[:LONGEST_NAME].strip()
     return path.resolve().parent.name or path.stem

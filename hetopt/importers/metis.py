@@ -28,7 +28,9 @@ from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..parsing import read_tree
+from ..schema import LONGEST_NAME
 from . import _measured, _metis_cluster
+from ._hosts import named_well
 from ._measured import field, number, rounded_up
 
 OPTIONS: dict[str, type] = {
@@ -91,7 +93,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     weighed = _weighed(options.get("memory"), found)
     rows = [_row(one, len(parameters), weighed) for one in found]
     model = {
-        "name": str(field(first.tree, "model.model_name", first.place))[:200],
+        "name": _model_name(first),
         "layer_parameters": parameters,
     }
     made = _measured.instance(
@@ -103,6 +105,12 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     )
     made["workload"]["costs"]["sync"] = "bottleneck"
     return made
+
+
+def _model_name(one: _Measured) -> str:
+    name = str(field(one.tree, "model.model_name", one.place))[:LONGEST_NAME].strip()
+    named_well(one.place, "model.model_name", name)
+    return name
 
 
 # --- profiles --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ..plans import TrainingPlan
 from ..problems.recovery import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
-from ..schema import Cluster, Instance, Positive, Record, exact
+from ..schema import LONGEST_NAME, Cluster, Instance, Positive, Record, exact
 from .changes import Change
 
 
@@ -64,7 +64,7 @@ def posed(
     alive = {CLOUD, *(node.name for node in cluster.nodes)}
     cloud = storage.cloud_gbytes_per_s
     return Data(
-        name=f"recovery on {change.new.name}"[:200],
+        name=f"recovery on {change.new.name}"[:LONGEST_NAME].strip(),
         units=tuple(units(change.new)),
         bytes_per_parameter=storage.bytes_per_parameter,
         nodes=tuple(_machine(cluster, node.name, storage) for node in cluster.nodes),

@@ -22,7 +22,7 @@ from ..complaints import listed, nearest, shown
 from ..errors import InstanceError, cut, naming
 from ..parsing import read_table
 from ..problems.job_scheduling import Assumptions, Data, Job
-from ..schema import Cluster, tabled
+from ..schema import LONGEST_NAME, Cluster, name_fault, tabled
 from . import catalogue
 from .workloads import samples_for
 
@@ -133,6 +133,9 @@ class _Cells:
 
 def _row(cells: _Cells, by_time: bool, number: int) -> Row:
     name = cells.text("job") or f"job{number}"
+    if name_fault(name):
+        expected = f"a line of up to {LONGEST_NAME} printable characters"
+        raise cells.refuse("job", expected, "rename the job")
     submit, gpus = cells.number("submit_s", 0), cells.count("gpus")
     if by_time:
         hours = cells.number("duration_s", 0) * gpus / 3600
@@ -227,7 +230,10 @@ def _unnamed_twice(rows: list[Row]) -> Iterator[Job]:
     seen: set[str] = set()
     first = min(row.submit_s for row in rows)
     for number, row in enumerate(rows):
-        name = row.name if row.name not in seen else f"{row.name}#{number}"
+        name = row.name
+        if name in seen:
+            again = f"#{number}"
+            name = name[: LONGEST_NAME - len(again)] + again
         seen.add(name)
         model = row.model or next(m for top, m in RUNGS if row.gpu_hours <= top)
         fields = {
