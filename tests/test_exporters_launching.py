@@ -28,7 +28,12 @@ with open(os.environ["TOLD"], "a") as file:
     told = {key: os.environ[key] for key in keys if key in os.environ}
     print(json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], told]), file=file)
 """
-SSH = '#!/bin/sh\n[ "$1" = -n ] && shift\nshift\nexec bash -c "$*"\n'
+SSH = """\
+#!/bin/sh
+while [ "$1" = -n ] || [ "$1" = -- ]; do shift; done
+shift
+exec bash -c "$*"
+"""
 SCONTROL = '#!/bin/sh\nfor host in $3; do echo "$host"; done\n'
 
 

@@ -25,7 +25,7 @@ from ._shapes import Feature, place
 
 SUPPORTS = frozenset(Feature)
 PLAN = "plan.json"
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 
 
 class Share(NamedTuple):
@@ -56,9 +56,9 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     types = sorted({share.gpu for share in shares(data, plan)})
     labels = [share.label for share in shares(data, plan)]
     found = bad_hosts(plan) + [
-        f"GPU type {name!r} has a name that is no label"
+        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
         for name in types
-        if not re.fullmatch(_LABEL, name)
+        if not re.fullmatch(LABEL, name)
     ]
     if len(set(labels)) < len(labels):
         found.append(f"GPU types {', '.join(types)} differ by case or dots alone")

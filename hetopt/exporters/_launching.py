@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from ..complaints import escaped
 from ..errors import InstanceError
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
@@ -27,10 +28,15 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
     """Reasons to refuse nodes whose names no launcher takes for a host."""
     nodes = sorted({replica.node for replica in plan.replicas()})
     return [
-        f"node {name!r} has a name that is no host's"
+        f"node {name!r} has a name that is no host's: rename it in cluster.nodes"
         for name in nodes
         if not re.fullmatch(HOST, name)
     ]
+
+
+def comment(text: str) -> str:
+    """A text as a comment of a script: one line, whatever it holds."""
+    return f"# {escaped(text)}"
 
 
 def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
@@ -103,13 +109,15 @@ def staged(
 
 # --- torchrun --------------------------------------------------------------------
 
+# What the user sets is quoted for the shell of the other host, which reads it again.
 _HEAD = """\
 #!/usr/bin/env bash
 # Start every part of the run over ssh, in the folder of this file on every host.
 {about}set -euo pipefail
 cd "$(dirname "$0")"
 pids=()
-{setup}here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
+{setup}port="$(printf %q "${{PORT:-29500}}")"
+here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
 """
 
 # The script fails where a part of it did.
@@ -133,7 +141,7 @@ def torchruns(about: str, setup: str, gpus: Sequence[str]) -> str:
             f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
             f"--nnodes {len(parts)} --node-rank {number} "
             f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
-            '--master-port ${PORT:-29500} $run" & pids+=($!)'
+            '--master-port $port $run" & pids+=($!)'
         )
     head = _HEAD.format(about=about, setup=setup)
     return head + "\n".join(lines) + "\n" + WAIT

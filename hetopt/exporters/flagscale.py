@@ -12,13 +12,12 @@ import re
 from itertools import groupby
 from typing import Any
 
-import yaml
-
 from ..errors import InstanceError
-from ..parsing import parse_tree
+from ..parsing import parse_tree, yaml_text
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
 from . import _megatron_model
+from ._allocation import LABEL
 from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, scattered, staged
 from ._shapes import Feature, normal
 
@@ -39,11 +38,30 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     pipeline = normal(plan).pipelines[0]
     return [
         *bad_hosts(plan),
+        *_bad_labels(data, pipeline),
         *bad_degrees(data, plan),
         *_scattered(pipeline),
         *_micro_batch(pipeline),
         *_tied(data, pipeline),
     ]
+
+
+def _bad_labels(data: Instance, pipeline: Pipeline) -> list[str]:
+    """FlagScale puts types into commands; what it takes for one must be one."""
+    node = data.planned_cluster.node
+    types = {node[r.node].gpu for stage in pipeline.stages for r in stage.replicas}
+    found = [
+        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
+        for name in sorted(types)
+        if not re.fullmatch(LABEL, _kind(name))
+    ]
+    if len({_kind(name) for name in types}) < len(types):
+        found.append(f"GPU types {', '.join(sorted(types))} differ by blanks alone")
+    return found
+
+
+def _kind(gpu: str) -> str:
+    return re.sub(r"\s+", "-", gpu)
 
 
 def _scattered(pipeline: Pipeline) -> list[str]:
@@ -86,7 +104,7 @@ def _labelled(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
     last = None
     for stage in pipeline.stages:
         replica = stage.replicas[0]
-        kind = re.sub(r"\s+", "-", data.planned_cluster.node[replica.node].gpu)
+        kind = _kind(data.planned_cluster.node[replica.node].gpu)
         if kind != last:
             times[kind] = times.get(kind, 0) + 1
         last = kind
@@ -136,7 +154,7 @@ def _experiment(data: Instance) -> dict[str, Any]:
     return {
         "defaults": ["_self_", {"train": "plan"}],
         "experiment": {
-            "exp_name": re.sub(r"[^A-Za-z0-9._-]+", "-", data.model.name),
+            "exp_name": _folder(data.model.name),
             "exp_dir": "outputs",
             "task": {
                 "type": "train",
@@ -154,6 +172,11 @@ def _experiment(data: Instance) -> dict[str, Any]:
     }
 
 
+def _folder(name: str) -> str:
+    """A name as that of a folder: no path, nothing that a shell reads."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "hetopt"
+
+
 def _hostfile(labelled: list[tuple[Mesh, Any]], pipeline: Pipeline) -> str:
     label = {
         replica.node: kind
@@ -167,7 +190,7 @@ def _hostfile(labelled: list[tuple[Mesh, Any]], pipeline: Pipeline) -> str:
 
 
 def _yaml(tree: dict[str, Any]) -> str:
-    return yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=88)
+    return yaml_text(tree, default_flow_style=None, width=88)
 
 
 # --- FlagScale's own rules -------------------------------------------------------

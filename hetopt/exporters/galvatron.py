@@ -51,7 +51,8 @@ _ABOUT = """\
 # optimiser) are passed on.
 """
 _SETUP = """\
-run="${TRAIN:-train_dist.py} --galvatron_config_path ./galvatron_config.json ${*@Q}"
+train="$(printf %q "${TRAIN:-train_dist.py}")"
+run="$train --galvatron_config_path ./galvatron_config.json ${*@Q}"
 """
 
 

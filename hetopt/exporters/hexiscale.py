@@ -41,14 +41,17 @@ set -euo pipefail
 cd "$(dirname "$0")"
 model="$(printf %q "${{MODEL:-llama-7b}}")"
 plan="$(printf %q "$PWD/hetero_configs.json")"
+port="$(printf %q "${{PORT:-9998}}")"
 arguments="--retain-run-file --model-size $model --all_hetero_configs_path $plan \\
   --layer-num {layers} --micro_batch_num {counts} --global_batch_size {batches} \\
-  --accum-iter 1 --master_addr {master} --master_port ${{PORT:-9998}} ${{*@Q}}"
-run="for one in llama-scripts-logs/$model-scripts/r*.sh; do bash \\$one & done; wait"
+  --accum-iter 1 --master_addr {master} --master_port $port ${{*@Q}}"
+run="for one in llama-scripts-logs/$model-scripts/r*.sh; do
+  bash \\"\\$one\\" &
+done; wait"
 there="cd $(printf %q "${{HEXISCALE:?}}")"
 pids=()
 while read -r number host; do
-  ssh -n "$host" "$there && python3 llama/generate_hetero_scripts.py $arguments \\
+  ssh -n -- "$host" "$there && python3 llama/generate_hetero_scripts.py $arguments \\
     --current_device $number && $run" & pids+=($!)
 done < machines
 """

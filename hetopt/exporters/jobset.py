@@ -10,10 +10,8 @@ dashes for blanks, or else the instance's name of the type. The plan is a Config
 
 from typing import Any
 
-import yaml
-
 from ..gpu_catalogue import GPUS
-from ..parsing import parse_tree
+from ..parsing import parse_tree, yaml_text
 from ..plans import TrainingPlan
 from ..schema import Instance
 from . import _allocation
@@ -43,8 +41,11 @@ cd "$(dirname "$0")"
 kubectl create configmap hetopt-plan --from-file=plan.json --dry-run=client -o yaml \\
   | kubectl apply -f - "$@"
 text="$(<jobset.yaml)"
-text="${text//@IMAGE@/${IMAGE:?}}"
-text="${text//@TRAIN@/${TRAIN:-./train.sh}}"
+# They stand in single quotes of YAML, in which only such a quote is written otherwise.
+shopt -u patsub_replacement 2> /dev/null || true
+quote="'" image="${IMAGE:?}" train="${TRAIN:-./train.sh}"
+text="${text//@IMAGE@/${image//$quote/$quote$quote}}"
+text="${text//@TRAIN@/${train//$quote/$quote$quote}}"
 kubectl apply -f - "$@" <<< "$text"
 """
 
@@ -81,7 +82,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             ],
         },
     }
-    text = yaml.safe_dump(jobset, sort_keys=False, width=88)
+    text = yaml_text(jobset, width=88)
     return {JOBSET: text, LAUNCH: _LAUNCH, PLAN: plan_text(data, plan)}
 
 

@@ -19,6 +19,7 @@ from ._launching import (
     GRID,
     bad_degrees,
     bad_hosts,
+    comment,
     gpus_of,
     ranks,
     staged,
@@ -36,7 +37,7 @@ _ABOUT = """\
 """
 _SETUP = """\
 arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
-run="${PRETRAIN:-pretrain_gpt.py} $arguments"
+run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
 """
 
 
@@ -56,7 +57,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "micro_batch_size": replica.samples,
         **_megatron_model.fields(data, replica.degree),
     }
-    lines = [f"# {data.model.name}, a plan of hetopt for Megatron-LM"]
+    lines = [comment(f"{data.model.name}, a plan of hetopt for Megatron-LM")]
     for name, value in fields.items():
         option = "--" + name.replace("_", "-")
         lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")

@@ -9,9 +9,7 @@ plan are given to a cluster's nodes by `SKYPILOT_NODE_RANK`.
 import re
 from typing import Any
 
-import yaml
-
-from ..parsing import parse_tree
+from ..parsing import parse_tree, yaml_text
 from ..plans import TrainingPlan
 from ..schema import Instance
 from . import _allocation
@@ -69,7 +67,7 @@ def _task(share: Share) -> str:
         },
         "run": _RUN,
     }
-    return yaml.safe_dump(task, sort_keys=False, width=88)
+    return yaml_text(task, width=88)
 
 
 def validate(files: dict[str, str]) -> list[str]:

@@ -28,7 +28,7 @@ set -euo pipefail
 plan="${{SLURM_SUBMIT_DIR:-$PWD}}/plan.json"
 names=({names})
 lists=({lists})
-MASTER_ADDR="$(scontrol show hostnames "${{lists[0]}}" | head -n 1)"
+read -r MASTER_ADDR < <(scontrol show hostnames "${{lists[0]}}")
 export MASTER_ADDR MASTER_PORT="${{MASTER_PORT:-29500}}"
 pids=()
 for group in "${{!names[@]}}"; do

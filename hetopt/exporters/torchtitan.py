@@ -131,8 +131,8 @@ if [ "${CONFIG:-}" = toml ]; then
   run="-m torchtitan.train --job.config_file plan.toml ${*@Q}"
 else
   base="$(printf %q "${BASE_CONFIG:?}")"
-  run="--no-python env BASE_CONFIG=$base PYTHONPATH=.:\\${PYTHONPATH:-} python3 \
--m torchtitan.train --module hetopt_plan --config plan ${*@Q}"
+  run="--no-python env BASE_CONFIG=$base PYTHONPATH=.:\\"\\${PYTHONPATH:-}\\" \
+python3 -m torchtitan.train --module hetopt_plan --config plan ${*@Q}"
 fi
 """
 
