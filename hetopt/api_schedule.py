@@ -13,8 +13,7 @@ from typing import Any
 from . import files, problems, registry
 from .architectures import PRESETS, from_config
 from .attempts import Attempt, alone, judged, tried
-from .complaints import escaped
-from .errors import InstanceError, MixedData, UnknownName, naming
+from .errors import InstanceError, MixedData, UnknownName, escaped, naming
 from .parsing import read_tree
 from .problems import Evaluation
 from .problems.job_scheduling import Data

@@ -28,6 +28,7 @@ from . import (
     cli_output,
     cli_recover,
     cli_schedule,
+    terminal,
 )
 from .cli_options import (
     AsJson,
@@ -565,12 +566,10 @@ def _listed(words: str, option: str = "--planners") -> list[str]:
 
 
 def _watch(unit: str, time_limit: float) -> "Watch":
-    from rich.console import Console
-
     from .progress import Watch
 
     limit = None if time_limit == float("inf") else time_limit
-    return Watch(Console(stderr=True), unit, limit)
+    return Watch(terminal.console(stderr=True), unit, limit)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

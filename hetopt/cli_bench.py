@@ -130,13 +130,12 @@ def _folder(suite: str | None, out: Path | None) -> Path:
 
 
 def _run(suite: str, out: Path, as_json: bool, **choices: Any) -> None:
-    from rich.console import Console
-
     from .bench import running
     from .bench.bar import Bar
+    from .terminal import console
 
     try:
-        with Bar(Console(stderr=True), suite) as bar:
+        with Bar(console(stderr=True), suite) as bar:
             running.go(suite, out, told=bar.told, **choices)
     except KeyboardInterrupt:
         words = f"interrupted: {out} keeps the rows so far, --resume goes on"

@@ -67,11 +67,10 @@ def checkpoint(
 
 def moving() -> "Moved":
     """A bar of bytes on a terminal; silent elsewhere."""
-    from rich.console import Console
-
     from .progress import Moved
+    from .terminal import console
 
-    return Moved(Console(stderr=True), "moving states")
+    return Moved(console(stderr=True), "moving states")
 
 
 def document(done: "Applied") -> dict[str, Any]:
@@ -128,12 +127,17 @@ def _listed(folder: Path) -> dict[str, Any]:
 def _table(found: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=found["model"])
+    from .report import words
+
+    title = words.plain(found["model"])
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title)
     for number, heading in enumerate(("place", "degree", "units", "shards", "GiB")):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     for row in found["places"]:
         numbers = (row["degree"], len(row["units"]), row["shards"])
-        table.add_row(row["place"], *map(str, numbers), f"{row['bytes'] / 2**30:.3f}")
+        table.add_row(
+            words.plain(row["place"]), *map(str, numbers), f"{row['bytes'] / 2**30:.3f}"
+        )
     if found["incomplete"]:
         table.caption = "not whole anywhere: " + ", ".join(found["incomplete"])
     return table

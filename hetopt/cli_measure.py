@@ -106,12 +106,11 @@ def profile(
 
     Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
     """
-    from rich.console import Console
-
     from . import cli, files
     from .profiling import Asked, profiled
     from .profiling.timing import How
     from .progress import Steps
+    from .terminal import console
 
     cli._writable(out)
     kind = dtype or ("bfloat16" if gpu else "float32")
@@ -127,7 +126,7 @@ def profile(
         intra_gbytes_per_s,
     )
     how = How("cuda" if gpu else "cpu", kind, repeats, recompute, flash)
-    with Steps(Console(stderr=True), "measuring") as steps:
+    with Steps(console(stderr=True), "measuring") as steps:
         found = profiled(asked, how, steps.report)
     if not found.rows:
         raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
@@ -178,8 +177,10 @@ def _table(found: "Profiled") -> Any:
     from rich.table import Table
 
     from .profiling.rows import shown
+    from .report import words
 
-    table = Table(title=f"one layer on {found.gpu}, PyTorch {found.torch}")
+    title = f"one layer on {found.gpu}, PyTorch {found.torch}"
+    table = Table(title=words.plain(title))
     for name in ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak"):
         table.add_column(name, justify="right")
     for row in shown(found):

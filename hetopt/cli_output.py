@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from . import terminal
 from .errors import CannotWrite, HetoptError, InternalError
 
 PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
@@ -77,12 +78,10 @@ def print_json(document: Any) -> None:
 
 def show(renderables: Iterable[Any]) -> None:
     """Print tables and lines."""
-    from rich.console import Console
-
     # A pipe has no width: lines there must not be folded to 80 columns.
-    console = Console(highlight=False)
+    console = terminal.console()
     if not console.is_terminal:
-        console = Console(highlight=False, width=200)
+        console = terminal.console(width=200)
     for renderable in renderables:
         _to_stdout(lambda one=renderable: console.print(one))  # type: ignore[misc]
 
@@ -99,7 +98,7 @@ def _to_stdout(write: Callable[[], None]) -> None:
 
 def tell(message: str) -> None:
     """Say something beside the answer."""
-    typer.echo(message, err=True)
+    typer.echo(terminal.lines(message), err=True)
 
 
 def complain(message: str) -> None:

@@ -30,11 +30,10 @@ def replay(
     **choices: Any,
 ) -> NoReturn:
     """Replay, write, show, and leave with the exit code: 4 where the job never ran."""
-    from rich.console import Console
-
     from . import api_replay, cli
     from .progress import Steps
     from .report import replay as report
+    from .terminal import console
 
     cli._writable(out)
     if out is not None:
@@ -46,7 +45,7 @@ def replay(
     listed: tuple[str, ...] = api_replay.METHODS
     if methods is not None:
         listed = tuple(cli._listed(methods, "--method"))
-    with Steps(Console(stderr=True), "changes") as bar:
+    with Steps(console(stderr=True), "changes") as bar:
         found = api_replay.replay(
             *plan,
             trace,

@@ -201,7 +201,7 @@ def _fit_table(rows: list["Fit"]) -> Any:
         own = row.cost_model
         parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
         table.add_row(
-            row.gpu,
+            words.plain(row.gpu),
             str(row.gpus),
             str(row.data_parallel),
             str(row.tensor_parallel),

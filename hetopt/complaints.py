@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from .errors import InstanceError, cut
+from .errors import InstanceError, cut, escaped
 from .parsing import without_collection
 
 MOST_LINES = 10
@@ -74,18 +74,6 @@ def path_of(loc: Loc) -> str:
             continue
         text += f"[{part}]" if isinstance(part, int) else f".{cut(escaped(part))}"
     return text.removeprefix(".")
-
-
-def escaped(text: str) -> str:
-    """A text whose unprintable characters, as newlines, are their escapes."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
-
-
-def quoted(text: str) -> str:
-    """A text as Python writes it, unprintable characters by escapes; shortened."""
-    return cut(repr(text[:100]))
 
 
 def shown(value: Any) -> str:

@@ -18,6 +18,18 @@ def cut(text: str, most: int = _MOST_SHOWN) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def escaped(text: str) -> str:
+    """A text whose unprintable characters, as newlines, are their escapes."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def quoted(text: str) -> str:
+    """A text as Python writes it, unprintable characters by escapes; shortened."""
+    return cut(repr(text[:100]))
+
+
 class HetoptError(Exception):
     """Root of the errors that hetopt raises on purpose.
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from . import files, registry
-from .complaints import escaped, validated
-from .errors import InstanceError, UnknownName, Unsupported
+from .complaints import validated
+from .errors import InstanceError, UnknownName, Unsupported, escaped
 from .importers._claims import Claim
 from .parsing import yaml_text
 from .problems import Evaluation, training_plan

@@ -40,8 +40,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from .complaints import quoted
-from .errors import InstanceError, cut
+from .errors import InstanceError, cut, quoted
 
 if TYPE_CHECKING:
     from .links import LinkTable

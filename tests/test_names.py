@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from hetopt import cli, importing, registry
 from hetopt.checkpoints.layout import Manifest
-from hetopt.complaints import escaped, validated
-from hetopt.errors import InstanceError
+from hetopt.complaints import validated
+from hetopt.errors import InstanceError, escaped
 from hetopt.files import load_instance, load_plan
 from hetopt.parsing import parse_value, yaml_text
 from hetopt.plans import TrainingPlan

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from ..complaints import escaped
-from ..errors import InstanceError
+from ..errors import InstanceError, escaped
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
 from ._shapes import Feature, place

@@ -132,7 +132,8 @@ def comma_separated(made: Report) -> str:
             "wall_s": entry.row.get("seconds", {}).get("wall"),
             "reasons": "; ".join(entry.row.get("reasons", [])),
         }
-        writer.writerow({**entry.row, **derived})
+        row = {**entry.row, **derived}
+        writer.writerow({name: words.cell(value) for name, value in row.items()})
     return buffer.getvalue()
 
 

@@ -112,13 +112,15 @@ def picture(found: Explanation, path: Path) -> None:
             label = explained.plainly(part)
             axes.barh(places, widths, 0.8, starts, color=_COLOURS[part], label=label)
             starts = [a + b for a, b in zip(starts, widths, strict=True)]
-        axes.set_yticks(places, [bar.label for bar in bars])
+        labels = [bar.label for bar in bars]
+        axes.set_yticks(places, labels, parse_math=False)
         axes.invert_yaxis()
         axes.set_xlim(0, max(1.0, *starts))
         axes.set_xlabel(title)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     time = words.amount(found.iteration_us, "us")
-    figure.suptitle(f"{words.plain(found.instance.name)}: {time} an iteration")
+    title = f"{words.plain(found.instance.name)}: {time} an iteration"
+    figure.suptitle(title, parse_math=False)
     save(figure, path)
 
 

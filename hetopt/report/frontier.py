@@ -77,7 +77,7 @@ def comma_separated(found: Tradeoffs) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    writer.writerows(rows(found))
+    writer.writerows(map(words.cell, row) for row in rows(found))
     return text.getvalue()
 
 
@@ -110,7 +110,7 @@ def picture(found: Tradeoffs, path: Path) -> None:
     axes.tick_params(which="minor", labelsize="small")
     axes.set_xlabel("time of all iterations, s")
     axes.set_ylabel("cost, USD")
-    axes.set_title(words.plain(found.name))
+    axes.set_title(words.plain(found.name), parse_math=False)
     axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend()
     save(figure, path)

@@ -126,7 +126,8 @@ def picture(found: "Replayed", path: Path) -> None:
         axes.grid(alpha=0.3)
     bottom.set_xlim(0, max(found.end_us / _HOUR_US, 1e-6))
     bottom.legend(frameon=False)
-    top.set_title(words.plain(f"{found.instance.name}, {found.series}"))
+    title = words.plain(f"{found.instance.name}, {found.series}")
+    top.set_title(title, parse_math=False)
     save(figure, path)
 
 

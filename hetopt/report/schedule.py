@@ -145,7 +145,7 @@ def gantt(data: Data, plan: Schedule) -> str:
         edge += node.count
         axes.axhline(edge, color="grey", linewidth=0.6)
     if len(names) <= 60:
-        axes.set_yticks(middles, names, fontsize=8)
+        axes.set_yticks(middles, names, fontsize=8, parse_math=False)
     axes.set_xlabel("hours")
     axes.set_ylim(edge, 0)
     axes.set_xlim(0, max((box[2][0] for box in boxes), default=1.0))

@@ -31,7 +31,9 @@ def comma_separated(report: GapReport) -> str:
     writer = csv.DictWriter(buffer, Row.names(), lineterminator="\n")
     writer.writeheader()
     for section in sections(report):
-        writer.writerows(asdict(row) for row in section.rows)
+        for row in section.rows:
+            cells = asdict(row).items()
+            writer.writerow({name: words.cell(value) for name, value in cells})
     return buffer.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 from ..plans import Stage
 from ..problems import Objective
@@ -13,6 +14,17 @@ NONE = "–"
 def plain(text: str) -> str:
     """The text without control characters, which could rewrite a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def cell(value: Any) -> Any:
+    """A value for a cell of CSV, which no spreadsheet takes for a formula to run."""
+    if not isinstance(value, str) or value[:1] not in ("=", "+", "-", "@"):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def amount(value: Objective | float | None, unit: str) -> str:
