@@ -280,9 +280,9 @@ def test_rows_are_not_mixed_with_those_of_another_run(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "found no whole line"),
-        ("{}\n", "found lines of another kind"),
+        ("{}\n", "line 1: found no suite"),
         ('{"suite": "x"}\n[1]\n{"key": "1"}\n', "line 2: found no JSON object"),
-        ('{"suite": "x"}\n{"rows": 1}\n', "found lines of another kind"),
+        ('{"suite": "x"}\n{"rows": 1}\n', "line 2: key: found null"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(
