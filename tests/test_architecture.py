@@ -154,7 +154,8 @@ def test_no_handler_catches_everything_and_goes_on(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None
-            assert ast.unparse(node.type) != "Exception"
+            # One module decides what the failure of one method among several means.
+            assert ast.unparse(node.type) != "Exception" or part_of(path) == "attempts"
 
 
 def families_added(name: str) -> set[str]:
