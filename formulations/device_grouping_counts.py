@@ -30,6 +30,7 @@ from itertools import pairwise
 from math import floor
 from typing import Any
 
+from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
@@ -37,6 +38,8 @@ from hetopt.problems.device_grouping import Data
 from ._grouping import groups_of, plan_of, possible_groups, reachable, unit
 
 problem = "device_grouping"
+
+LARGEST = 2**62  # of sums in 64 bits
 
 
 def cases(data: Data) -> list[Data]:
@@ -49,7 +52,11 @@ def build(data: Data, model: Model) -> ReadPlan:
     d, k, types = _number(data), data.micro_batches_of(_number(data)), data.gpus
     groups, sizes = range(d), range(1, data.devices - d + 2)
     scale, most = _scale(data), _most(data)
-
+    if most * (k + data.devices) * len(sizes) >= LARGEST:
+        raise Unsupported(
+            f"coefficients near {most * (k + data.devices)} are beyond any back end: "
+            "use the exact method, or fewer micro-batches"
+        )
     count = {
         (j, gpu.type): model.integer(f"count[{j},{gpu.type}]", 0, gpu.count)
         for j in groups

@@ -6,6 +6,7 @@ bound is beyond it is known to be a lie, whatever its certificate says.
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -62,10 +63,28 @@ def subjects(kind: str) -> tuple[Subject, ...]:
     return tuple(found)
 
 
+@cache
+def subject_of(kind: str, data: str) -> Subject:
+    """The problem that a JSON text holds, and its optimum; nothing is claimed of it."""
+    record = problems.get(kind).Data.model_validate_json(data)
+    best: int | Fraction | None
+    if kind == "training_plan":
+        found = best_training_plan(record)
+        best = found[0] if found else None
+    elif kind == "recovery":
+        best = tiny_recoveries.best(record)
+    else:
+        best = brute_force.best(kind, record)
+    assert best is not None
+    return Subject(kind, record, best, best, {})
+
+
 def _training(seed: int) -> Subject | None:
     instance = tiny_instance(seed)
     if not applies(instance) or len(set(instance.model.parameters)) > 1:
         return None
+    if instance.planned_cluster.gpu_count > 4:
+        return None  # trying all plans takes seconds
     best = best_training_plan(instance)
     if best is None:
         return None
@@ -263,7 +282,7 @@ def _stepped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
 
 def _mistyped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     if picked := _pick(rng, tree, lambda value: True):
-        picked[0][picked[1]] = rng.choice(OTHERS)
+        picked[0][picked[1]] = deepcopy(rng.choice(OTHERS))
     return tree
 
 
@@ -274,13 +293,13 @@ def _relisted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
         if how == 0 and rows:
             del rows[rng.randrange(len(rows))]
         elif how == 1 and rows:
-            rows.insert(rng.randrange(len(rows)), rng.choice(rows))
+            rows.insert(rng.randrange(len(rows)), deepcopy(rng.choice(rows)))
         elif how == 2:
             rng.shuffle(rows)
         elif how == 3:
             rows.clear()
         else:
-            rows.append(rng.choice((0, 1e18, *rows)))
+            rows.append(deepcopy(rng.choice((0, 1e18, *rows))))
     return tree
 
 
@@ -295,7 +314,7 @@ def _rekeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     if picked := _pick(rng, [tree], lambda value: isinstance(value, dict)):
         fields = picked[0][picked[1]]
         names = ("at", "low", "node", "prices", "split", "by", "cloud", "disk/n0", "x")
-        fields[rng.choice(names)] = rng.choice((*NUMBERS, *OTHERS, [1, 1]))
+        fields[rng.choice(names)] = deepcopy(rng.choice((*NUMBERS, *OTHERS, [1, 1])))
     return tree
 
 

@@ -93,6 +93,44 @@ def test_an_interrupted_lease_keeps_whole_steps_only_and_restarts() -> None:
     assert rules(data, plan(late)) == {"work"}
 
 
+def test_a_restart_that_is_shorter_than_a_launch_is_within_the_bounds() -> None:
+    """A first lease of 1 us does nothing, and makes the next one a restart."""
+    data = queue(("bert-base", 4, 100, 0.0), launch_s=30, restart_s=0)
+    step = step_us(data, 1, 1, {"node1": 1})
+    made = plan((lease(0, 1, "node1:0"), lease(1, 1 + 100 * step, "node1:0")))
+    found = job_scheduling.evaluate(data, made)
+    assert not found.violations
+    assert found.objective == 1 + 100 * step
+    for bound in (bounds.alone(data), bounds.one_machine(data)):
+        assert bound.value <= found.objective
+
+
+def slow_memory() -> Data:
+    """Two types as strong; the memory of the first moves 1 GB/s."""
+    data = queue(("bert-base", 4, 10, 0.0))
+    tree = data.model_dump(mode="json")
+    gpus = tree["cluster"]["gpus"]
+    first, second = gpus["RTX2080Ti"], gpus["A100-40G"]
+    first |= second | {"memory_gbytes_per_s": 1}
+    return Data.model_validate_json(json.dumps(tree))
+
+
+def test_the_slowest_type_of_a_lease_is_the_one_that_takes_longest() -> None:
+    data = slow_memory()
+    alone = [step_us(data, 2, 1, {node: 2}) for node in ("node0", "node1")]
+    assert alone[0] > 2 * alone[1]
+    assert step_us(data, 2, 1, {"node0": 1, "node1": 1}) >= alone[0] // 2
+    assert step_us(data, 2, 1, {"node1": 1, "node0": 1}) > 2 * alone[1]
+
+
+def test_no_job_is_quicker_than_on_the_type_that_takes_least() -> None:
+    data = slow_memory()
+    made = plan((whole(data, "node1:0", "node1:1", d=2),))
+    found = job_scheduling.evaluate(data, made)
+    assert not found.violations
+    assert bounds.alone(data).value <= found.objective
+
+
 def whole(data: Data, *gpus: str, start: int = 0, d: int = 1, t: int = 1) -> Lease:
     """The lease that does all of the first job's work."""
     held = Counter(gpu.partition(":")[0] for gpu in gpus)

@@ -27,7 +27,7 @@ from ..schema import (
     link_of,
 )
 from . import marp
-from .compute import LinkRate, backward_share, ceil, flops_per_s, head_s, layer_s
+from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
 MICRO = 10**6
@@ -146,14 +146,18 @@ class JobRates:
             global_batch=trained.batch,
             costs=self.costs,
         )
-        slowest = min((self.cluster.gpus[name] for name in types), key=flops_per_s)
-        layers = _layers_s(model, work, slowest, tensor, t, b)
-        step = layers + head_s(model, work, slowest, t, b)
+        sync = Fraction(0)
         if d > 1:
             worst = max(link[0] for link in links), min(link[1] for link in links)
             sync = _sync_s(self.costs, trained.parameters, d, t, worst)
-            step += self._exposed_s(layers, sync)
-        return ceil(MICRO * step)
+        # Which type is slowest is a matter of its memory's rate, too.
+        steps = []
+        for name in types:
+            gpu = self.cluster.gpus[name]
+            layers = _layers_s(model, work, gpu, tensor, t, b)
+            exposed = self._exposed_s(layers, sync) if d > 1 else Fraction(0)
+            steps.append(layers + head_s(model, work, gpu, t, b) + exposed)
+        return ceil(MICRO * max(steps))
 
     def _exposed_s(self, layers: Fraction, sync: Fraction) -> Fraction:
         """What of the synchronisation the backward pass does not hide."""
@@ -218,19 +222,19 @@ class JobRates:
     def fastest_us(self, trained: Trained) -> int:
         """No GPUs of this cluster train one step in less: a bound, not a plan.
 
-        The strongest type, the best link for everything, no limit of memory.
+        The best type, the best link for everything, no limit of memory.
         """
-        gpus, total = self.cluster.gpus, self.cluster.gpu_count
-        strongest = max(gpus, key=lambda name: flops_per_s(gpus[name]))
+        total = self.cluster.gpu_count
         return min(
-            self.least_step_us(trained, strongest, d, t)
+            self.least_step_us(trained, gpu, d, t)
+            for gpu in self.cluster.gpus
             for d in trained.divisors
             for t in DEGREES
             if d * t <= total
         )
 
     def least_step_us(self, trained: Trained, gpu: str, d: int, t: int) -> int:
-        """No GPUs of which the slowest is of a type train one step at (d, t) in less.
+        """No GPUs of which some are of a type train one step at (d, t) in less.
 
         The best latency and the best bandwidth of all links carry everything.
         """

@@ -16,11 +16,10 @@ worse of them, and K does not fall). How it is shown:
 A group is possible if it is above the ratio, reaches the memory floor, and leaves the
 other groups enough of both.
 
-Numbers that are too large for a back end are divided and rounded so that more groups
-are possible, and groups cheaper, than in truth: that can only refuse a certificate.
+Where numbers are too large for a back end the possible groups are listed instead.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
 from typing import Any
@@ -34,7 +33,7 @@ from ._certificates import Claim, GroupingCertificate
 
 _MOST_GROUPS = 200_000
 _MOST_STEPS = 3_000_000  # of looking for groups that are possible
-_MOST = 2**50  # of sums that a back end is given
+_MOST = 2**60  # of sums that a back end is given
 _ENOUGH = 10  # complaints, after which nothing more is checked
 _SOLVE_S = 120.0  # for one claim; what is not shown by then is not shown
 
@@ -124,10 +123,8 @@ def _doubt(data: Data, claim: Claim, backend: str) -> str | None:
     return "the totals suffice"
 
 
-def _divisor(values: Iterable[int], counts: Iterable[int]) -> int:
-    """What to divide values by, so that no sum of them is too large."""
-    largest = sum(abs(v) * c for v, c in zip(values, counts, strict=True))
-    return 1 + largest // _MOST
+class _Doubt(Exception):
+    """Why something is not shown."""
 
 
 class _Groups:
@@ -155,47 +152,56 @@ class _Groups:
 
     def doubt_prices(self, prices: tuple[int, ...], backend: str) -> str | None:
         """Find the cheapest group; so many of them must cost more than there is."""
+        sums = (self.weight, self.memory, prices)
+        largest = max(
+            self._of(map(abs, values), self.count) + abs(self.price) for values in sums
+        )
+        try:
+            group = (
+                self._cheapest(prices, backend)
+                if largest + self.spare < _MOST
+                else self._cheapest_listed(prices)
+            )
+        except _Doubt as doubt:
+            return str(doubt)
+        if group is None:
+            return None
+        cheapest, worth = self._of(prices, group), self._of(prices, self.count)
+        if self.number * cheapest > worth:
+            return None
+        return f"groups cost {self.number} x {cheapest}, the devices are worth {worth}"
+
+    def _cheapest(self, prices: tuple[int, ...], backend: str) -> Sequence[int] | None:
+        """The cheapest possible group, by a back end; None where there is none."""
         model = registry.entry("backends", backend).backend("cheapest group")
         take = [model.integer(f"take[{i}]", 0, c) for i, c in enumerate(self.count)]
 
         def total(values: Iterable[int]) -> Any:
             return model.total(v * x for v, x in zip(values, take, strict=True))
 
-        part = _divisor([*self.weight, self.price + self.spare], [*self.count, 1])
-        rounded_up = [-(-w // part) for w in self.weight]
-        model.add("strong", 0, total(rounded_up) >= -(-self.price // part))
-        most = (self.price + self.spare) // part
-        model.add("modest", 0, total(w // part for w in self.weight) <= most)
-        part = _divisor([*self.memory, self.floor + self.spare_mib], [*self.count, 1])
-        rounded_up = [-(-m // part) for m in self.memory]
-        model.add("fits", 0, total(rounded_up) >= -(-self.floor // part))
-        most = (self.floor + self.spare_mib) // part
-        model.add("leaves", 0, total(m // part for m in self.memory) <= most)
-        part = _divisor(prices, self.count)
-        costs = [p // part for p in prices]
-        model.minimise(total(costs))
+        model.add("strong", 0, total(self.weight) >= self.price)
+        model.add("modest", 0, total(self.weight) <= self.price + self.spare)
+        model.add("fits", 0, total(self.memory) >= self.floor)
+        model.add("leaves", 0, total(self.memory) <= self.floor + self.spare_mib)
+        model.minimise(total(prices))
         answer = model.solve(Limits(time_s=_SOLVE_S), lambda incumbent, bound: None)
         if answer.status is Status.INFEASIBLE:
             return None
         if answer.status is not Status.OPTIMAL:
-            return f"the back end ended with {answer.status}"
-        cheapest = part * sum(
-            p * round(answer.value(x)) for p, x in zip(costs, take, strict=True)
-        )
-        worth = self._of(prices, self.count)
-        if self.number * cheapest > worth:
-            return None
-        return f"groups cost {self.number} x {cheapest}, the devices are worth {worth}"
+            raise _Doubt(f"the back end ended with {answer.status}")
+        return [round(answer.value(x)) for x in take]
+
+    def _cheapest_listed(self, prices: tuple[int, ...]) -> Sequence[int] | None:
+        """The same where numbers are too large for a back end."""
+        found = self._all_listed()
+        return min(found, key=lambda group: self._of(prices, group), default=None)
 
     def doubt_search(self, backend: str) -> str | None:
         """Solve the program over all possible groups."""
-        found: list[tuple[int, ...]] = []
-        for group in self._all(0, (), self.spare + self.price):
-            found.append(group)
-            if len(found) > _MOST_GROUPS:
-                return f"more than {_MOST_GROUPS} groups are possible"
-        if self.steps > _MOST_STEPS:
-            return f"groups were not all listed in {_MOST_STEPS} steps"
+        try:
+            found = self._all_listed()
+        except _Doubt as doubt:
+            return str(doubt)
         if not found:
             return None
         model = registry.entry("backends", backend).backend("group counts")
@@ -217,6 +223,17 @@ class _Groups:
     def _times(self, group: tuple[int, ...]) -> int:
         """How often the devices suffice for a group, at most."""
         return min(c // n for c, n in zip(self.count, group, strict=True) if n)
+
+    def _all_listed(self) -> list[tuple[int, ...]]:
+        """Every group that is possible; `_Doubt` where they are too many."""
+        found: list[tuple[int, ...]] = []
+        for group in self._all(0, (), self.spare + self.price):
+            found.append(group)
+            if len(found) > _MOST_GROUPS:
+                raise _Doubt(f"more than {_MOST_GROUPS} groups are possible")
+        if self.steps > _MOST_STEPS:
+            raise _Doubt(f"groups were not all listed in {_MOST_STEPS} steps")
+        return found
 
     def _all(
         self, i: int, taken: tuple[int, ...], most: int

@@ -209,7 +209,8 @@ def _extended(
         rows[:, i] = taken
         yield _Partial(
             rows,
-            np.repeat(partial.slack[chosen], many) + taken * question.weights[i],
+            np.repeat(partial.slack[chosen], many)
+            + taken.astype(question.dtype) * question.weights[i],
             np.repeat(partial.room[chosen], many)
             + taken * question.kinds.memory_mib[i],
         )

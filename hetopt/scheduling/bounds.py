@@ -1,13 +1,14 @@
 """Average completion times that no schedule beats, whoever makes it.
 
-Alone: every job starts at once, on the best GPUs, with nobody else: launch_s and its
-steps at `fastest_us`.
+Alone: every job starts at once, on the best GPUs, with nobody else: launch and its
+steps at `fastest_us`. A first lease of no step at all makes the next one a restart, so
+launch is the shorter of launch_s and restart_s.
 
 One machine: a GPU of type g has the price y[g], its effective GFLOP/s. Job j occupies
 at least  p[j] = launch min y[g] d t + steps min (y[g] d t step)  of it, each minimum
 over the (g, d, t) that fit, with the best link for every step: its steps may be done in
-several leases. A lease on several types has the step of its slowest and costs at least
-as much as on that type alone, as a slower type has no higher price. So any schedule,
+several leases. A lease on several types takes no less than on that of the lowest price
+alone, and costs no less. So any schedule,
 looked at as work on one machine of speed Y = sum of all prices that is shared and
 interrupted at will, completes no job before the machine can; there, shortest remaining
 work first has the least sum of completion times (Schrage 1968).
@@ -32,7 +33,7 @@ def bound(data: Data) -> Bound:
 
 def alone(data: Data) -> Bound:
     """The average when no job waits for another."""
-    launch = micro(data.assumptions.launch_s)
+    launch = _launch_us(data)
     fastest: dict[Trained, int] = {}
     times = []
     for job in data.jobs:
@@ -49,7 +50,7 @@ def one_machine(data: Data) -> Bound:
     gpus, count = data.cluster.gpus, data.rates.count
     price = {name: int(flops_per_s(gpu) / 10**9) for name, gpu in gpus.items()}
     speed = sum(price[name] * count[name] for name in gpus)
-    launch = micro(data.assumptions.launch_s)
+    launch = _launch_us(data)
     least: dict[Trained, tuple[int, int]] = {}
     jobs = []
     for job in data.jobs:
@@ -64,6 +65,11 @@ def one_machine(data: Data) -> Bound:
         jobs.append((micro(job.submit_s) * speed, work))
     waited = _least_sum(jobs) - sum(release for release, _ in jobs)
     return Bound(Fraction(waited, speed * len(jobs)), MACHINE)
+
+
+def _launch_us(data: Data) -> int:
+    """What no job spends less on than on starting its work."""
+    return micro(min(data.assumptions.launch_s, data.assumptions.restart_s))
 
 
 def _rows(data: Data, trained: Trained, price: dict[str, int]) -> list[tuple[int, int]]:
