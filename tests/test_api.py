@@ -50,10 +50,18 @@ def test_the_default_plan_is_no_worse_than_any_planners() -> None:
 
 
 def test_no_plan_is_a_result_with_the_planners_reason() -> None:
-    result = hetopt.plan("tiny/infeasible", "megatron")
+    instance = hetopt.load("tiny/two-nodes")
+    # States fit, what a stage holds of such long sequences does not.
+    longer = {"sequence_length": 10_000_000}
+    workload = instance.workload.model_copy(update=longer)
+    instance = instance.model_copy(update={"workload": workload})
+    result = hetopt.plan(instance, "megatron")
     assert (result.status, result.stop) == (Status.UNDECIDED, Stop.FINISHED)
     assert result.objective is None
     assert "MiB" in result.reasons[0]
+    known = hetopt.plan("tiny/infeasible", "megatron")
+    assert (known.status, known.stop) == (Status.INFEASIBLE, Stop.PROVED)
+    assert "MiB short" in known.reasons[0]
 
 
 def test_an_interrupted_planner_leaves_an_interrupted_result(

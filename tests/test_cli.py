@@ -204,16 +204,32 @@ def test_no_deadline_that_can_be_met_exits_3() -> None:
     assert hetopt("provision", "tiny/offers", "--deadline", 0.001).exit_code == 3
 
 
-def test_a_planner_without_plan_exits_4_and_gives_its_reason() -> None:
-    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
+def too_long(folder: Path) -> Path:
+    """An instance whose states fit, and what stages hold of its sequences does not."""
+    tree = api.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    tree["workload"]["sequence_length"] = 10_000_000
+    (folder / "long.json").write_text(json.dumps(tree))
+    return folder / "long.json"
+
+
+def test_a_planner_without_plan_exits_4_and_gives_its_reason(tmp_path: Path) -> None:
+    told = hetopt("plan", too_long(tmp_path), "--planner", "megatron", "--json")
     assert told.exit_code == 4
     document = json.loads(told.stdout)
     assert (document["status"], document["objective"]) == ("undecided", None)
     assert document["reasons"]
 
 
-def test_compare_without_any_plan_exits_4() -> None:
-    names = ("tiny/two-nodes", "tiny/infeasible")
+def test_a_planner_without_plan_exits_3_where_there_is_none() -> None:
+    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
+    assert told.exit_code == 3
+    document = json.loads(told.stdout)
+    assert (document["status"], document["stop"]) == ("infeasible", "proved")
+    assert "MiB short" in document["reasons"][0]
+
+
+def test_compare_without_any_plan_exits_4(tmp_path: Path) -> None:
+    names = ("tiny/three-nodes", too_long(tmp_path))
     assert hetopt("compare", *names, "--planners", "megatron").exit_code == 4
 
 

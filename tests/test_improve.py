@@ -212,7 +212,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
 
 def test_nothing_is_improved_where_there_is_no_plan() -> None:
     result = api.plan("tiny/infeasible", "megatron", improve=True)
-    assert (result.status, result.plan) == (Status.UNDECIDED, None)
+    assert (result.status, result.plan) == (Status.INFEASIBLE, None)
     assert "MiB" in result.reasons[0]
 
 
