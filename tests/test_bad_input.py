@@ -110,7 +110,6 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
 
 @settings(
     max_examples=200,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_report import HOSTILE, Page
 
@@ -261,6 +261,9 @@ def test_a_chart_keeps_its_points_inside_and_in_order() -> None:
     st.booleans(),
     st.booleans(),
 )
+@example([(5e-324, 5e-324)], False, False)
+@example([(5e-324, 5e-324), (1.0, 2.0)], True, True)
+@example([(1e308, -1e308), (float("inf"), 1.0), (3.0, 4.0)], True, False)
 def test_any_points_are_drawn_inside_with_marks_that_read(
     points: list[tuple[float, float]], log_x: bool, log_y: bool
 ) -> None:

@@ -85,7 +85,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     page=st.sampled_from([1, 16, 4096]),
     slices=st.sampled_from([1, 3, 7]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_change_of_plan_is_exact_to_the_bit(
     seed: int, chunk: int, page: int, slices: int
 ) -> None:

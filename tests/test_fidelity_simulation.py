@@ -12,7 +12,7 @@ from hetopt.schema import CostSettings
 
 DURATIONS = st.integers(0, 9)
 STAGES = st.lists(st.tuples(DURATIONS, DURATIONS), min_size=1, max_size=6)
-quick = settings(deadline=None, max_examples=60, derandomize=True)
+quick = settings(max_examples=60)
 
 
 def times(pairs: list[tuple[int, int]]) -> list[Times]:

@@ -5,6 +5,7 @@ import json
 import pytest
 import soak
 import soaking
+from hypothesis import settings
 
 _SEEDS = range(3)
 
@@ -21,6 +22,10 @@ def test_a_few_trials_of_each_kind_find_nothing(kind):
 def test_what_the_soak_once_found_is_mended(path):
     kept = json.loads(path.read_text())
     assert soaking.kind(kept["kind"]).check(kept["data"])
+
+
+def test_the_default_tests_draw_the_same_examples_each_time():
+    assert settings.default.derandomize
 
 
 def test_a_contradiction_is_kept_and_replayed(tmp_path, monkeypatch, capsys):

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -22,7 +22,6 @@ def spec(**changes: object) -> ModelSpec:
     return ModelSpec.model_validate(fields | changes)
 
 
-@settings(derandomize=True)
 @given(st.decimals(min_value=0, max_value=10**6, places=4))
 def test_a_number_is_the_decimal_that_its_file_shows(number: object) -> None:
     assert exact(float(str(number))) == Fraction(str(number))

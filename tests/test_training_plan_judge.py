@@ -22,7 +22,7 @@ LIBRARY = Path(__file__).parent.parent / "instances"
 FAMILIES = ("equal", "unequal", "islands", "tight_memory", "steep")
 seeds = st.integers(0, 10**6)
 families = st.sampled_from(FAMILIES)
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+quick = settings(max_examples=60)
 
 
 def changed(instance: Instance, change: Callable[[dict[str, Any]], None]) -> Instance:

@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 720, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 44
 COLOURS = 10  # that the style sheet has; more series are dashed
 MOST_SERIES = 20
+_LEAST, _MOST = 1e-300, 1e300
 
 Point = tuple[float, float]
 
@@ -184,7 +185,8 @@ def growth_chart(
 
 def _drawable(point: Point, axes: tuple[Axis, Axis]) -> bool:
     return all(
-        math.isfinite(value) and (value > 0 or not axis.log)
+        # Beyond these, neither halves nor steps of an axis are numbers.
+        abs(value) <= _MOST and (value >= _LEAST or not axis.log)
         for value, axis in zip(point, axes, strict=True)
     )
 
@@ -216,7 +218,7 @@ class _Scale:
         if not axis.log:
             low = min(low, 0.0)
             high = max(high, 1.0) if axis.kind == "share" else high
-        if math.isclose(low, high):
+        if math.isclose(low, high) or high - low < _LEAST:
             low, high = (low / 2, high * 2) if axis.log else (low, high + 1)
         self.low, self.high = low, high
 
