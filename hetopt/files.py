@@ -20,7 +20,7 @@ from . import problems
 from .complaints import listed, nearest, path_of, shown, unknown_name, validated
 from .errors import CannotWrite, InstanceError, MixedData, UnknownName, cut, naming
 from .parsing import parse_tree, read_tree, read_value
-from .schema import Instance, Profile, Record
+from .schema import Instance, Pairs, Profile, Record
 
 __all__ = [
     "check_writable",
@@ -187,7 +187,15 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
     if tree["model"] is None:
         del tree["model"]
     tree = _with_profile(tree, file, at)
-    return validated(Instance, tree, str(file), at)
+    cluster: Any = tree.get("cluster")
+    inter = cluster.get("inter") if isinstance(cluster, dict) else None
+    rows = inter.get("pairs") if isinstance(inter, dict) else None
+    pairs = Pairs.plain(rows) if isinstance(rows, list) else None
+    if pairs is None:
+        return validated(Instance, tree, str(file), at)
+    # Half a million rows that are right need not be written out and read once more.
+    tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}
+    return validated(Instance, tree, str(file), at, {"pairs": pairs})
 
 
 def _with_profile(

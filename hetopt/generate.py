@@ -3,6 +3,7 @@
     equal          one GPU type, equal nodes, one bandwidth between nodes
     unequal        two to four types, nodes of different sizes
     islands        unequal nodes in groups with fast links, slow links between groups
+    pairwise       unequal nodes, the link between every two of them measured
     tight_memory   as unequal, all memory together 1.1 to 1.6 times the model's states
     steep          as unequal, each layer some per cent larger than the one before
     offers         GPUs to rent, with a deadline, a budget or neither
@@ -78,7 +79,7 @@ _COSTS: tuple[dict[str, Any], ...] = (
 )
 
 FAMILIES = (
-    *("equal", "unequal", "islands", "tight_memory", "steep"),
+    *("equal", "unequal", "islands", "pairwise", "tight_memory", "steep"),
     *("offers", "many_offers"),
 )
 SIZES = tuple(_SIZES)
@@ -233,7 +234,21 @@ def _inter(rng: Random, family: str, nodes: list[dict[str, Any]]) -> dict[str, A
     inter: dict[str, Any] = {"gbytes_per_s": slow, "latency_us": rng.choice((0, 5, 50))}
     if family == "islands":
         inter["pairs"] = _fast_pairs(rng, nodes, slow)
+    if family == "pairwise":
+        return {"pairs": tuple(_measured_pairs(rng, nodes, inter))}
     return inter
+
+
+def _measured_pairs(
+    rng: Random, nodes: list[dict[str, Any]], usual: dict[str, Any]
+) -> Iterator[tuple[str, str, float, float]]:
+    """Links of every two nodes: faster in a rack of 32, in a hall of 256; uneven."""
+    rate, latency = usual["gbytes_per_s"], usual["latency_us"]
+    for i, a in enumerate(nodes):
+        for j, b in enumerate(nodes[:i]):
+            near = 4 if i // 32 == j // 32 else 2 if i // 256 == j // 256 else 1
+            measured = round(near * rate * rng.uniform(0.8, 1.0), 2)
+            yield b["name"], a["name"], max(measured, 0.01), latency
 
 
 def _fast_pairs(

@@ -3,7 +3,8 @@
     generated:FAMILY/SIZE/SEED
 
     equal unequal islands      a training plan; SIZE is a word of `hetopt.generate`
-    tight_memory steep         or a number of GPUs: `generated:islands/64/7`
+    pairwise tight_memory      or a number of GPUs: `generated:islands/64/7`
+    steep
     offers many_offers         provisioning, of that size
     grouping                   SIZE GPUs of 3 or 4 types into groups
     partition                  SIZE layers on a third as many stages, in given order

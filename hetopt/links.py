@@ -40,7 +40,8 @@ class LinkTable:
         no pair says another. `exactly` makes seconds and bytes/s of them.
         """
         self.nodes = nodes
-        self._rates = [*rates, *([] if usual is None else [usual])]
+        # GB/s and us of each class, as a file gives them.
+        self.rates = [*rates, *([] if usual is None else [usual])]
         self._usual = None if usual is None else len(rates)
         self._exactly = exactly
         self._kept: dict[int, LinkRate] = {}
@@ -57,23 +58,23 @@ class LinkTable:
     def exactly(self, link: int) -> LinkRate:
         """Latency in s and bandwidth in bytes/s of a class."""
         if link not in self._kept:
-            self._kept[link] = self._exactly(*self._rates[link])
+            self._kept[link] = self._exactly(*self.rates[link])
         return self._kept[link]
 
     @property
     def classes(self) -> int:
         """How many classes there are; some may join no two nodes."""
-        return len(self._rates)
+        return len(self.rates)
 
     @cached_property
     def latency_s(self) -> Floats:
         """Of each class, to `ROUNDING`."""
-        return np.array([us for _, us in self._rates], np.float64) / 1e6
+        return np.array([us for _, us in self.rates], np.float64) / 1e6
 
     @cached_property
     def bytes_per_s(self) -> Floats:
         """Of each class, to `ROUNDING`."""
-        return np.array([rate for rate, _ in self._rates], np.float64) * 1e9
+        return np.array([rate for rate, _ in self.rates], np.float64) * 1e9
 
     @cached_property
     def present(self) -> list[int]:
