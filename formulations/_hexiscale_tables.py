@@ -48,6 +48,12 @@ class Tables:
         self.hop = lru_cache(None)(self._hop)
         self.pair = lru_cache(None)(self._pair)
         every = list(self._kinds())
+        if not every:
+            raise Unsupported(
+                f"the hexiscale statement does not carry instance {instance.name!r}: "
+                "workload.costs.profile measures no micro-batch of 1 on a GPU that the "
+                "cluster has, expected one: measure it"
+            )
         # A group that cannot hold one layer is never used; keep some for the proof.
         self.kinds = [k for k in every if self.most_layers(k)] or every
         self.kinds_on = [

@@ -6,6 +6,7 @@ from random import Random
 from unittest.mock import patch
 
 from brute_force_training import best_training_plan
+from float_judge import FloatJudge
 from random_plans import any_plan
 from soaking import Contradiction
 
@@ -70,8 +71,34 @@ def _reason_holds(instance: Instance, reason: str) -> None:
     ample = Instance.model_validate(tree, strict=False)
     held = best_training_plan(ample, several_replicas=several) is not None
     kind = reason.partition(":")[0]
+    if kind == "memory" and not held and _states_exceed(instance):
+        return  # there are two reasons, and this one is true
     if kind != ("layers" if runs > layers else "memory" if held else "batch"):
         raise Contradiction(f"the reason is {reason!r}; ample memory helps: {held}")
+
+
+def _states_exceed(instance: Instance) -> bool:
+    """Whether states alone exceed all memory, or a layer's any node, in floats."""
+    model, cluster = instance.model, instance.planned_cluster
+    floats = FloatJudge(instance, zero=max(instance.workload.zeros))
+    reserve = floats.costs.reserve_mib * 2**20
+    rooms = [
+        node.count * max(0.0, cluster.gpus[node.gpu].memory_gib * 2**30 - reserve)
+        for node in cluster.nodes
+    ]
+    rows = [row for row in floats.costs.profile if row.layer_mib]
+    most = min(cluster.gpu_count, instance.workload.global_batch)
+    layers = [floats.parameter(1) * p for p in model.parameters]
+    alone = [floats.parameter(most) * p for p in model.parameters]
+    if rows:
+        layers = alone = [
+            2**20 * min(row.tensor_parallel * row.layer_mib[x] for row in rows)
+            for x in range(model.layers)
+        ]
+    ends = 0 if floats.costs.head == "omit" else 1 if model.tied_embeddings else 2
+    ends *= floats.parameter(1) * model.vocabulary * model.hidden
+    slack = 2**20  # what roundings to MiB leave open
+    return sum(layers) + ends > sum(rooms) - slack or max(alone) > max(rooms) - slack
 
 
 def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:

@@ -20,8 +20,6 @@ _STATED = {
     "zero": 0,
     "interleave": 1,
     "hops": "sender",
-    "profile": None,
-    "layer_times": "analytic",
 }
 _DECIDED = (Status.OPTIMAL, Status.INFEASIBLE)
 
@@ -37,6 +35,9 @@ def draw(rng: Random) -> dict[str, Any]:
     )
     if rng.random() < 0.95:
         tree["workload"]["alternatives"] = {}
+        if rng.random() < 0.8:  # layers that differ are refused
+            tree["workload"]["costs"].pop("profile", None)
+            tree["workload"]["costs"]["layer_times"] = "analytic"
         for field in ("layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
         tree["model"].pop("dense_layers", None)
