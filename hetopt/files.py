@@ -188,14 +188,14 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
         del tree["model"]
     tree = _with_profile(tree, file, at)
     cluster: Any = tree.get("cluster")
-    inter = cluster.get("inter") if isinstance(cluster, dict) else None
+    inter: Any = cluster.get("inter") if isinstance(cluster, dict) else None
     rows = inter.get("pairs") if isinstance(inter, dict) else None
     pairs = Pairs.plain(rows) if isinstance(rows, list) else None
     if pairs is None:
         return validated(Instance, tree, str(file), at)
     # Half a million rows that are right need not be written out and read once more.
     tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}
-    return validated(Instance, tree, str(file), at, {"pairs": pairs})
+    return validated(Instance, tree, str(file), at, context={"pairs": pairs})
 
 
 def _with_profile(

@@ -79,7 +79,7 @@ class LinkTable:
     @cached_property
     def present(self) -> list[int]:
         """Classes that two nodes are joined by."""
-        found = np.unique(self._classes).tolist()
+        found: list[int] = np.unique(self._classes).tolist()
         if self._usual is not None and len(self._others) < self.nodes * (
             self.nodes - 1
         ):
@@ -99,7 +99,8 @@ class LinkTable:
         )
         if self._usual is not None:
             listed = np.bincount(firsts, weights=there, minlength=self.nodes)
-            found = found + (counts.sum() - counts - listed) * each[self._usual]
+            rest: Floats = counts.sum() - counts - listed
+            found += rest * each[self._usual]
         return found
 
     def between(self, one: int, other: int) -> int:
