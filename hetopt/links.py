@@ -94,9 +94,9 @@ class LinkTable:
         """Of each node: over all others, `counts` times what `each` class takes."""
         firsts, classes = self.listed()
         there = counts[self._others]
-        found: Floats = np.bincount(
-            firsts, weights=each[classes] * there, minlength=self.nodes
-        )
+        taken = each[classes] * there
+        found: Floats = np.zeros(self.nodes)
+        found += np.bincount(firsts, weights=taken, minlength=self.nodes)
         if self._usual is not None:
             listed = np.bincount(firsts, weights=there, minlength=self.nodes)
             rest: Floats = counts.sum() - counts - listed
