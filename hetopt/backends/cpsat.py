@@ -119,9 +119,13 @@ class Model:
         if said == self._cp.INFEASIBLE:
             return Answer(Status.INFEASIBLE, Stop.PROVED, None, None, None, seconds)
         if said == self._cp.MODEL_INVALID:
-            raise SolverFailed(
-                f"CP-SAT refuses model {self.name!r}: {self.native.validate()}"
-            )
+            reason = self.native.validate()
+            if "overflow" in reason:
+                raise Unsupported(
+                    f"CP-SAT holds sums of 64 bits, model {self.name!r} has larger "
+                    "ones: use the exact method, or larger units"
+                )
+            raise SolverFailed(f"CP-SAT refuses model {self.name!r}: {reason}")
         bound = self.whole(solver.best_objective_bound)
         if said == self._cp.UNKNOWN:
             stop = _why(solver, limits, interrupted)
