@@ -3,7 +3,8 @@
 Shares no code with the method that left the certificate: pieces and the links that
 they pass are read off the problem's data anew. Weights of links prove a time in exact
 fractions (`_recovery_prices` says why); that no plan keeps to a refuted time is asked
-of two back ends over a statement of its own, one in exact arithmetic. A time that no
+of a back end in exact arithmetic, over a statement of its own, and of another one
+where its floats suffice. A time that no
 sum of pieces takes on any link is no plan's either, so bounds are rounded up to one
 that some can.
 
@@ -25,8 +26,10 @@ from ..problems.recovery import CLOUD, Data
 from ..result import Status
 from ._certificates import RecoveryCertificate
 
-_BACKENDS = ("cpsat", "scip")  # both refute what the certificate says
-_MOST = 2**50  # of sums that a back end is given
+_EXACT = "cpsat"  # refutes what the certificate says,
+_OTHER = "scip"  # and this as well, where floats tell all sums apart
+_FLOATS = 10**6
+_MOST = 2**60  # of sums that a back end is given
 _SOLVE_S = 120.0  # for each; what is not shown by then is not shown
 
 Way = tuple[str, ...]  # links
@@ -56,7 +59,8 @@ def missing(
         return [f"the link prices prove {proved}, not {bound}"]
     if not check.rounded_up(refuted + 1) >= bound:
         return [f"no plan takes {refuted} us or less, which does not prove {bound}"]
-    for backend in _BACKENDS:
+    backends = (_EXACT, _OTHER) if check.largest() <= _FLOATS else (_EXACT,)
+    for backend in backends:
         status = check.within(refuted, backend)
         if status is not Status.INFEASIBLE:
             return [f"{refuted} us: {backend} ends with {status.value}, not infeasible"]
@@ -127,6 +131,11 @@ class _Check:
             # The time of m grains is rounded up: over time - 1 is enough.
             found.append(_up(((time - 1) // one + 1) * one))
         return min(found, default=time)
+
+    def largest(self) -> int:
+        """The load of all pieces together, in grains."""
+        total = sum(alike.size * number for alike, number in self.pieces.items())
+        return int(total / self.grain) if self.grain else 0
 
     def within(self, time: int, backend: str) -> Status:
         """What a back end says of plans in which no link takes longer than `time`."""

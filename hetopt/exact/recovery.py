@@ -174,14 +174,16 @@ def decide(
         for q in range(len(kind.sources))
     }
     load: dict[str, list[Any]] = {link: [] for link in network.bandwidth}
+    most = dict.fromkeys(network.bandwidth, 0)
     for k, kind in enumerate(network.kinds):
         shares = [y[k, q] for q in range(len(kind.sources))]
         model.add("served", k, model.total(shares) == kind.count)
         for q, route in enumerate(kind.routes):
             for link in route:
                 load[link].append(kind.size * y[k, q])
+                most[link] += kind.size * kind.count
     for link, terms in load.items():
-        room = int(time / network.grain_us(link))
+        room = min(most[link], int(time / network.grain_us(link)))
         model.add("carried", link, model.total(terms) <= room)
     weighted = (w * term for x, w in weights.items() for term in load[x])
     model.minimise(model.total(weighted))
