@@ -18,8 +18,8 @@ promising boxes, their maxima raised, find plans before limits come near them.
 
 `Unsupported` for lockstep and interleaved pipelines, hops that occupy both stages,
 synchronisation that backward passes hide, ZeRO, rules of recomputation that a plan may
-choose, and timed optimisers. Source: the space is Metis's (sections 4.1, 4.2 and
-Eq. 1); the method is our own.
+choose, timed optimisers, and times beyond 48 bits of us. Source: the
+space is Metis's (sections 4.1, 4.2 and Eq. 1); the method is our own.
 """
 
 from collections.abc import Callable
@@ -36,6 +36,7 @@ from ._anytime import Halt, Report, Run
 from ._one_pipeline_boxes import Open, Size
 from ._one_pipeline_ground import BIG, Ground
 from ._one_pipeline_items import TooMany
+from ._small_limits import longest
 
 problem = "one_pipeline"
 
@@ -102,6 +103,12 @@ def _refuse(instance: Instance) -> None:
         raise Unsupported(
             f"one_pipeline: {'; '.join(found)}; use `hetopt plan`, or the exact method "
             "training_plan"
+        )
+    if (most := longest(instance).whole_us(instance)) >= _HOPELESS:
+        raise Unsupported(
+            f"one_pipeline: an iteration may take {most} us, expected less than "
+            f"{_HOPELESS}: check workload.costs.pipeline_factor, sync_factor, the "
+            "links and the speeds of the GPUs"
         )
 
 
