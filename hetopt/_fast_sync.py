@@ -71,7 +71,7 @@ class SyncTimes:
         cluster = table.cluster
         self._uniform = not cluster.inter.pairs
         self._within_links = [
-            table.link(node.name, node.name) if node.count > 1 else (Fraction(0),) * 2
+            table.node_class[node.name].intra or (Fraction(0),) * 2
             for node in cluster.nodes
         ]
         self._far: _FarLinks | None = None
@@ -84,7 +84,8 @@ class SyncTimes:
             across = [self._table.exactly(k) for k in range(self._table.classes)]
         elif self._count > 1:
             across = [table.link(cluster.nodes[0].name, cluster.nodes[1].name)]
-        links = {*across, *self._within_links}
+        inside = {id(link): link for link in self._within_links}.values()
+        links = {*across, *inside}
         self._alpha = lcm(*(latency.denominator for latency, _ in links))
         self._beta = lcm(*(rate.numerator for _, rate in links if rate))
 
@@ -92,7 +93,8 @@ class SyncTimes:
             latency, rate = link
             return int(latency * self._alpha), int(self._beta / rate) if rate else 0
 
-        self._within = [whole(link) for link in self._within_links]
+        numbers = {id(link): whole(link) for link in inside}
+        self._within = [numbers[id(link)] for link in self._within_links]
         each = [whole(link) for link in across]
         if self._uniform:
             self._across = [each]
@@ -238,10 +240,12 @@ class _FarLinks:
     def __init__(self, links: LinkTable, within: Sequence[LinkRate]) -> None:
         self._links, self._within = links, within
         self._latency, self._inverse = links.latency_s, 1 / links.bytes_per_s
-        self._latency_inside = np.array([float(seconds) for seconds, _ in within])
-        self._inverse_inside = np.array(
-            [float(1 / rate) if rate else 0.0 for _, rate in within]
-        )
+        few = {
+            id(link): (float(link[0]), float(1 / link[1]) if link[1] else 0.0)
+            for link in {id(link): link for link in within}.values()
+        }
+        self._latency_inside = np.array([few[id(link)][0] for link in within])
+        self._inverse_inside = np.array([few[id(link)][1] for link in within])
 
     def ring_us(
         self, size: Fraction, scale: int, counts: Sequence[int], replicas: int

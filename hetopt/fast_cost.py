@@ -65,9 +65,14 @@ class FastCost:
         self.layers = instance.model.layers
         self.nodes = instance.planned_cluster.nodes
         self.names = [node.name for node in self.nodes]
-        self.room = [self.table.memory_mib(name) for name in self.names]
-        classes = list(dict.fromkeys(self.table.node_class.values()))
-        self.kind = [classes.index(self.table.node_class[n]) for n in self.names]
+        one_of = {node.gpu: node.name for node in self.nodes}
+        room = {gpu: self.table.memory_mib(name) for gpu, name in one_of.items()}
+        self.room = [room[node.gpu] for node in self.nodes]
+        node_class = self.table.node_class
+        same = {id(one): one for one in node_class.values()}  # equal ones are few
+        classes = list(dict.fromkeys(same.values()))
+        place = {key: classes.index(one) for key, one in same.items()}
+        self.kind = [place[id(node_class[name])] for name in self.names]
         self._speaker = {
             kind: name for kind, name in zip(self.kind, self.names, strict=True)
         }

@@ -58,12 +58,16 @@ class CostTable:
     @cached_property
     def node_class(self) -> dict[str, NodeClass]:
         """Class of each node: equal classes have equal layer times and memory."""
-        return {
-            node.name: NodeClass(
-                node.gpu, self.link(node.name, node.name) if node.count > 1 else None
-            )
-            for node in self.cluster.nodes
-        }
+        made: dict[object, NodeClass] = {}  # fractions once, not for every node
+        found = {}
+        for node in self.cluster.nodes:
+            intra = (node.intra_gbytes_per_s, node.intra_latency_us)
+            key = (node.gpu, intra if node.count > 1 else None)
+            if key not in made:
+                link = self.link(node.name, node.name) if node.count > 1 else None
+                made[key] = NodeClass(node.gpu, link)
+            found[node.name] = made[key]
+        return found
 
     def memory_mib(self, node: str) -> int:
         """Memory of one GPU of a node, rounded down."""

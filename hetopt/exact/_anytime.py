@@ -27,7 +27,7 @@ from .. import __version__, problems
 from ..attempts import tried
 from ..errors import InternalError, Interrupted, PlanRejected
 from ..modelling import Limits
-from ..problems import Objective
+from ..problems import Evaluation, Objective
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
 from ..schema import Record
 
@@ -68,6 +68,7 @@ class Run:
         self.certificate: Record | None = None
         self.stop: Stop | None = None
         self.trace: list[TracePoint] = []
+        self._judged: tuple[Any, Evaluation | None] = (None, None)  # the last one kept
         self._report = report
         self._started = time.monotonic()
         self._checks = 0
@@ -126,6 +127,7 @@ class Run:
         ):
             return False
         self._keep(plan, found.objective)
+        self._judged = plan, found
         return True
 
     def offer_of(self, name: str, make: Callable[[], Any]) -> None:
@@ -218,6 +220,7 @@ class Run:
             trace=tuple(self.trace),
             certificate=self.certificate,
             failed=self.failed,
+            evaluation=self._judged[1] if self._judged[0] is self.plan else None,
         )
 
     def _status(self) -> Status:

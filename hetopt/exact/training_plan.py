@@ -180,6 +180,7 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
     """Improve the incumbent until that share of the time is over."""
     if run.plan is None or run.closed():
         return
+    run.check()
     better = improve(
         instance,
         run.plan,
@@ -187,7 +188,8 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
         rounds=_CANDIDATES,
         seed=seed,
     )
-    run.offer(better)
+    if better is not run.plan:
+        run.offer(better)
     run.check()
 
 

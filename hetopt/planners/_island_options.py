@@ -41,7 +41,8 @@ class Options:
         self._members: dict[int, list[int]] = {}
         for i, kind in enumerate(self.kind):
             self._members.setdefault(kind, []).append(i)
-        self._power = [self._node_power(i) for i in range(len(counts))]
+        power = {pair: self._node_power(counts.index(pair)) for pair in set(counts)}
+        self._power = [power[pair] for pair in counts]
         self._like = {pair: i for i, pair in reversed([*enumerate(counts)])}
         self._room = [cost.room[i] * node.count for i, node in enumerate(cluster.nodes)]
         self._states_mib = 0  # of one copy of the model, at the least
