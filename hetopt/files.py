@@ -191,7 +191,7 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
     inter: Any = cluster.get("inter") if isinstance(cluster, dict) else None
     rows = inter.get("pairs") if isinstance(inter, dict) else None
     pairs = Pairs.plain(rows) if isinstance(rows, list) else None
-    if pairs is None:
+    if not isinstance(cluster, dict) or not isinstance(inter, dict) or pairs is None:
         return validated(Instance, tree, str(file), at)
     # Half a million rows that are right need not be written out and read once more.
     tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}

@@ -1,0 +1,87 @@
+"""Searches end at their deadline, wherever they are; large clusters have plans soon."""
+
+import time
+from typing import Any
+
+import pytest
+
+import hetopt
+from hetopt import registry
+from hetopt.errors import NoPlan, OutOfTime
+from hetopt.fast_cost import FastCost
+from hetopt.generate import generate
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+PLANNERS = registry.entries_for("planners", "training_plan")
+
+
+class Clock:
+    """A clock that goes on by one each time it is looked at."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time, "monotonic", made)
+    return made
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize("looks", [1, 40, 400])
+def test_a_planner_looks_no_further_once_the_deadline_is_over(
+    clock: Clock, name: str, looks: int
+) -> None:
+    instance = generate("islands", size="medium", seed=1)
+    planner: Any = registry.entry("planners", name)
+    try:
+        plan = planner.plan(instance, seed=0, deadline=float(looks))
+        assert training_plan.evaluate(instance, plan).valid
+    except NoPlan:
+        pass
+    # What is on the way is finished, at a few looks at the clock.
+    assert clock.now <= looks + 20
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_planner_out_of_time_says_so(clock: Clock, name: str) -> None:
+    instance = generate("islands", size="medium", seed=1)
+    with pytest.raises(NoPlan, match="in time"):
+        registry.entry("planners", name).plan(instance, seed=0, deadline=0.0)
+
+
+def test_costs_that_are_not_known_yet_are_refused_after_the_deadline(
+    tiny: Instance,
+) -> None:
+    cost = FastCost(tiny, deadline=time.monotonic() - 1)
+    with pytest.raises(OutOfTime):
+        cost.check()
+
+
+def test_remedies_take_no_time_that_the_limits_do_not_leave() -> None:
+    instance = generate("tight_memory", size="tiny", seed=0)
+    found = hetopt.plan(instance, planner="amp", time_limit=0)
+    assert found.plan is None
+    assert len(found.reasons) == 1
+    assert "in time" in found.reasons[0]
+
+
+def test_nodes_with_links_by_pair_have_a_plan_from_links_taken_as_alike() -> None:
+    # More than 128 nodes: each would be a kind of its own.
+    instance = generate("pairwise", size="1200", seed=1)
+    assert len(instance.planned_cluster.nodes) > 128
+    planner: Any = registry.entry("planners", "islands")
+    plan = planner.plan(instance, seed=0, deadline=time.monotonic() + 20)
+    assert training_plan.evaluate(instance, plan).valid
+
+
+@pytest.fixture
+def tiny() -> Instance:
+    return generate("equal", size="tiny", seed=0)
