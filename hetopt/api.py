@@ -56,7 +56,7 @@ Report = Callable[[Objective | None, Objective | None], None]
 Options = Mapping[str, Any]
 
 DEFAULT_TIME_S = 60.0
-_QUICK = {"megatron": 6, "islands": 1.5}  # 1 / the most of the time, without a plan
+_QUICK = {"megatron": 6, "islands": 1.2}  # 1 / the most of the time, without a plan
 _NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 

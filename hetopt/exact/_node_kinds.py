@@ -5,6 +5,7 @@ least that any run of x layers can take there, so a bound from them holds for la
 of any sizes; for equal layers they are exact.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -107,16 +108,18 @@ def _runs(table: CostTable, node: str, t: int) -> list[float]:
     if not table.measured(node, t, _B):
         return [0.0] + [float("inf")] * table.layers
     sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B))])
-    out = [0.0]
-    for x in range(1, table.layers + 1):
+
+    def too_many(x: int) -> bool:
         # In the middle of a pipeline, one micro-batch in flight: the least memory.
-        fits = [
+        return not any(
             _fits(table, range(i, i + x), node, t, stages=3, j=1)
             for i in _starts(table, x)
-        ]
-        times = sums[x:] - sums[:-x]
-        out.append(float(times.min()) if any(fits) else float("inf"))
-    return out
+        )
+
+    # A run that fits has shorter ones inside it, which fit as well.
+    most = bisect_left(range(1, table.layers + 1), True, key=too_many)
+    times = [float((sums[x:] - sums[:-x]).min()) for x in range(1, most + 1)]
+    return [0.0, *times, *[float("inf")] * (table.layers - most)]
 
 
 def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
@@ -125,13 +128,17 @@ def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
         return [0.0] + [float("inf")] * table.layers
     sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B)[::-1])])
     head, layers = table.head_us(node, t, _B), table.layers
-    out = [0.0]
-    for x in range(1, layers + 1):
+
+    def too_many(x: int) -> bool:
         stages = 1 if x == layers else 2
         span = range(layers - x, layers)
-        fits = _fits(table, span, node, t, stages=stages, j=stages - 1)
-        out.append(float(sums[x] + head) if fits else float("inf"))
-    return out
+        return not _fits(table, span, node, t, stages=stages, j=stages - 1)
+
+    # All layers, of which the first stage has more to hold, are looked at apart.
+    most = bisect_left(range(1, layers), True, key=too_many)
+    out = [0.0] + [float(sums[x] + head) for x in range(1, most + 1)]
+    out += [float("inf")] * (layers - 1 - most)
+    return [*out, float("inf") if too_many(layers) else float(sums[layers] + head)]
 
 
 def _starts(table: CostTable, x: int) -> range:

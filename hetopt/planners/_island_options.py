@@ -41,6 +41,8 @@ class Options:
         self._members: dict[int, list[int]] = {}
         for i, kind in enumerate(self.kind):
             self._members.setdefault(kind, []).append(i)
+        able = {pair: self._holds_a_layer(counts.index(pair)) for pair in set(counts)}
+        self.able = [able[pair] for pair in counts]
         power = {pair: self._node_power(counts.index(pair)) for pair in set(counts)}
         self._power = [power[pair] for pair in counts]
         self._like = {pair: i for i, pair in reversed([*enumerate(counts)])}
@@ -51,6 +53,18 @@ class Options:
             self._states_mib = kept // memory.MIB
         self._kept: dict[Nodes, list[Option]] = {}  # by kinds
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
+
+    def _holds_a_layer(self, node: int) -> bool:
+        """Whether a node can be a stage: of the least layer, on all of its GPUs."""
+        cost, parameters = self.cost, self.cost.instance.model.parameters
+        runs = cost.costs.interleave
+        if cost.table.profile.weighs or runs > 1:
+            return True  # other rules than that more GPUs need less each
+        least = parameters.index(min(parameters))
+        slot = Slot(node, cost.nodes[node].count, least, least + 1)
+        b = min(cost.instance.workload.micro_batch_sizes)
+        need = cost.need_mib(b, 1, 3, 1, slot, cost.table.most_replicas)
+        return need <= cost.room[node]
 
     def _node_power(self, node: int) -> float:
         """Layers per us of all GPUs of a node, at the degree and size that suit it.
@@ -115,6 +129,8 @@ class Options:
         """The best options of a set, given by the first node of each node's kind."""
         if sum(self._room[k] for k in kinds) < self._states_mib:
             return []  # the states alone are too large
+        if not all(self.able[k] for k in set(kinds)):
+            return []
         whole = sum(self._power) or 1.0  # 0 where nothing was measured
         share = sum(self._power[k] for k in kinds) / whole
         batch = self.cost.instance.workload.global_batch

@@ -27,6 +27,7 @@ from ._island_options import Nodes, Option, Options
 
 problem: Literal["training_plan"] = "training_plan"
 _MANY_NODES = 128
+_FIRST_PLANS = 100  # looked at on links that are taken as alike
 
 
 def plan(
@@ -52,22 +53,26 @@ def search(
 
     `limit` bounds the number of plans looked at.
     """
-    islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
+    best = _as_if_links_were_alike(cost, random, deadline, limit)
     reason = (
         "no set of whole nodes holds the model and its activations and shares the "
         "global batch"
     )
-    with keeping(lambda: None if islands.best is None else cost.plan(islands.best[1])):
+    with keeping(lambda: None if best is None else cost.plan(best[1])):
         try:
-            islands.best = _as_if_links_were_alike(cost, random, deadline, limit)
-            for start in islands.starts():
-                islands.descend(start)
+            islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
+            islands.best = best
+            try:
+                for start in islands.starts():
+                    islands.descend(start)
+            finally:
+                best = islands.best
         except OutOfTime:
             reason = "no set of whole nodes that holds the model was found in time"
-    if islands.best is None:
+    if best is None:
         proved = impossible.reason(cost.instance)
         raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
-    return islands.best[1]
+    return best[1]
 
 
 def _as_if_links_were_alike(
@@ -87,11 +92,10 @@ def _as_if_links_were_alike(
     alike = cost.instance.model_copy(
         update={"cluster": cluster.model_copy(update={"inter": inter})}
     )
-    now = time.monotonic()
-    until = None if deadline is None else now + (deadline - now) / 2
-    simple = FastCost(alike, until)
+    simple = FastCost(alike, deadline)
+    few = _FIRST_PLANS if limit is None else min(_FIRST_PLANS, limit)
     try:
-        pipes = search(simple, Balancer(simple), random, until, limit)
+        pipes = search(simple, Balancer(simple), random, deadline, few)
     except NoPlan:
         return None
     cost.deadline, kept = None, cost.deadline  # its time is asked for, however late
@@ -143,13 +147,18 @@ class _Search:
         sets: list[Nodes] = [(i,) for i in everyone if self._options.of((i,))]
         waiting: Nodes = ()
         alone = {i for one in sets for i in one}
-        for i in sorted(set(everyone) - alone, key=lambda i: self._options.kind[i]):
+        rest = [i for i in everyone if i not in alone and self._options.able[i]]
+        for i in sorted(rest, key=lambda i: self._options.kind[i]):
             waiting = (*waiting, i)
             if self._options.of(waiting):
                 sets.append(waiting)
                 waiting = ()
-        if waiting and sets:  # too small together: they join the last set
-            sets[-1] = tuple(sorted(sets[-1] + waiting))
+            elif len(waiting) >= self._cost.layers:  # a layer each, and too small
+                waiting = ()
+        if waiting and sets:  # too small together: they join the last set, or idle
+            joined = tuple(sorted(sets[-1] + waiting))
+            if self._options.of(joined):
+                sets[-1] = joined
         return sets
 
     # --- descent -------------------------------------------------------------------
