@@ -22,6 +22,7 @@ Equal nodes are interchangeable, so their shares are taken in descending order.
 The bound holds for one replica a stage, that is, for micro-batches of one sequence.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -99,8 +100,18 @@ class Split:
 class PatternBound:
     """Refutes iteration times of one instance, and keeps the cases that it needed."""
 
-    def __init__(self, instance: Instance, least_us: float, most_us: float) -> None:
-        """Prepare for times between `least_us` and `most_us`."""
+    def __init__(
+        self,
+        instance: Instance,
+        least_us: float,
+        most_us: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare for times between `least_us` and `most_us`.
+
+        `check()` is called before what takes long, and may raise.
+        """
+        self._check = check
         costs = instance.workload.costs
         self.instance = instance
         self.pipeline_factor = float(costs.pipeline_factor)
@@ -117,7 +128,7 @@ class PatternBound:
         # Any positive one will do, where layers may take no time at all.
         smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
         self.tables = [
-            VisitTables(self.fleet, Grid.between(smallest, largest, ratio))
+            VisitTables(self.fleet, Grid.between(smallest, largest, ratio), check)
             for ratio in _RATIOS
         ]
         self.most_sync_us = (
@@ -188,6 +199,7 @@ class PatternBound:
             float(min(case.pipelines_high, self.most_pipelines)),
             tables.grid,
             tuple(groups),
+            self._check,
         )
 
     def _claims(self, kind: int, case: Case) -> Table:

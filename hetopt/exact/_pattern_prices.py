@@ -24,6 +24,7 @@ the difference of claims and layers held / D, of which there is nothing; the sha
 in all; and the pipelines, of which there are at most so many.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum
 
@@ -63,6 +64,7 @@ class Market:
     pipelines: float
     grid: Grid
     groups: tuple[Group, ...]
+    check: Callable[[], None] = lambda: None  # before what takes long; may raise
 
     @property
     def goods(self) -> int:
@@ -188,6 +190,7 @@ class _Search:
             onward = np.minimum.reduce([lowest[i][0] for i in free])
             final = np.minimum.reduce([lowest[i][1] for i in free])
             for y in range(1, shape[0]):
+                self.market.check()
                 going[y] = (onward[1 : y + 1] + going[y - 1 :: -1]).min(0)
             for y in range(1, shape[0]):
                 ended[y] = (final[1 : y + 1] + going[y - 1 :: -1]).min(0)
@@ -195,6 +198,7 @@ class _Search:
         for i in sorted(self.limited):
             for _ in range(groups[i].nodes):
                 steps.append(_Step((i,), *lowest[i], (going, ended)))
+                self.market.check()
                 going, ended = _one_more(going, ended, *lowest[i])
         return steps, (going, ended)
 

@@ -12,6 +12,7 @@ table is never above the truth. In float32; `pattern_bound` leaves room for that
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +58,11 @@ class Visits(NamedTuple):
 class VisitTables:
     """Tables of all kinds of a fleet on one grid, computed when asked for."""
 
-    def __init__(self, fleet: Fleet, grid: Grid) -> None:
-        self.fleet, self.grid = fleet, grid
+    def __init__(
+        self, fleet: Fleet, grid: Grid, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check()` is called before what takes long, and may raise."""
+        self.fleet, self.grid, self._check = fleet, grid, check
         self.layers = len(fleet.weights) - 1
         self._kept: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], Visits]
         self._kept = OrderedDict()
@@ -95,6 +99,7 @@ class VisitTables:
             np.full(shape, np.inf, np.float32), np.full(shape, np.inf, np.float32)
         )
         for begin in range(0, shape[2], _BLOCK):
+            self._check()
             part = slice(begin, begin + _BLOCK)
             self._fill(kind, held, part, tables)
         for k in range(kind.gpus):

@@ -13,13 +13,15 @@ patterns do not cover: then the bound is the cheap one of `hetopt.bounds`.
 """
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
 
 from .. import choosing, impossible, registry
 from ..bounds import training_plan_bound
-from ..errors import Unsupported
+from ..errors import OutOfTime, Unsupported
 from ..improve import improve
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -201,8 +203,26 @@ def _refute(run: Run, instance: Instance) -> None:
     lowest, highest = max(1.0, float(run.bound.value)), float(run.objective)
     if lowest >= highest:
         return
-    bound = _pattern_bound.PatternBound(instance, lowest, highest)
     end = _deadline(run, _BOUND_SHARE)
+
+    def check() -> None:
+        run.check()
+        if run.limits.time_s is not None and time.monotonic() > end:
+            raise OutOfTime
+
+    # What was refuted in time is known.
+    with suppress(OutOfTime):
+        bound = _pattern_bound.PatternBound(instance, lowest, highest, check)
+        _refute_goals(run, bound, highest, check)
+
+
+def _refute_goals(
+    run: Run,
+    bound: _pattern_bound.PatternBound,
+    highest: float,
+    check: Callable[[], None],
+) -> None:
+    assert run.bound is not None
     for goal in (*_GOALS, *_FINE_GOALS):
         # Nothing below the goal: at 0, nothing better than the incumbent.
         target = highest / (1 + goal) - (1 if goal == 0 else 0)
@@ -210,9 +230,7 @@ def _refute(run: Run, instance: Instance) -> None:
             continue
         refutation = bound.refute(target)
         while refutation.step():
-            run.check()
-            if run.limits.time_s is not None and time.monotonic() > end:
-                return
+            check()
         if not refutation.proved:
             return
         run.tighten(int(target) + 1, _SOURCE)
