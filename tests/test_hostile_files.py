@@ -89,12 +89,12 @@ def test_columns_with_long_names_are_cut_in_the_message(
     assert len(str(caught.value)) < 400
 
 
-def test_a_job_with_an_endless_name_is_refused_by_its_number(tmp_path: Path) -> None:
+def test_a_job_with_an_endless_name_is_refused_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(f"job,submit_s,duration_s,gpus\n{'j' * 300},0,300,1\n")
     found = refused("schedule", "frenzy/simulator-30", "--trace", path)
     assert found["file"] == str(path)
-    assert found["field"] == "job number 1: name"
+    assert found["field"] == "line 2: job"
 
 
 # --- texts -------------------------------------------------------------------------

@@ -178,7 +178,7 @@ def test_remedies_that_are_interrupted_leave_the_reasons(
     from hetopt import api_remedy
 
     monkeypatch.setattr(api_remedy, "remedied", interrupt)
-    found = api.plan("tiny/infeasible", "megatron")
+    found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", time_limit=0.0)
     assert found.stop is Stop.INTERRUPTED
     assert found.reasons
 

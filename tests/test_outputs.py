@@ -44,7 +44,7 @@ def full(*args: Any, **kwargs: Any) -> Any:
         (("list", "instances"), 0),
         (("plan", "--help"), 0),
         ((*PLAN, "--json", "--out", "plan.json"), 0),
-        (("plan", "tiny/infeasible", "--planner", "megatron"), 4),
+        (("plan", "tiny/infeasible", "--planner", "megatron"), 3),
         (("plan", "nowhere.yaml", "--json"), 2),
     ],
     ids=["document", "table", "help", "plan", "no plan", "error"],
