@@ -6,6 +6,7 @@ from random import Random
 from unittest.mock import patch
 
 from brute_force_training import best_training_plan
+from drawing import MOST_GIB
 from float_judge import FloatJudge
 from random_plans import any_plan
 from soaking import Contradiction
@@ -66,7 +67,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
     costs |= {"reserve_mib": 0, "zero": 0}
     tree["workload"]["alternatives"] = {}
     for gpu in tree["cluster"]["gpus"].values():
-        gpu["memory_gib"] = 1e9
+        gpu["memory_gib"] = MOST_GIB
     several = max(instance.workload.micro_batch_sizes) > 1
     ample = Instance.model_validate(tree, strict=False)
     held = best_training_plan(ample, several_replicas=several) is not None

@@ -22,6 +22,7 @@ from hetopt.schema import Instance
 Tree = dict[str, Any]
 
 RULES = ["full", "selective", "none"]
+MOST_GIB, MOST_TFLOPS = 976_562.0, 999_999.0  # the largest that the schema takes
 
 
 @dataclass
@@ -65,7 +66,7 @@ def record(draw: Draw, kind: type[schema.Record]) -> Tree:
 def _memory_gib(draw: Draw) -> float:
     share = draw.rng.choice([0.15, 0.3, 0.6, 1.0, 1.5, 3.0, 30.0])
     gib = round(draw.states_gib * share + draw.rng.choice([0.0, 0.1]), 4)
-    return draw.limit(max(gib, 0.001), 1e-9, 1e9)
+    return draw.limit(max(gib, 0.001), 1e-9, MOST_GIB)
 
 
 def _counted(draw: Draw, low: int, high: int) -> list[int]:
@@ -155,7 +156,9 @@ Way = Callable[[Draw], Any]
 
 FIELDS: dict[type[schema.Record], dict[str, Way]] = {
     schema.GpuType: {
-        "peak_tflops": lambda d: d.limit(d.rng.choice([20, 37.5, 100]), 1e-6, 1e9),
+        "peak_tflops": lambda d: d.limit(
+            d.rng.choice([20, 37.5, 100]), 1e-6, MOST_TFLOPS
+        ),
         "memory_gib": _memory_gib,
         "efficiency": lambda d: d.maybe(None, 0.47, d.limit(0.9, 1e-9)),
         "usd_per_hour": lambda d: d.maybe(None, 0, 2.5),

@@ -27,8 +27,9 @@ class Contradiction(AssertionError):
 
 
 def kinds() -> tuple[str, ...]:
-    """Every kind there is, by name."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    """Every kind there is, by name; files whose names begin with `_` are none."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(name for name in names if not name.startswith("_"))
 
 
 def kind(name: str) -> ModuleType:
