@@ -313,13 +313,12 @@ class Tables:
     @cached_property
     def most_work(self) -> list[int]:
         """Layers times micro-batches that a group of each kind does in the horizon."""
-        return [
-            min(
-                self.batch * self.most_layers(kind),
-                self.longest_span // max(kind.layer_us, 1),
-            )
-            for kind in self.kinds
-        ]
+        return [self._most_work(kind) for kind in self.kinds]
+
+    def _most_work(self, kind: Kind) -> int:
+        held = self.batch * self.most_layers(kind)
+        # Layers that take no time fit into any horizon, into one of 0 as well.
+        return min(held, self.longest_span // kind.layer_us) if kind.layer_us else held
 
     def longest_each(self, block: Block) -> int:
         """The dearest synchronisation of a block, us."""
