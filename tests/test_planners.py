@@ -85,10 +85,13 @@ def test_planner_that_is_in_a_hurry_is_valid_and_bounded(
 ) -> None:
     instance = shipped(f"hexiscale/{name}")
     module: Any = registry.entry("planners", planner)
+    late = None
     try:
         plan = module.plan(instance, seed=0, deadline=time.monotonic() + 1.0)
     except NoPlan as reason:  # a busy machine has less than a second for it
-        assert "in time" in str(reason)
+        late = str(reason)
+    if late is not None:
+        assert "in time" in late
         return
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
