@@ -43,8 +43,9 @@ PROBLEMS = {
     "one_pipeline": "generated:islands/64/1",
     "device_grouping": "generated:grouping/10000/1",
     "layer_partition": "generated:partition/1000/1",
-    "provisioning": "generated:many_offers/4096/1",
+    "provisioning": "generated:many_offers/64/1",
 }
+LOSING = "generated:unequal/512/0"
 HEAD = """# Time limits
 
 Made by `python benchmarks/time_limits.py`. A run may take 1.1 times its limit and 2 s
@@ -90,10 +91,20 @@ def cases(limits: list[float], folder: Path) -> Iterator[Case]:
             yield Case(
                 f"solve: {method}", name, ("solve", name, "--method", method), limit
             )
+    for limit in limits:
+        words = ("recover", str(folder / "old.json"), LOSING, "--lost", "node3")
+        yield Case(
+            "recover --exact", f"{LOSING} loses a node", (*words, "--exact"), limit
+        )
 
 
-def write_pairs(folder: Path) -> None:
-    """The cluster whose links are given by pair, as a user writes them: in rows."""
+def write_inputs(folder: Path) -> None:
+    """The plan of a cluster that loses a node, and the cluster with links by pair.
+
+    That one as a user writes it: in rows.
+    """
+    plan = hetopt.plan(LOSING, "megatron")
+    files.write_json(folder / "old.json", plan.document())
     instance = hetopt.load(CLUSTERS["1,024 nodes, links by pair"])
     document = instance.model_dump(mode="json")
     inter = document["cluster"]["inter"]
@@ -149,7 +160,7 @@ def write_page() -> None:
         f"{machine['processor']}, Python {machine['python']}; by the clock of the "
         f"{' and the '.join(sorted({x['clock'] for x in latest.values()}))}.\n"
     )
-    sizes = [*CLUSTERS, *PROBLEMS.values()]
+    sizes = [*CLUSTERS, *PROBLEMS.values(), f"{LOSING} loses a node"]
     for size in dict.fromkeys(sizes):
         rows = [x for x in latest.values() if x["size"] == size]
         if rows:
@@ -191,11 +202,8 @@ def main() -> None:
             label = f"{case.subject} {case.size} {case.words[1]}".replace(",", "")
             if not all(word in label for word in asked.only):
                 continue
-            if (
-                case.words[1].endswith("pairs.json")
-                and not Path(case.words[1]).exists()
-            ):
-                write_pairs(folder)
+            if not any(folder.iterdir()):
+                write_inputs(folder)
             found = run(case, asked.wall, folder)
             keep(LINES, found)
             print(*_cells(found)[:6], case.size, found["outcome"][:80], flush=True)

@@ -128,14 +128,18 @@ def _planned(
 ) -> Result:
     """By all planners, then by the exact method, which `exact` insists on."""
     start = monotonic()
-    tried = _heuristics(data, limits)
-    best = _best(tried)
-    if any(result.stop is Stop.INTERRUPTED for result in tried):
+    results = _heuristics(data, limits)
+    best = _best(results)
+    if any(result.stop is Stop.INTERRUPTED for result in results):
         return _bounded(_interrupted(best))
     left = _less(limits, monotonic() - start)
     try:
         found = _exact("training_plan", data, left, best.plan, report)
-        return replace(found, failed=tuple(dict.fromkeys(best.failed + found.failed)))
+        failed = tuple(dict.fromkeys(best.failed + found.failed))
+        told = found.reasons
+        if found.status is Status.UNDECIDED:  # then the planners' reasons say more
+            told = best.reasons + told
+        return replace(found, failed=failed, reasons=told)
     except KeyboardInterrupt:  # before or after the method's own work
         return _bounded(_interrupted(best))
     except Unsupported:

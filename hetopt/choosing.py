@@ -92,7 +92,11 @@ def remedies(
             "in workload.alternatives"
         )
     if tried and not helped:
-        yield f"none of {tried} other settings of recompute and zero was found to fit"
+        late = deadline is not None and time.monotonic() >= deadline
+        yield (
+            f"none of {tried} other settings of recompute and zero was found to fit"
+            f"{' in the time that was left' if late else ''}"
+        )
 
 
 def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:

@@ -216,12 +216,19 @@ class Run:
             plan=self.plan,
             bound=self.bound,
             seconds={"solve": self.seconds()},
-            reasons=self.reasons,
+            reasons=self.reasons or self._unfinished(),
             trace=tuple(self.trace),
             certificate=self.certificate,
             failed=self.failed,
             evaluation=self._judged[1] if self._judged[0] is self.plan else None,
         )
+
+    def _unfinished(self) -> tuple[str, ...]:
+        """Why there is no plan, where a limit came first."""
+        words = {Stop.TIME: "in time", Stop.MEMORY: "within the memory limit"}
+        if self.plan is not None or self._why() not in words:
+            return ()
+        return (f"{self.problem}: no plan was found {words[self._why()]}",)
 
     def _status(self) -> Status:
         if self.reasons and self.plan is not None:
