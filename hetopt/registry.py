@@ -1,5 +1,6 @@
 """A folder is a registry: every module in it is an entry, the file name its name."""
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -10,8 +11,14 @@ from .errors import UnknownName
 def names(folder: str) -> list[str]:
     """Names of the entries of `hetopt.<folder>`, sorted."""
     package = import_module(f"hetopt.{folder}")
-    found = (module.name for module in iter_modules(package.__path__))
-    return sorted(name for name in found if not name.startswith("_"))
+    return list(_within(tuple(package.__path__)))
+
+
+@cache
+def _within(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the modules in these folders, which are read once."""
+    found = (module.name for module in iter_modules(paths))
+    return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
 def entry(folder: str, name: str) -> ModuleType:

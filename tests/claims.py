@@ -112,14 +112,19 @@ def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:
     return word
 
 
-def some_plans(
-    instance: Instance, rng: Random, count: int = 30
-) -> Iterator[TrainingPlan]:
-    """Random plans, and those of two planners; they may need too much memory."""
+def random_plans(instance: Instance, rng: Random, count: int) -> Iterator[TrainingPlan]:
+    """So many tries of a random plan; it may need too much memory."""
     for _ in range(count):
         plan = any_plan(instance, rng)
         if plan is not None:
             yield plan
+
+
+def some_plans(
+    instance: Instance, rng: Random, count: int = 30
+) -> Iterator[TrainingPlan]:
+    """Random plans, and those of two planners."""
+    yield from random_plans(instance, rng, count)
     deadline = time.monotonic() + _PLANNER_S
     for planner in (islands, megatron):
         try:

@@ -288,6 +288,13 @@ def instance(
     }
 
 
+def workload(rng: Random, *, layers: int, batch: int, sizes: tuple[int, ...]) -> Tree:
+    """A random workload for a model of so many layers, without a profile."""
+    draw = Draw(rng, (), layers, batch, sizes, rng.choice([0.05, 0.3, 0.9]))
+    draw.extreme = rng.random() < 0.15
+    return _mended(record(draw, schema.Workload))
+
+
 def read(tree: Tree) -> Instance:
     """The instance of a drawn tree; an error here is one of the drawing."""
     return Instance.model_validate(tree, strict=False)

@@ -2,10 +2,13 @@
 
     python tests/soak.py --minutes 30 --seed 1 [--kinds a,b] [--workers 2]
 
-Kinds (`tests/soaking/`) take turns: the one that had the least time is next. Trial
-number i of a kind has the seed `--seed` + i, whatever else is tried. Inputs that found
-something are written to `tests/found/`, where the default tests replay them; the exit
-code is 1 then. Prints what was tried, by kind and outcome.
+Kinds (`tests/soaking/`) take turns by trials: each declares a `WEIGHT`, about its share
+of a thousand trials, and next is the kind that is furthest behind its share. So most
+trials are of kinds that are cheap, while each kind has one in the first round and its
+share of any run. Trial number i of a kind has the seed `--seed` + i, whatever else is
+tried. Inputs that found something are written to `tests/found/`, where the default
+tests replay them; the exit code is 1 then. Prints what was tried: a line for each kind
+with its trials, outcomes, seconds and findings, and a last line of totals.
 """
 
 import argparse
@@ -23,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT.parent)]
 import soaking  # noqa: E402
 
 MOST_KEPT = 20  # findings of one kind
+FOUND = "FOUND"  # the outcome of a trial that found something
 
 
 @dataclass
@@ -54,7 +58,7 @@ def trial(kind: str, seed: int, tally: Tally) -> None:
     try:
         outcome = soaking.kind(kind).check(data)
     except Exception as error:
-        outcome = "FOUND"
+        outcome = FOUND
         message = f"{type(error).__name__}: {error}"
         if len(tally.found) < MOST_KEPT:  # more of a kind are the same, most likely
             path = soaking.keep(kind, seed, data, message[:2000])
@@ -76,7 +80,7 @@ def soak(
             open_ = [k for k in kinds if trials is None or tallies[k].trials < trials]
             if not open_:
                 break
-            kind = min(open_, key=lambda k: tallies[k].seconds)
+            kind = min(open_, key=lambda k: tallies[k].trials / soaking.kind(k).WEIGHT)
             trial(kind, seed + step * tallies[kind].trials, tallies[kind])
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: this is what was tried\n")
@@ -84,26 +88,32 @@ def soak(
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """Trials, time and outcomes by kind."""
-    rows = [("kind", "trials", "ms each", "slowest s (seed)", "outcomes")]
-    for kind, tally in tallies.items():
-        each = 1000 * tally.seconds / max(1, tally.trials)
-        outcomes = ", ".join(f"{n} {word}" for word, n in tally.outcomes.most_common())
-        slowest = f"{tally.slowest[0]:.1f} ({tally.slowest[1]})"
-        rows.append((kind, str(tally.trials), f"{each:.1f}", slowest, outcomes))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = [
-        " ".join(cell.ljust(w) for cell, w in zip(row[:4], widths, strict=True))
-        for row in rows
+    """Trials, seconds, findings and outcomes by kind, and in all."""
+    heads = ("kind", "trials", "seconds", "ms each", "slowest s (seed)", "findings")
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally)
+    rows = [
+        *(_row(*item) for item in tallies.items()),
+        [*_row("total", total)[:-1], ""],  # outcomes are words of their kinds
     ]
-    whole = sum(tally.trials for tally in tallies.values())
-    seconds = sum(tally.seconds for tally in tallies.values())
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     return "\n".join(
-        [
-            *(f"{line} {row[4]}" for line, row in zip(lines, rows, strict=True)),
-            f"{whole} trials in {seconds / 60:.1f} minutes of trying",
-        ]
+        "  ".join(cell.ljust(w) for cell, w in zip(row, (*widths, 0), strict=True))
+        for row in ([*heads, "outcomes"], *rows)
     )
+
+
+def _row(name: str, tally: Tally) -> list[str]:
+    return [
+        name,
+        str(tally.trials),
+        f"{tally.seconds:.1f}",
+        f"{1000 * tally.seconds / max(1, tally.trials):.1f}",
+        f"{tally.slowest[0]:.1f} ({tally.slowest[1]})",
+        str(tally.outcomes[FOUND]),
+        ", ".join(f"{n} {word}" for word, n in tally.outcomes.most_common()),
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,6 +32,8 @@ def test_a_contradiction_is_kept_and_replayed(tmp_path, monkeypatch, capsys):
     """A kind that lies at its third trial is found, written and told."""
 
     class Lying:
+        WEIGHT = 1
+
         @staticmethod
         def draw(rng):
             return {"number": rng.randrange(10**9)}

@@ -8,6 +8,8 @@ import certificate_mutator as mutator
 
 from soaking import Contradiction
 
+WEIGHT = 110
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """A document that a forger made of an honest one."""
@@ -36,4 +38,4 @@ def check(data: dict[str, Any]) -> str:
         )
     if found == "no file named":
         raise Contradiction(f"a complaint does not name its file: {data['text']}")
-    return found
+    return f"{data['problem']}: {found}"

@@ -12,6 +12,8 @@ from soaking._subproblems import agree, posed, some_statement, stated
 LARGEST = 10**9 - 1
 MOST = 10**7
 
+WEIGHT = 110
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 6 devices of up to 4 types; floors that are met exactly, or by 1 not."""
@@ -43,7 +45,7 @@ def draw(rng: Random) -> dict[str, Any]:
         "global_batch_micro_batches": None if fixed else k,
         "groups": groups,
     }
-    statement = some_statement(rng, "device_grouping", 0.1, data)
+    statement = some_statement(rng, "device_grouping", 0.05, data)
     return {"data": data, "statement": statement}
 
 

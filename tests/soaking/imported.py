@@ -1,4 +1,8 @@
-"""Instances that an importer makes of drawn files, as `training_plan` checks them."""
+"""Instances that importers make of drawn files, as `training_plan` checks them.
+
+Metis's, Sailor's and Galvatron's profiles, and `hetopt plan --config --from hostfile`,
+whose workload has all cost settings drawn.
+"""
 
 import json
 from pathlib import Path
@@ -6,20 +10,115 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import drawing
 from claims import refuted, solved
 
+from hetopt import registry
+from hetopt.assembling import assembled
 from hetopt.complaints import validated
 from hetopt.errors import InstanceError
-from hetopt.importers import metis
 from hetopt.schema import Instance
 
-_HOSTS = [[1, 1], [2], [1, 2], [1, 1, 1]]
+Tree = dict[str, Any]
+
+WEIGHT = 30
+
+_HOSTS = [[1, 1], [1, 1], [2], [1, 2], [1, 1, 1]]
+_PATHS = ("hostfile", "clusterfile", "memory_info")  # options that name a file
 
 
-def draw(rng: Random) -> dict[str, Any]:
-    """The files of Metis: a hostfile, a clusterfile, profiles; and the options."""
+def draw(rng: Random) -> Tree:
+    """Files by name, those that are read first, options; and the format."""
+    format = rng.choice(sorted(_FORMATS))
+    return {"format": format, **_FORMATS[format](rng)}
+
+
+def check(data: Tree) -> str:
+    """Write the files, read them, and hold the proof against every plan."""
+    with TemporaryDirectory() as name:
+        try:
+            read = _read(Path(name), data)
+        except InstanceError:  # a speed of 0 is refused, and sizes beyond the batch
+            return f"{data['format']}: refused"
+    instance = validated(Instance, read, "imported")
+    word = refuted(instance, solved(instance, warm=False, time_s=0.2))
+    return f"{data['format']}: {word}"
+
+
+def _read(folder: Path, data: Tree) -> Tree:
+    for file, held in data["files"].items():
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(held if isinstance(held, str) else json.dumps(held))
+    paths = [folder / path for path in data["paths"]]
+    options = {k: v for k, v in data["options"].items() if v is not None}
+    if data["format"] == "assembled":
+        told = [f"{name}={value}" for name, value in options.items()]
+        return assembled(paths[0], "hostfile", paths[1:], told, data["workload"])
+    options |= {k: folder / v for k, v in options.items() if k in _PATHS}
+    made: Tree = registry.entry("importers", data["format"]).read(paths, **options)
+    return made
+
+
+# --- what the formats share ---------------------------------------------------------
+
+
+def _cluster(rng: Random) -> tuple[list[int], list[str]]:
     slots = rng.choice(_HOSTS)
-    kinds = [rng.choice(["X90", "Y10"]) for _ in slots]
+    return slots, [rng.choice(["X90", "Y10"]) for _ in slots]
+
+
+def _hostfile(slots: list[int], kinds: list[str] | None = None) -> str:
+    types = [""] * len(slots) if kinds is None else [f" type={kind}" for kind in kinds]
+    return "".join(
+        f"10.0.0.{i} slots={n}{kind}\n"
+        for i, (n, kind) in enumerate(zip(slots, types, strict=True))
+    )
+
+
+def _asked(rng: Random) -> Tree:
+    return {
+        "hidden": 512,
+        "heads": 8,
+        "sequence_length": 256,
+        "global_batch": rng.choice([1, 2, 3, 4]),
+        "micro_batches": rng.choice([None, "1", "1", "2", "1,2", "3"]),
+        "in_flight": rng.choice([None, "one"]),
+    }
+
+
+def _links(rng: Random, kinds: list[str]) -> Tree:
+    figures = rng.choice(["100/0.05", "100/0.2", "20/0.6", "37.5/8"])
+    return {
+        "types": ",".join(f"{kind}:{figures}" for kind in sorted(set(kinds))),
+        "inter_gbytes_per_s": rng.choice([0.1, 5.0]),
+        "intra_gbytes_per_s": rng.choice([5.0, 50.0]),
+    }
+
+
+def _times(rng: Random, layers: int, unit: float) -> list[float]:
+    times = [rng.choice([0.001, 0.25, 1.58, 7.0]) * unit for _ in range(layers)]
+    if rng.random() < 0.2:
+        times[rng.choice([0, -1, 1])] = 0
+    return times
+
+
+def _measured(rng: Random, slots: list[int]) -> list[tuple[int, int]]:
+    """Degrees and sizes; some are missing."""
+    sizes = rng.choice([[1], [1, 2], [2], [1, 2, 4]])
+    return [
+        (t, b)
+        for t in range(1, max(slots) + 1)
+        for b in sizes
+        if (t, b) == (1, sizes[0]) or rng.random() < 0.85
+    ]
+
+
+# --- formats ------------------------------------------------------------------------
+
+
+def _metis(rng: Random) -> Tree:
+    slots, kinds = _cluster(rng)
     room = {kind: rng.choice([0.05, 0.1, 0.5, 2]) for kind in kinds}
     cluster = {
         f"10.0.0.{i}": {
@@ -32,37 +131,29 @@ def draw(rng: Random) -> dict[str, Any]:
     }
     layers = rng.choice([3, 3, 4])
     parameters = [rng.choice([0, 1024, 3_150_000]) for _ in range(layers)]
-    degrees = range(1, max(slots) + 1)
-    sizes = rng.choice([[1], [1, 2], [2], [1, 2, 4]])
     weighed = rng.random() < 0.7
     profiles = {
-        f"DeviceType.{kind}_tp{t}_bs{b}.json": _profile(rng, parameters, weighed)
+        f"profiles/DeviceType.{kind}_tp{t}_bs{b}.json": _profile(
+            rng, parameters, weighed
+        )
         for kind in sorted(set(kinds))
-        for t in degrees
-        for b in sizes
-        if (t, b) == (1, sizes[0]) or rng.random() < 0.85
+        for t, b in _measured(rng, slots)
     }
     options = {
+        "hostfile": "hostfile",
+        "clusterfile": "cluster.json",
         "bandwidth_unit": "bytes/s",
         "parameter_unit": "elements",
-        "hidden": 512,
-        "heads": 8,
-        "sequence_length": 256,
-        "global_batch": rng.choice([1, 2, 3, 4]),
-        "micro_batches": rng.choice([None, "1", "2", "1,2", "3"]),
-        "in_flight": rng.choice([None, "one"]),
+        **_asked(rng),
         "memory": rng.choice([None, "formula"]),
     }
-    hosts = [f"10.0.0.{i} slots={n}" for i, n in enumerate(slots)]
-    files = {"hostfile": hosts, "clusterfile": cluster, "profiles": profiles}
-    return {**files, "options": options}
+    files = {"hostfile": _hostfile(slots), "cluster.json": cluster, **profiles}
+    return {"files": files, "paths": ["profiles"], "options": options}
 
 
-def _profile(rng: Random, parameters: list[int], weighed: bool) -> dict[str, Any]:
-    times = [rng.choice([0.001, 0.25, 1.58, 7.0]) for _ in parameters]
-    if rng.random() < 0.2:
-        times[rng.choice([0, -1, 1])] = 0
+def _profile(rng: Random, parameters: list[int], weighed: bool) -> Tree:
     memory = [rng.choice([0.0, 23.5, 79.0]) for _ in parameters]
+    times = _times(rng, len(parameters), 1)
     return {
         "model": {
             "model_name": "drawn",
@@ -73,21 +164,109 @@ def _profile(rng: Random, parameters: list[int], weighed: bool) -> dict[str, Any
     }
 
 
-def check(data: dict[str, Any]) -> str:
-    """Write the files, read them, and hold the proof against every plan."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "profiles").mkdir()
-        (folder / "hostfile").write_text("\n".join(data["hostfile"]) + "\n")
-        (folder / "cluster.json").write_text(json.dumps(data["clusterfile"]))
-        for file, tree in data["profiles"].items():
-            (folder / "profiles" / file).write_text(json.dumps(tree))
-        options = {k: v for k, v in data["options"].items() if v is not None}
-        options["hostfile"] = folder / "hostfile"
-        options["clusterfile"] = folder / "cluster.json"
-        try:
-            read = metis.read([folder / "profiles"], **options)
-        except InstanceError:  # a speed of 0 is refused, and sizes beyond the batch
-            return "refused"
-    instance = validated(Instance, read, "imported")
-    return refuted(instance, solved(instance, warm=False, time_s=0.3))
+def _sailor(rng: Random) -> Tree:
+    slots, kinds = _cluster(rng)
+    layers = rng.choice([3, 3, 4])
+    files: Tree = {"hostfile": _hostfile(slots, kinds)}
+    for kind in sorted(set(kinds)):
+        tree: Tree = {}
+        for t, b in _measured(rng, slots):
+            passes = (_times(rng, layers, 1e-3) for _ in range(3))
+            rows = zip(*passes, strict=True)
+            tree.setdefault(str(b), {})[str(t)] = {
+                str(x): list(row) for x, row in enumerate(rows)
+            }
+        files[f"{kind}/profile.json"] = tree
+    options = {"hostfile": "hostfile", **_links(rng, kinds), **_asked(rng)}
+    if rng.random() < 0.5:
+        options["vocabulary"] = rng.choice([1, 2000])
+    else:
+        held = {
+            str(x): {"params_floats": rng.choice([0, 1024, 3_150_000])}
+            for x in range(layers)
+        }
+        files["memory.json"] = {"1": held}
+        options["memory_info"] = "memory.json"
+    paths = [f"{kind}/profile.json" for kind in sorted(set(kinds))]
+    return {"files": files, "paths": paths, "options": options}
+
+
+def _galvatron(rng: Random) -> Tree:
+    nodes, each = rng.choice([(2, 1), (2, 1), (1, 2), (3, 1), (1, 3)])
+    where = f"{nodes}nodes_{each}gpus_per_node"
+    timed = {}
+    for b in rng.choice([[1], [1, 2], [2], [1, 2, 4]]):
+        layer, other = rng.choice([0.001, 0.5, 3.25]), rng.choice([0, 0.75, 9.0])
+        timed |= {
+            f"layernum[{n}]_bsz{b}_seq256": b * (n * layer + other) for n in (2, 4)
+        }
+    files: Tree = {"computation_profiling_bf16.json": timed}
+    rates = {
+        f"allreduce_size_{t}_consec_1": rng.choice([7.5, 41.0])
+        for t in range(2, each + 1)
+        if t == each or rng.random() < 0.7
+    }
+    if rates:
+        files[f"allreduce_bandwidth_{where}.json"] = rates
+    if nodes > 1:
+        files[f"p2p_bandwidth_{where}.json"] = {"pp_size_2": rng.choice([0.5, 5.125])}
+    if rng.random() < 0.6:
+        files["memory_profiling_bf16.json"] = _held(rng)
+    options = {
+        "gpu": "A",
+        "memory_gib": rng.choice([0.05, 0.2, 0.6, 8.0]),
+        "nodes": nodes,
+        "gpus_per_node": each,
+        "layers": rng.choice([1, 1, 2]),
+        "vocabulary": rng.choice([1, 2000]),
+        "backward_ratio": rng.choice([None, 0.0, 1.5]),
+        **_asked(rng),
+    }
+    return {"files": files, "paths": sorted(files), "options": options}
+
+
+def _held(rng: Random) -> Tree:
+    def mb() -> float:
+        return rng.choice([0.0, 2.5, 18.25, 60.0])
+
+    ends = {"model_states": mb(), "activation": mb()}
+    return {
+        "layertype_0": {
+            "parameter_size": mb(),
+            "tp_activation_per_bsz_dict": {"1": mb(), "2": mb(), "3": mb()},
+        },
+        "other_memory_pp_on_first": ends,
+        "other_memory_pp_on_last": {"model_states": mb(), "activation": mb()},
+    }
+
+
+def _assembled(rng: Random) -> Tree:
+    slots, kinds = _cluster(rng)
+    layers, batch = rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 3, 4])
+    config = {
+        "model_type": "llama",
+        "hidden_size": 512,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 8,
+        "num_key_value_heads": rng.choice([1, 4, 8]),
+        "intermediate_size": rng.choice([1, 700, 2048]),
+        "vocab_size": rng.choice([1, 2000, 20_000]),
+        "hidden_act": "silu",
+        "tie_word_embeddings": rng.random() < 0.5,
+    }
+    files = {"config.json": config, "hostfile": _hostfile(slots, kinds)}
+    sizes = rng.choice([(1,), (1,), (1, 2), (2,)])
+    return {
+        "files": files,
+        "paths": ["config.json", "hostfile"],
+        "options": _links(rng, kinds),
+        "workload": drawing.workload(rng, layers=layers, batch=batch, sizes=sizes),
+    }
+
+
+_FORMATS = {
+    "assembled": _assembled,
+    "galvatron": _galvatron,
+    "metis": _metis,
+    "sailor": _sailor,
+}

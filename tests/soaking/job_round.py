@@ -10,6 +10,8 @@ from soaking._subproblems import agree, posed, some_statement, stated
 
 LARGEST = 10**9 - 1
 
+WEIGHT = 60
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 5 jobs in up to 3 classes; slots of none, one, exactly enough GPUs."""
@@ -35,7 +37,7 @@ def draw(rng: Random) -> dict[str, Any]:
         if size == 1 or rng.random() < 0.7
     ]
     data = {"classes": classes, "slots": slots}
-    statement = some_statement(rng, "job_round", 0.5, data)
+    statement = some_statement(rng, "job_round", 0.2, data)
     return {"data": data, "statement": statement}
 
 

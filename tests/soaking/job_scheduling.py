@@ -20,6 +20,8 @@ from soaking._subproblems import posed
 
 MICRO = 10**6
 
+WEIGHT = 35
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 5 jobs of up to 2 models on up to 3 nodes, and what schedules them."""

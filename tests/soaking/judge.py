@@ -14,19 +14,22 @@ from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
 from soaking import Contradiction
 
-_PLANS, _TRIES = 3, 8
+_PLANS, _TRIES = 2, 5
 _MIB = 2**20
+
+WEIGHT = 140
 
 
 def draw(rng: Random) -> dict[str, Any]:
     """An instance of 2 to 60 GPUs, and the seed of its plans."""
     counts = tuple(
-        rng.choice([1, 1, 2, 4, 8]) for _ in range(rng.choice([2, 2, 2, 3, 4, 6, 12]))
+        rng.choice([1, 1, 1, 2, 2, 4, 8])
+        for _ in range(rng.choice([2, 2, 2, 2, 2, 3, 3, 4, 6, 12]))
     )
     tree = drawing.instance(
         rng,
         counts[:7] if sum(counts) > 60 else counts,
-        layers=rng.choice([1, 2, 3, 5, 8]),
+        layers=rng.choice([1, 1, 2, 2, 3, 5, 8]),
         batch=rng.choice([1, 2, 3, 5, 8, 16]),
         sizes=rng.choice([(1,), (1, 2), (2,), (1, 3), (2, 3), (4,), (1, 2, 5)]),
     )

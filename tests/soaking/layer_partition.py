@@ -10,6 +10,8 @@ from soaking._subproblems import agree, posed, some_statement, stated
 
 LARGEST = 10**9 - 1
 
+WEIGHT = 90
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 7 layers on up to 4 stages; memory that is met exactly, or by 1 not."""
@@ -50,7 +52,7 @@ def draw(rng: Random) -> dict[str, Any]:
         "objective": rng.choice(["bottleneck", "iteration"]),
         "order": rng.choice(["given", "free"]),
     }
-    statement = some_statement(rng, "layer_partition", 0.1, data)
+    statement = some_statement(rng, "layer_partition", 0.04, data)
     return {"data": data, "statement": statement}
 
 

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import drawing
-from claims import some_plans
+from claims import random_plans, some_plans
 
 from hetopt.bounds import training_plan_bound
 from hetopt.errors import Unsupported
@@ -16,10 +16,12 @@ from soaking import Contradiction
 _STEPS = 6
 _STATED = {"interleave": 1}
 
+WEIGHT = 50
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """An instance of 2 to 12 GPUs with what patterns cover, and a seed of plans."""
-    counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 3, 4])))
+    counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 2, 3, 4])))
     tree = drawing.instance(
         rng,
         counts,
@@ -37,7 +39,8 @@ def check(data: dict[str, Any]) -> str:
     if not applies(instance):
         return "refused"
     rng = Random(data["plans"])
-    judged = [judge.evaluate(instance, p) for p in some_plans(instance, rng, 12)]
+    plans = some_plans if rng.random() < 0.25 else random_plans
+    judged = [judge.evaluate(instance, p) for p in plans(instance, rng, 6)]
     best = min((j.objective for j in judged if j.valid), default=None)
     if best is None:
         return "no plan"

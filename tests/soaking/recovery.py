@@ -15,6 +15,8 @@ from soaking._subproblems import agree, posed, some_statement, stated
 FASTEST = 10**15
 MOST_PIECES = 7  # of all needs together
 
+WEIGHT = 40
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 3 nodes, 3 units and 7 pieces; rates and sizes of 1, equal, or extreme."""
@@ -26,7 +28,7 @@ def draw(rng: Random) -> dict[str, Any]:
         if pieces <= MOST_PIECES and tiny_recoveries.few_enough(data):
             break
     tree = data.model_dump(mode="json")
-    statement = some_statement(rng, "recovery", 0.1, tree)
+    statement = some_statement(rng, "recovery", 0.05, tree)
     return {"data": tree, "statement": statement}
 
 

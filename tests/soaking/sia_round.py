@@ -8,6 +8,8 @@ from soaking._subproblems import FLOATS, numbers
 
 BACKENDS = ("cpsat", "pulp", "scip")
 
+WEIGHT = 25
+
 
 def draw(rng: Random) -> dict[str, Any]:
     """A round, and the back end that is to carry Sia's statement of it."""
