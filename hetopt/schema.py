@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import (
     TYPE_CHECKING,
@@ -116,6 +116,7 @@ MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5)]
 PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
 
 
+@lru_cache(maxsize=4096)
 def exact(number: float) -> Fraction:
     """The decimal that a file shows for `number`, as a fraction."""
     return Fraction(repr(number))

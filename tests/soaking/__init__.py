@@ -4,7 +4,7 @@ A kind draws an input and checks what hetopt says of it:
 
     draw(rng: random.Random) -> dict     anything that JSON can hold
     check(data: dict) -> str             the outcome, a word that is counted
-    WEIGHT: float                        its share of a thousand trials, about
+    WEIGHT: int                          its share of a thousand trials, about
 
 `check` raises `Contradiction` where what hetopt states and an independent computation
 differ. Every other exception is a finding as well: hetopt answers, or refuses with an

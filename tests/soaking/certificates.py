@@ -8,7 +8,7 @@ import certificate_mutator as mutator
 
 from soaking import Contradiction
 
-WEIGHT = 110
+WEIGHT = 140
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from soaking._subproblems import agree, posed, some_statement, stated
 LARGEST = 10**9 - 1
 MOST = 10**7
 
-WEIGHT = 110
+WEIGHT = 120
 
 
 def draw(rng: Random) -> dict[str, Any]:

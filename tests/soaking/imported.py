@@ -21,7 +21,7 @@ from hetopt.schema import Instance
 
 Tree = dict[str, Any]
 
-WEIGHT = 30
+WEIGHT = 20
 
 _HOSTS = [[1, 1], [1, 1], [2], [1, 2], [1, 1, 1]]
 _PATHS = ("hostfile", "clusterfile", "memory_info")  # options that name a file

@@ -15,7 +15,7 @@ from soaking import Contradiction
 _ROUNDS = 40
 _AGAIN = 3  # every third search is done twice
 
-WEIGHT = 40
+WEIGHT = 30
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from soaking._subproblems import agree, posed, some_statement, stated
 
 LARGEST = 10**9 - 1
 
-WEIGHT = 60
+WEIGHT = 100
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from soaking._subproblems import posed
 
 MICRO = 10**6
 
-WEIGHT = 35
+WEIGHT = 25
 
 
 def draw(rng: Random) -> dict[str, Any]:

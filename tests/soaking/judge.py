@@ -17,7 +17,7 @@ from soaking import Contradiction
 _PLANS, _TRIES = 2, 5
 _MIB = 2**20
 
-WEIGHT = 140
+WEIGHT = 180
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from soaking import Contradiction
 
-WEIGHT = 1.5
+WEIGHT = 1
 
 
 def draw(rng: Random) -> dict[str, Any]:

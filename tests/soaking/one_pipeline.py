@@ -25,7 +25,7 @@ _STATED = {
     "hops": "sender",
 }
 
-WEIGHT = 60
+WEIGHT = 40
 
 
 def draw(rng: Random) -> dict[str, Any]:

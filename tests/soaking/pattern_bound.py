@@ -16,7 +16,7 @@ from soaking import Contradiction
 _STEPS = 6
 _STATED = {"interleave": 1}
 
-WEIGHT = 50
+WEIGHT = 30
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from soaking._subproblems import agree, posed, some_statement, stated
 LARGEST = 10**9 - 1
 HOUR_US = 3_600_000_000
 
-WEIGHT = 80
+WEIGHT = 70
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from soaking._subproblems import agree, posed, some_statement, stated
 FASTEST = 10**15
 MOST_PIECES = 7  # of all needs together
 
-WEIGHT = 40
+WEIGHT = 25
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from soaking._subproblems import FLOATS, numbers
 
 BACKENDS = ("cpsat", "pulp", "scip")
 
-WEIGHT = 25
+WEIGHT = 30
 
 
 def draw(rng: Random) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _STATED = {
 }
 _DECIDED = (Status.OPTIMAL, Status.INFEASIBLE)
 
-WEIGHT = 25
+WEIGHT = 15
 
 
 def draw(rng: Random) -> dict[str, Any]:

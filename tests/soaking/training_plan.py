@@ -9,7 +9,7 @@ from claims import refuted, solved
 _TINY = [(1, 1), (1, 1), (2,)]  # most of the draws
 _NODES = [*_TINY, *_TINY, *_TINY]
 _NODES += [(1, 2), (1, 1, 1), (3,), (2, 2), (1, 1, 1, 1), (1, 3)]
-_SIZES = [(1,), (1,), (1, 2), (2,), (1, 2, 3), (3,), (4,)]
+_SIZES = [(1,), (1,), (1,), (1, 2), (2,), (1, 2, 3), (3,), (4,)]
 
 WEIGHT = 140
 
@@ -18,7 +18,7 @@ def draw(rng: Random) -> dict[str, Any]:
     """An instance, and whether heuristics look first: they can hide a wrong proof."""
     counts = rng.choice(_NODES)
     sizes = rng.choice(_SIZES)
-    layers = rng.choice([1, 1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
+    layers = rng.choice([1, 1, 1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
     batch = rng.choice([1, 2, 2, 3, 4] if max(sizes) == 1 else [2, 3, 4])
     tree = drawing.instance(rng, counts, layers=layers, batch=batch, sizes=sizes)
     return {"instance": tree, "warm": rng.random() < 0.2}

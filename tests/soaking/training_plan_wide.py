@@ -17,7 +17,7 @@ _NODES = [
 ]
 _PIPELINES = 4  # the most that a plan may have where all plans are looked at
 
-WEIGHT = 25
+WEIGHT = 15
 
 
 def draw(rng: Random) -> dict[str, Any]:
