@@ -104,7 +104,7 @@ def write_inputs(folder: Path) -> None:
     That one as a user writes it: in rows.
     """
     plan = hetopt.plan(LOSING, "megatron")
-    files.write_json(folder / "old.json", plan.document())
+    files.write_json(folder / "old.json", plan.to_json())
     instance = hetopt.load(CLUSTERS["1,024 nodes, links by pair"])
     document = instance.model_dump(mode="json")
     inter = document["cluster"]["inter"]

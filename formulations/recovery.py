@@ -10,7 +10,8 @@ Minimise  T, subject to
 The rows of `carried` are multiplied until they are whole and then divided by what all
 of their numbers share. Where a kind has no source there is no plan, and no case. No
 link is busy for a time between those that numbers of grains take: the bound is raised
-to one. CP-SAT does not carry it: without the relaxation it climbs T us by us.
+to one. CP-SAT is there to confirm what SCIP and CBC say: by itself, without the
+relaxation, it climbs T us by us.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from hetopt.problems.recovery import Data
 from hetopt.recovery.network import Network
 
 problem = "recovery"
-backends = ("scip", "pulp")
+backends = ("scip", "pulp", "cpsat")
 
 LARGEST = 2**62  # a row whose sums exceed it leaves the solvers' integers
 

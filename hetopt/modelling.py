@@ -39,6 +39,18 @@ class Answer:
     seconds: float
 
 
+@dataclass
+class Span:
+    """The most that a row of a model and its objective can come to, term by term.
+
+    Terms without signs, in the unit that sums of the row differ by: what the tolerance
+    of a solver that computes in floats is relative to. 0 where arithmetic is exact.
+    """
+
+    row: float = 0.0
+    objective: float = 0.0
+
+
 class Model(Protocol):
     """A model under construction on one solver.
 
@@ -50,6 +62,7 @@ class Model(Protocol):
     name: str
     native: Any
     variables: dict[str, Any]
+    span: Span
 
     def binary(self, name: str) -> Any:
         """A 0-1 variable."""

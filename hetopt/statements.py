@@ -6,6 +6,11 @@ by the solver's tolerance, then rounded to a value that the objective can take. 
 is optimal only where the judge's objective equals that bound; where a solver that
 computes in floats claims an optimum that cannot be confirmed so, it is feasible, with
 its bound, and `stop` is `gap`.
+
+Where a row can come to so much that the tolerance is a unit of it (`Model.span`), no
+word of such a solver is a proof: neither its bound nor that there is no plan. What it
+claims to have proved is then asked of CP-SAT, which is exact, within the time that is
+left and from the plan that was found; without its answer the plan is kept, no more.
 """
 
 import math
@@ -16,14 +21,16 @@ from fractions import Fraction
 from typing import Any
 
 from . import problems, registry
-from .errors import PlanRejected, Unsupported
-from .modelling import Answer, Limits
+from .errors import BackendMissing, PlanRejected, Unsupported
+from .modelling import Answer, Limits, ReadPlan, Span
 from .problems import Objective
 from .result import Bound, Method, Result, Status, Stop, TracePoint
 
 Report = Callable[[Objective | None, Objective | None], None]
 
 TOLERANCE = Fraction(1, 10**6)  # of SCIP and CBC, relative and absolute
+COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
+EXACT = "cpsat"
 
 
 def solve(
@@ -48,12 +55,14 @@ def solve(
     run = _Run(problem, data, backend, statement, limits or Limits(), report)
     run.start_from(warm_start)
     cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
+    run.asked = len(cases)
     try:
         for number, case in enumerate(cases):
             run.solve_case(case, warm_start, left=len(cases) - number)
+        run.confirm(formulation)
     except KeyboardInterrupt:
         run.stops.append(Stop.INTERRUPTED)
-    return run.result(formulation, complete=len(run.bounds) == len(cases))
+    return run.result(formulation)
 
 
 def module(problem: str, formulation: str, backend: str) -> Any:
@@ -93,11 +102,13 @@ class _Run:
     statement: Any
     limits: Limits
     report: Report | None
+    asked: int = 0  # the number of cases
     plan: Any | None = None
     objective: Objective | None = None
     # One a case that ended; None without a bound. Infeasible cases need none.
     bounds: list[Objective | None] = field(default_factory=list)
     infeasible: int = 0
+    doubted: float = 0.0  # the largest sums of answers whose word counts for nothing
     stops: list[Stop] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     trace: list[TracePoint] = field(default_factory=list)
@@ -111,6 +122,7 @@ class _Run:
         self.minimise = self.judge.sense == "minimise"
         library, _, solver = self.backend.partition(":")
         self.solver: Any = registry.entry("backends", library)
+        self.source = f"{self.backend} dual"
         self.choice = {"solver": solver} if solver else {}
 
     def start_from(self, plan: Any | None) -> None:
@@ -130,11 +142,37 @@ class _Run:
             for name, value in hinted.items():
                 model.hint(model.variables[name], value)
         self.seconds["build"] += time.monotonic() - begun
-        answer = model.solve(self._limits(left), self._listener(case, left))
+        listener = self._listener(case, left, model.span)
+        answer = model.solve(self._limits(left), listener)
         self.seconds["solve"] += answer.seconds
-        self._take(case, answer, read_plan)
+        self._take_plan(answer, read_plan)
+        self._take_word(case, answer, model.span)
         if answer.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
+
+    def confirm(self, formulation: str) -> None:
+        """Ask CP-SAT for what was claimed and is no proof, if there is time left."""
+        carried = _exactly_carried(self.problem, formulation)
+        unfinished = any(s not in (Stop.PROVED, Stop.GAP) for s in self.stops)
+        if not self.doubted or unfinished or carried is None:
+            return
+        limits = self._limits(left=1)
+        try:
+            found = solve(
+                *(self.problem, self.data, carried, EXACT),
+                limits=limits,
+                warm_start=self.plan,
+            )
+        except (BackendMissing, Unsupported):
+            return
+        for part, seconds in found.seconds.items():
+            self.seconds[part] += seconds
+        self.plan, self.objective = found.plan, found.objective
+        # The whole problem is one case now.
+        self.asked, self.bounds = 1, [found.bound and found.bound.value]
+        self.infeasible = int(found.status is Status.INFEASIBLE)
+        self.stops = [found.stop]
+        self.source = f"{EXACT} dual of {carried}"
 
     def _limits(self, left: int) -> Limits:
         if self.limits.time_s is None:
@@ -144,17 +182,18 @@ class _Run:
         return Limits(**{**self.limits.__dict__, "time_s": share})
 
     def _listener(
-        self, case: Any, left: int
+        self, case: Any, left: int, span: Span
     ) -> Callable[[float | None, float | None], None]:
         """Progress of the solver, in the problem's objective."""
-        only = left == 1 and not self.bounds  # a case's bound is not the problem's
+        # A case's bound is not the problem's.
+        only = left == 1 and not self.bounds and _trusted(span)
 
         def listen(incumbent: float | None, bound: float | None) -> None:
             now = self.objective
             if incumbent is not None:
-                reached = self._valued(case, _weaker(incumbent, self.minimise))
+                reached = self._valued(case, _weaker(incumbent, self.minimise, span))
                 now = self._best(now, reached)
-            proved = self._bound(case, bound) if only else None
+            proved = self._bound(case, bound, span) if only else None
             if self.trace and (now, proved) == (
                 self.trace[-1].incumbent,
                 self.trace[-1].bound,
@@ -167,14 +206,21 @@ class _Run:
 
         return listen
 
-    def _take(self, case: Any, answer: Answer, read_plan: Callable[[Any], Any]) -> None:
-        """Add what the answer says about a case to what is known."""
-        if answer.status is Status.INFEASIBLE:
+    def _take_word(self, case: Any, answer: Answer, span: Span) -> None:
+        """Add what the answer says of all plans of a case to what is known."""
+        infeasible, bound = answer.status is Status.INFEASIBLE, answer.bound
+        if not _trusted(span) and (infeasible or bound is not None):
+            self.doubted = max(self.doubted, span.row)
+            infeasible, bound = False, None
+        if infeasible:
             self.infeasible += 1
             self.bounds.append(None)
             return
-        self.bounds.append(self._bound(case, answer.bound))
+        self.bounds.append(self._bound(case, bound, span))
         self.stops.append(answer.stop)
+
+    def _take_plan(self, answer: Answer, read_plan: ReadPlan) -> None:
+        """Keep the plan of an answer if it is the best so far, as judged."""
         if answer.value is None:
             return
         plan = read_plan(answer.value)
@@ -196,10 +242,10 @@ class _Run:
         there = [value for value in (one, two) if value is not None]
         return (min if self.minimise else max)(there, default=None)
 
-    def _bound(self, case: Any, bound: float | None) -> Objective | None:
+    def _bound(self, case: Any, bound: float | None, span: Span) -> Objective | None:
         if bound is None:
             return None
-        return self._valued(case, _weaker(bound, self.minimise))
+        return self._valued(case, _weaker(bound, self.minimise, span))
 
     def _valued(self, case: Any, value: Fraction) -> Objective:
         """The best objective of the problem where the statement's is `value`."""
@@ -208,8 +254,9 @@ class _Run:
             return reached
         return math.ceil(value) if self.minimise else math.floor(value)
 
-    def result(self, formulation: str, complete: bool) -> Result:
-        """What is known; `complete` where every case ended."""
+    def result(self, formulation: str) -> Result:
+        """What is known."""
+        complete = len(self.bounds) == self.asked  # every case ended
         bound = self._proved() if complete else None
         if complete and self.infeasible == len(self.bounds):
             status, stop = Status.INFEASIBLE, Stop.PROVED
@@ -218,6 +265,7 @@ class _Run:
         else:
             status = Status.UNDECIDED if self.plan is None else Status.FEASIBLE
             stop = next((s for s in self.stops if s is not Stop.PROVED), Stop.GAP)
+            self._explain()
         return Result(
             problem=self.problem,
             data=self.data,
@@ -236,11 +284,18 @@ class _Run:
             status=status,
             stop=stop,
             plan=self.plan,
-            bound=None if bound is None else Bound(bound, f"{self.backend} dual"),
+            bound=None if bound is None else Bound(bound, self.source),
             seconds=self.seconds,
             reasons=tuple(self.reasons),
             trace=tuple(self.trace),
         )
+
+    def _explain(self) -> None:
+        if self.doubted:
+            self.reasons.append(
+                f"{self.backend} computes in floats: sums near {self.doubted:.0e} "
+                f"prove nothing there; use {EXACT} or the exact method"
+            )
 
     def _proved(self) -> Objective | None:
         """The bound of the problem: that of its most promising case."""
@@ -250,10 +305,28 @@ class _Run:
         return (min if self.minimise else max)(there, default=None)
 
 
-def _weaker(value: float, minimise: bool) -> Fraction:
+def _exactly_carried(problem: str, formulation: str) -> str | None:
+    """The statement itself where CP-SAT carries it, or another of the problem."""
+    known = [formulation, *registry.entries_for("formulations", problem)]
+    for name in known:
+        statement: Any = registry.entry("formulations", name)
+        if EXACT in getattr(statement, "backends", (EXACT,)):
+            return name
+    return None
+
+
+def _trusted(span: Span) -> bool:
+    """Whether floats tell apart the sums of a model, which are whole numbers."""
+    return span.row * TOLERANCE < 1
+
+
+def _weaker(value: float, minimise: bool, span: Span) -> Fraction:
     """A solver's bound, less its tolerance; integers come from exact arithmetic."""
     if isinstance(value, int):
         return Fraction(value)
     exactly = Fraction(value)
-    slack = TOLERANCE * max(Fraction(1), abs(exactly))
+    slack = max(
+        TOLERANCE * max(Fraction(1), abs(exactly)),
+        COSTS * Fraction(span.objective),
+    )
     return exactly - slack if minimise else exactly + slack

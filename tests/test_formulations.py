@@ -1,16 +1,20 @@
 """Every statement on every back end that carries it, against brute force."""
 
+import json
+import re
 from fractions import Fraction
 from functools import cache
 from itertools import count, islice
+from random import Random
 from typing import Any
 
 import brute_force
 import pytest
 import random_data
+from soaking._subproblems import no_lie
 
 from hetopt import problems, registry, statements
-from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
 from hetopt.problems import Objective, device_grouping, layer_partition
@@ -330,6 +334,109 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 # --- bounds of float solvers -----------------------------------------------------
+
+
+MAGNIFIED = re.compile("gflops|mib$|_us$|deadline|budget")
+MOST = 10**9 - 1
+
+
+def magnified(problem: str, seed: int) -> Any:
+    """A tiny problem; sizes, and all else, are up to 1e9 times as large, unevenly."""
+    random = Random(f"magnified {problem} {seed}")
+    sizes, others = 10 ** random.uniform(0, 9), 10 ** random.uniform(0, 9)
+
+    def larger(tree: Any, name: str = "") -> Any:
+        if isinstance(tree, dict):
+            return {key: larger(value, key) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [larger(value, name) for value in tree]
+        if tree is None or not MAGNIFIED.search(name):
+            return tree
+        grown = tree * (sizes if name.endswith("mib") else others)
+        grown = min(MOST, int(grown) + random.choice([0, 0, 1]))
+        return type(tree)(grown)
+
+    tiny = random_data.tiny(problem, seed)
+    tree = larger(tiny.model_dump(mode="json"))
+    return type(tiny).model_validate_json(json.dumps(tree))
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "backend"),
+    [case for case in carried() if case.values[2] != "cpsat"],
+)
+def test_floats_claim_nothing_wrong_of_numbers_of_any_size(
+    problem: str, name: str, backend: str
+) -> None:
+    for seed in small_enough(name, range(40)):
+        data = magnified(problem, seed)
+        best = brute_force.best(problem, data)
+        limits = Limits(time_s=2)
+        result = statements.solve(problem, data, name, backend, limits=limits)
+        assert no_lie(result, best, (seed, data))
+
+
+def stages_of(times: int) -> layer_partition.Data:
+    """Two stages, where no row differs by less than one us in `times`."""
+    return layer_partition.Data(
+        layer_mib=(1, 1, 1),
+        in_flight_mib=(0, 0, 0),
+        stages=tuple(
+            layer_partition.Stage(
+                name=f"s{s}", memory_mib=9, layer_us=(times + s, times, times + 1)
+            )
+            for s in range(2)
+        ),
+        micro_batches=3,
+    )
+
+
+@pytest.mark.parametrize("backend", ["scip", "pulp"])
+@pytest.mark.parametrize("name", ["layer_partition", "layer_partition_cuts"])
+def test_where_floats_prove_nothing_the_exact_back_end_does(
+    name: str, backend: str
+) -> None:
+    for times, source in ((10**3, backend), (10**8, "cpsat")):
+        data = stages_of(times)
+        result = statements.solve("layer_partition", data, name, backend)
+        assert result.status is Status.OPTIMAL
+        assert result.objective == brute_force.best("layer_partition", data)
+        assert result.bound is not None
+        assert result.bound.source.startswith(source)
+        assert result.method.backend == backend
+
+
+def test_without_an_exact_back_end_a_doubtful_proof_leaves_the_plan_and_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = registry.entry
+
+    def entry(folder: str, name: str) -> Any:
+        if (folder, name) == ("backends", "cpsat"):
+            raise BackendMissing("cpsat", "ortools")
+        return real(folder, name)
+
+    monkeypatch.setattr(registry, "entry", entry)
+    data = stages_of(10**8)
+    result = statements.solve("layer_partition", data, "layer_partition", "scip")
+    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.GAP)
+    assert result.bound is None
+    assert "sums near" in result.reasons[0]
+    assert "use cpsat" in result.reasons[0]
+
+
+def test_infeasible_in_floats_is_undecided_where_nothing_can_confirm_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statements, "_exactly_carried", lambda *_: None)
+    tight = stages_of(10**8).model_copy(update={"layer_mib": (10, 10, 10)})
+    for data, wanted in (
+        (tight, Status.UNDECIDED),
+        (stages_of(10).model_copy(update={"layer_mib": (10,) * 3}), Status.INFEASIBLE),
+    ):
+        result = statements.solve("layer_partition", data, "layer_partition", "scip")
+        assert result.status is wanted
+        assert result.bound is None
 
 
 class Pretender:

@@ -17,7 +17,7 @@ from hetopt.result import Status
 
 SEEDS = [n for n in range(110) if tiny_recoveries.few_enough(tiny_recoveries.tiny(n))]
 PLANNERS = registry.entries_for("planners", "recovery")
-STATEMENTS = ("scip", "pulp")
+STATEMENTS = ("scip", "pulp", "cpsat")
 
 
 @cache

@@ -1,7 +1,8 @@
 """Solves that a Ctrl-C can end without losing the incumbent."""
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 
@@ -80,3 +81,28 @@ def relative_gap(limits: Limits) -> float | None:
     minimising, and implied by the latter when maximising.
     """
     return None if limits.gap is None else limits.gap / (1 + limits.gap)
+
+
+Term = tuple[float, float, float]  # a factor, and the range of what it multiplies
+
+
+def span(
+    terms: Iterable[Term], least: float | None = None, most: float | None = None
+) -> float:
+    """What the terms of a sum can come to without their signs, in the sum's own unit.
+
+    `least` and `most` are limits of the sum, if it has any: where all terms are above
+    0, they come to no more than the sum may. Whole factors of whole numbers make sums
+    that differ by the factors' common divisor.
+    """
+    pairs = [term for term in terms if term[0]]
+    ranges = [sorted((f * low, f * high)) for f, low, high in pairs]
+    above = sum(max(0.0, high) for _, high in ranges)
+    below = sum(max(0.0, -low) for low, _ in ranges)
+    ends = [above + below]
+    ends += [] if most is None else [most + 2 * below]
+    ends += [] if least is None else [2 * above - least]
+    factors = [abs(f) for f, _, _ in pairs]
+    whole = all(float(f).is_integer() for f in factors)
+    unit = math.gcd(*map(int, factors)) if whole else 1
+    return max([min(ends), *factors]) / (unit or 1)

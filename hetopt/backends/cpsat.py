@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import modelling
 from ..errors import BackendMissing, SolverFailed, Unsupported
-from ..modelling import Answer, Limits
+from ..modelling import Answer, Limits, Span
 from ..result import Status, Stop
 from ._running import Relay, Report, relative_gap, run
 
@@ -44,6 +44,7 @@ class Model:
     def __init__(self, name: str) -> None:
         self.name = name
         self.variables: dict[str, Any] = {}
+        self.span = Span()  # its arithmetic is exact
         self._cp = _library()
         self.native: Any = self._cp.CpModel()
         self.native.name = name

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +17,9 @@ from typing import Any
 
 from .. import modelling
 from ..errors import BackendMissing, SolverFailed, Unsupported
-from ..modelling import Answer, Limits
+from ..modelling import Answer, Limits, Span
 from ..result import Status, Stop
-from ._running import Report, relative_gap
+from ._running import Report, Term, relative_gap, span
 
 PATIENCE_S = 10.0  # for CBC to write its incumbent after an interrupt
 
@@ -59,6 +59,7 @@ class Model:
     def __init__(self, name: str) -> None:
         self.name = name
         self.variables: dict[str, Any] = {}
+        self.span = Span()
         self._pulp = _library()
         self.native: Any = self._pulp.LpProblem("statement", self._pulp.LpMinimize)
         self._sign = 1
@@ -89,6 +90,11 @@ class Model:
         if constraint is False or not len(constraint):
             self._constant(constraint)
             return
+        side, sense = -constraint.constant, constraint.sense
+        least = None if sense == self._pulp.LpConstraintLE else side
+        most = None if sense == self._pulp.LpConstraintGE else side
+        row = span(_terms(constraint), least, most)
+        self.span.row = max(self.span.row, row)
         self.native.addConstraint(constraint)
 
     def _constant(self, constraint: Any) -> None:
@@ -100,11 +106,15 @@ class Model:
 
     def minimise(self, expression: Any) -> None:
         self._sign = 1
-        self.native.setObjective(self._pulp.lpSum([expression]))
+        self._objective(self._pulp.lpSum([expression]))
 
     def maximise(self, expression: Any) -> None:
         self._sign = -1
-        self.native.setObjective(self._pulp.lpSum([-1 * expression]))
+        self._objective(self._pulp.lpSum([-1 * expression]))
+
+    def _objective(self, minimised: Any) -> None:
+        self.span.objective = span(_terms(minimised))
+        self.native.setObjective(minimised)
 
     def hint(self, variable: Any, value: int) -> None:
         self._hinted = True
@@ -216,6 +226,11 @@ class Model:
         if isinstance(expression, self._pulp.LpVariable):
             return round(value) if expression.cat == "Integer" else value
         return value
+
+
+def _terms(expression: Any) -> Iterator[Term]:
+    for variable, factor in expression.items():
+        yield factor, variable.lowBound, variable.upBound
 
 
 def _options(limits: Limits) -> list[str]:

@@ -5,15 +5,15 @@ Computes in floats, with tolerances near 1e-6. One thread, whatever `limits.thre
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version as installed
 from typing import Any
 
 from .. import modelling
 from ..errors import BackendMissing, SolverFailed
-from ..modelling import Answer, Limits
+from ..modelling import Answer, Limits, Span
 from ..result import Status, Stop
-from ._running import Relay, Report, relative_gap, run
+from ._running import Relay, Report, Term, relative_gap, run, span
 
 MOST_THREADS = 1
 NOTHING = 1e20  # SCIP's infinity: no bound, no incumbent
@@ -53,6 +53,7 @@ class Model:
     def __init__(self, name: str) -> None:
         self.name = name
         self.variables: dict[str, Any] = {}
+        self.span = Span()
         self._scip = _library()
         self.native: Any = self._scip.Model(name)
         self.native.hideOutput()
@@ -81,12 +82,16 @@ class Model:
             return
         if constraint is False:
             constraint = self._scip.quicksum([]) >= 1
+        sides = (constraint._lhs, constraint._rhs)
+        self.span.row = max(self.span.row, span(_terms(constraint.expr), *sides))
         self.native.addCons(constraint, name=f"{family}[{index}]")
 
     def minimise(self, expression: Any) -> None:
+        self.span.objective = span(_terms(expression + 0))
         self.native.setObjective(expression + 0, "minimize")
 
     def maximise(self, expression: Any) -> None:
+        self.span.objective = span(_terms(expression + 0))
         self.native.setObjective(expression + 0, "maximize")
 
     def hint(self, variable: Any, value: int) -> None:
@@ -157,6 +162,17 @@ class Model:
             whole = expression.vtype() != "CONTINUOUS"
             return round(value) if whole else value
         return value
+
+
+def _terms(polynomial: Any) -> Iterator[Term]:
+    """Its terms; the range of a product of variables is that of their bounds'."""
+    for term, factor in polynomial.terms.items():
+        low = high = 1.0
+        for variable in term.vartuple:
+            ends = (variable.getLbOriginal(), variable.getUbOriginal())
+            corners = [one * two for one in (low, high) for two in ends]
+            low, high = min(corners), max(corners)
+        yield factor, low, high
 
 
 def _known(value: float) -> float | None:

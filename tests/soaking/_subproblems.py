@@ -1,7 +1,7 @@
 """What the kinds of the subproblems share: results beside the best of all plans."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -12,7 +12,6 @@ from hetopt.problems import Objective
 from hetopt.result import Result, Status
 from soaking import Contradiction
 
-FLOATS = 10**6  # the largest number that back ends with floats are asked about
 LIMIT_S = 3.0  # for a statement; what is not decided then is no contradiction
 
 
@@ -21,19 +20,17 @@ def posed(problem: str, tree: Any) -> Any:
     return problems.get(problem).Data.model_validate_json(json.dumps(tree))
 
 
-def some_statement(rng: Random, problem: str, share: float, data: Any) -> Any:
+def some_statement(rng: Random, problem: str, share: float) -> Any:
     """Now and then [a statement of the problem, a back end that carries it], or None.
 
-    Back ends that compute in floats, to 1e-6, are asked only about small numbers.
+    Back ends that compute in floats are asked about numbers of every size as well.
     """
     if rng.random() > share:
         return None
-    small = max(numbers(data), default=0) <= FLOATS
     pairs = [
         [name, backend]
         for name in registry.entries_for("formulations", problem)
         for backend in sorted(_backends(name))
-        if small or backend == "cpsat"
     ]
     return rng.choice(pairs) if pairs else None
 
@@ -42,17 +39,6 @@ def _backends(statement: str) -> Iterable[str]:
     module: Any = registry.entry("formulations", statement)
     found: Iterable[str] = getattr(module, "backends", registry.names("backends"))
     return found
-
-
-def numbers(tree: Any) -> Iterator[float]:
-    """All numbers within a tree."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for value in tree:
-            yield from numbers(value)
-    elif isinstance(tree, int | float):
-        yield tree
 
 
 def agree(result: Result, best: Objective | None, data: Any) -> str:

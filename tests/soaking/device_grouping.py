@@ -45,7 +45,7 @@ def draw(rng: Random) -> dict[str, Any]:
         "global_batch_micro_batches": None if fixed else k,
         "groups": groups,
     }
-    statement = some_statement(rng, "device_grouping", 0.05, data)
+    statement = some_statement(rng, "device_grouping", 0.05)
     return {"data": data, "statement": statement}
 
 

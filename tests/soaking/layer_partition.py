@@ -52,7 +52,7 @@ def draw(rng: Random) -> dict[str, Any]:
         "objective": rng.choice(["bottleneck", "iteration"]),
         "order": rng.choice(["given", "free"]),
     }
-    statement = some_statement(rng, "layer_partition", 0.04, data)
+    statement = some_statement(rng, "layer_partition", 0.04)
     return {"data": data, "statement": statement}
 
 

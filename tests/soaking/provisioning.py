@@ -26,10 +26,10 @@ def draw(rng: Random) -> dict[str, Any]:
     share = 0.04  # a statement takes longer than all else
     if rng.random() < 0.5:
         tree = _instance(rng)
-        statement = some_statement(rng, "provisioning", share, tree)
+        statement = some_statement(rng, "provisioning", share)
         return {"instance": tree, "statement": statement}
     tree = _limited(rng, _data(rng))
-    statement = some_statement(rng, "provisioning", share, tree)
+    statement = some_statement(rng, "provisioning", share)
     return {"data": tree, "statement": statement}
 
 

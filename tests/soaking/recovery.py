@@ -28,7 +28,7 @@ def draw(rng: Random) -> dict[str, Any]:
         if pieces <= MOST_PIECES and tiny_recoveries.few_enough(data):
             break
     tree = data.model_dump(mode="json")
-    statement = some_statement(rng, "recovery", 0.05, tree)
+    statement = some_statement(rng, "recovery", 0.05)
     return {"data": tree, "statement": statement}
 
 
