@@ -169,7 +169,7 @@ class _Run:
             self.seconds[part] += seconds
         self.plan, self.objective = found.plan, found.objective
         # The whole problem is one case now.
-        self.asked, self.bounds = 1, [found.bound and found.bound.value]
+        self.asked, self.bounds = 1, [found.bound.value if found.bound else None]
         self.infeasible = int(found.status is Status.INFEASIBLE)
         self.stops = [found.stop]
         self.source = f"{EXACT} dual of {carried}"
