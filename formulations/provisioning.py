@@ -44,6 +44,7 @@ from itertools import pairwise
 from math import ceil, floor, gcd
 from typing import Any, NamedTuple
 
+from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems.provisioning import Data, Offer
@@ -51,6 +52,7 @@ from hetopt.schema import exact
 
 problem = "provisioning"
 
+LARGEST = 2**62  # of sums in 64 bits
 MICRO_USD_US = 3_600_000_000 * 10**6  # of an hour's us and a dollar's millionths
 
 
@@ -137,6 +139,11 @@ def build(data: Data, model: Model) -> ReadPlan:
     if data.budget_usd is not None:
         budget = exact(data.budget_usd) * MICRO_USD_US
         units = floor(budget / (_unit(data) * data.iterations))
+        if units > LARGEST:
+            raise Unsupported(
+                f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
+                "in the unit of the prices: use the exact method, or a smaller budget"
+            )
         model.add("budget", 0, cost <= units)
     model.minimise(iteration if data.minimises_time else cost)
 
