@@ -26,6 +26,12 @@ class FloatJudge:
         self.S, self.H = instance.workload.sequence_length, instance.model.hidden
         self.full = self.costs.recompute == "full"
         self.nodes = {node.name: node for node in self.cluster.nodes}
+        inter = self.cluster.inter
+        self.between = inter.latency_us, inter.gbytes_per_s or 0
+        self.links = {
+            frozenset((pair.first, pair.second)): (pair.latency_us, pair.gbytes_per_s)
+            for pair in inter.pairs
+        }
         self.runs = self.costs.interleave
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
@@ -48,11 +54,8 @@ class FloatJudge:
         if a == b:
             node = self.nodes[a]
             return node.intra_latency_us * 1e-6, (node.intra_gbytes_per_s or 0) * 1e9
-        inter = self.cluster.inter
-        for pair in inter.pairs:
-            if {pair.first, pair.second} == {a, b}:
-                return pair.latency_us * 1e-6, pair.gbytes_per_s * 1e9
-        return inter.latency_us * 1e-6, (inter.gbytes_per_s or 0) * 1e9
+        latency_us, gbytes_per_s = self.links.get(frozenset((a, b)), self.between)
+        return latency_us * 1e-6, gbytes_per_s * 1e9
 
     def flops(self, node: str) -> float:
         """F_g."""
