@@ -52,8 +52,8 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
             more += flight * sum(moved)
     if costs.profile[0].activation_mib is None:
         shape = (instance.model, instance.workload, len(layers), t, b)
-        need += memory.activations_mib(*shape, flight)
-        need -= memory.activations_mib(*shape, 1)
+        flying, one = (sum(memory.activation_bytes(*shape, n)) for n in (flight, 1))
+        more = Fraction(flying - one, memory.MIB)
     return need + ceil(more)
 
 

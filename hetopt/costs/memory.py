@@ -94,12 +94,24 @@ def activations_mib(
     in_flight: int | Fraction,
 ) -> int:
     """Activations of `layers` layers for `in_flight` micro-batches of `b`."""
+    return sum(map(mib, activation_bytes(model, workload, layers, t, b, in_flight)))
+
+
+def activation_bytes(
+    model: ModelSpec,
+    workload: Workload,
+    layers: int,
+    t: int,
+    b: int,
+    in_flight: int | Fraction,
+) -> tuple[Fraction, Fraction]:
+    """What each micro-batch in flight keeps, in all, and what is there once."""
     costs = workload.costs
     boundary = Fraction(
         costs.element_bytes * b * workload.sequence_length * model.hidden
     )
     if costs.activations == "checkpoint":
-        return mib(layers * boundary)
+        return layers * boundary, Fraction(0)
     if costs.sequence_parallel:
         boundary /= t
     layer = _full_layer(model, workload, t, b)
@@ -110,7 +122,7 @@ def activations_mib(
     }[costs.recompute]
     if costs.activations == "architecture":
         once += in_flight * boundary + working_bytes(model, workload, t, b)
-    return mib(in_flight * layers * kept) + mib(once)
+    return in_flight * layers * kept, once
 
 
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:

@@ -138,8 +138,11 @@ class CostTable:
         if whole:
             return mib
         model, workload, count = self.model, self.workload, len(layers)
-        one = memory.activations_mib(model, workload, count, t, b, 1)
-        return mib + memory.activations_mib(model, workload, count, t, b, flight) - one
+        more, one = (
+            sum(memory.activation_bytes(model, workload, count, t, b, flying))
+            for flying in (flight, 1)
+        )
+        return mib + memory.mib(Fraction(more - one))  # rounded once, and up
 
     def stage_mib(
         self,
