@@ -192,7 +192,7 @@ def test_a_pipeline_is_offered_where_one_is_faster(seed: int) -> None:
 
 
 def test_a_training_plan_is_no_slower_than_the_best_pipeline() -> None:
-    instance = load("metis/t4-v100-8-wide-resnet-2b")
+    instance = load("metis/t4-v100-4-wide-resnet-1b")
     line = one_pipeline.solve(instance)
     found = training_plan.solve(instance, limits=Limits(gap=0.3))
     assert found.objective is not None
