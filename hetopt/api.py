@@ -555,7 +555,7 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     """Every planner in turn, in half of the time together, until one is interrupted.
 
     What a planner leaves of its share goes to those after it. Quick ones go first, so
-    that there is a plan soon.
+    that there is a plan soon; where they took all the time, the others are not asked.
     """
     names = registry.entries_for("planners", "training_plan")
     names = [*_QUICK, *(name for name in names if name not in _QUICK)]
@@ -575,7 +575,9 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
         if results[-1].stop is Stop.INTERRUPTED:
             break
         if left is not None:
-            left = max(0.0, left - results[-1].seconds["solve"])
+            left -= results[-1].seconds["solve"]
+            if left <= 0:  # the tables of the others alone would take longer
+                break
     return sorted(results, key=lambda result: result.method.name)
 
 
