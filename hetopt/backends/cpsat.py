@@ -38,6 +38,9 @@ def _library() -> Any:
     return cp_model
 
 
+_MOST = 2**62  # of a variable; sums have a bit more
+
+
 class Model:
     """`hetopt.modelling.Model` on CP-SAT; `native` is a `cp_model.CpModel`."""
 
@@ -53,6 +56,12 @@ class Model:
         return self._keep(name, self.native.new_bool_var(name))
 
     def integer(self, name: str, low: int, high: int) -> Any:
+        if max(-low, high) > _MOST:
+            raise Unsupported(
+                f"CP-SAT computes in 64 bits, too few for {name!r} of model "
+                f"{self.name!r}, which may be {max(-low, high)}: use back end scip or "
+                "pulp"
+            )
         return self._keep(name, self.native.new_int_var(low, high, name))
 
     def real(self, name: str, low: float, high: float) -> Any:
