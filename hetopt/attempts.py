@@ -24,25 +24,11 @@ class Attempt(NamedTuple, Generic[Made]):
     failed: bool = False
 
 
-def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """What `work` of the method `name` makes; every error of it is a reason."""
-    try:
-        return Attempt(work())
-    except NoPlan as error:
-        return Attempt(None, str(error))
-    except OutOfTime:
-        return Attempt(None, f"{name}: no plan was found in time")
-    except HetoptError as error:
-        return Attempt(None, f"{name} failed: {error}; please report it", failed=True)
-    except Exception as error:
-        # The only place that takes them all: which ones a bug raises nobody knows.
-        return Attempt(None, str(MethodFailed(name, error)), failed=True)
-
-
 def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """The same, where nothing else was asked for: raises what is not `NoPlan`.
+    """What `work` of the method `name` makes, where nothing else was asked for.
 
-    What hetopt does not raise on purpose becomes `MethodFailed`.
+    Raises what is no word of there being no plan; what hetopt does not raise on purpose
+    becomes `MethodFailed`.
     """
     try:
         return Attempt(work())
@@ -53,7 +39,18 @@ def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
     except HetoptError:
         raise
     except Exception as error:
+        # The only place that takes them all: which ones a bug raises nobody knows.
         raise MethodFailed(name, error) from error
+
+
+def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
+    """The same, where others are asked as well: every error of it is a reason."""
+    try:
+        return alone(name, work)
+    except MethodFailed as error:
+        return Attempt(None, str(error), failed=True)
+    except HetoptError as error:
+        return Attempt(None, f"{name} failed: {error}; please report it", failed=True)
 
 
 def judged(problem: str, data: Any, name: str, plan: Any) -> tuple[Any, Evaluation]:
