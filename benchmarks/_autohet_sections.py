@@ -8,7 +8,6 @@ from typing import Any
 
 from hetopt import Limits, Status
 from hetopt.exact import training_plan as exact
-from hetopt.fast_cost import FastCost
 from hetopt.files import load_instance
 from hetopt.planners import autohet, megatron, whale
 from hetopt.plans import TrainingPlan
@@ -16,6 +15,7 @@ from hetopt.problems import training_plan as judge
 from hetopt.problems.device_grouping import Data
 from hetopt.result import Result
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 Row = dict[str, Any]
 PAIRS = ("h800-a100", "a100-h20")

@@ -9,7 +9,7 @@ import _fidelity_megatron as megatron
 import _fidelity_opt as opt
 from _fidelity_opt import changed, percent
 
-from hetopt.pipeline_simulator import simulate
+from hetopt.explaining.simulator import simulate
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance

@@ -10,14 +10,16 @@ from typing import Any
 from _hexiscale_units import calibrated, changed
 from _measuring import RESULTS
 
-from hetopt import Limits, api, load, statements
+from hetopt import Limits, api, load
 from hetopt.errors import NoPlan
 from hetopt.files import load_plan
-from hetopt.improve import improve
-from hetopt.planners import hexiscale, islands, megatron
+from hetopt.planners import hexiscale, megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search import islands
+from hetopt.search.improving import improve
+from hetopt.solving import statements
 
 Row = dict[str, Any]
 LIBRARY = Path(__file__).parent.parent / "instances" / "hexiscale"

@@ -19,17 +19,17 @@ from typing import Any
 from _measuring import RESULTS, keep
 
 from hetopt import Limits, api, registry
+from hetopt.api.fronts import FRONT, Tradeoffs
 from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance
 from hetopt.planners import espresso_placer, hph_plus, whale_plus
-from hetopt.planners._espresso_tables import Stock
 from hetopt.planners.espresso import Pruning, explored
+from hetopt.planners.espresso.tables import Stock
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.report import frontier as pictures
 from hetopt.schema import Instance
-from hetopt.tradeoffs import FRONT, Tradeoffs
 
 JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
 PLANNERS = ("espresso", "sia_plus", "whale_plus", "hph_plus")

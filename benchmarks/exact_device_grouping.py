@@ -14,9 +14,10 @@ from typing import Any
 
 from _measuring import keep, measured, row, show
 
-from hetopt import Limits, Status, statements
+from hetopt import Limits, Status
 from hetopt.exact import device_grouping
 from hetopt.problems.device_grouping import Data, DeviceType
+from hetopt.solving import statements
 
 FILE = "exact_device_grouping.jsonl"
 # type, dense fp16 GFLOP/s, MiB

@@ -18,15 +18,16 @@ from typing import Any
 
 from _measuring import keep
 
-from hetopt import api_schedule, statements
+from hetopt.api import scheduling
 from hetopt.exact import job_round
-from hetopt.policies import _rounds, frenzy
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_round import Data as RoundData
 from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import catalogue, has_gaps, simulator, traces, workloads
 from hetopt.scheduling.idle import Idle
+from hetopt.scheduling.policies import _rounds, frenzy
 from hetopt.schema import Cluster
+from hetopt.solving import statements
 
 FILE = "frenzy.jsonl"
 PACKAGES = ("ortools", "pulp")
@@ -103,9 +104,9 @@ def compare(philly: Path | None, pollux: Path | None) -> None:
         average: dict[str, float] = {}
         for label, policy, rounds, word in RUNS:
             outcomes = [
-                api_schedule.schedule(
-                    with_efficiency(d, word), [policy], rounds=rounds
-                )[0]
+                scheduling.schedule(with_efficiency(d, word), [policy], rounds=rounds)[
+                    0
+                ]
                 for d in data
             ]
             measured = [o.metrics for o in outcomes if o.metrics is not None]

@@ -14,10 +14,10 @@ from typing import Any
 
 from hetopt.formulations import hexiscale
 
-from hetopt import statements
 from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.schema import Instance
+from hetopt.solving import statements
 
 INSTANCES = "hexiscale/setting-1-llama2-7b,hexiscale/setting-2-llama2-7b"
 COLUMNS = "instance backend variables rows build_s status objective_us bound_us gap"

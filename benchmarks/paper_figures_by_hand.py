@@ -13,7 +13,8 @@ import metis
 import recovery
 from _metis_page import OVER, groups, over
 
-from hetopt import api, api_schedule
+from hetopt import api
+from hetopt.api import scheduling
 
 Row = dict[str, Any]
 HERE = "another machine, and Python; planning time of one run"
@@ -203,7 +204,7 @@ def frenzy_completion(limit_s: float) -> Iterator[Row]:
     """Fig. 4: average completion against the baselines, and decision times."""
     for name, queues in frenzy.queues(None, None):
         found = {
-            policy: [api_schedule.schedule(q, [policy])[0].metrics for q in queues]
+            policy: [scheduling.schedule(q, [policy])[0].metrics for q in queues]
             for policy in ("frenzy", *(policy for policy, _ in BASELINES))
         }
         mean = {

@@ -17,12 +17,12 @@ from typing import Any
 from _measuring import RESULTS, keep
 
 import hetopt
-from hetopt.balancing import Balancer
-from hetopt.fast_cost import FastCost, Pipe
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.recovery.posing import Storage
 from hetopt.schema import Instance
+from hetopt.search.balancing import Balancer
+from hetopt.search.fast_cost import FastCost, Pipe
 
 LINES, PAGE = "recovery.jsonl", "recovery.md"
 MODELS = ("3b", "6.7b", "13b", "20b")

@@ -24,8 +24,8 @@ from typing import Any
 from _measuring import RESULTS, keep
 
 import hetopt
+from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.files import load_instance, load_plan
-from hetopt.pipeline_simulator import Simulation, simulate
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance

@@ -21,7 +21,7 @@ from _measuring import RESULTS, keep
 from _pages import grid
 
 import hetopt
-from hetopt.api_replay import Replayed
+from hetopt.api.replaying import Replayed
 from hetopt.plans import TrainingPlan
 from hetopt.report import replay as report
 from hetopt.schema import Instance

@@ -24,7 +24,7 @@ from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan
 from hetopt.plans import Recovery
 from hetopt.problems.recovery import Data
-from hetopt.recovery.network import Network
+from hetopt.problems.recovery.network import Network
 
 problem = "recovery"
 backends = ("scip", "pulp", "cpsat")

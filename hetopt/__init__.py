@@ -15,10 +15,10 @@ if (_root / "pyproject.toml").is_file():
 
 if TYPE_CHECKING:
     from .api import check, check_bound, compare, frontier, load, plan, provision, solve
-    from .api_explain import explain
-    from .api_recover import recover
-    from .api_replay import replay
-    from .api_schedule import fit, schedule
+    from .api.explaining import explain
+    from .api.recovering import recover
+    from .api.replaying import replay
+    from .api.scheduling import fit, schedule
     from .errors import HetoptError
     from .gaps import GapReport, gap
     from .modelling import Limits
@@ -37,11 +37,11 @@ _HOME = {
     "plan": "api",
     "provision": "api",
     "solve": "api",
-    "recover": "api_recover",
-    "replay": "api_replay",
-    "explain": "api_explain",
-    "fit": "api_schedule",
-    "schedule": "api_schedule",
+    "recover": "api.recovering",
+    "replay": "api.replaying",
+    "explain": "api.explaining",
+    "fit": "api.scheduling",
+    "schedule": "api.scheduling",
     "HetoptError": "errors",
     "GapReport": "gaps",
     "gap": "gaps",

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from .errors import MixedData
-from .profiles import quantile
+from .performance_profiles import quantile
 from .result import Result, Status, gap, known_gap
 
 __all__ = ["GapReport", "GapRow", "gap"]

@@ -19,11 +19,12 @@ import tiny_recoveries
 import yaml
 from brute_force_training import best_training_plan, tiny_instance
 
-from hetopt import problems, recheck
+from hetopt import problems
+from hetopt.api import rechecking
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery
-from hetopt.exact._pattern_bound import PatternBound, applies
-from hetopt.parsing import parse_tree
+from hetopt.exact.training_plan.patterns.bound import PatternBound, applies
+from hetopt.text.parsing import parse_tree
 
 KINDS = ("training_plan", "device_grouping", "recovery")
 SHARES = (0.97, 0.9, 0.8, 0.6, 0.4, 0.2)  # of the optimum, to be refuted
@@ -162,8 +163,8 @@ def outcome(subject: Subject, text: str, *, is_json: bool) -> tuple[str, Any]:
     """
     try:
         tree = parse_tree(text, FILE, is_json=is_json)
-        bound = recheck.bound_of(tree, FILE)
-        missing = recheck.by_certificate(
+        bound = rechecking.bound_of(tree, FILE)
+        missing = rechecking.by_certificate(
             subject.problem, subject.data, tree, bound, FILE
         )
     except InstanceError as error:

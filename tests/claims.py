@@ -12,7 +12,8 @@ from random_plans import any_plan
 from soaking import Contradiction
 
 from hetopt.errors import NoPlan, Unsupported
-from hetopt.exact import _small_clusters, training_plan
+from hetopt.exact import training_plan
+from hetopt.exact.training_plan import small
 from hetopt.modelling import Limits
 from hetopt.planners import islands, megatron
 from hetopt.plans import TrainingPlan
@@ -28,9 +29,9 @@ def solved(instance: Instance, *, warm: bool, time_s: float) -> Result:
 
     Where it searches and bounds only, a little of the time will do.
     """
-    time_s = time_s if _small_clusters.is_small(instance) else time_s / 10
+    time_s = time_s if small.is_small(instance) else time_s / 10
     name, value = ("_ROUNDS", 200) if warm else ("_warm_up", lambda *_: None)
-    with patch.object(_small_clusters, name, value):
+    with patch.object(small, name, value):
         return training_plan.solve(instance, limits=Limits(time_s=time_s))
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import hetopt
 from hetopt import api, registry
-from hetopt.bounds import training_plan_bound
-from hetopt.choosing import chosen
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import NoPlan
 from hetopt.exact import one_pipeline
-from hetopt.generate import generate
-from hetopt.improve import improve
+from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
+from hetopt.search.choosing import chosen
+from hetopt.search.improving import improve
 
 _ROUNDS = 1_000
 

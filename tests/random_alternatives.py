@@ -2,9 +2,9 @@
 
 from random import Random
 
-from hetopt.fast_cost import FastCost
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 RULES = ("full", "selective", "none")
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from hetopt.fast_cost import Pipe, Slot
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import Pipe, Slot
 
 
 def random_instance(

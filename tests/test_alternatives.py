@@ -11,10 +11,10 @@ from random_pipelines import random_instance, random_pipes
 
 from hetopt.costs import fixed, under
 from hetopt.explaining import explained
-from hetopt.fast_cost import FastCost
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 
 def random_plans(count: int) -> Iterator[tuple[Random, Instance, TrainingPlan]]:

@@ -6,7 +6,7 @@ import pytest
 from brute_force_training import best_training_plan, tiny_instance
 from random_alternatives import with_alternatives
 
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed
 from hetopt.exact import training_plan as exact
 from hetopt.modelling import Limits

@@ -10,18 +10,19 @@ from random_pipelines import random_instance, random_pipes
 from test_alternatives_exact import tiny
 from typer.testing import CliRunner
 
-from hetopt import api, choosing, cli
-from hetopt._choosing_descent import descended
-from hetopt.bounds import training_plan_bound
+from hetopt import api, cli
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed, under
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan as exact
-from hetopt.exporting import exported
-from hetopt.fast_cost import FastCost
+from hetopt.formats.exporting import exported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 from hetopt.schema import Instance
+from hetopt.search import choosing
+from hetopt.search.descent import descended
+from hetopt.search.fast_cost import FastCost
 
 
 def random_choices(seed: int) -> Instance:

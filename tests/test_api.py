@@ -8,7 +8,7 @@ from brute_force import best
 
 import hetopt
 from hetopt import api, registry
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
 from hetopt.planners import megatron
 from hetopt.problems import device_grouping

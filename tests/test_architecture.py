@@ -60,7 +60,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def part_of(path: Path) -> str:
-    """`costs` for hetopt/costs/memory.py, `api` for hetopt/api.py."""
+    """`costs` for hetopt/costs/memory.py, `api` for hetopt/api/__init__.py."""
     inner = path.relative_to(ROOT)
     if inner.parts[0] == "hetopt":
         inner = inner.relative_to("hetopt")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.architectures import PRESETS, from_config
+from hetopt.catalogue.architectures import PRESETS, from_config
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import ModelSpec

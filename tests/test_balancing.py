@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from random_pipelines import random_instance, random_pipes
 
-from hetopt.balancing import Balancer, shared
-from hetopt.fast_cost import FastCost, Pipe, Slot
+from hetopt.search.balancing import Balancer, shared
+from hetopt.search.fast_cost import FastCost, Pipe, Slot
 
 
 def _best_cut(cost: FastCost, b: int, n: int, chain: tuple, most: int) -> int | None:

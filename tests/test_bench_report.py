@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_report import HOSTILE, Page
 
-from hetopt import files, profiles
+from hetopt import files, performance_profiles
 from hetopt.bench import process, statistics, suites
 from hetopt.report import bench as reports
 from hetopt.report import bench_page, charts
@@ -69,7 +69,7 @@ def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
 def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(
     values: list[float], share: float
 ) -> None:
-    found = profiles.quantile(values, share)
+    found = performance_profiles.quantile(values, share)
     enough = [
         v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9
     ]
@@ -90,7 +90,7 @@ def test_a_profile_counts_the_instances_within_a_factor_of_the_best(
     costs: dict[str, dict[str, float | None]], factor: float
 ) -> None:
     solved = {x for mine in costs.values() for x, c in mine.items() if c is not None}
-    for method, profile in profiles.profiles(costs).items():
+    for method, profile in performance_profiles.profiles(costs).items():
         within = 0
         for instance in solved:
             every = [mine.get(instance) for mine in costs.values()]
@@ -101,11 +101,11 @@ def test_a_profile_counts_the_instances_within_a_factor_of_the_best(
 
 
 def test_growth_is_the_exponent_of_a_power_law() -> None:
-    law = profiles.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
+    law = performance_profiles.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
     assert law is not None
     assert (law.exponent, law.factor) == pytest.approx((1.75, 0.5))
     assert law.at(100) == pytest.approx(0.5 * 100**1.75)
-    assert profiles.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
+    assert performance_profiles.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
 
 
 def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:

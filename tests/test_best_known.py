@@ -11,7 +11,7 @@ import pytest
 
 from hetopt import files, problems
 from hetopt.bench import best, journal, process, suites
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import BoundContradicted, InstanceError
 
 NAME = "tiny/two-nodes"

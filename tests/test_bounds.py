@@ -9,9 +9,9 @@ from brute_force_training import best_training_plan, tiny_instance
 from random_plans import random_plan
 
 import hetopt
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 

@@ -13,18 +13,18 @@ import yaml
 from test_exact_training_plan import eight_gpus
 from typer.testing import CliRunner
 
-from hetopt import recheck
+from hetopt.api import rechecking
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery, training_plan
 from hetopt.exact._certificates import MOST_CASES, MOST_DEPTH
-from hetopt.planners import islands
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems import training_plan as judge
 from hetopt.problems.device_grouping import Data as Grouping
 from hetopt.problems.device_grouping import DeviceType
 from hetopt.problems.recovery import Data, Machine, Need, Pair, Saved, Unit, evaluate
 from hetopt.schema import Instance
+from hetopt.search import islands
 
 DEFECTS = Path(__file__).parent / "defects"
 FORGED = {
@@ -82,7 +82,9 @@ def test_an_honest_certificate_is_accepted_as_json_and_as_yaml(kind: str) -> Non
 
 def proved(instance: Instance, certificate: Any, bound: int) -> list[str]:
     document = {"certificate": certificate}
-    return recheck.by_certificate("training_plan", instance, document, bound, "forged")
+    return rechecking.by_certificate(
+        "training_plan", instance, document, bound, "forged"
+    )
 
 
 def with_a_useless_node() -> Instance:
@@ -231,7 +233,9 @@ def test_prices_of_other_kinds_of_devices_prove_nothing() -> None:
         "prices": [1],
     }
     document = {"certificate": {"claims": [claim]}}
-    missing = recheck.by_certificate("device_grouping", grouping(), document, 80, "x")
+    missing = rechecking.by_certificate(
+        "device_grouping", grouping(), document, 80, "x"
+    )
     assert missing == ["1 to 10 groups, by prices: 1 prices of 2 kinds of devices"]
 
 
@@ -250,7 +254,7 @@ def test_numbers_beyond_a_back_end_are_rounded_and_prove_no_lie() -> None:
         }
         document = {"certificate": {"claims": [claim]}}
         assert best.value > 80
-        assert recheck.by_certificate(
+        assert rechecking.by_certificate(
             "device_grouping", grouping(), document, 80, "forged"
         )
 
@@ -325,7 +329,7 @@ def test_a_certificate_of_no_method_is_refused() -> None:
         for certificate in ([], 7, "x", True, {}, {"x": 1}):
             document = {"certificate": certificate}
             with pytest.raises(InstanceError, match="forged: certificate"):
-                recheck.by_certificate(
+                rechecking.by_certificate(
                     kind, subject.data, document, subject.bound, "forged"
                 )
 

@@ -43,7 +43,7 @@ def hetopt(*words: str | Path) -> Any:
 def process(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "hetopt.cli", *map(str, words)],
+        [sys.executable, "-m", "hetopt", *map(str, words)],
         capture_output=True,
         text=True,
         **options,
@@ -413,7 +413,7 @@ def test_bad_input_shows_no_traceback(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error_message() -> None:
-    command = [sys.executable, "-m", "hetopt.cli", "list", "instances", "--json"]
+    command = [sys.executable, "-m", "hetopt", "list", "instances", "--json"]
     reading, writing = os.pipe()
     os.close(reading)
     told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
@@ -460,7 +460,7 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
 
     from rich.console import Console
 
-    from hetopt.progress import Watch
+    from hetopt.cli.progress import Watch
 
     for terminal in (True, False):
         stream = io.StringIO()

@@ -10,7 +10,7 @@ from float_judge import FloatJudge
 from hetopt.costs import CostTable
 from hetopt.costs.offers import provisioning_data
 from hetopt.files import load_instance
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.schema import CostSettings, Instance
 
 MIB = 2**20

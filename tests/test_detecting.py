@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.detecting import detected
 from hetopt.errors import Unsupported
 from hetopt.importers import nvidia_smi
+from hetopt.measuring.detecting import detected
 from hetopt.schema import Cluster
 
 A100, T4 = "NVIDIA A100-SXM4-80GB", "Tesla T4"

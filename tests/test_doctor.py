@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import api, cli, doctor, registry
+from hetopt import api, cli, registry
+from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
 
 

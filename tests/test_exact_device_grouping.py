@@ -12,17 +12,18 @@ import random_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetopt import registry, statements
+from hetopt import registry
 from hetopt.errors import InstanceError
 from hetopt.exact import device_grouping as exact
 from hetopt.exact._certificates import Claim
-from hetopt.exact._pattern_lp import relax
-from hetopt.exact._pattern_search import search
-from hetopt.exact._patterns import Kinds, Question, complete, patterns
+from hetopt.exact.device_grouping.patterns import Kinds, Question, complete, patterns
+from hetopt.exact.device_grouping.programme import relax
+from hetopt.exact.device_grouping.search import search
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping
 from hetopt.problems.device_grouping import Data, DeviceType
 from hetopt.result import Status, Stop
+from hetopt.solving import statements
 
 GPUS = (
     ("A100", 312_000, 81_920),

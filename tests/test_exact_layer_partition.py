@@ -10,13 +10,14 @@ import random_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetopt import registry, statements
+from hetopt import registry
 from hetopt.errors import InstanceError
 from hetopt.exact import layer_partition as exact
 from hetopt.modelling import Limits
 from hetopt.plans import Partition
 from hetopt.problems.layer_partition import Data, Stage
 from hetopt.result import Status, Stop
+from hetopt.solving import statements
 
 
 @st.composite

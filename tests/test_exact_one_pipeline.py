@@ -13,8 +13,8 @@ import hetopt
 from hetopt import load
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
-from hetopt.exact._one_pipeline_ground import BIG
-from hetopt.exact._one_pipeline_shares import least_us, shared
+from hetopt.exact.one_pipeline.ground import BIG
+from hetopt.exact.one_pipeline.shares import least_us, shared
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge

@@ -7,14 +7,14 @@ import pytest
 from brute_force import best, valid
 from random_data import tiny
 
-from hetopt import statements
 from hetopt.errors import InstanceError
-from hetopt.exact import _provisioning_search as search
 from hetopt.exact import provisioning as exact
+from hetopt.exact.provisioning import search
 from hetopt.modelling import Limits
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status, Stop
+from hetopt.solving import statements
 
 UNLIMITED = Limits()
 

@@ -11,17 +11,17 @@ from random_pipelines import random_costs
 from random_plans import random_plan
 
 import hetopt
-from hetopt.bounds import training_plan_bound
-from hetopt.exact._anytime import Halt, Run
-from hetopt.exact._small_clusters import is_small, solve_small
-from hetopt.exact._small_shares import shares
-from hetopt.exact._small_stages import Shop
-from hetopt.generate import generate
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.exact.training_plan.small import is_small, solve_small
+from hetopt.exact.training_plan.small.shares import shares
+from hetopt.exact.training_plan.small.stages import Shop
+from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
-from hetopt.planners import islands
 from hetopt.problems import training_plan
 from hetopt.result import Stop
 from hetopt.schema import Instance
+from hetopt.search import islands
+from hetopt.solving.run import Halt, Run
 
 HEXISCALE = {
     "bytes_per_parameter": 8,

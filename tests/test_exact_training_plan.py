@@ -11,18 +11,18 @@ from brute_force_training import best_training_plan, tiny_instance
 from random_plans import random_plan
 
 import hetopt
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
 from hetopt.exact._certificates import Case
-from hetopt.exact._pattern_bound import PatternBound, applies
-from hetopt.generate import generate
-from hetopt.improve import improve
+from hetopt.exact.training_plan.patterns.bound import PatternBound, applies
+from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import autohet, islands, megatron
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
+from hetopt.search.improving import improve
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,11 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining import explained
 from hetopt.explaining.changes import changes
-from hetopt.fast_cost import FastCost
-from hetopt.planners import islands
 from hetopt.plans import Partition, Pipeline, TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
+from hetopt.search import islands
+from hetopt.search.fast_cost import FastCost
 
 RUNNER = CliRunner()
 

@@ -21,11 +21,12 @@ from exporter_plans import (
 )
 from typer.testing import CliRunner
 
-from hetopt import cli, exporting, registry
+from hetopt import cli, registry
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.exporters import flagscale, megatron
 from hetopt.exporters._shapes import Feature, normal
 from hetopt.files import load_plan
+from hetopt.formats import exporting
 from hetopt.importers import hostfile
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, UNEVEN, asymmetric, instance
 
-from hetopt import exporting, registry
+from hetopt import registry
 from hetopt.exporters._shapes import normal
+from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
 HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from exporter_plans import EVEN, MIXED, UNEVEN, asymmetric, instance
 
-from hetopt import exporting
 from hetopt.files import load_plan
+from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
 TELLS = """\

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, EVEN, SHAPES, instance
 
-from hetopt import exporting, registry
+from hetopt import registry
+from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 

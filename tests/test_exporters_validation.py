@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance
 
-from hetopt import exporting, registry
+from hetopt import registry
+from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
 Change = tuple[str, str, str, str, TrainingPlan]

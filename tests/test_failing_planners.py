@@ -15,7 +15,7 @@ from hetopt.exact import training_plan as exact
 from hetopt.modelling import Limits
 from hetopt.planners import islands, megatron, whale
 from hetopt.plans import TrainingPlan
-from hetopt.policies import frenzy
+from hetopt.scheduling.policies import frenzy
 
 RUN = CliRunner()
 TINY = "tiny/two-nodes"

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from random_pipelines import random_instance, random_pipes
 
-from hetopt.fast_cost import FastCost, Pipe, Slot, lockstep_us
 from hetopt.problems import training_plan
+from hetopt.search.fast_cost import FastCost, Pipe, Slot, lockstep_us
 
 
 @pytest.mark.parametrize("seed", range(150))

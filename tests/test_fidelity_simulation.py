@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetopt.costs.memory import in_flight
-from hetopt.pipeline_simulator import Times, simulated
+from hetopt.explaining.simulator import Times, simulated
 from hetopt.schema import CostSettings
 
 DURATIONS = st.integers(0, 9)

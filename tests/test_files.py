@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hetopt import files, parsing
+from hetopt import files
 from hetopt.errors import InstanceError, MixedData, UnknownName
 from hetopt.files import (
     instance_names,
@@ -22,6 +22,7 @@ from hetopt.files import (
 from hetopt.plans import Partition, Provisioning, TrainingPlan
 from hetopt.problems import provisioning
 from hetopt.result import Method, Result, Status, Stop
+from hetopt.text import parsing
 
 LIBRARY = Path(__file__).parent.parent / "instances"
 ONE_GPU = {

@@ -11,12 +11,13 @@ from json_schema import faults
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli, files, format_schemas, problems
+from hetopt import cli, files, problems
 from hetopt.errors import HetoptError
-from hetopt.parsing import read_tree
+from hetopt.files import schemas
+from hetopt.text.parsing import read_tree
 
 ROOT = Path(hetopt.__file__).resolve().parent.parent / "instances"
-SCHEMAS = {row["name"]: row["schema"] for row in format_schemas.schemas()}
+SCHEMAS = {row["name"]: row["schema"] for row in schemas.schemas()}
 INSTANCES = sorted(ROOT.glob("*/*.yaml"))
 PLANS = sorted(ROOT.glob("*/*.plan.json"))
 
@@ -112,6 +113,6 @@ def test_a_model_may_be_named_and_a_link_be_a_row() -> None:
 
 def test_the_command_lists_the_schemas() -> None:
     told = CliRunner().invoke(cli.app, ["list", "formats", "--schema"])
-    assert json.loads(told.stdout) == format_schemas.schemas()
+    assert json.loads(told.stdout) == schemas.schemas()
     refused = CliRunner().invoke(cli.app, ["list", "planners", "--schema"])
     assert refused.exit_code == 2

@@ -8,7 +8,6 @@ import pytest
 from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale
 
-from hetopt import statements
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
 from hetopt.files import load_instance
@@ -18,6 +17,7 @@ from hetopt.problems import training_plan
 from hetopt.registry import entry
 from hetopt.result import Status
 from hetopt.schema import Instance
+from hetopt.solving import statements
 
 CARRIED = ("cpsat", "scip", "pulp")
 

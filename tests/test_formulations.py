@@ -13,12 +13,13 @@ import pytest
 import random_data
 from soaking._subproblems import no_lie
 
-from hetopt import problems, registry, statements
+from hetopt import problems, registry
 from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
 from hetopt.problems import Objective, device_grouping, layer_partition
 from hetopt.result import Result, Status, Stop
+from hetopt.solving import statements
 
 ENUMERATED = ("device_grouping", "layer_partition", "provisioning")
 SEEDS = range(200)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import api, cli
+from hetopt.api.fronts import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
 from hetopt.errors import Unsupported
 from hetopt.problems import provisioning as judge
 from hetopt.report import frontier
-from hetopt.tradeoffs import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
 
 PLANNERS = ["espresso", "sia_plus", "whale_plus"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from hetopt import api, files, problems
 from hetopt.errors import InstanceError, UnknownName
-from hetopt.generate import FAMILIES
-from hetopt.generated import OTHERS
+from hetopt.files.clusters import FAMILIES
+from hetopt.files.generated import OTHERS
 
 CLUSTERS = ("equal", "unequal", "islands", "tight_memory", "steep")
 

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from hetopt import api, cli, files
 from hetopt.bench import journal
-from hetopt.complaints import path_of
 from hetopt.errors import HetoptError, InstanceError
-from hetopt.parsing import read_table
-from hetopt.recovery import traces as spot
+from hetopt.recovery.replay import traces as spot
 from hetopt.scheduling import traces
 from hetopt.schema import Instance, tabled
+from hetopt.text.complaints import path_of
+from hetopt.text.parsing import read_table
 
 DEFECTS = Path(__file__).parent / "defects"
 SMALL = "tiny/two-nodes"

@@ -22,12 +22,12 @@ import yaml
 from exporter_plans import SHAPES, instance
 from test_exporters_launching import RAY, written
 
-from hetopt import exporting
-from hetopt.complaints import validated
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.parsing import parse_tree
+from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance, name_fault
+from hetopt.text.complaints import validated
+from hetopt.text.parsing import parse_tree
 
 HARMLESS = "quiet"
 NAMES = {

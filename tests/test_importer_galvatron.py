@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.complaints import validated
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.importers import galvatron
 from hetopt.schema import Instance
+from hetopt.text.complaints import validated
 
 SAMPLES = Path(__file__).parent / "imports" / "galvatron"
 MODEL = {

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, importing
-from hetopt.complaints import validated
+from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName
+from hetopt.formats import importing
 from hetopt.importers import metis
 from hetopt.planners import megatron
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.text.complaints import validated
 
 SAMPLES = Path(__file__).parent / "imports" / "metis"
 MODEL = {"hidden": 512, "heads": 8, "sequence_length": 256, "global_batch": 32}

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, importing
-from hetopt.complaints import validated
+from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.exporters import galvatron, hexiscale, sailor
 from hetopt.exporters._shapes import normal
 from hetopt.files import load_instance, load_plan, write_json
+from hetopt.formats import importing
 from hetopt.importers import metis
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.text.complaints import validated
 
 IMPORTS = Path(__file__).parent / "imports"
 PLANS = IMPORTS / "plans"

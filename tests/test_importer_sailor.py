@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.complaints import validated
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.importers import sailor
 from hetopt.schema import Instance
+from hetopt.text.complaints import validated
 
 SAMPLES = Path(__file__).parent / "imports" / "sailor"
 MODEL = {"hidden": 512, "heads": 8, "sequence_length": 256, "global_batch": 32}

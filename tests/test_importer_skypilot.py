@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, importing
+from hetopt import cli
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance
+from hetopt.formats import importing
 from hetopt.importers import skypilot
 
 LAMBDA = (

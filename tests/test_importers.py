@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.architectures import PRESETS
+from hetopt.catalogue.architectures import PRESETS
+from hetopt.catalogue.gpus import GPUS, named
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
-from hetopt.gpu_catalogue import GPUS, named
 from hetopt.importers import hostfile, huggingface, nvidia_smi, sinfo
 from hetopt.schema import Cluster, ModelSpec
 

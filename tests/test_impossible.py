@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import impossible, registry
+from hetopt import registry
+from hetopt.bounds import impossible
 from hetopt.cli import app
 from hetopt.errors import NoPlan
 from hetopt.exact import training_plan

@@ -9,19 +9,20 @@ from random_pipelines import random_instance, random_pipes
 from settings import setting
 from typer.testing import CliRunner
 
-from hetopt import api, api_improve, cli, registry
-from hetopt._improve_moves import Moves
-from hetopt._improve_state import first_state
-from hetopt.balancing import Balancer
+from hetopt import api, cli, registry
+from hetopt.api import improving
 from hetopt.errors import Unsupported
-from hetopt.fast_cost import FastCost, Pipe
-from hetopt.improve import improve
 from hetopt.modelling import Limits
-from hetopt.planners import islands
 from hetopt.plans import TrainingPlan
 from hetopt.problems import Objective, training_plan
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
+from hetopt.search import islands
+from hetopt.search.balancing import Balancer
+from hetopt.search.fast_cost import FastCost, Pipe
+from hetopt.search.improving import improve
+from hetopt.search.moves import Moves
+from hetopt.search.state import first_state
 
 
 def _random_plan(seed: int) -> tuple[Instance, TrainingPlan]:
@@ -204,7 +205,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
         stop=Stop.FINISHED,
         plan=_one_pipeline(instance),
     )
-    result = api_improve.improved(start, Limits(time_s=60), interrupt)
+    result = improving.improved(start, Limits(time_s=60), interrupt)
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]

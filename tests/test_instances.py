@@ -8,7 +8,7 @@ import pytest
 from hetopt import problems
 from hetopt.costs import CostTable
 from hetopt.files import instance_names, load_instance, load_plan, load_problem
-from hetopt.generate import FAMILIES, SIZES, generate
+from hetopt.files.clusters import FAMILIES, SIZES, generate
 from hetopt.schema import CostSettings, Instance
 
 LIBRARY = Path(__file__).parent.parent / "instances"

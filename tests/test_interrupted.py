@@ -8,23 +8,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import (
-    api,
-    api_explain,
-    api_improve,
-    api_recover,
-    api_schedule,
-    cli,
-    registry,
-)
+from hetopt import api, cli, registry
+from hetopt.api import explaining, improving, recovering, scheduling
 from hetopt.errors import Interrupted, keeping
-from hetopt.exact._anytime import Run
 from hetopt.explaining import explanation
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
 from hetopt.problems import training_plan
 from hetopt.result import Result, Status, Stop
 from hetopt.scheduling import fitting
+from hetopt.solving.run import Run
 
 SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "frenzy/simulator-30"
 
@@ -106,7 +99,7 @@ def test_planners_of_offers_give_their_incumbents(
     planner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hetopt.exact import provisioning
-    from hetopt.planners import _espresso_tree
+    from hetopt.planners.espresso import tree
 
     if planner == "optimal":
 
@@ -121,7 +114,7 @@ def test_planners_of_offers_give_their_incumbents(
     else:
         found = at_the_last_call(
             monkeypatch,
-            _espresso_tree.Stock,
+            tree.Stock,
             "plan",
             lambda: api.provision(OFFERS, planner, deadline_s=100),
         )
@@ -158,7 +151,7 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 def test_the_local_search_keeps_the_plan_before_it_begins(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_improve, where, interrupt)
+    monkeypatch.setattr(improving, where, interrupt)
     found = api.plan(SMALL, "megatron", improve=True)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
@@ -175,9 +168,9 @@ def test_the_best_planners_plan_outlives_the_exact_method(
 def test_remedies_that_are_interrupted_leave_the_reasons(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from hetopt import api_remedy
+    from hetopt.api import remedies
 
-    monkeypatch.setattr(api_remedy, "remedied", interrupt)
+    monkeypatch.setattr(remedies, "remedied", interrupt)
     found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", time_limit=0.0)
     assert found.stop is Stop.INTERRUPTED
     assert found.reasons
@@ -204,7 +197,7 @@ def test_compare_keeps_the_rows_that_are_finished() -> None:
 
 
 def test_schedule_keeps_the_policies_that_are_finished() -> None:
-    done = api_schedule.schedule(
+    done = scheduling.schedule(
         QUEUE, ["opportunistic", "frenzy", "sia"], started=after(1)
     )
     assert [one.policy for one in done] == ["opportunistic", "frenzy"]
@@ -215,7 +208,7 @@ def test_schedule_keeps_the_policies_that_are_finished() -> None:
 def test_the_command_schedule_shows_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from hetopt.policies import frenzy
+    from hetopt.scheduling.policies import frenzy
 
     monkeypatch.setattr(frenzy, "policy", interrupt)
     out = tmp_path / "queue.html"
@@ -232,7 +225,7 @@ def test_explain_keeps_the_explanation_and_the_changes_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data = api.load(SMALL)
-    found = api_explain.explain(megatron.plan(data), data, started=after(2))
+    found = explaining.explain(megatron.plan(data), data, started=after(2))
     assert (len(found.effects), found.complete, found.interrupted) == (2, False, True)
     plan, out = tmp_path / "plan.json", tmp_path / "why.json"
     assert hetopt("plan", SMALL, "--planner", "megatron", "--out", plan).exit_code == 0
@@ -249,7 +242,7 @@ def test_explain_keeps_the_explanation_and_the_changes_looked_at(
 def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
     data = api.load(SMALL)
     plan = megatron.plan(data)
-    found = api_recover.recover(
+    found = recovering.recover(
         plan,
         data,
         ["node1"],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hetopt import api, problems, statements
+from hetopt import api, problems
 from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
 from hetopt.exact import job_round as exact_round
 from hetopt.files import load_instance, load_plan, load_problem, problem_names
@@ -18,6 +18,7 @@ from hetopt.plans import Lease, Round, Schedule, ScheduledJob, Served
 from hetopt.problems import job_round, job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.scheduling import bounds, catalogue, metrics, simulator, traces, workloads
+from hetopt.solving import statements
 
 CLUSTER = catalogue.cluster([("RTX2080Ti", 2), ("A100-40G", 2)], 5.0)
 SECOND = 10**6
@@ -566,18 +567,18 @@ def test_the_same_seed_gives_the_same_queue_and_another_seed_another() -> None:
 
 
 def test_a_name_that_the_library_lacks_lists_what_is_near() -> None:
-    from hetopt import api_schedule
+    from hetopt.api import scheduling
 
     with pytest.raises(UnknownName, match="frenzy/simulator-30"):
-        api_schedule.schedule("frenzy/simulator-3")
+        scheduling.schedule("frenzy/simulator-3")
     with pytest.raises(UnknownName, match="unknown policy 'x': expected one of exact"):
-        api_schedule.schedule("frenzy/simulator-30", ["x"])
+        scheduling.schedule("frenzy/simulator-30", ["x"])
 
 
 def test_a_problem_file_of_something_else_is_no_queue(tmp_path: Path) -> None:
-    from hetopt import api_schedule
+    from hetopt.api import scheduling
 
     path = tmp_path / "round.json"
     path.write_text(tiny_round(1).model_dump_json())
     with pytest.raises(MixedData, match="found a problem 'job_round'"):
-        api_schedule.schedule(path)
+        scheduling.schedule(path)

@@ -11,10 +11,11 @@ import typer
 from json_schema import faults
 from typer.testing import CliRunner
 
-from hetopt import api, cli, errors, format_schemas
+from hetopt import api, cli, errors
 from hetopt.errors import BoundContradicted
+from hetopt.files import schemas
 
-SCHEMA = next(r["schema"] for r in format_schemas.schemas() if r["name"] == "error")
+SCHEMA = next(r["schema"] for r in schemas.schemas() if r["name"] == "error")
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
 
 # Words that each command refuses, and the kind of error that this is.

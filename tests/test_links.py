@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from random_pipelines import random_instance, random_pipes
 
-from hetopt import _fast_sync
 from hetopt.costs import CostTable
-from hetopt.fast_cost import FastCost
-from hetopt.links import ROUNDING
 from hetopt.problems import training_plan
 from hetopt.schema import Cluster, Inter, Link, Pairs, exact, link_of
+from hetopt.schema.links import ROUNDING
+from hetopt.search import synchronisation
+from hetopt.search.fast_cost import FastCost
 
 
 def random_cluster(random: Random) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_the_ways_to_add_up_many_different_links_give_the_judges_time(
         update={"inter": Inter.model_validate({"pairs": tuple(rows)})}
     )
     instance = instance.model_copy(update={"cluster": cluster})
-    monkeypatch.setattr(_fast_sync, "_FEW_NODES", random.choice([0, 128]))
+    monkeypatch.setattr(synchronisation, "_FEW_NODES", random.choice([0, 128]))
     cost = FastCost(instance)
     for _ in range(4):
         pipes = random_pipes(random, instance)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hetopt import api_schedule, cli
-from hetopt.architectures import PRESETS
+from hetopt import cli
+from hetopt.api import scheduling
+from hetopt.catalogue.architectures import PRESETS
 from hetopt.costs import marp
 from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.errors import InstanceError, UnknownName
@@ -61,9 +62,7 @@ def test_parameters_are_those_of_the_released_models() -> None:
 
 def test_gpt2_7b_at_batch_2_takes_8_a100_with_t_4_and_d_2() -> None:
     """Frenzy, section V-C: the best of all plans of MARP, and none with fewer GPUs."""
-    rows = [
-        row for row in api_schedule.fit("gpt2-7b", ["A100-40G"], 2) if row.marp_fits
-    ]
+    rows = [row for row in scheduling.fit("gpt2-7b", ["A100-40G"], 2) if row.marp_fits]
     best = rows[0]
     assert (best.gpus, best.tensor_parallel, best.data_parallel) == (8, 4, 2)
     assert min(row.gpus for row in rows) == 8
@@ -287,6 +286,6 @@ def test_bad_words_are_refused_with_a_remedy(words: list[str], message: str) -> 
 
 def test_fit_from_python_refuses_what_it_cannot_use() -> None:
     with pytest.raises(InstanceError, match="batch: found 0, expected at least 1"):
-        api_schedule.fit("gpt2", ["RTX4090"], 0)
+        scheduling.fit("gpt2", ["RTX4090"], 0)
     with pytest.raises(UnknownName, match="unknown model"):
-        api_schedule.load_model("no-such-model")
+        scheduling.load_model("no-such-model")

@@ -10,15 +10,15 @@ from float_judge import FloatJudge
 from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import beyond, memory
 from hetopt.costs.saved import saved
 from hetopt.exact import training_plan as exact
-from hetopt.fast_cost import FastCost
 from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.schema import CostSettings, Instance, ModelSpec, Workload
+from hetopt.search.fast_cost import FastCost
 
 MIB = 2**20
 

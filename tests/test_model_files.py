@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from pyscipopt import Model as Scip
 
-from hetopt import api, files, model_files, registry, statements
-from hetopt.backends import _pulp_solvers
+from hetopt import api, files, registry
+from hetopt.backends.pulp import solvers
 from hetopt.errors import UnknownName, Unsupported
 from hetopt.modelling import Limits
 from hetopt.result import Status
+from hetopt.solving import model_files, statements
 
 LINEAR = [
     name for name in registry.names("formulations") if "pulp" in api.carriers(name)
@@ -109,7 +110,7 @@ def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
 # --- other solvers of PuLP -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", _pulp_solvers.found())
+@pytest.mark.parametrize("solver", solvers.found())
 @pytest.mark.parametrize("name", ["generated:partition/9/1", "generated:grouping/6/1"])
 def test_every_solver_that_pulp_finds_agrees(name: str, solver: str) -> None:
     proved = api.solve(name)
@@ -124,7 +125,7 @@ def test_every_solver_that_pulp_finds_agrees(name: str, solver: str) -> None:
     assert found.method.backend == f"pulp:{solver}"
 
 
-@pytest.mark.parametrize("solver", _pulp_solvers.found())
+@pytest.mark.parametrize("solver", solvers.found())
 def test_a_solver_that_is_out_of_time_proves_nothing(solver: str) -> None:
     problem, data = files.load_problem("generated:partition/48/0")
     optimum = api.solve(data).objective

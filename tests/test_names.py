@@ -11,15 +11,16 @@ from exporter_plans import EVEN, instance
 from pydantic import TypeAdapter, ValidationError
 from typer.testing import CliRunner
 
-from hetopt import cli, importing, registry
+from hetopt import cli, registry
 from hetopt.checkpoints.layout import Manifest
-from hetopt.complaints import validated
 from hetopt.errors import InstanceError, escaped
 from hetopt.files import load_instance, load_plan
-from hetopt.parsing import parse_value, yaml_text
+from hetopt.formats import importing
 from hetopt.plans import TrainingPlan
 from hetopt.scheduling import traces
 from hetopt.schema import GpuId, Instance, Name, Record, name_fault
+from hetopt.text.complaints import validated
+from hetopt.text.parsing import parse_value, yaml_text
 
 DEFECTS = Path(__file__).parent / "defects"
 NO_NAMES = {

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, exporting, files
+from hetopt import cli, files
 from hetopt.bench import journal, process
 from hetopt.errors import CannotWrite
+from hetopt.formats import exporting
 
 SMALL = "tiny/two-nodes"
 PLAN = ("plan", SMALL, "--planner", "megatron")

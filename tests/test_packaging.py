@@ -15,7 +15,7 @@ SHIPPED = ("hetopt", "formulations", "instances")
 RUN = "from hetopt.cli import main\nmain()\n"
 WHERE = "import hetopt\nprint(hetopt.__file__)\n"
 LIST = (
-    "import json, sys\nfrom hetopt.listing import entries\n"
+    "import json, sys\nfrom hetopt.cli.listing import entries\n"
     "print(json.dumps([entries(kind) for kind in sys.argv[1:]]))\n"
 )
 
@@ -90,7 +90,7 @@ def test_the_wheel_plans_and_reports(
 
 
 def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> None:
-    from hetopt import listing
+    from hetopt.cli import listing
 
     kinds = ("instances", "formulations", "planners", "methods", "backends")
     told = json.loads(run(site, LIST, tmp_path, *kinds))

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.errors import InstanceError, Unsupported
+from hetopt.explaining.delays import delays, idle
+from hetopt.explaining.simulator import Simulation, simulate
+from hetopt.explaining.timeline import Schedule, Times, order, simulated
 from hetopt.files import load_instance, load_plan
-from hetopt.pipeline_delays import delays, idle
-from hetopt.pipeline_simulator import Simulation, simulate
-from hetopt.pipeline_timeline import Schedule, Times, order, simulated
 from hetopt.plans import TrainingPlan
 from hetopt.report import timeline, timeline_page
 

@@ -9,12 +9,12 @@ from random_plans import random_plan
 import hetopt
 from hetopt import Limits, Status
 from hetopt.errors import NoPlan
-from hetopt.fast_cost import FastCost
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.planners import autohet
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 INSTANCES = Path(hetopt.__file__).parent.parent / "instances"
 FAMILIES = ["equal", "unequal", "islands", "tight_memory", "steep"]

@@ -9,10 +9,11 @@ from random_pipelines import random_instance
 from settings import setting
 
 from hetopt.errors import InstanceError, NoPlan
-from hetopt.planners import hexiscale, islands
-from hetopt.planners._hexiscale_graph import Graph, random_partition
+from hetopt.planners import hexiscale
+from hetopt.planners.hexiscale.graph import Graph, random_partition
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search import islands
 
 
 def _objective(instance: Instance, plan: object) -> int:

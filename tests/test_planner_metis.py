@@ -13,12 +13,14 @@ from random_plans import random_plan
 from hetopt import load, registry
 from hetopt.errors import NoPlan
 from hetopt.exact import one_pipeline
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
-from hetopt.planners import _metis_cuts, _metis_groups, metis
-from hetopt.planners._alpa_stages import Programme
-from hetopt.planners._metis_costs import Laid, LineCost, Row, Share
-from hetopt.planners._metis_grid import Grid
+from hetopt.planners import metis
+from hetopt.planners.alpa_like.stages import Programme
+from hetopt.planners.metis import cuts as layer_cuts
+from hetopt.planners.metis import groups
+from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
+from hetopt.planners.metis.grid import Grid
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge
 from hetopt.problems import training_plan
@@ -133,8 +135,8 @@ def test_the_planners_cost_is_the_judges_on_random_pipelines(seed: int) -> None:
 
 def test_the_papers_example_has_five_orders_and_three_when_joined() -> None:
     """Four groups of one GPU and one of two, section 4.2.2."""
-    assert len(set(_metis_groups._orders((1, 1, 1, 1, 2), 5))) == 5
-    assert len(set(_metis_groups._orders((1, 1, 1, 1, 2), 3))) == 3
+    assert len(set(groups._orders((1, 1, 1, 1, 2), 5))) == 5
+    assert len(set(groups._orders((1, 1, 1, 1, 2), 3))) == 3
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5, 1.0])
@@ -143,7 +145,7 @@ def test_group_sizes_add_up_and_none_is_below_the_limit(
     gpus: int, variance: float
 ) -> None:
     for stages in range(1, gpus + 1):
-        found = list(_metis_groups.sizes(gpus, stages, variance, 10))
+        found = list(groups.sizes(gpus, stages, variance, 10))
         for order in found:
             assert len(order) == stages
             assert sum(order) == gpus
@@ -152,7 +154,7 @@ def test_group_sizes_add_up_and_none_is_below_the_limit(
 
 
 def test_all_orders_are_there_where_none_are_joined() -> None:
-    found = set(_metis_groups.sizes(8, 4, 1.0, 10))
+    found = set(groups.sizes(8, 4, 1.0, 10))
     powers = {
         order for parts in ((1, 1, 2, 4), (2, 2, 2, 2)) for order in permutations(parts)
     }
@@ -204,7 +206,7 @@ def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(seed: int) -> 
     load_us = [rng.randint(0, 9) for _ in range(layers)]
     most = [rng.randint(1, layers) for _ in range(stages)]
     capacity = [rng.uniform(0.1, 9) for _ in range(stages)]
-    cuts = _metis_cuts.proportional(load_us, rng.randint(0, 9), capacity, most)
+    cuts = layer_cuts.proportional(load_us, rng.randint(0, 9), capacity, most)
     assert (cuts is None) == (sum(most) < layers)
     if cuts is not None:
         assert (cuts[0], cuts[-1]) == (0, layers)
@@ -214,15 +216,15 @@ def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(seed: int) -> 
 
     def tau(j: int, first: int, last: int) -> int:
         if last - first > most[j]:
-            return _metis_cuts.NEVER
+            return layer_cuts.NEVER
         return int(sum(load_us[first:last]) / capacity[j]) + 1
 
     values = []
     for inner in combinations(range(1, layers), stages - 1):
         taus = [tau(j, *span) for j, span in enumerate(pairwise((0, *inner, layers)))]
-        if max(taus) < _metis_cuts.NEVER:
+        if max(taus) < layer_cuts.NEVER:
             values.append(sum(taus) + (n - 1) * max(taus))
-    found = _metis_cuts.best(stages, layers, n, tau)
+    found = layer_cuts.best(stages, layers, n, tau)
     assert (found is None) == (not values)
     if found is not None:
         taus = [tau(j, *span) for j, span in enumerate(pairwise(found))]
@@ -305,7 +307,7 @@ def _by_trying_all(programme: Programme) -> int | None:
                     int(programme._stage_us(len(stages) - j)[0][i, a, z])
                     for j, (i, a, z) in enumerate(stages)
                 ]
-                if max(taus) < _metis_cuts.NEVER:
+                if max(taus) < layer_cuts.NEVER:
                     values.append(sum(taus) + (programme.n - 1) * max(taus))
             return
         for i, size in enumerate(programme.sizes):

@@ -19,9 +19,9 @@ import pytest
 from hetopt.costs import CostTable
 from hetopt.errors import NoPlan
 from hetopt.planners import alpa_like, amp, galvatron_like
-from hetopt.planners._alpa_stages import Programme
-from hetopt.planners._metis_costs import LineCost
-from hetopt.planners._metis_grid import Grid
+from hetopt.planners.alpa_like.stages import Programme
+from hetopt.planners.metis.costs import LineCost
+from hetopt.planners.metis.grid import Grid
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import one_pipeline
 from hetopt.schema import Instance

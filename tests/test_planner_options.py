@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import planner_options, registry
+from hetopt import registry
+from hetopt.api import planner_options
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.planners import metis

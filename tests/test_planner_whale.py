@@ -12,9 +12,9 @@ from test_training_plan_judge import changed
 
 import hetopt
 from hetopt.errors import NoPlan
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.planners import megatron, whale
-from hetopt.planners._whale_shares import cuts, proportional
+from hetopt.planners.whale.shares import cuts, proportional
 from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance, exact

@@ -12,17 +12,17 @@ from brute_force_training import best_training_plan, tiny_instance
 
 import hetopt
 from hetopt import registry
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import NoPlan
 from hetopt.exact import device_grouping
-from hetopt.fast_cost import FastCost
-from hetopt.generate import generate
-from hetopt.planners import _autohet_mapping as mapping
+from hetopt.files.clusters import generate
 from hetopt.planners import autohet, megatron
+from hetopt.planners.autohet import mapping
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.result import gap
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 INSTANCES = Path(hetopt.__file__).parent.parent / "instances"
 PLANNERS = registry.entries_for("planners", "training_plan")

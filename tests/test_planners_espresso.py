@@ -8,23 +8,17 @@ import pytest
 from brute_force import best, compositions, provisionings
 from random_data import tiny
 
-from hetopt import registry, statements
+from hetopt import registry
 from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance, load_problem
 from hetopt.modelling import Limits
-from hetopt.planners import (
-    _espresso_tables,
-    _espresso_tree,
-    espresso,
-    espresso_placer,
-    hph_plus,
-    sia_plus,
-    whale_plus,
-)
-from hetopt.planners._espresso_tree import Pruning
+from hetopt.planners import espresso, espresso_placer, hph_plus, sia_plus, whale_plus
+from hetopt.planners.espresso import tables, tree
+from hetopt.planners.espresso.tree import Pruning
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status
+from hetopt.solving import statements
 
 PLANNERS = registry.entries_for("planners", "provisioning")
 PLACERS = {
@@ -98,7 +92,7 @@ def allocations(stock: Any, most: int) -> list[tuple[int, ...]]:
 
 def stocks(seed: int) -> list[Any]:
     data = tiny("provisioning", seed)
-    return [_espresso_tables.Stock.of(data, d) for d in data.data_parallel]
+    return [tables.Stock.of(data, d) for d in data.data_parallel]
 
 
 def pipelines(stock: Any, order: Any) -> list[Any]:
@@ -120,7 +114,7 @@ def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, seed: int) 
         for counts in allocations(stock, 3):
             stages = PLACERS[placer](stock, counts)
             if stages is not None:
-                assert _espresso_tables.counted(stock, stages) == counts
+                assert tables.counted(stock, stages) == counts
                 assert stages in pipelines(stock, [t for t, _ in stages])
 
 
@@ -142,13 +136,13 @@ def test_the_estimator_is_the_judges_time_and_price(seed: int) -> None:
     data = asking(tiny("provisioning", seed))
     for plan in list(provisionings(data))[::7]:
         found = judge.evaluate(data, plan)
-        stock = _espresso_tables.Stock.of(data, plan.data_parallel)
+        stock = tables.Stock.of(data, plan.data_parallel)
         names = [kind.gpu for kind in stock.kinds]
         if not found.valid:
             continue
         stages = tuple((names.index(s.gpu), s.layers) for s in plan.stages)
         assert stock.iteration_us(stages) == found.parts["iteration_us"]
-        price = stock.price(_espresso_tables.counted(stock, stages))
+        price = stock.price(tables.counted(stock, stages))
         assert price / 1e6 == pytest.approx(found.parts["usd_per_hour"])
 
 
@@ -159,7 +153,7 @@ def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
     for stock in stocks(seed):
         for counts in allocations(stock, 3):
             bag = [t for t, n in enumerate(counts) for _ in range(n)]
-            bound = _espresso_tree.least_us(stock, counts)
+            bound = tree.least_us(stock, counts)
             for order in set(permutations(bag)):
                 for stages in pipelines(stock, order):
                     assert stock.iteration_us(stages) >= bound
@@ -171,7 +165,7 @@ def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
 @pytest.mark.parametrize("seed", range(30))
 def test_without_pruning_every_allocation_is_placed(seed: int) -> None:
     data = tiny("provisioning", seed)
-    wish = _espresso_tables.Wish.of(data)
+    wish = tables.Wish.of(data)
     values = []
     placed = 0
     for stock in stocks(seed):
@@ -183,7 +177,7 @@ def test_without_pruning_every_allocation_is_placed(seed: int) -> None:
             time, price = stock.iteration_us(stages), stock.price(counts)
             if wish.grants(time, price):
                 values.append(wish.value(time, price))
-    search = _espresso_tree.searched(data, whale_plus.place, pruning=NO_PRUNING)
+    search = tree.searched(data, whale_plus.place, pruning=NO_PRUNING)
     assert search.counters.placed == placed
     assert search.value == min(values, default=float("inf"))
 
@@ -197,9 +191,7 @@ def test_each_pruning_saves_work_or_leaves_it_as_it_is(name: str) -> None:
         Pruning(capacity=False),
         Pruning(),
     ]
-    work = [
-        _espresso_tree.searched(data, whale_plus.place, pruning=p) for p in switched
-    ]
+    work = [tree.searched(data, whale_plus.place, pruning=p) for p in switched]
     seen = [search.counters.opened + search.counters.placed for search in work]
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < seen[0]
@@ -242,7 +234,7 @@ def test_the_placer_as_a_planner_uses_every_gpu_that_is_offered() -> None:
 
 def row(name: str, allocation: str, d: int, placer: str) -> tuple[str, list[int]]:
     """A row of Table IV: types in order, and layers, embedding and head among them."""
-    stock = _espresso_tables.Stock.of(job(name), d)
+    stock = tables.Stock.of(job(name), d)
     counts = tuple(allocation.count(LETTERS[kind.gpu]) for kind in stock.kinds)
     stages = PLACERS[placer](stock, counts)
     assert stages is not None

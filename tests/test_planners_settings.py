@@ -12,18 +12,18 @@ from random_holes import random_setting, with_holes, with_idle_layers
 
 import hetopt
 from hetopt import registry
-from hetopt.bounds import training_plan_bound
-from hetopt.choosing import chosen, remedies
-from hetopt.complaints import validated
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import NoPlan
-from hetopt.fast_cost import FastCost
 from hetopt.importers import metis
-from hetopt.improve import improve
 from hetopt.planners import whale
-from hetopt.planners._whale_shares import cuts
+from hetopt.planners.whale.shares import cuts
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search.choosing import chosen, remedies
+from hetopt.search.fast_cost import FastCost
+from hetopt.search.improving import improve
+from hetopt.text.complaints import validated
 
 HERE = Path(__file__).parent
 PLANNERS = registry.entries_for("planners", "training_plan")

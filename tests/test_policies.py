@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import api_schedule, cli, registry, statements
+from hetopt import cli, registry
+from hetopt.api import scheduling
 from hetopt.costs.marp import capacity
 from hetopt.errors import NoPlan
 from hetopt.exact import job_round as exact_round
 from hetopt.files import load_problem
-from hetopt.policies import _rounds, frenzy, opportunistic
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.scheduling import catalogue, has_gaps, simulator, workloads
 from hetopt.scheduling.idle import Idle
+from hetopt.scheduling.policies import _rounds, frenzy, opportunistic
 from hetopt.schema import Cluster
+from hetopt.solving import statements
 
 POLICIES = registry.names("policies")
 SMALL = catalogue.cluster(
@@ -327,9 +329,9 @@ def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
     assert options == {(3, 1)}
     with pytest.raises(NoPlan, match="never serves j, although the cluster is idle"):
         simulator.simulate(data, "exact")
-    (outcome,) = api_schedule.schedule(data, ["exact"])
+    (outcome,) = scheduling.schedule(data, ["exact"])
     assert outcome.result.status.value == "undecided"
-    assert api_schedule.schedule(data, ["frenzy"])[0].result.plan is not None
+    assert scheduling.schedule(data, ["frenzy"])[0].result.plan is not None
 
 
 def _options(data: Data) -> Any:

@@ -15,16 +15,16 @@ from random_plans import random_plan
 from random_profiles import profiled
 
 from hetopt import files
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, memory
 from hetopt.costs.offers import provisioning_data
 from hetopt.errors import InstanceError
-from hetopt.exact._anytime import Run
-from hetopt.exact._small_clusters import solve_small
-from hetopt.fast_cost import FastCost
+from hetopt.exact.training_plan.small import solve_small
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
+from hetopt.solving.run import Run
 
 KINDS = ("none", "layers", "parts")
 

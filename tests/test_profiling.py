@@ -16,9 +16,9 @@ from hetopt import cli, files
 from hetopt.costs import CostTable
 from hetopt.costs.memory import mib
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.profiling import Asked, profiled
-from hetopt.profiling.layer import shard
-from hetopt.profiling.timing import How
+from hetopt.measuring.profiling import Asked, profiled
+from hetopt.measuring.profiling.layer import shard
+from hetopt.measuring.profiling.timing import How
 from hetopt.schema import ModelSpec
 
 CPU = How("cpu", "float32", repeats=1, recompute=False, flash=False)
@@ -42,7 +42,7 @@ def torch() -> Any:
 
 
 def elements(lib: Any, spec: ModelSpec, t: int, b: int, how: How) -> int:
-    from hetopt.profiling import timing
+    from hetopt.measuring.profiling import timing
 
     found = timing.timed(shard(spec, t), b, 32, how)
     assert found is not None
@@ -79,7 +79,7 @@ def test_what_layers_keep_grows_with_the_batch_and_shrinks_with_the_degree(
 def test_shards_have_the_parameters_of_the_model(
     torch: Any, fields: dict[str, Any], t: int
 ) -> None:
-    from hetopt.profiling import layer
+    from hetopt.measuring.profiling import layer
 
     spec = model(fields)
     shape = shard(spec, t)

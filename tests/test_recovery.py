@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 import tiny_recoveries
 
-from hetopt import problems, registry, statements
+from hetopt import problems, registry
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import recovery as exact
-from hetopt.exact._recovery_prices import best_prices, bound_of
+from hetopt.exact.recovery.prices import best_prices, bound_of
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems.recovery import Data, Machine, Need, Saved, Unit, evaluate
-from hetopt.recovery.network import Network
+from hetopt.problems.recovery.network import Network
 from hetopt.result import Status
+from hetopt.solving import statements
 
 SEEDS = [n for n in range(110) if tiny_recoveries.few_enough(tiny_recoveries.tiny(n))]
 PLANNERS = registry.entries_for("planners", "recovery")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, listing
+from hetopt import cli
+from hetopt.cli import listing
 
 MIXED = "autohet/a100-h20-4x4-gpt3-6.7b"
 

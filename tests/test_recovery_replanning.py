@@ -7,7 +7,7 @@ import pytest
 
 import hetopt
 from hetopt.errors import InstanceError, MixedData, UnknownName
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.planners import autohet_recovery
 from hetopt.plans import TrainingPlan
 from hetopt.problems import recovery, training_plan

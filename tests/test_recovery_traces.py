@@ -12,15 +12,14 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.api_replay import METHODS, Replayed, replay
+from hetopt.api.replaying import METHODS, Replayed, replay
 from hetopt.errors import InstanceError, MixedData, Unsupported
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.recovery import traces
 from hetopt.recovery.posing import Storage
 from hetopt.recovery.replanning import Horizon
-from hetopt.recovery.replaying import KINDS
-from hetopt.recovery.traces import Moment, Step
+from hetopt.recovery.replay import KINDS, traces
+from hetopt.recovery.replay.traces import Moment, Step
 from hetopt.schema import Instance
 
 PLANNERS = ("megatron", "autohet")

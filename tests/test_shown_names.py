@@ -12,9 +12,10 @@ import pytest
 from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
-from hetopt import cli, cli_checkpoint, cli_import, cli_measure
+from hetopt import cli
+from hetopt.cli import checkpoints, importing, measuring
+from hetopt.cli.terminal import lines
 from hetopt.report import bench_tables, words
-from hetopt.terminal import lines
 
 DEFECTS = Path(__file__).parent / "defects"
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
@@ -123,13 +124,13 @@ def test_tables_of_checkpoints_claims_and_measurements_show_names_as_they_are(
 ) -> None:
     place = {"place": "n[/x]", "degree": 1, "units": [], "shards": 1, "bytes": 1}
     found = {"model": CLOSING, "places": [place], "incomplete": [OPENING]}
-    told = printed(cli_checkpoint._table(found), capsys)
+    told = printed(checkpoints._table(found), capsys)
     assert all(name in told for name in (CLOSING, OPENING, "n[/x]"))
     row = dict.fromkeys(("claimed_us", "judged_us", "complete", "fits"))
     claims = [{"rank": 1, **row, "refused": f"no {CLOSING}", "broken": []}]
-    assert f"no {CLOSING}" in printed(cli_import._judged(claims), capsys)
+    assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
-    assert CLOSING in printed(cli_measure._table(made), capsys)
+    assert CLOSING in printed(measuring._table(made), capsys)
     line = bench_tables.Table(("a",), (False,), ((bench_tables.Cell(CLOSING),),))
     assert CLOSING in printed(bench_tables.rich_table(line), capsys)
 

@@ -8,10 +8,10 @@ import pytest
 import hetopt
 from hetopt import registry
 from hetopt.errors import NoPlan, OutOfTime
-from hetopt.fast_cost import FastCost
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
 
 PLANNERS = registry.entries_for("planners", "training_plan")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_plans import random_plan
 
 from hetopt.files import load_instance, load_plan
-from hetopt.generate import generate
+from hetopt.files.clusters import generate
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import CostSettings, Instance

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli, exporting
+from hetopt import cli
+from hetopt.formats import exporting
 
 PAGE = Path(hetopt.__file__).parent / "exporters" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from .. import __version__, files, problems
-from ..complaints import validated
 from ..errors import BoundContradicted, InstanceError
-from ..parsing import read_tree
 from ..schema import Name, Record
+from ..text.complaints import validated
+from ..text.parsing import read_tree
 from . import journal
 from .journal import Row
 from .statistics import number

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import api, api_schedule, files
+from .. import api, files
+from ..api import scheduling
 from ..errors import HetoptError, InternalError
-from ..parsing import read_tree
 from ..result import Result
+from ..text.parsing import read_tree
 from .records import Task
 
 # Address space is larger than memory: libraries map files, threads map stacks. The
@@ -82,7 +83,7 @@ def solved(task: Task) -> Result:
     }
     problem, data = files.load_problem(name)
     if problem == "job_scheduling":
-        return api_schedule.schedule(data, [method])[0].result
+        return scheduling.schedule(data, [method])[0].result
     if task.backend is not None or method == "exact":
         stated = None if method == "exact" else method
         return api.solve(data, stated, task.backend, **limits)

@@ -135,6 +135,6 @@ def _backends(statement: str, group: Solve) -> list[str]:
 
 @cache
 def _found() -> tuple[str, ...]:
-    from ..backends import _pulp_solvers
+    from ..backends.pulp import solvers
 
-    return _pulp_solvers.found()
+    return solvers.found()

@@ -14,9 +14,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..complaints import shown
 from ..errors import InstanceError
 from ..files import writable, write_json, write_text
+from ..text.complaints import shown
 
 ROWS = "rows.jsonl"
 PLANS = "plans"

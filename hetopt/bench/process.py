@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from ..files import write_json
-from ..parsing import read_tree
+from ..text.parsing import read_tree
 from .records import Task
 
 LOOK_S = 0.1

@@ -10,7 +10,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from ..profiles import Growth, Profile, growth, profiles, quantile
+from ..performance_profiles import Growth, Profile, growth, profiles, quantile
 from ..result import known_gap
 
 Row = dict[str, Any]

@@ -24,9 +24,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..complaints import validated
 from ..errors import InstanceError, UnknownName
-from ..parsing import read_text
+from ..text.complaints import validated
+from ..text.parsing import read_text
 from .expanding import figures, limits_of, solves
 from .records import Suite, Task
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..complaints import shown
 from ..errors import InstanceError, InternalError
 from ..files import write_json
-from ..parsing import read_tree
 from ..plans import Recovery
+from ..text.complaints import shown
+from ..text.parsing import read_tree
 from .copying import Saved
 from .layout import MANIFEST, Manifest, Portion, Shard, read_manifest
 from .moves import Move, moves

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..complaints import shown, validated
 from ..errors import InstanceError
 from ..files import write_json
-from ..parsing import read_tree
 from ..schema import name_fault
+from ..text.complaints import shown, validated
+from ..text.parsing import read_tree
 from .copying import Saved
 from .layout import CLOUD, MANIFEST, Manifest, Portion, Shard, Tensor, Unit
 from .tensor_files import TensorFile, read_header

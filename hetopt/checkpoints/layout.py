@@ -15,10 +15,10 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..complaints import shown, validated
 from ..errors import InstanceError
-from ..parsing import read_tree
 from ..schema import Name, Record, name_fault, printable
+from ..text.complaints import shown, validated
+from ..text.parsing import read_tree
 from .tensor_files import ITEM_BYTES, DataType
 
 MANIFEST = "manifest.json"

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from ..complaints import MOST_LINES
 from ..errors import InstanceError
+from ..text.complaints import MOST_LINES
 from .copying import Saved
 from .layout import MANIFEST, Manifest, Shard, Unit, catalogue, read_manifest
 from .moves import held_to

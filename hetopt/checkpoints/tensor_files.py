@@ -19,10 +19,10 @@ from typing import Annotated, Any, BinaryIO, Literal, get_args
 
 from pydantic import Field
 
-from ..complaints import validated
 from ..errors import InstanceError
-from ..parsing import parse_tree, readable
 from ..schema import Record
+from ..text.complaints import validated
+from ..text.parsing import parse_tree, readable
 
 # The dtypes of the format whose values are whole bytes.
 # fmt: off

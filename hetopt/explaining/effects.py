@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from .. import registry
-from ..attempts import tried
 from ..errors import InstanceError
-from ..improve import improve
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance
+from ..search.attempts import tried
+from ..search.improving import improve
 from .changes import Change
 
 _ROUNDS = 3_000  # candidates of a local search

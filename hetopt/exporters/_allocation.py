@@ -15,11 +15,11 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from ..complaints import validated
 from ..errors import InstanceError
-from ..parsing import parse_tree
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.complaints import validated
+from ..text.parsing import parse_tree
 from ._launching import bad_hosts
 from ._shapes import Feature, place
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import parse_tree
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree
 from ._launching import GRID, HOST, bad_hosts, gpus_of, ranks, runs, scattered, staged
 from ._literals import assigned
 from ._shapes import Feature, normal

@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import parse_tree, yaml_text
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree, yaml_text
 from . import _megatron_model
 from ._allocation import LABEL
 from ._launching import HOST, bad_degrees, bad_hosts, ranks, runs, scattered, staged

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import parse_tree
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree
 from ._launching import (
     GRID,
     bad_degrees,

@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import parse_tree
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree
 from ._launching import HOST, WAIT, bad_degrees, bad_hosts, ranks
 from ._shapes import Feature, apart, place
 

@@ -10,10 +10,10 @@ dashes for blanks, or else the instance's name of the type. The plan is a Config
 
 from typing import Any
 
-from ..gpu_catalogue import GPUS
-from ..parsing import parse_tree, yaml_text
+from ..catalogue.gpus import GPUS
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree, yaml_text
 from . import _allocation
 from ._allocation import PLAN, Share, disagreements, plan_text, read, shares
 

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import parse_tree
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree
 from ._launching import bad_degrees, bad_hosts
 from ._shapes import Feature, normal, place
 

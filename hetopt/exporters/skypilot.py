@@ -9,9 +9,9 @@ plan are given to a cluster's nodes by `SKYPILOT_NODE_RANK`.
 import re
 from typing import Any
 
-from ..parsing import parse_tree, yaml_text
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.parsing import parse_tree, yaml_text
 from . import _allocation
 from ._allocation import PLAN, Share, disagreements, plan_text, read, shares
 

@@ -4,7 +4,7 @@
 `gpu_catalogue`.
 """
 
-from ..gpu_catalogue import GPUS, Gpu
+from ..catalogue.gpus import GPUS, Gpu
 
 Card = Gpu
 

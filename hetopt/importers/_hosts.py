@@ -9,8 +9,8 @@ of the card, or its bus; cards that need an NVLink bridge are taken to have none
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..catalogue.gpus import GPUS, named
 from ..errors import InstanceError
-from ..gpu_catalogue import GPUS, named
 from ..schema import name_fault
 
 OPTIONS: dict[str, type] = {

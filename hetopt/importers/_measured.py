@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from ..catalogue.gpus import GPUS
 from ..costs.compute import ceil
 from ..errors import InstanceError
-from ..gpu_catalogue import GPUS
 from ..schema import exact
 
 OPTIONS: dict[str, type] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InstanceError
-from ..parsing import read_text, read_tree
+from ..text.parsing import read_text, read_tree
 from ._hosts import named_well
 from ._measured import field, number
 

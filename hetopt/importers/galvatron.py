@@ -28,10 +28,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..catalogue.gpus import GPUS
 from ..costs.compute import ceil
 from ..errors import InstanceError
-from ..gpu_catalogue import GPUS
-from ..parsing import read_tree
+from ..text.parsing import read_tree
 from . import _measured
 from ._galvatron_memory import Weight
 from ._galvatron_memory import weights as of_layers

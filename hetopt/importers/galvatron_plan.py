@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import read_tree
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import read_tree
 from ._claims import Claim
 
 OPTIONS: dict[str, type] = {}

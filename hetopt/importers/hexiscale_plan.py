@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import read_tree
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import read_tree
 from ._claims import Claim
 from ._placing import Pool
 

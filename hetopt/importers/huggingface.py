@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..architectures import from_config
+from ..catalogue.architectures import from_config
 from ..errors import InstanceError
-from ..parsing import parse_tree, read_text
 from ..schema import LONGEST_NAME, name_fault
+from ..text.parsing import parse_tree, read_text
 
 OPTIONS: dict[str, type] = {"name": str}
 

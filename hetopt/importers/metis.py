@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InstanceError
-from ..parsing import read_tree
 from ..schema import LONGEST_NAME
+from ..text.parsing import read_tree
 from . import _measured, _metis_cluster
 from ._hosts import named_well
 from ._measured import field, number, rounded_up

@@ -25,9 +25,9 @@ from typing import Any
 
 from ..costs import CostTable
 from ..errors import InstanceError
-from ..parsing import read_text
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance
+from ..text.parsing import read_text
 from . import _placing
 from ._claims import Claim
 

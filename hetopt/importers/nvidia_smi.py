@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import read_text
+from ..text.parsing import read_text
 from . import _hosts
 from ._hosts import Host
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError
-from ..parsing import read_text, read_tree
+from ..text.parsing import read_text, read_tree
 from . import _hosts, _measured
 from ._measured import number, rounded_up
 from .hostfile import hosts

@@ -23,9 +23,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..complaints import shown
 from ..errors import InstanceError, cut, naming
-from ..parsing import read_table
+from ..text.complaints import shown
+from ..text.parsing import read_table
 from ._gpu_cards import CARDS, Card
 
 OPTIONS: dict[str, type] = {

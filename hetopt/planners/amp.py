@@ -4,7 +4,7 @@ Every factorisation dp tp pp = GPUs with every micro-batch size is priced as if 
 GPUs had the average speed, and the cheapest that fits is kept. What it cannot use:
 that GPUs differ (stages have equally many layers, replicas equally many samples),
 stages of different size or degree, machines of different size (they are cut into equal
-virtual nodes, `_metis_grid`). Its plans pay the slowest GPU's time when judged.
+virtual nodes, `grid`). Its plans pay the slowest GPU's time when judged.
 
 As Metis's authors run it, one pipeline whose stages are replicated dp times; tp stays
 inside a virtual node, ranks are laid out tp, dp, pp in the instance's order of nodes.
@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple
 from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ._metis_costs import Laid, LineCost
-from ._metis_grid import Grid, replicas
-from .megatron import equal_cuts
+from ..search.symmetric import equal_cuts
+from .metis.costs import Laid, LineCost
+from .metis.grid import Grid, replicas
 
 problem: Literal["training_plan"] = "training_plan"
 

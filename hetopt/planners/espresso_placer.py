@@ -32,15 +32,7 @@ from typing import Literal
 from ..errors import NoPlan
 from ..plans import Provisioning
 from ..problems.provisioning import Data
-from ._espresso_tables import (
-    Counts,
-    Stages,
-    Stock,
-    Wish,
-    by_iteration,
-    complete,
-    shares,
-)
+from .espresso.tables import Counts, Stages, Stock, Wish, by_iteration, complete, shares
 
 problem: Literal["provisioning"] = "provisioning"
 

@@ -19,11 +19,11 @@ from typing import Literal
 from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ._metis_costs import LineCost
-from ._metis_cuts import NEVER, best
-from ._metis_grid import Grid
+from ..search.symmetric import equal_cuts
 from .amp import Structure, estimate_us, laid, no_plan, structures
-from .megatron import equal_cuts
+from .metis.costs import LineCost
+from .metis.cuts import NEVER, best
+from .metis.grid import Grid
 
 problem: Literal["training_plan"] = "training_plan"
 

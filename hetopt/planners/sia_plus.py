@@ -15,7 +15,7 @@ from ..errors import NoPlan
 from ..plans import Provisioning
 from ..problems.provisioning import Data
 from . import espresso_placer, whale_plus
-from ._espresso_tables import Stages, Stock, Wish, counted
+from .espresso.tables import Stages, Stock, Wish, counted
 
 problem: Literal["provisioning"] = "provisioning"
 

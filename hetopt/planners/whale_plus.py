@@ -15,15 +15,8 @@ from typing import Literal
 
 from ..plans import Provisioning
 from ..problems.provisioning import Data
-from ._espresso_tables import (
-    Counts,
-    Stages,
-    Stock,
-    by_memory,
-    complete,
-    shares,
-)
-from ._espresso_tree import cheapest_plan
+from .espresso.tables import Counts, Stages, Stock, by_memory, complete, shares
+from .espresso.tree import cheapest_plan
 
 problem: Literal["provisioning"] = "provisioning"
 

@@ -14,8 +14,8 @@ import networkx as nx
 
 from ..plans import TrainingPlan
 from ..problems.recovery import Data
+from ..problems.recovery.pieces import bits_of
 from ..schema import Cluster
-from .pieces import bits_of
 
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
 

@@ -19,8 +19,6 @@ from time import monotonic
 from typing import Any
 
 from .. import registry
-from ..attempts import tried
-from ..balancing import shared
 from ..errors import (
     InstanceError,
     Interrupted,
@@ -28,14 +26,16 @@ from ..errors import (
     PlanRejected,
     Unsupported,
 )
-from ..fast_cost import FastCost, Pipe
-from ..improve import improve
 from ..modelling import Limits
 from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
 from ..problems.recovery import Saved
 from ..result import Stop
+from ..search.attempts import tried
+from ..search.balancing import shared
+from ..search.fast_cost import FastCost, Pipe
+from ..search.improving import improve
 from .changes import Change
 from .placing import settled
 from .posing import Storage, posed

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
-from ..profiles import Growth
+from ..performance_profiles import Growth
 from . import words
 from .text import escaped
 

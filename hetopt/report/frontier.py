@@ -8,9 +8,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from ..api.fronts import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..errors import Unsupported
 from ..files import write_bytes, write_text
-from ..tradeoffs import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from . import words
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..gaps import GapReport
-from ..profiles import profiles
+from ..performance_profiles import profiles
 from ..result import Result, known_gap
 from . import charts, drawing, words
 from .rows import COLUMNS, SUMMARY_HEADINGS, Row, Section, sections, summary_rows

@@ -9,7 +9,7 @@ from rich.text import Text
 from . import tables, words
 
 if TYPE_CHECKING:
-    from ..api_recover import Recovered
+    from ..api.recovering import Recovered
 
 
 def shown(found: "Recovered") -> Iterator[RenderableType]:

@@ -13,8 +13,8 @@ from . import tables, words
 from .frontier import save
 
 if TYPE_CHECKING:
-    from ..api_replay import Replayed
-    from ..recovery.replaying import Replay
+    from ..api.replaying import Replayed
+    from ..recovery.replay import Replay
 
 PICTURES = (".png", ".svg", ".pdf")
 SUFFIXES = (".json", *PICTURES)

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ..api_schedule import Outcome
+from ..api.scheduling import Outcome
 from ..plans import Schedule
 from ..problems.job_scheduling import MICRO, Data
 from ..scheduling.metrics import completion_s

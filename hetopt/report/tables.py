@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..api.fronts import FRONT, Tradeoffs
 from ..exact.provisioning import Frontier
 from ..gaps import GapReport
 from ..plans import (
@@ -23,7 +24,6 @@ from ..plans import (
 from ..problems import Evaluation
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
-from ..tradeoffs import FRONT, Tradeoffs
 from . import words
 from .rows import COLUMNS, SUMMARY_HEADINGS, sections, summary_rows
 

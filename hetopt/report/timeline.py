@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ..errors import Unsupported
+from ..explaining.simulator import Simulation
 from ..files import write_text
-from ..pipeline_simulator import Simulation
 from . import timeline_page
 from .frontier import PICTURES, save
 

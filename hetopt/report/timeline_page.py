@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..pipeline_delays import Delays, idle
-from ..pipeline_simulator import Simulation
-from ..pipeline_timeline import Pass, Timeline
+from ..explaining.delays import Delays, idle
+from ..explaining.simulator import Simulation
+from ..explaining.timeline import Pass, Timeline
 from . import words
 from .templates import template
 

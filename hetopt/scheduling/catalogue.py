@@ -7,7 +7,7 @@ Efficiency 0.4 of the peak is ours, and so are links where the paper names none.
 
 from dataclasses import dataclass
 
-from ..architectures import PRESETS
+from ..catalogue.architectures import PRESETS
 from ..problems.job_scheduling import JobModel
 from ..schema import Cluster, GpuType, Inter, ModelSpec, Node
 

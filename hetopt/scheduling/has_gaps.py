@@ -11,10 +11,10 @@ such rounds are told apart.
 from dataclasses import dataclass
 
 from ..exact import job_round
-from ..policies import _rounds, frenzy
 from ..problems.job_scheduling import Data, micro
 from ..result import known_gap, uninterrupted
 from .idle import Idle
+from .policies import _rounds, frenzy
 from .simulator import Simulation, State
 
 

@@ -56,7 +56,7 @@ class Task:
 
 
 class Policy(Protocol):
-    """What a module of `hetopt.policies` makes of a queue."""
+    """What a module of `hetopt.scheduling.policies` makes of a queue."""
 
     rounds: bool
 
@@ -171,13 +171,13 @@ class Run:
 
 
 def simulate(data: Data, policy: str, *, rounds: bool | None = None) -> Run:
-    """Run the queue under a policy of `hetopt.policies`, to the end of its last job.
+    """Run the queue under a policy of `policies`, to the end of its last job.
 
     `rounds` makes any policy decide at round boundaries only (True) or at events
     (False); None leaves it to the policy. `UnknownName` lists the policies; `NoPlan`
     where a policy never serves a job that fits.
     """
-    module: Any = registry.entry("policies", policy)
+    module: Any = registry.entry("scheduling.policies", policy)
     made: Policy = module.policy(data)
     in_rounds = made.rounds if rounds is None else rounds
     simulation = Simulation(data, made, Idle(data.cluster, module.kinds(data)))

@@ -18,11 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from ..complaints import listed, nearest, shown
 from ..errors import InstanceError, cut, naming
-from ..parsing import read_table
 from ..problems.job_scheduling import Assumptions, Data, Job
 from ..schema import LONGEST_NAME, Cluster, name_fault, tabled
+from ..text.complaints import listed, nearest, shown
+from ..text.parsing import read_table
 from . import catalogue
 from .workloads import samples_for
 

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from hetopt import problems, registry, statements
+from hetopt import problems, registry
 from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import Objective
 from hetopt.result import Result, Status
+from hetopt.solving import statements
 from soaking import Contradiction
 
 LIMIT_S = 3.0  # for a statement; what is not decided then is no contradiction

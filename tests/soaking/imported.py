@@ -14,10 +14,10 @@ import drawing
 from claims import refuted, solved
 
 from hetopt import registry
-from hetopt.assembling import assembled
-from hetopt.complaints import validated
 from hetopt.errors import InstanceError
+from hetopt.formats.assembling import assembled
 from hetopt.schema import Instance
+from hetopt.text.complaints import validated
 
 Tree = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 import drawing
 from claims import random_plans
 
-from hetopt.bounds import training_plan_bound
-from hetopt.improve import improve
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.problems import training_plan as judge
+from hetopt.search.improving import improve
 from soaking import Contradiction
 
 _ROUNDS = 40

@@ -8,7 +8,7 @@ import drawing
 from float_judge import FloatJudge
 from random_plans import any_plan
 
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance

@@ -6,10 +6,10 @@ from typing import Any
 import drawing
 from claims import random_plans, some_plans
 
-from hetopt.bounds import training_plan_bound
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
-from hetopt.exact._pattern_bound import PatternBound, applies
+from hetopt.exact.training_plan.patterns.bound import PatternBound, applies
 from hetopt.problems import training_plan as judge
 from soaking import Contradiction
 

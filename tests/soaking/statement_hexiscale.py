@@ -6,10 +6,11 @@ from typing import Any
 import drawing
 from claims import solved
 
-from hetopt import registry, statements
+from hetopt import registry
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.result import Status
+from hetopt.solving import statements
 from soaking import Contradiction
 
 _NODES = [*[(1, 1)] * 4, *[(2,)] * 2, (1, 2), (1, 1, 1)]

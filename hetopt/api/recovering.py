@@ -1,0 +1,212 @@
+"""The front door after a preemption: a new plan, and where its states come from.
+
+The old plan is a plan file or result document, or a plan and its instance.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .. import api, problems, registry
+from ..errors import InstanceError, UnknownName, Unsupported
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..problems import Objective
+from ..problems.recovery import Saved
+from ..recovery import changes
+from ..recovery.changes import Change
+from ..recovery.posing import Storage, posed
+from ..recovery.replanning import (
+    DEFAULT_TIME_S,
+    PLANNERS,
+    Candidate,
+    Horizon,
+    Replanning,
+)
+from ..result import Method, Result, Status, Stop
+from ..schema import Instance
+
+Place = str | Path
+Report = Callable[[Objective | None, Objective | None], None]
+
+METHOD = "recovery"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What to run after a change, and the recovery that leads there.
+
+    `result` is the recovery's; where no new training plan was found it is a result of
+    `training_plan` without a plan. `candidates` are what was weighed, `chosen` among
+    them; a plan that was given has no rivals.
+    """
+
+    change: Change
+    result: Result
+    chosen: Candidate | None
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def new_plan(self) -> TrainingPlan | None:
+        """The training plan to go on with."""
+        return self.chosen.plan if self.chosen else None
+
+    def plan_file(self) -> dict[str, Any] | None:
+        """The new training plan as a plan file, with its instance."""
+        if self.chosen is None:
+            return None
+        return {
+            "instance": self.change.new.model_dump(mode="json"),
+            "plan": self.chosen.plan.model_dump(mode="json"),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The result document, which `hetopt check` takes, with the new plan."""
+        return {
+            **self.result.to_json(),
+            "instance": self.result.data.model_dump(mode="json"),
+            "lost_nodes": list(self.change.lost_nodes),
+            "wounded_nodes": sorted(self.change.wounded),
+            "new_nodes": list(self.change.new_nodes),
+            "chosen": self.chosen.to_json() if self.chosen else None,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+            "new_plan": self.plan_file(),
+        }
+
+
+def recover(
+    old_plan: Place | TrainingPlan,
+    instance: Place | Instance,
+    lost: Sequence[str] = (),
+    *,
+    old_instance: Place | Instance | None = None,
+    new_plan: Place | TrainingPlan | None = None,
+    planners: Sequence[str] = PLANNERS,
+    exact: bool = False,
+    planning_s: float | None = DEFAULT_TIME_S,
+    horizon: Horizon | None = None,
+    method: str = METHOD,
+    storage: Storage | None = None,
+    saved: Sequence[Saved] | None = None,
+    time_limit: float | None = api.DEFAULT_TIME_S,
+    gap: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+    started: Callable[[str], None] | None = None,
+) -> Recovered:
+    """Re-plan after nodes or GPUs left or arrived, and move the states there.
+
+    `instance` has the new cluster; `lost` names nodes and GPUs (`node1`, `node2:3`)
+    that it may still list. The new plan is `new_plan`, or the best of what `planners`,
+    a local search or with `exact` the exact method find in `planning_s` seconds, with
+    the move weighed by `horizon` (an hour by default). `method` is `recovery`, the
+    exact one, or a planner of that problem; `storage` says where checkpoints lie and
+    how fast links are, `saved` which shards there are in fact. Raises `InstanceError`,
+    `MixedData` and `UnknownName` for what does not fit together.
+    """
+    limits = api._limits(time_limit, gap, threads, seed)
+    storage = storage or Storage()
+    api._known("method", method, methods())
+    everyone = registry.entries_for("planners", "training_plan")
+    for name in planners:
+        api._known("planner", name, everyone)
+    old, made = _trained(old_plan, old_instance)
+    change = changes.between(old, api.load(instance), lost)
+    _check_unsaved(change, storage)
+    horizon = horizon or Horizon()
+    work = Replanning(change, made, storage, saved)
+    if new_plan is not None:
+        work.consider("given", _given(new_plan, change))
+    else:
+        work.work(planners, exact=exact, time_s=planning_s, seed=seed, started=started)
+    candidates = tuple(work.of_each_name(horizon))
+    chosen = _first(work, new_plan is not None) or work.chosen(horizon)
+    if chosen is None:
+        # Nothing can be recovered: the fastest plan shows what is lost.
+        chosen = min(work.candidates, key=lambda c: c.iteration_us, default=None)
+    if chosen is None:
+        return Recovered(change, _no_plan(change, work.reasons, seed), None, ())
+    data = posed(change, made, chosen.plan, storage, saved)
+    if started is not None:
+        started(method)
+    if work.interrupted:  # what planners know of the recovery is enough then
+        limits = replace(limits, time_s=0.0)
+    result = _solved(method, data, limits, report)
+    if work.interrupted and result.stop is not Stop.PROVED:
+        result = replace(result, stop=Stop.INTERRUPTED)
+    return Recovered(change, result, chosen, candidates)
+
+
+def methods() -> list[str]:
+    """Names of the ways to recover: the exact one, and the planners."""
+    return [METHOD, *registry.entries_for("planners", METHOD)]
+
+
+def _trained(
+    plan: Place | TrainingPlan, instance: Place | Instance | None
+) -> tuple[Instance, TrainingPlan]:
+    """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
+    name, data, made = api.posed_plan(plan, instance)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    judged = problems.get(name).evaluate(data, made)
+    if judged.violations:
+        raise InstanceError(
+            f"the old plan breaks a rule: {judged.violations[0]}; give a plan that "
+            "`hetopt check` accepts"
+        )
+    return data, made
+
+
+def _given(plan: Place | TrainingPlan, change: Change) -> TrainingPlan:
+    name, data, made = api.posed_plan(plan, change.new)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    judged = problems.get(name).evaluate(data, made)
+    if judged.violations:
+        raise InstanceError(
+            f"the new plan breaks a rule on what is left: {judged.violations[0]}; "
+            "give one for the new cluster, whose GPUs are numbered anew"
+        )
+    return made
+
+
+def _first(work: Replanning, given: bool) -> Candidate | None:
+    """A plan that was given is taken as it is, with no nodes exchanged."""
+    return work.candidates[0] if given else None
+
+
+def _check_unsaved(change: Change, storage: Storage) -> None:
+    known = set(change.old.planned_cluster.node)
+    for name in storage.unsaved:
+        if name not in known:
+            raise UnknownName("node", name, sorted(known))
+
+
+def _no_plan(change: Change, reasons: Sequence[str], seed: int) -> Result:
+    """No training plan was found for what is left."""
+    return Result(
+        problem="training_plan",
+        data=change.new,
+        method=Method("replanning", "heuristic", seed=seed),
+        status=Status.UNDECIDED,
+        stop=Stop.FINISHED,
+        reasons=tuple(reasons[:10]),
+    )
+
+
+def _solved(method: str, data: Any, limits: Limits, report: Report | None) -> Result:
+    """The exact recovery, or a planner's with the bound of the link prices."""
+    from ..exact import recovery
+
+    if method == METHOD:
+        return recovery.solve(data, limits=limits, report=report)
+    result = api._heuristic(method, data, limits)
+    if result.plan is None:
+        return result
+    try:
+        return result.with_bound(recovery.bound(data))
+    except KeyboardInterrupt:
+        return replace(result, stop=Stop.INTERRUPTED)

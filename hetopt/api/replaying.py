@@ -1,0 +1,187 @@
+"""The front door to spot traces: one job, several ways to recover, side by side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import api, registry
+from ..errors import InstanceError, MixedData, Unsupported
+from ..plans import TrainingPlan
+from ..recovery.pooling import Pool
+from ..recovery.posing import Storage
+from ..recovery.replanning import DEFAULT_TIME_S, PLANNERS, Horizon
+from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
+from ..recovery.replay.traces import Counts, Moment
+from ..schema import Instance
+from . import recovering
+
+METHODS = ("varuna", "autohet_recovery", "recovery")
+CHECKPOINT_S = 600.0
+TIME_LIMIT_S = 2.0
+_US = 10**6
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of a job along a trace, by every method.
+
+    `end_us` is where all methods end; before the trace's own end when interrupted.
+    """
+
+    instance: Instance
+    series: str
+    moments: tuple[Moment, ...]
+    end_us: int
+    replays: tuple[Replay, ...]
+    planned: int
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came before the trace's end."""
+        return self.end_us < self.moments[-1].time_us
+
+    @property
+    def changes(self) -> int:
+        """Changes of the nodes that were replayed; the beginning is none."""
+        return sum(m.time_us <= self.end_us for m in self.moments[1:-1])
+
+    def samples(self, replay: Replay) -> int:
+        """Samples that the job was trained on, and kept."""
+        return replay.tally.iterations * self.instance.workload.global_batch
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a document; times in seconds, GPU time in GPU seconds."""
+        return {
+            "instance": self.instance.name,
+            "digest": self.instance.digest,
+            "series": self.series,
+            "stop": "interrupted" if self.interrupted else "finished",
+            "seconds": self.end_us / _US,
+            "changes": self.changes,
+            "clusters_planned": self.planned,
+            "methods": [self._of(replay) for replay in self.replays],
+            "moments": [
+                {"time_s": m.time_us / _US, "nodes": list(m.nodes)}
+                for m in self.moments
+            ],
+        }
+
+    def _of(self, replay: Replay) -> dict[str, Any]:
+        tally = replay.tally
+        whole = tally.available_us
+        return {
+            "method": replay.method,
+            "iterations": tally.iterations,
+            "samples": self.samples(replay),
+            "samples_per_second": self.samples(replay) * _US / self.end_us
+            if self.end_us
+            else None,
+            "useful_share": tally.gpu_us["useful"] / whole if whole else None,
+            "gpu_s": {kind: tally.gpu_us[kind] / _US for kind in KINDS},
+            "available_gpu_s": whole / _US,
+            "recovery_s": tally.recovery_us / _US,
+            "waiting_s": tally.waiting_us / _US,
+            "replans": tally.replans,
+            "moves": tally.moves,
+            "moves_proved_fastest": tally.proved if replay.exact else None,
+            "lost_iterations": tally.redone,
+            "lost_s": tally.redone_us / _US,
+            "legs": [_leg(leg) for leg in replay.legs],
+        }
+
+
+def _leg(leg: Leg) -> dict[str, Any]:
+    return {
+        "plan": leg.run.name,
+        "gpus": leg.run.gpus,
+        "iteration_us": leg.run.iteration_us,
+        "start_s": leg.run.start_us / _US,
+        "ready_s": leg.run.ready_us / _US,
+        "end_s": leg.end_us / _US,
+        "iterations": leg.iterations,
+        "lost_iterations": leg.redone,
+    }
+
+
+def replay(
+    old_plan: str | Path | TrainingPlan,
+    instance: str | Path | Instance,
+    trace: str | Path,
+    *,
+    series: str | None = None,
+    counts: Counts = "share",
+    old_instance: str | Path | Instance | None = None,
+    methods: Sequence[str] = METHODS,
+    planners: Sequence[str] = PLANNERS,
+    planning_s: float | None = DEFAULT_TIME_S,
+    checkpoint_s: float = CHECKPOINT_S,
+    restart_s: float = 0.0,
+    horizon: Horizon | None = None,
+    storage: Storage | None = None,
+    time_limit: float | None = TIME_LIMIT_S,
+    threads: int = 1,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Replayed:
+    """Replay a trace of spot GPUs against a job that runs `old_plan` at its beginning.
+
+    `instance` has all nodes that may ever be there; `recovery.traces` says how counts
+    become nodes and what `series` and `counts` mean, `recovery.replaying` what happens
+    at a change. Every move is charged `restart_s` and `planning_s`, the time that new
+    plans are made in (nothing where that is None, without a limit). `time_limit` is of
+    each exact recovery. `report` gets the changes that are done, and all. Ctrl-C ends
+    the replay early, with what is known. Raises `InstanceError` for a wrong file,
+    `MixedData` and `UnknownName` for what does not fit together.
+    """
+    limits = api._limits(time_limit, None, threads, seed)
+    storage = storage or Storage()
+    for name in methods:
+        api._known("method", name, recovering.methods())
+    for name in planners:
+        api._known("planner", name, registry.entries_for("planners", "training_plan"))
+    _check(checkpoint_s, restart_s, planning_s or 0.0, storage)
+    old = recovering._trained(old_plan, old_instance)
+    data = api.load(instance)
+    if (was := old[0].workload.global_batch) != data.workload.global_batch:
+        raise MixedData(
+            f"global_batch is {was} in the old plan's instance, "
+            f"{data.workload.global_batch} in {data.name!r}: make them equal"
+        )
+    cluster = data.planned_cluster
+    follows = traces.followed(trace, cluster, series)
+    moments = traces.moments(cluster, follows, counts=counts, seed=seed)
+    pool = Pool(planners, time_s=planning_s, seed=seed)
+    overhead = restart_s + (planning_s or 0.0)
+    rules = Rules(
+        interval_us=round(checkpoint_s * _US),
+        overhead_us=round(overhead * _US),
+        horizon=horizon or Horizon(),
+    )
+    replays = tuple(
+        Replay(name, data, old, pool, rules, storage, limits)
+        for name in dict.fromkeys(methods)
+    )
+    end_us = along(moments, replays, report)
+    told = series or Path(trace).stem
+    return Replayed(data, told, moments, end_us, replays, pool.planned)
+
+
+def _check(
+    checkpoint_s: float, restart_s: float, planning_s: float, storage: Storage
+) -> None:
+    for name, value, least in (
+        ("checkpoint_s", checkpoint_s, 1e-6),
+        ("restart_s", restart_s, 0.0),
+        ("planning_s", planning_s, 0.0),
+    ):
+        if not least <= value <= traces.LATEST_S:
+            raise InstanceError(
+                f"{name}: found {value}, expected seconds from {least:g} to "
+                f"{traces.LATEST_S}; correct it"
+            )
+    if storage.unsaved:
+        raise Unsupported(
+            f"unsaved: found {', '.join(storage.unsaved)}, expected none along a "
+            "trace, which says itself what each node has saved; leave it out"
+        )

@@ -1,0 +1,206 @@
+"""The front door of many jobs: `schedule` a queue, and what GPUs a model `fit`s on.
+
+A queue is a name of the library, a path, or a `job_scheduling.Data`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from .. import files, problems, registry
+from ..catalogue.architectures import PRESETS, from_config
+from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
+from ..problems import Evaluation
+from ..problems.job_scheduling import Data
+from ..result import Method, Result, Status, Stop
+from ..scheduling import metrics, simulator, traces
+from ..scheduling.bounds import bound
+from ..scheduling.fitting import Fit, fits, named_gpus
+from ..scheduling.metrics import Metrics
+from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
+from ..search.attempts import Attempt, alone, judged, tried
+from ..text.parsing import read_tree
+
+Place = str | Path
+_Simulated = tuple[simulator.Run, Evaluation]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A policy on a queue: the judged schedule, and metrics where there is one."""
+
+    policy: str
+    result: Result
+    metrics: Metrics | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result document, with the metrics."""
+        measured = self.metrics.to_json() if self.metrics else None
+        return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
+
+
+def schedule(
+    queue: Place | Data,
+    policies: Sequence[str] | None = None,
+    *,
+    rounds: bool | None = None,
+    started: Callable[[str], None] | None = None,
+) -> list[Outcome]:
+    """Simulate a queue under policies, all by default, and judge what they do.
+
+    Ctrl-C ends the work: the policy that it found has no schedule, and is the last.
+    `rounds` makes all of them decide at the same round boundaries (True) or at every
+    event (False). Each result has a bound that no schedule beats (`scheduling.bounds`).
+    A queue of which no job fits is infeasible. Raises `UnknownName` for a policy or
+    queue that is not there.
+    """
+    data = load_queue(queue)
+    known = registry.names("scheduling.policies")
+    chosen = list(dict.fromkeys(known if policies is None else policies))
+    for name in chosen:
+        if name not in known:
+            raise UnknownName("policy", name, known)
+    outcomes = []
+    for name in chosen:
+        begun = monotonic()
+        # A policy by itself fails the call, one of several is a row with its reason.
+        attempt = alone if len(chosen) == 1 else tried
+        try:
+            if started is not None:
+                started(f"{data.name}: {name}")
+            outcomes.append(_outcome(data, name, rounds, attempt))
+        except KeyboardInterrupt:
+            outcomes.append(_unfinished(data, name, monotonic() - begun))
+            break
+    return outcomes
+
+
+def load_queue(queue: Place | Data) -> Data:
+    """The queue of that name or path; `InstanceError` where it is something else."""
+    if isinstance(queue, Data):
+        return queue
+    name, data = files.load_problem(queue)
+    if isinstance(data, Data):
+        return data
+    if isinstance(data, Instance):
+        return problems.get("job_scheduling").data(data)  # type: ignore[no-any-return]
+    raise MixedData(f"{queue}: found a problem {name!r}, expected job_scheduling")
+
+
+def load_cluster(place: Place) -> Cluster:
+    """The cluster of a queue or an instance."""
+    _, data = files.load_problem(place)
+    found = getattr(data, "cluster", None)
+    if not isinstance(found, Cluster):
+        raise InstanceError(
+            f"{place}: found no cluster, expected one; name another file"
+        )
+    return found
+
+
+def queue_of_trace(trace: Place, on: Place, **choices: Any) -> Data:
+    """The queue that a trace poses to the cluster of `on` (`traces.queue`).
+
+    Assumptions are those of `on` where it is a queue.
+    """
+    _, data = files.load_problem(on)
+    given = data.assumptions if isinstance(data, Data) else None
+    name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
+    return traces.queue(trace, load_cluster(on), name, assumptions=given, **choices)
+
+
+def fit(
+    model: Place | ModelSpec,
+    on: Cluster | Place | Iterable[str],
+    batch: int,
+    sequence: int = 1024,
+) -> list[Fit]:
+    """What a model needs on a cluster, or on GPUs of the catalogue by name, ranked.
+
+    `model` is a preset, a `config.json`, an instance, or a `ModelSpec`; a text `on`
+    names an instance or queue, a list of texts GPUs.
+    """
+    spec = model if isinstance(model, ModelSpec) else load_model(model)
+    if isinstance(on, Cluster):
+        cluster = on
+    elif isinstance(on, str | Path):
+        cluster = load_cluster(on)
+    else:
+        cluster = named_gpus([*on])
+    return fits(spec, cluster, batch, sequence)
+
+
+def load_model(model: Place) -> ModelSpec:
+    """A preset by name, the model of an instance, or that of a `config.json`."""
+    name = str(model)
+    if name in PRESETS:
+        return ModelSpec.model_validate_json(
+            json.dumps({"name": name, **PRESETS[name]})
+        )
+    path = Path(model)
+    if path.suffix == ".json" and path.is_file():
+        tree = read_tree(path)
+        if "model" not in tree:
+            with naming(path):
+                return from_config(tree, path.stem)
+    if path.is_file() or name in files.instance_names():
+        return files.load_instance(model).model
+    raise UnknownName("model", name, sorted(PRESETS))
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+def _unfinished(data: Data, policy: str, seconds: float) -> Outcome:
+    """Of a policy that was interrupted nothing is known."""
+    result = Result(
+        problem="job_scheduling",
+        data=data,
+        method=Method(policy, "heuristic"),
+        status=Status.UNDECIDED,
+        stop=Stop.INTERRUPTED,
+        seconds={"simulation": seconds},
+    )
+    return Outcome(policy, result, None)
+
+
+def _outcome(
+    data: Data,
+    policy: str,
+    rounds: bool | None,
+    attempt: Callable[[str, Callable[[], _Simulated]], Attempt[_Simulated]],
+) -> Outcome:
+    begun = monotonic()
+    refusals = tuple(
+        f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))
+    )
+    found, status = Attempt[_Simulated](None), Status.INFEASIBLE
+
+    def work() -> _Simulated:
+        run = simulator.simulate(data, policy, rounds=rounds)
+        return run, judged("job_scheduling", data, policy, run.schedule)[1]
+
+    if len(refusals) < len(data.jobs):
+        found = attempt(policy, work)
+        status = Status.UNDECIDED if found.made is None else Status.FEASIBLE
+    run, evaluation = found.made or (None, None)
+    told = () if found.reason is None else (found.reason,)
+    result = Result(
+        problem="job_scheduling",
+        data=data,
+        method=Method(policy, "heuristic"),
+        status=status,
+        stop=Stop.PROVED if status is Status.INFEASIBLE else Stop.FINISHED,
+        plan=None if run is None else run.schedule,
+        seconds={"simulation": monotonic() - begun},
+        reasons=(*refusals[:10], *told),
+        evaluation=evaluation,
+        failed=told if found.failed else (),
+    )
+    if run is None:
+        return Outcome(policy, result, None)
+    measured = metrics.measure(data, run.schedule, run.decision_s)
+    return Outcome(policy, result.with_bound(bound(data)), measured)

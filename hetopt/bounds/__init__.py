@@ -1,0 +1,1 @@
+"""Cheap proved bounds: what no plan can be below, from arithmetic alone."""

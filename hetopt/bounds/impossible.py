@@ -1,0 +1,206 @@
+"""Why an instance can have no plan at all, where arithmetic alone proves it.
+
+batch     pipelines share the global batch in micro-batches of the sizes that the
+          workload lists and that can be timed, a pipeline having one size and a GPU;
+layers    interleaved, a stage has at least as many layers as runs;
+memory    a plan holds the states of every layer, of embedding and of head once at
+          least, however they are divided; a layer lies within a node. ZeRO divides
+          among replicas, which hold all states together: only what one node holds
+          depends on it, and there the highest stage that a plan may have counts.
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from ..costs import CostTable, memory
+from ..costs.compute import ceil
+from ..schema import Instance
+
+_SHOWN = 6  # numbers of a list in a message
+
+
+def reason(instance: Instance) -> str | None:
+    """The first proof that there is no plan, as a sentence; None where none is seen."""
+    return unfit_settings(instance) or too_little_memory(instance)
+
+
+def unfit_settings(instance: Instance) -> str | None:
+    """Why sizes and settings allow no plan, whatever the memory."""
+    runs, layers = instance.workload.costs.interleave, instance.model.layers
+    if runs > layers:
+        return (
+            f"layers: workload.costs.interleave asks for {runs} runs of layers in each "
+            f"stage, the model has {layers} layers: give interleave {layers} or less"
+        )
+    return _unshared_batch(instance)
+
+
+# --- the batch -------------------------------------------------------------------
+
+
+def _unshared_batch(instance: Instance) -> str | None:
+    workload = instance.workload
+    batch, gpus = workload.global_batch, instance.planned_cluster.gpu_count
+    sizes = sorted(set(workload.micro_batch_sizes))
+    timed = _timed(instance, sizes)
+    asked = f"batch: a global batch of {batch}"
+    if not _sums(sizes, batch) >> batch & 1:
+        return (
+            f"{asked} is no sum of micro-batches of {_listed(sizes)}: give "
+            f"global_batch {_near(sizes, batch)}, or add a divisor of {batch} to "
+            "micro_batch_sizes, such as 1"
+        )
+    if not _sums(timed, batch) >> batch & 1:
+        rest = [size for size in sizes if size not in timed]
+        return (
+            f"{asked} is no sum of micro-batches that were measured: of "
+            f"micro_batch_sizes, {_listed(rest)} cannot be put together from the sizes "
+            "in workload.costs.profile: measure them, or list sizes that were measured"
+        )
+    if not _sums_of_few(timed, batch, gpus) >> batch & 1:
+        return (
+            f"{asked} needs pipelines of more than {gpus} different sizes out of "
+            f"{_listed(timed)}, and the cluster has {gpus} GPUs: add a divisor of "
+            f"{batch} to micro_batch_sizes, such as 1"
+        )
+    return None
+
+
+def _timed(instance: Instance, sizes: Sequence[int]) -> list[int]:
+    """Sizes that replicas can share so that the times of all shares are known.
+
+    A share is a row of the profile, or a sum of rows: so are sums of shares.
+    """
+    profile, cluster = instance.workload.costs.profile, instance.planned_cluster
+    if not profile:
+        return list(sizes)
+    most = {gpu: 0 for gpu in cluster.gpus}
+    for node in cluster.nodes:
+        most[node.gpu] = max(most[node.gpu], node.count)
+    rows = {
+        row.micro_batch
+        for row in profile
+        if row.tensor_parallel <= most.get(row.gpu, 0)
+    }
+    reached = _sums(rows, max(sizes))
+    return [size for size in sizes if reached >> size & 1]
+
+
+def _sums(sizes: Iterable[int], most: int) -> int:
+    """Bit s is set where s, from 0 to `most`, is a sum of any of the sizes."""
+    reached = 1
+    for size in sizes:
+        reached = _and_more(reached, size, most)
+    return reached
+
+
+def _and_more(reached: int, size: int, most: int) -> int:
+    """The sums with any number of `size` added."""
+    mask = (1 << most + 1) - 1
+    step = size
+    while step <= most:
+        reached |= (reached << step) & mask
+        step *= 2
+    return reached
+
+
+def _sums_of_few(sizes: Sequence[int], batch: int, few: int) -> int:
+    """Sums of at most `few` different sizes, each any number of times."""
+    if few >= len(sizes):
+        return _sums(sizes, batch)
+    reached = [1] + [0] * few  # by the number of different sizes, at the most
+    for size in sizes:
+        for count in range(few, 0, -1):
+            reached[count] |= _and_more(reached[count - 1], size, batch)
+    return reached[few]
+
+
+def _near(sizes: Sequence[int], batch: int) -> str:
+    """The nearest batches that sizes do sum up to; the least size is within reach."""
+    reached = _sums(sizes, batch + sizes[0])
+    near = [s for s in range(batch, 0, -1) if reached >> s & 1][:1]
+    near += [s for s in range(batch, batch + sizes[0] + 1) if reached >> s & 1][:1]
+    return " or ".join(map(str, near))
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sizes[:_SHOWN]))
+    return shown if len(sizes) <= _SHOWN else f"{shown} and {len(sizes) - _SHOWN} more"
+
+
+def without_memory(instance: Instance) -> Instance:
+    """The instance of one light layer on large GPUs: what no plan can do, memory apart.
+
+    With memory for everything, the first stage of a pipeline can do what all its stages
+    do, and times are known for all layers or for none: one layer stands for them.
+    """
+    cluster, workload = instance.planned_cluster, instance.workload
+    layer = {"layers": 1, "layer_parameters": (1,), "dense_layers": 0}
+    others = {"parameters_per_layer": None, "active_layer_parameters": None}
+    times = {"layer_us": (1,), "forward_us": None, "backward_us": None}
+    weights = {"layer_mib": None, "activation_mib": None}
+    rows = tuple(
+        row.model_copy(update=times | weights) for row in workload.costs.profile
+    )
+    costs = workload.costs.model_copy(update={"profile": rows, "reserve_mib": 0})
+    gpus = {
+        name: gpu.model_copy(update={"memory_gib": 1e9})
+        for name, gpu in cluster.gpus.items()
+    }
+    return instance.model_copy(
+        update={
+            "model": instance.model.model_copy(update=layer | others),
+            "cluster": cluster.model_copy(update={"gpus": gpus}),
+            "workload": workload.model_copy(update={"costs": costs}),
+        }
+    )
+
+
+# --- memory ----------------------------------------------------------------------
+
+
+def too_little_memory(instance: Instance) -> str | None:
+    """Why states alone do not fit: all of them, or those of one layer in a node."""
+    # The highest stage of ZeRO that a plan may have takes the least memory.
+    table = CostTable(instance).under(zero=max(instance.workload.zeros))
+    layers, ends, costs = _layers_mib(table), _ends_mib(table), table.workload.costs
+    rooms = [
+        node.count * max(0, table.memory_mib(node.name) - costs.reserve_mib)
+        for node in table.cluster.nodes
+    ]
+    need, room = ceil(sum([*layers, *ends], Fraction(0))), sum(rooms)
+    if need > room:
+        held = "layers, embedding and head" if any(ends) else "layers"
+        return (
+            f"memory: the states of all {held} need {need} MiB, "
+            f"all GPUs together have {room} MiB: {need - room} MiB short"
+        )
+    # Of what is divided, a replica holds a share among as many as there can be.
+    share = memory.bytes_each(costs, table.most_replicas) / costs.bytes_per_parameter
+    if not table.profile.weighs:
+        layers = [share * mib for mib in layers]
+    largest, widest = ceil(max(layers)), max(rooms)
+    if largest > widest:
+        return (
+            f"memory: the states of the largest layer need {largest} MiB, the largest "
+            f"node has {widest} MiB: {largest - widest} MiB short"
+        )
+    return None
+
+
+def _layers_mib(table: CostTable) -> list[Fraction]:
+    """What each layer takes at the least, on all GPUs that hold it together."""
+    if table.profile.weighs:
+        return [Fraction(table.profile.least_group_mib(x)) for x in range(table.layers)]
+    bytes_each = table.workload.costs.bytes_per_parameter
+    return [Fraction(bytes_each * p, memory.MIB) for p in table.model.parameters]
+
+
+def _ends_mib(table: CostTable) -> list[Fraction]:
+    """The same of the embedding and of the head, which is the embedding where tied."""
+    costs, model = table.workload.costs, table.model
+    if costs.head == "omit":
+        return []
+    one = Fraction(costs.bytes_per_parameter * model.embedding_parameters, memory.MIB)
+    # A stage that is first and last holds tied weights once.
+    return [one] if model.tied_embeddings else [one, one]

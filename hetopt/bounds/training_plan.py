@@ -1,0 +1,340 @@
+"""A cheap proved lower bound on the iteration time of every training plan.
+
+It holds for whatever the judge accepts: any number of pipelines, several replicas a
+stage with unequal samples, any degree, idle GPUs. Three arguments, the best counts:
+
+work      a stage is busy for each of its micro-batches, so n tau <= pipeline, and all
+          GPUs together do all the work (`_work_us`);
+chain     a micro-batch passes all layers one after another (`_chain_us`); interleaved
+          pipelines fill faster, and only the slowest layer counts;
+crossing  samples that stay in one node need the layers in many nodes, whose gradients
+          cross links; samples that do not, cross links themselves. It is proved (in
+          `crossing`) for stages of one replica, that is, where all
+          micro-batches are one sequence, for analytic layer times, and for
+          synchronisation that nothing hides.
+
+Where stages choose how they recompute, every layer costs what it costs at the least
+and fits where it fits at all, whatever its stage chooses; and states are divided by the
+highest stage of ZeRO that a plan may have, which takes the least memory and no less
+time.
+
+Lockstep pipelines are never shorter than critical ones: in the slot k < j before the
+slowest stage j, stage k is active; then j is, n times; then each stage behind it.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from ..costs import CostTable, compute, memory
+from ..costs.compute import ceil
+from ..result import Bound
+from ..schema import Instance, exact
+from .crossing import Crossing
+
+_WORTH = 1 + 1e-6  # a smaller gain is not worth another round
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What layers that cost the same need: their number, and us by kind of GPU.
+
+    None where a kind cannot hold such a layer in any tensor-parallel group.
+    """
+
+    layers: int
+    work_us: tuple[Fraction | None, ...]  # GPU time of a sample, at the least
+    pass_us: tuple[Fraction | None, ...]  # time of a micro-batch, at the least
+
+
+def training_plan_bound(instance: Instance) -> Bound:
+    """No plan that the judge accepts has a shorter iteration, in us.
+
+    `InstanceError` where the instance has no cluster. An instance without any plan
+    has bounds too: those of its work.
+    """
+    workload = instance.workload
+    own, zero = CostTable(instance), max(workload.zeros)
+    tables = [own.under(rule, zero) for rule in workload.recomputes]
+    # With the fewest FLOPs; what else is asked of it does not depend on the choice.
+    table = min(tables, key=lambda t: compute.passes(t.workload.costs))
+    kinds, columns = _columns(tables)
+    work = _work_us(table, list(kinds.values()), columns)
+    chain = _chain_us(table, list(kinds.values()), columns)
+    factor = exact(instance.workload.costs.pipeline_factor)
+    found = [
+        Bound(ceil(factor * work), "all GPUs at the total work"),
+        Bound(ceil(factor * chain), "one pipeline's layers one after another"),
+    ]
+    if (crossing := Crossing.of(table)) is not None:
+        value = crossing.least_us(float(max(work, chain)))
+        source = "total work, with activations or gradients across nodes"
+        found.append(Bound(value, source))
+    return max(found, key=lambda bound: bound.value)
+
+
+# --- what a layer costs at the least ---------------------------------------------
+
+
+def _columns(tables: Sequence[CostTable]) -> tuple[Counter[str], list[_Column]]:
+    """GPUs of each kind (by a node that speaks for it), and columns over kinds."""
+    table = tables[0]
+    speakers: dict[object, str] = {}
+    kinds: Counter[str] = Counter()
+    for node in table.cluster.nodes:
+        key = (table.node_class[node.name], node.count)
+        kinds[speakers.setdefault(key, node.name)] += node.count
+    columns = _cheapest(tables, list(kinds), fits=True)
+    if any(set(column.work_us) == {None} for column in columns):
+        # Some layer fits nowhere: there is no plan, and the work alone is a bound.
+        columns = _cheapest(tables, list(kinds), fits=False)
+    head = [_head_us(table, node) for node in kinds]
+    if table.workload.costs.head == "include":
+        columns.append(_Column(1, *zip(*head, strict=True)))
+    return kinds, columns
+
+
+def _cheapest(
+    tables: Sequence[CostTable], nodes: list[str], fits: bool
+) -> list[_Column]:
+    """The least of each entry over tables, whose layers are alike in all of them."""
+    each = [_layer_columns(table, nodes, fits) for table in tables]
+    return [
+        _Column(
+            alike[0].layers,
+            _least_of(column.work_us for column in alike),
+            _least_of(column.pass_us for column in alike),
+        )
+        for alike in zip(*each, strict=True)
+    ]
+
+
+def _least_of(
+    rows: Iterable[tuple[Fraction | None, ...]],
+) -> tuple[Fraction | None, ...]:
+    return tuple(
+        min((value for value in values if value is not None), default=None)
+        for values in zip(*rows, strict=True)
+    )
+
+
+def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Column]:
+    model = table.model
+    costs: dict[object, list[int]] = {}
+    profile = table.workload.costs.profile
+    for layer in range(table.layers):
+        alike = (model.parameters[layer], model.active_parameters[layer])
+        held = tuple(row.layer_mib[layer] for row in profile if row.layer_mib)
+        key = (alike, tuple(row.layer_us[layer] for row in profile), held)
+        costs.setdefault(key, []).append(layer)
+    columns = []
+    reduced = [] if profile else [_reduce_us(table, node) for node in nodes]
+    for layers in costs.values():
+        pairs = [
+            _measured_us(table, node, layers[0], fits)
+            if profile
+            else _layer_us(table, node, layers[0], fits, reduced[kind])
+            for kind, node in enumerate(nodes)
+        ]
+        columns.append(
+            _Column(len(layers), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
+        )
+    return columns
+
+
+_Least = tuple[Fraction | None, Fraction | None]
+
+
+_Reductions = tuple[tuple[Fraction, Fraction], ...]
+
+
+def _reduce_us(table: CostTable, node: str) -> _Reductions:
+    """All-reduces of a layer for a sample, t = 1, 2 ...: with, without latency."""
+    model, workload = table.model, table.workload
+    gpu, link = table.gpu(node), table.node_class[node].intra
+    alone = compute.layer_s(model, workload, 0, gpu, None, 1, 1)
+    rows = [(Fraction(0), Fraction(0))]
+    for t in range(2, table.cluster.node[node].count + 1):
+        assert link is not None
+        both = compute.layer_s(model, workload, 0, gpu, link, t, 1)
+        free = compute.layer_s(model, workload, 0, gpu, (Fraction(0), link[1]), t, 1)
+        rows.append(((both - alone / t) * 10**6, (free - alone / t) * 10**6))
+    return tuple(rows)
+
+
+def _layer_us(
+    table: CostTable, node: str, layer: int, fits: bool, reductions: _Reductions
+) -> _Least:
+    """Least GPU time a sample and least time a micro-batch of a layer on a kind."""
+    first = _least_degree(table, node, layer) if fits else 1
+    if first is None:
+        return None, None
+    gpu = table.gpu(node)
+    alone = compute.layer_s(table.model, table.workload, layer, gpu, None, 1, 1)
+    alone *= 10**6
+    # s samples take at least s times one sample without latencies, and t such GPUs
+    # t times as much, which grows with t: the least degree does the least work.
+    work = alone + first * reductions[first - 1][1]
+    # One sample takes X / t + A (t - 1) (alpha + Y / t) = (X - A Y) / t + A alpha t
+    # and a constant: convex in t, or growing. The first rise ends the search.
+    quickest = alone / first + reductions[first - 1][0]
+    for t in range(first + 1, len(reductions) + 1):
+        time = alone / t + reductions[t - 1][0]
+        if time >= quickest:
+            break
+        quickest = time
+    return work, quickest
+
+
+def _measured_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
+    """From a profile. A sum of rows costs a sample at least its cheapest row."""
+    degrees = _degrees(table, node, layer, fits)
+    largest = max(table.workload.micro_batch_sizes)
+    gpu = table.cluster.node[node].gpu
+    rows = [
+        row
+        for row in table.workload.costs.profile
+        if row.gpu == gpu
+        and row.tensor_parallel in degrees
+        and row.micro_batch <= largest
+    ]
+    if not rows:
+        # No plan puts the layer there. It is asked for without memory only where no
+        # kind can hold it: then it proves nothing.
+        return (None, None) if fits else (Fraction(0), Fraction(0))
+    works = (
+        Fraction(row.tensor_parallel * row.layer_us[layer], row.micro_batch)
+        for row in rows
+    )
+    return min(works), Fraction(min(row.layer_us[layer] for row in rows))
+
+
+def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[int]:
+    """Degrees at which a profiled layer may be held; with `fits`, if it fits."""
+    spec = table.cluster.node[node]
+    every = range(1, spec.count + 1)
+    if not fits:
+        return every
+    if not table.profile.weighs:
+        first = _least_degree(table, node, layer)
+        return range(first or spec.count + 1, spec.count + 1)
+    # Measured memory may grow with the degree: each one is looked at.
+    room = table.memory_mib(node) - table.workload.costs.reserve_mib
+    needs = ((t, table.profile.least_mib(spec.gpu, t, layer)) for t in every)
+    return {t for t, need in needs if need is not None and need <= room}
+
+
+def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
+    """The least degree at which the layer fits, alone in the middle of a pipeline.
+
+    With one sample and one micro-batch in flight: memory never falls when there are
+    more samples, layers or micro-batches, and never grows with the degree.
+    """
+    room = table.memory_mib(node)
+    for t in range(1, table.cluster.node[node].count + 1):
+        parts = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
+        if sum(parts.values()) <= room:
+            return t
+    return None
+
+
+def _head_us(table: CostTable, node: str) -> tuple[Fraction, Fraction]:
+    gpu, count = table.gpu(node), table.cluster.node[node].count
+    work = compute.head_s(table.model, table.workload, gpu, 1, 1) * 10**6
+    return work, work / count
+
+
+# --- work and chain --------------------------------------------------------------
+
+
+def _work_us(
+    table: CostTable, gpus: Sequence[int], columns: Sequence[_Column]
+) -> Fraction:
+    """Least time in which all GPUs can do all the work.
+
+    A replica of t GPUs is busy n times for its stage's time, and the pipeline lasts
+    at least as long. So sum over layers of w[c, l] x[c, l] <= N_c T for each kind c,
+    where x samples of layer l are done on kind c, B of each layer in all. For *any*
+    prices y >= 0 weak duality gives  T >= B sum_l min_c w[c, l] y_c / sum_c N_c y_c.
+    """
+    prices = [Fraction(price) for price in _good_prices(gpus, columns)]
+    earned = Fraction(0)
+    for column in columns:
+        pairs = zip(column.work_us, prices, strict=True)
+        earned += column.layers * min(w * y for w, y in pairs if w is not None)
+    paid = sum((n * y for n, y in zip(gpus, prices, strict=True)), Fraction(0))
+    return table.workload.global_batch * earned / paid
+
+
+def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]:
+    """Prices of kinds: their speeds, which are optimal for layers in proportion.
+
+    Where layers are not (uneven profiles, layers too large for one GPU), better ones
+    are looked for, a kind at a time. In floats: any prices prove a bound.
+    """
+    work = np.array(
+        [[np.inf if w is None else float(w) for w in c.work_us] for c in columns]
+    )
+    count = np.array([float(column.layers) for column in columns])
+    many = np.array(gpus, dtype=float)
+    held = np.isfinite(work)
+    # `fsum` rounds once, where `@` rounds as the processor likes: one bound for all.
+    total = np.array([fsum(one) for one in (np.where(held, work, 0.0).T * count)])
+    timed = (held.T * count).sum(axis=1)
+    prices = np.where(total > 0, timed / np.where(total > 0, total, 1.0), 1.0)
+
+    def dual(y: np.ndarray[Any, Any]) -> float:
+        return fsum(count * (work * y).min(axis=1)) / fsum(many * y)
+
+    best = dual(prices)
+    for step in (1.5, 1.1, 1.01):
+        improved = len(gpus) > 1 and len(columns) > 1
+        while improved:
+            improved = False
+            for kind, factor in product(range(len(gpus)), (step, 1 / step)):
+                trial = prices.copy()
+                trial[kind] *= factor
+                if (value := dual(trial)) > best * _WORTH:
+                    best, prices, improved = value, trial, True
+    return [float(price) for price in prices]
+
+
+def _states_mib(table: CostTable) -> int:
+    """What a pipeline holds at the least, on all of its GPUs together."""
+    costs = table.workload.costs
+    if table.profile.weighs:
+        return sum(map(table.profile.least_group_mib, range(table.layers)))
+    return costs.kept_bytes * sum(table.model.parameters) // memory.MIB
+
+
+def _chain_us(
+    table: CostTable, gpus: Sequence[int], columns: Sequence[_Column]
+) -> Fraction:
+    """Least time of the pipeline with the most sequences.
+
+    Its first micro-batch passes all layers; each of the others keeps the slowest
+    stage busy for at least the dearest layer. D pipelines need D GPUs, D sequences and
+    D times the memory of the states, so one has at least B / D sequences.
+    """
+    workload = table.workload
+    passes = [min(t for t in c.pass_us if t is not None) for c in columns]
+    once = Fraction(0)
+    for column, us in zip(columns, passes, strict=True):
+        once += column.layers * us
+    states = _states_mib(table)
+    most = min(sum(gpus), workload.global_batch)
+    if states:
+        nodes = table.cluster.nodes
+        room = sum(n.count * table.memory_mib(n.name) for n in nodes)
+        most = max(1, min(most, room // states))
+    sequences = -(-workload.global_batch // most)
+    micro_batches = -(-sequences // max(workload.micro_batch_sizes))
+    if workload.costs.interleave > 1:
+        once = max(passes)
+    return once + (micro_batches - 1) * max(passes)

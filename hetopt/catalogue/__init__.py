@@ -1,0 +1,1 @@
+"""Data sheets of GPUs and architectures of models, one place for all."""

@@ -1,0 +1,150 @@
+"""The command `bench`, registered by `hetopt.cli`."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import Unsupported
+from .options import flag
+from .output import OURS, stopped, written
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(bench)
+
+
+def bench(
+    suite: Annotated[
+        str | None,
+        typer.Argument(help="One of `hetopt list suites`.", show_default=False),
+    ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option("--suite", metavar="SUITE", help="The suite, said as an option."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Rows, plans and report go there."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Solves side by side.")
+    ] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Solve on this Dask scheduler's workers."),
+    ] = None,
+    resume: Annotated[
+        bool, flag("--resume", help="Go on with the rows that DIR has.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Only write the report of a run again."),
+    ] = None,
+    suites: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take the suite from this TOML file."),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=1e6, metavar="S", help="Instead of the suite's time limits."
+        ),
+    ] = None,
+    update_best: Annotated[
+        bool,
+        flag(
+            "--update-best",
+            help="Keep what is better than the best known of the library's instances.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, flag("--json", help="The report as one JSON document on stdout.")
+    ] = False,
+) -> None:
+    """Run a suite of solves, each in a process with a wall and a memory limit.
+
+    DIR gets `rows.jsonl` (a row a solve, on disk as soon as it is known), `plans/`
+    (documents that `hetopt check` takes) and `report.html`, `.md`, `.csv`, `.json`.
+    Exit codes: 0 every row has an answer, 1 a solve crashed or a bound contradicts a
+    plan, 4 a solve was ended by its wall or memory limit.
+
+    Example: `hetopt bench smoke --workers 2 --out smoke-run`
+    """
+    from .. import cli
+    from ..bench import journal
+    from ..bench.running import failed
+    from ..report import bench as reports
+
+    if suite is not None and named is not None:
+        raise Unsupported("the suite is named twice: give SUITE or --suite")
+    suite = suite or named
+    if report is not None:
+        if suite is not None or out is not None:
+            raise Unsupported("--report only reads: give it without a suite and --out")
+        folder = report
+    else:
+        folder = _folder(suite, out)
+        _run(
+            str(suite),
+            folder,
+            as_json,
+            file=suites,
+            time_limit_s=time_limit,
+            workers=workers,
+            dask=dask,
+            resume=resume,
+        )
+    header, rows = journal.read(folder)
+    made = reports.report(folder, header, rows)
+    lost = written(
+        folder if folder.is_dir() else folder.parent,
+        lambda path: reports.write(made, path),
+        "report ",
+    )
+    if update_best:
+        _keep_best(folder)
+    cli._give(reports.document(made), reports.tables(made), as_json, lost)
+    if made.contradicted:
+        cli._complain(f"{len(made.contradicted)} plans that a bound contradicts")
+        raise typer.Exit(OURS)
+    bad = failed(rows)
+    if bad:
+        cli._complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
+        raise typer.Exit(OURS if "crashed" in bad else cli.NOT_FOUND)
+
+
+def _folder(suite: str | None, out: Path | None) -> Path:
+    if suite is None:
+        raise Unsupported(
+            "found neither a suite nor --report, expected one of them: "
+            "`hetopt list suites` shows the suites"
+        )
+    if out is None:
+        raise Unsupported("--out is missing: name a folder for rows and report")
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise Unsupported(f"--out {out}: found a file, expected a folder; name one")
+    return out
+
+
+def _run(suite: str, out: Path, as_json: bool, **choices: Any) -> None:
+    from ..bench import running
+    from .bench_progress import Bar
+    from .terminal import console
+
+    try:
+        with Bar(console(stderr=True), suite) as bar:
+            running.go(suite, out, told=bar.told, **choices)
+    except KeyboardInterrupt:
+        words = f"interrupted: {out} keeps the rows so far, --resume goes on"
+        stopped(words, as_json)
+
+
+def _keep_best(folder: Path) -> None:
+    from .. import cli
+    from ..bench import best
+
+    for told in best.update(folder):
+        cli._tell(told)

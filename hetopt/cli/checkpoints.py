@@ -1,0 +1,143 @@
+"""The command of saved states, `checkpoint`, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import Unsupported
+from .options import AsJson
+
+if TYPE_CHECKING:
+    from ..checkpoints import Applied
+    from .progress import Moved
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(checkpoint)
+
+
+def checkpoint(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A checkpoint, or a released model's."),
+    ],
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="PLAN", help="Cut whole units for this training plan."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the checkpoint here.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which shards lie where, after a look into every file's header.
+
+    With --out, a released model (safetensors) becomes a checkpoint of whole units;
+    with --split too, whole units are cut for a plan. Both leave DIR as it is.
+
+    Example: `hetopt checkpoint llama-2-7b --out whole` and
+    `hetopt checkpoint whole --split plan.json --out shards`
+    """
+    from .. import checkpoints, cli
+
+    if split is not None and out is None:
+        raise Unsupported("--split: expected --out DIR with it; name a folder")
+    if out is None:
+        found = _listed(folder)
+        if as_json:
+            cli._print_json(found)
+        else:
+            cli._show([_table(found)])
+        raise typer.Exit(cli.PLAN if not found["incomplete"] else cli.NO_PLAN)
+    if split is None:
+        manifest = checkpoints.from_huggingface(folder, out)
+        told = {"out": str(out), "written": len(manifest.units)}
+    else:
+        manifest = checkpoints.read_manifest(folder)
+        recovery = checkpoints.split(_training_plan(split), manifest)
+        with moving() as bar:
+            told = document(checkpoints.apply(recovery, folder, out, bar.report))
+    if as_json:
+        cli._print_json(told)
+    else:
+        cli._tell(f"{told['written']} shards written to {out}")
+
+
+def moving() -> "Moved":
+    """A bar of bytes on a terminal; silent elsewhere."""
+    from .progress import Moved
+    from .terminal import console
+
+    return Moved(console(stderr=True), "moving states")
+
+
+def document(done: "Applied") -> dict[str, Any]:
+    """What a recovery on files did, as JSON."""
+    return {
+        "out": str(done.folder),
+        "written": done.written,
+        "kept": done.kept,
+        "bytes_written": done.bytes_written,
+    }
+
+
+def _training_plan(path: str) -> Any:
+    from ..files import load_plan
+    from ..plans import TrainingPlan
+
+    name, _, made = load_plan(path)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{path}: found a plan of {name}, expected a training plan")
+    return made
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    """Places and degrees, with what each has; units that no shards make whole."""
+    from .. import checkpoints
+
+    shards = checkpoints.verified_catalogue(folder)
+    manifest = checkpoints.read_manifest(folder)
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for shard in sorted(shards, key=lambda s: (s.place, s.degree)):
+        row = rows.setdefault(
+            (shard.place, shard.degree),
+            {
+                "place": shard.place,
+                "degree": shard.degree,
+                "shards": 0,
+                "units": set(),
+                "bytes": 0,
+            },
+        )
+        row["shards"] += 1
+        row["units"].add(shard.unit)
+        row["bytes"] += (folder / shard.path).stat().st_size
+    for row in rows.values():
+        row["units"] = [u.name for u in manifest.units if u.name in row["units"]]
+    return {
+        "model": manifest.model,
+        "step": manifest.step,
+        "places": list(rows.values()),
+        "incomplete": checkpoints.incomplete(manifest, shards),
+    }
+
+
+def _table(found: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    from ..report import words
+
+    title = words.plain(found["model"])
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title)
+    for number, heading in enumerate(("place", "degree", "units", "shards", "GiB")):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in found["places"]:
+        numbers = (row["degree"], len(row["units"]), row["shards"])
+        table.add_row(
+            words.plain(row["place"]), *map(str, numbers), f"{row['bytes'] / 2**30:.3f}"
+        )
+    if found["incomplete"]:
+        table.caption = "not whole anywhere: " + ", ".join(found["incomplete"])
+    return table

@@ -1,0 +1,73 @@
+"""What hetopt finds on this machine: solvers, each tried on a small problem."""
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import __version__, api, registry
+from ..errors import BackendMissing, HetoptError
+from ..problems.layer_partition import Data
+from ..result import Status
+
+# Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
+_TRIAL: dict[str, Any] = {
+    "layer_mib": [1, 1, 1],
+    "in_flight_mib": [0, 0, 0],
+    "micro_batches": 2,
+    "objective": "bottleneck",
+    "order": "given",
+    "stages": [
+        {"name": name, "memory_mib": 3, "layer_us": [3, 1, 2], "hop_us": 0}
+        for name in ("first", "second")
+    ],
+}
+_EXPECTED = 3
+_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One back end: whether it is there and finds what it must."""
+
+    name: str
+    version: str | None
+    healthy: bool
+    seconds: float | None
+    reason: str | None
+
+
+def examined() -> list[Finding]:
+    """Every back end, tried on a problem whose optimum is known."""
+    return [_tried(name) for name in registry.names("backends")]
+
+
+def _tried(name: str) -> Finding:
+    trial = Data.model_validate(_TRIAL, strict=False)
+    try:
+        result = api.solve(trial, backend=name, time_limit=_LIMIT_S)
+    except BackendMissing as error:
+        return Finding(name, None, False, None, str(error))
+    except HetoptError as error:
+        return Finding(name, None, False, None, f"the trial failed: {error}")
+    seconds = round(sum(result.seconds.values()), 3)
+    right = result.status is Status.OPTIMAL and result.objective == _EXPECTED
+    reason = None
+    if not right:
+        reason = (
+            f"found {result.objective} ({result.status.value}), expected {_EXPECTED}, "
+            "optimal; install the solver again"
+        )
+    return Finding(name, result.method.version, right, seconds, reason)
+
+
+def report(findings: list[Finding]) -> dict[str, Any]:
+    """The machine and the back ends as a document."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    threads = len(affinity(0)) if affinity else os.cpu_count()
+    return {
+        "hetopt": __version__,
+        "python": sys.version.split()[0],
+        "threads": threads,
+        "backends": [asdict(finding) for finding in findings],
+    }

@@ -1,0 +1,284 @@
+"""The commands between other tools and ours, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import Unsupported, naming
+from .options import AsJson, flag
+from .output import written
+
+if TYPE_CHECKING:
+    from ..explaining.simulator import Simulation
+    from ..explaining.timeline import Schedule
+
+OPTION = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="inter_gbytes_per_s, intra_gbytes_per_s, inter_latency_us, efficiency, "
+        "gpu, types.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(assemble)
+    app.command()(export)
+    app.command()(simulate)
+    app.command()(doctor)
+
+
+def assemble(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")
+    ],
+    hosts: Annotated[
+        list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")
+    ],
+    format: Annotated[
+        str,
+        typer.Option("--from", metavar="FORMAT", help="hostfile, nvidia_smi or sinfo."),
+    ],
+    global_batch: Annotated[
+        int, typer.Option(min=1, metavar="B", help="Sequences of an iteration.")
+    ],
+    sequence_length: Annotated[
+        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")
+    ],
+    micro_batches: Annotated[
+        str,
+        typer.Option(metavar="A,B,C", help="Sizes of micro-batches to choose from."),
+    ] = "1",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the instance.")
+    ] = None,
+    option: OPTION = None,
+) -> None:
+    """Make an instance of a model's config.json and a list of hosts.
+
+    What the files do not tell is asked for, never guessed: batch, sequence length,
+    and the bandwidth between hosts.
+
+    Example: `hetopt assemble config.json hosts.txt --from hostfile --global-batch 256
+    --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
+    """
+    from .. import cli
+    from ..formats import importing
+    from ..formats.assembling import assembled
+
+    cli._writable(out)
+    importing.check(out)
+    workload: dict[str, Any] = {
+        "sequence_length": sequence_length,
+        "global_batch": global_batch,
+        "micro_batch_sizes": _sizes(micro_batches),
+    }
+    importing.write(out, assembled(config, format, hosts, option or [], workload, name))
+    cli._tell(f"written to {out}")
+
+
+def export(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="FORMAT", help="As --explain and `list formats` show."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the files here.")
+    ] = None,
+    explain: Annotated[
+        bool, flag("--explain", help="Say which target can run the plan.")
+    ] = False,
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a plan for the tool that runs it; refuse what the tool cannot express.
+
+    Trainers: megatron, flagscale, deepspeed, torchtitan, hexiscale, sailor, galvatron.
+    Schedulers, which get the machines, and the plan beside them: slurm, jobset
+    (Kubernetes), skypilot, ray.
+
+    Example: `hetopt export plan.json --to megatron --out run`
+    """
+    from .. import api, cli
+    from ..formats import exporting
+    from ..plans import TrainingPlan
+
+    name, data, made = api.posed_plan(plan, instance)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    if explain:
+        with naming(plan):
+            rows = exporting.explained(data, made)
+        if as_json:
+            cli._print_json(rows)
+        else:
+            cli._show([_table(rows)])
+        return
+    if to is None or out is None:
+        raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
+    with naming(plan):
+        texts = exporting.exported(to, data, made)
+    paths = exporting.write(out, texts)
+    if as_json:
+        cli._print_json({"target": to, "files": [str(path) for path in paths]})
+    else:
+        cli._tell(f"written to {', '.join(map(str, paths))}")
+
+
+def simulate(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="1f1b|gpipe", help="By default as its memory counts."),
+    ] = None,
+    overlapped: Annotated[
+        bool,
+        flag(
+            "--overlapped/--charged",
+            help="Whether stages compute while they send; the judge: charged.",
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw it: a page, .html, or .png, .svg, .pdf."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
+
+    Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
+    """
+    from .. import api, cli, files
+    from ..explaining import simulator
+    from ..plans import TrainingPlan
+    from ..report import timeline
+
+    cli._writable(trace, "--trace")
+    cli._writable(out)
+    if out is not None:
+        timeline.check(out)
+    name, data, made = api.posed_plan(plan, instance)
+    if not isinstance(made, TrainingPlan):
+        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    with naming(plan):
+        found = simulator.simulate(
+            data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
+        )
+    failed = (
+        written(trace, lambda path: files.write_json(path, found.to_chrome_trace())),
+        written(out, lambda path: timeline.write(found, path)),
+    )
+    cli._give(found.to_json(), [_simulated(found)], as_json, *failed)
+
+
+def doctor(
+    as_json: AsJson = False,
+) -> None:
+    """Look for the solvers, and try each on a problem of a second.
+
+    Example: `hetopt doctor`
+    """
+    from .. import cli
+    from .doctor import examined, report
+
+    found = report(examined())
+    if as_json:
+        cli._print_json(found)
+    else:
+        cli._show([_examined(found)])
+    if not all(one["healthy"] for one in found["backends"]):
+        raise typer.Exit(cli.BAD_INPUT)
+
+
+def _examined(found: dict[str, Any]) -> Any:
+    """The back ends, under what they run on."""
+    from rich.table import Table
+
+    title = "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    table = Table("back end", "version", "verdict", title=title)
+    for one in found["backends"]:
+        verdict = f"works, {one['seconds']} s" if one["healthy"] else one["reason"]
+        table.add_row(one["name"], one["version"] or "", verdict)
+    return table
+
+
+def _schedule(word: str | None) -> "Schedule | None":
+    if word is None:
+        return None
+    if word == "gpipe":
+        return "gpipe"
+    if word == "1f1b":
+        return "1f1b"
+    raise Unsupported(f"--schedule {word}: expected 1f1b or gpipe")
+
+
+def _simulated(found: "Simulation") -> Any:
+    """Simulated times beside the judge's, and how idle each stage is."""
+    from rich.table import Table
+
+    table = Table("pipeline", "simulated s", "judged s", "bubble", "idle s by stage")
+    for number, row in enumerate(found.to_json()["pipelines"]):
+        table.add_row(
+            str(number),
+            f"{row['simulated_us'] / 1e6:.6f}",
+            f"{row['judged_us'] / 1e6:.6f}",
+            f"{row['bubble']:.1%}",
+            " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
+        )
+    iteration = (found.iteration_us, found.judged_iteration_us)
+    table.add_section()
+    table.add_row("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", "")
+    return table
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    """One row a target, one column a feature of the plan, under a list of these."""
+    from rich.table import Table
+
+    features = list(rows[0]["features"]) if rows else []
+    listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
+    title = f"The plan has {listed}" if features else "The plan has no feature to mind"
+    columns = [f"({i})" for i in range(1, len(features) + 1)]
+    table = Table("target", *columns, "verdict", title=title, title_justify="left")
+    for row in rows:
+        has = [row["features"][name] for name in features]
+        marks = ("yes" if each else "NO" for each in has)
+        lacking = [
+            column for column, each in zip(columns, has, strict=True) if not each
+        ]
+        told = f"lacks {', '.join(lacking)}" if lacking else "; ".join(row["reasons"])
+        table.add_row(row["name"], *marks, told or "can run it")
+    return table
+
+
+def _sizes(words: str) -> list[int]:
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError:
+        raise Unsupported(
+            f"--micro-batches {words!r}: expected whole numbers separated by commas"
+        ) from None

@@ -1,0 +1,70 @@
+"""The command that takes a plan apart, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import naming
+from .options import AsJson
+from .output import written
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(explain)
+
+
+def explain(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="S", help="Wall seconds for the changes; 0: none are tried."
+        ),
+    ] = 60.0,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of the searches for the changes.")
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a picture, .png, .svg or .pdf, or .html, .md or .json.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a plan's time and memory go, what limits it, and what would help.
+
+    Each change is judged on this plan and planned again: one more node of a type,
+    faster links, other micro-batches, recomputation or ZeRO, a layer moved.
+
+    Example: `hetopt explain plan.json --out explained.html`
+    """
+    from .. import cli
+    from ..api import explaining
+    from ..report import explained, explained_picture
+
+    cli._writable(out)
+    if out is not None:
+        explained_picture.check(out)
+    with cli._watch("us", time_limit) as watch, naming(plan):
+        found = explaining.explain(
+            plan,
+            instance,
+            time_limit=None if time_limit == float("inf") else time_limit,
+            seed=seed,
+            started=watch.started,
+        )
+    if found.interrupted:
+        cli._complain("interrupted: these are the changes looked at until then")
+    failed = written(out, lambda path: explained_picture.write(found, path))
+    cli._give(found.to_json(), explained.tables(found), as_json, failed)
+    if found.violations:
+        cli._complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
+        raise typer.Exit(cli.BAD_INPUT)

@@ -1,0 +1,112 @@
+"""The command that reads what other tools write, registered by `hetopt.cli`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import Unsupported
+from .options import flag
+from .output import written
+
+_OWN = ("out", "instance", "option", "judge", "json", "help")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    # What is no option of the command is one of the format: it comes with the paths.
+    app.command("import", context_settings={"ignore_unknown_options": True})(
+        import_file
+    )
+
+
+def import_file(
+    format: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="One of `hetopt list formats`.")
+    ],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]... [--NAME VALUE]...",
+            help="Its files, and options of the format.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE",
+            help="Write it as this instance with what was read; plans are read "
+            "against it.",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the format, the same as --NAME VALUE.",
+        ),
+    ] = None,
+    judge: Annotated[
+        bool,
+        flag("--judge", help="Judge every plan of the file beside what it claims."),
+    ] = False,
+    as_json: Annotated[
+        bool, flag("--json", help="With --judge: one JSON document on stdout.")
+    ] = False,
+) -> None:
+    """Read a file of another tool, such as a price list, and write it as ours.
+
+    Examples: `hetopt import skypilot vms.csv --region us-east-1 --spot
+    --instance espresso/llama-7b --out market.yaml`;
+    `hetopt import metis-plan search.log --instance i.yaml --rank 2 --out plan.json`
+    """
+    from .. import cli
+    from ..formats import importing
+
+    files, given = importing.split(format, paths or [], _OWN)
+    options = [*given, *(option or [])]
+    if judge:
+        from ..files import write_json
+
+        cli._writable(out)
+        rows = importing.judged(format, files, options, instance)
+        failed = written(out, lambda path: write_json(path, rows))
+        cli._give(rows, [_judged(rows)], as_json, failed)
+        return
+    if out is None:
+        raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
+    cli._writable(out)
+    importing.check(out)
+    importing.write(out, importing.document(format, files, options, instance))
+    cli._tell(f"written to {out}")
+
+
+def _judged(rows: Iterable[dict[str, Any]]) -> Any:
+    """Claims beside judgements, a plan a line."""
+    from rich.table import Table
+
+    table = Table("rank", "claimed s", "judged s", "complete", "fits", "what is wrong")
+    for row in rows:
+        table.add_row(
+            str(row["rank"]),
+            _seconds(row["claimed_us"]),
+            _seconds(row["judged_us"]),
+            _word(row["complete"]),
+            _word(row["fits"]),
+            row["refused"] or "; ".join(row["broken"][:2]),
+        )
+    return table
+
+
+def _seconds(us: int | None) -> str:
+    return "" if us is None else f"{us / 1e6:.6f}"
+
+
+def _word(value: bool | None) -> str:
+    return "" if value is None else "yes" if value else "NO"

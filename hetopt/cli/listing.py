@@ -1,0 +1,72 @@
+"""What there is, by name, with one line each; no solver is loaded to tell."""
+
+import ast
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from .. import registry
+
+_FOLDER = {
+    "problems": "problems",
+    "formulations": "formulations",
+    "methods": "exact",
+    "planners": "planners",
+    "policies": "policies",
+    "backends": "backends",
+}
+
+
+def entries(kind: str) -> list[dict[str, str]]:
+    """Objects with `name` and `description`, sorted by name.
+
+    Formats also have a `direction`, import or export, and are sorted within each;
+    planners their `options` with the defaults, as `--option` takes them.
+    `kind` is one of instances, problems, formulations, methods, planners, policies,
+    backends, formats, suites.
+    """
+    if kind == "instances":
+        return _instances()
+    if kind == "suites":
+        from ..bench.suites import known
+
+        return [{"name": n, "description": d} for n, d in sorted(known().items())]
+    if kind == "formats":
+        read, written = _folder("importers"), _folder("exporters")
+        return [
+            *({**entry, "direction": "import"} for entry in read),
+            *({**entry, "direction": "export"} for entry in written),
+        ]
+    if kind == "planners":
+        return [{**e, "options": _options(e["name"])} for e in _folder("planners")]
+    return _folder(_FOLDER[kind])
+
+
+def _folder(folder: str) -> list[dict[str, str]]:
+    return [
+        {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
+        for name in registry.names(folder)
+    ]
+
+
+def _options(planner: str) -> str:
+    from ..api.planner_options import defaults
+
+    return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults(planner).items())
+
+
+def _instances() -> list[dict[str, str]]:
+    from ..files import instance_names, load_instance, load_problem, problem_names
+
+    sources = {name: load_instance(name).source for name in instance_names()}
+    sources |= {name: load_problem(name)[1].source for name in problem_names()}
+    return [{"name": name, "description": sources[name]} for name in sorted(sources)]
+
+
+def _first_line(module: str) -> str:
+    """First line of a module's docstring, read without importing the module."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0]

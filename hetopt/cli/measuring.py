@@ -1,0 +1,190 @@
+"""The commands that look at this machine's GPUs, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InstanceError, UnknownName
+from .options import AsJson, flag
+from .output import written
+
+if TYPE_CHECKING:
+    from ..measuring.profiling import Profiled
+    from ..schema import ModelSpec
+
+Sizes = Annotated[str, typer.Option(metavar="A,B,C", help="Sizes to measure.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(detect)
+    app.command()(profile)
+
+
+def detect(
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the node; the host's.")
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE", help="Write it as this instance on these GPUs."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, types ...",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe this machine's GPUs, as NVML knows them, as a cluster.
+
+    Example: `hetopt detect --instance hexiscale/setting-1-llama2-7b --out here.yaml`
+    """
+    from .. import cli
+    from ..formats import importing
+    from ..measuring import detecting
+
+    cli._writable(out)
+    if out is not None:
+        importing.check(out)
+    options = importing.typed(detecting.OPTIONS, option or [])
+    found = importing.put_in(detecting.detected(name, **options), "detect", instance)
+    failed = written(out, lambda path: importing.write(path, found))
+    if as_json or out is None or failed is not None:
+        cli._give(found, (), True, failed)
+
+
+def profile(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
+    ],
+    sequence_length: Annotated[
+        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Write the rows for `costs.profile: FILE`."),
+    ],
+    gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
+    gpu_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="GPU type of the rows; the device's name."),
+    ] = None,
+    micro_batches: Sizes = "1,2,4",
+    tensor_parallel: Sizes = "1",
+    intra_gbytes_per_s: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Link of a tensor-parallel group."),
+    ] = None,
+    bytes_per_parameter: Annotated[
+        int, typer.Option(min=1, max=64, help="States of a parameter, in memory.")
+    ] = 16,
+    recompute: Annotated[
+        bool, flag(help="Whether the backward pass computes the layer again.")
+    ] = True,
+    flash: Annotated[
+        bool, flag(help="Whether attention scores are never written.")
+    ] = False,
+    dtype: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="bfloat16, float16 or float32 (on a CPU)."),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs; the median counts.")
+    ] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Time a model's layers and weigh what they keep, on the GPU at hand.
+
+    Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
+    """
+    from .. import cli, files
+    from ..measuring.profiling import Asked, profiled
+    from ..measuring.profiling.timing import How
+    from .progress import Steps
+    from .terminal import console
+
+    cli._writable(out)
+    kind = dtype or ("bfloat16" if gpu else "float32")
+    if kind not in ("bfloat16", "float16", "float32"):
+        raise UnknownName("dtype", kind, ["bfloat16", "float16", "float32"])
+    asked = Asked(
+        _model(model),
+        sequence_length,
+        _sizes(tensor_parallel, "--tensor-parallel"),
+        _sizes(micro_batches, "--micro-batches"),
+        gpu_name,
+        bytes_per_parameter,
+        intra_gbytes_per_s,
+    )
+    how = How("cuda" if gpu else "cpu", kind, repeats, recompute, flash)
+    with Steps(console(stderr=True), "measuring") as steps:
+        found = profiled(asked, how, steps.report)
+    if not found.rows:
+        raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
+    failed = written(out, lambda path: files.write_json(path, found.rows))
+    cli._give(_document(found), [_table(found)], as_json, failed)
+
+
+def _sizes(text: str, option: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and 0 < int(word) <= 1024 for word in words):
+        raise InstanceError(
+            f"{option}: found {text!r}, expected numbers from 1 to 1024, as in 1,2,4"
+        )
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _model(name: str) -> "ModelSpec":
+    from ..catalogue.architectures import PRESETS
+    from ..importers import huggingface
+    from ..schema import ModelSpec
+
+    if name in PRESETS:
+        return ModelSpec.model_validate({"name": name, **PRESETS[name]})
+    if not Path(name).suffix and not Path(name).exists():
+        raise UnknownName("model", name, list(PRESETS))
+    fields = huggingface.read([Path(name)])["model"]
+    return ModelSpec.model_validate(fields)
+
+
+def _document(found: "Profiled") -> dict[str, Any]:
+    return {
+        "gpu": found.gpu,
+        "torch": found.torch,
+        "profile": found.rows,
+        "measured": [
+            {
+                "tensor_parallel": one.tensor_parallel,
+                "micro_batch": one.micro_batch,
+                "fits": one.row is not None,
+                "peak_mib": one.peak_mib,
+            }
+            for one in found.measured
+        ],
+    }
+
+
+def _table(found: "Profiled") -> Any:
+    from rich.table import Table
+
+    from ..measuring.profiling.rows import shown
+    from ..report import words
+
+    title = f"one layer on {found.gpu}, PyTorch {found.torch}"
+    table = Table(title=words.plain(title))
+    for name in ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak"):
+        table.add_column(name, justify="right")
+    for row in shown(found):
+        table.add_row(*row)
+    return table

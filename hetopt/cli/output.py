@@ -1,0 +1,206 @@
+"""What the command line says, where, and the exit code that it ends with.
+
+Answers go to stdout; progress and what is wrong go to stderr. With `--json` stdout
+holds one document: the answer, or where there is none, what is wrong.
+"""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from traceback import print_exception
+from types import TracebackType
+from typing import Any, NoReturn
+
+import typer
+
+from ..errors import CannotWrite, HetoptError, InternalError
+from . import terminal
+
+PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
+
+# Whether this command has printed its document, after which it prints no other.
+_answered: ContextVar[bool] = ContextVar("answered", default=False)
+
+
+def begin() -> None:
+    """A command begins: nothing is answered yet."""
+    _answered.set(False)
+
+
+# --- stdout ----------------------------------------------------------------------
+
+
+class _Patient(io.FileIO):
+    """A stream whose reader may leave early, as in `| head`: no error, nothing lost.
+
+    Another failure, such as a full disk, is an error once; what is left in buffers is
+    dropped after it.
+    """
+
+    gone = False
+
+    def write(self, data: Any) -> int:
+        """All bytes are taken, whether anybody reads them or not."""
+        if self.gone:
+            return len(data)
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.gone = True
+            if isinstance(error, BrokenPipeError):
+                return len(data)
+            raise
+
+
+def be_patient() -> None:
+    """Let no reader of stdout that leaves early be an error of the command."""
+    try:
+        raw = _Patient(sys.stdout.fileno(), "w", closefd=False)
+    except (OSError, ValueError, AttributeError):  # closed, or no file
+        return
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=sys.stdout.encoding,
+        errors="backslashreplace",
+        line_buffering=raw.isatty(),
+    )
+
+
+def print_json(document: Any) -> None:
+    """Print the document of the command."""
+    text = json.dumps(document, indent=1, allow_nan=False)
+    _answered.set(True)
+    _to_stdout(lambda: typer.echo(text))
+
+
+def show(renderables: Iterable[Any]) -> None:
+    """Print tables and lines."""
+    # A pipe has no width: lines there must not be folded to 80 columns.
+    console = terminal.console()
+    if not console.is_terminal:
+        console = terminal.console(width=200)
+    for renderable in renderables:
+        _to_stdout(lambda one=renderable: console.print(one))  # type: ignore[misc]
+
+
+def _to_stdout(write: Callable[[], None]) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise CannotWrite(
+            f"standard output: cannot be written: {error.strerror}; make room, or name "
+            "a file with --out"
+        ) from None
+
+
+def tell(message: str) -> None:
+    """Say something beside the answer."""
+    typer.echo(terminal.lines(message), err=True)
+
+
+def complain(message: str) -> None:
+    """Say what is wrong."""
+    tell(f"hetopt: {message}")
+
+
+# --- answers ---------------------------------------------------------------------
+
+
+def check_writable(path: Path | None, option: str = "--out") -> None:
+    """Refuse a file that cannot be written, before hours of work and not after."""
+    from ..files import check_writable as check
+
+    if path is not None:
+        check(path, option)
+
+
+def written(
+    path: Path | None, write: Callable[[Path], object], what: str = ""
+) -> HetoptError | None:
+    """Write a file, if one was asked for, and say so.
+
+    An error is returned, not raised: the answer is shown first, and never lost.
+    """
+    if path is None:
+        return None
+    try:
+        write(path)
+    except HetoptError as error:
+        return error
+    tell(f"{what}written to {path}")
+    return None
+
+
+def give(
+    document: Any,
+    shown: Iterable[Any],
+    as_json: bool,
+    *failures: HetoptError | None,
+) -> None:
+    """Print the answer; then raise the first of what failed to be written."""
+    if as_json:
+        print_json(document)
+    else:
+        show(shown)
+    for failure in failures:
+        if failure is not None:
+            raise failure
+
+
+# --- what is wrong ---------------------------------------------------------------
+
+
+def fail(error: HetoptError, as_json: bool) -> NoReturn:
+    """Say what is wrong, and leave."""
+    ours = isinstance(error, InternalError)
+    said = f"a bug in hetopt, please report it: {error}" if ours else str(error)
+    complain(said)
+    code = OURS if ours else BAD_INPUT
+    answer_error(as_json, error.kind, str(error), code, error.file, error.field)
+    raise typer.Exit(code)
+
+
+def stopped(words: str, as_json: bool) -> NoReturn:
+    """Leave after Ctrl-C that came before there was an answer."""
+    complain(words)
+    answer_error(as_json, "interrupted", words, NOT_FOUND)
+    raise typer.Exit(NOT_FOUND)
+
+
+def answer_error(
+    as_json: bool,
+    kind: str,
+    message: str,
+    code: int,
+    file: str | None = None,
+    field: str | None = None,
+) -> None:
+    """With `--json` and no document so far: what is wrong is the document."""
+    if not as_json or _answered.get():
+        return
+    error = {"kind": kind, "message": message, "file": file, "field": field}
+    try:
+        print_json({"error": {**error, "exit_code": code}})
+    except CannotWrite as unwritten:
+        complain(str(unwritten))
+
+
+def wants_json(words: Iterable[str]) -> bool:
+    """Whether `--json` is among the words of a command line."""
+    for word in words:
+        if word in ("--json", "--"):
+            return word == "--json"
+    return False
+
+
+def unexpected(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """For `sys.excepthook`: a bug of ours, with its traceback; Python exits with 1."""
+    print_exception(kind, error, trace)
+    complain("a bug in hetopt, please report it with the lines above")
+    message = f"{kind.__name__}: {error}"
+    answer_error(wants_json(sys.argv[1:]), InternalError.kind, message, OURS)

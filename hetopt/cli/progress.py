@@ -1,0 +1,115 @@
+"""Progress on a terminal: time, incumbent, bound and gap; bytes; silent elsewhere."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.progress_bar import ProgressBar
+
+from ..problems import Objective
+from ..report import words
+
+
+class _TimeBar(ProgressColumn):
+    """How much of the time limit is used; a pulse where there is no limit."""
+
+    max_refresh = 0.2
+
+    def __init__(self, limit_s: float | None) -> None:
+        super().__init__()
+        self.limit_s = limit_s
+
+    def render(self, task: Task) -> ProgressBar:
+        elapsed = task.elapsed or 0.0
+        if self.limit_s is None:
+            return ProgressBar(total=None, width=24, animation_time=elapsed)
+        used = min(elapsed, self.limit_s)
+        return ProgressBar(total=self.limit_s or 1.0, completed=used, width=24)
+
+
+class Line:
+    """A context in which one line on a terminal moves; elsewhere there is none."""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            *columns,
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+class Watch(Line):
+    """A context in which `report` and `started` move one progress line."""
+
+    def __init__(self, console: Console, unit: str, limit_s: float | None) -> None:
+        self.unit = unit
+        super().__init__(
+            console,
+            _TimeBar(limit_s),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[known]}", markup=False),
+        )
+        self._task = self._progress.add_task("planning", known="", total=None)
+
+    def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Show what is known; the callback of every exact method."""
+        known = words.progress(incumbent, bound, self.unit)
+        self._progress.update(self._task, known=known)
+
+    def started(self, what: str) -> None:
+        """Begin anew with another method."""
+        text = words.plain(what)
+        self._progress.reset(self._task, description=text, known="", total=None)
+
+
+class _Counted(Line):
+    """A context in which `report` moves one bar of so many of so many."""
+
+    def __init__(self, console: Console, what: str, *columns: ProgressColumn) -> None:
+        super().__init__(console, BarColumn(bar_width=24), *columns)
+        self._task = self._progress.add_task(what, total=None)
+
+    def report(self, done: int, total: int) -> None:
+        """Show how many of how many are there."""
+        self._progress.update(self._task, completed=done, total=total)
+
+
+class Moved(_Counted):
+    """Bytes, and how fast they move."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        super().__init__(
+            console, what, DownloadColumn(binary_units=True), TransferSpeedColumn()
+        )
+
+
+class Steps(_Counted):
+    """Steps of equal weight, and the time since the first."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        super().__init__(console, what, MofNCompleteColumn(), TimeElapsedColumn())

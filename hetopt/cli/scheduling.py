@@ -1,0 +1,248 @@
+"""The commands of many jobs: `fit` and `schedule`, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import Interrupted, Unsupported
+from .options import AsJson
+from .output import check_writable, written
+
+if TYPE_CHECKING:
+    from ..api.scheduling import Outcome
+    from ..problems.job_scheduling import Data
+    from ..scheduling.fitting import Fit
+
+FIT_COLUMNS = (
+    *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
+    *("gradients", "optimiser", "activations", "logits", "step", "samples/s", "a GPU"),
+    "of peak",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(fit)
+    app.command()(schedule)
+
+
+def fit(
+    model: Annotated[
+        str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
+    ],
+    batch: Annotated[int, typer.Option(min=1, metavar="B", help="Sequences a step.")],
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="The cluster of this instance or queue."),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="GPUs by name, such as A100-40G,RTX2080Ti."),
+    ] = None,
+    sequence: Annotated[
+        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+    ] = 1024,
+    as_json: AsJson = False,
+) -> None:
+    """Say on which GPUs, and on how many, a model fits: Frenzy's MARP.
+
+    Memory of a GPU by part, by the paper's formula and by the cost model.
+
+    Example: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`
+    """
+    from .. import cli
+    from ..api import scheduling
+
+    if (cluster is None) == (gpus is None):
+        found = "neither" if cluster is None else "both"
+        raise Unsupported(f"found {found} of --cluster and --gpus: give one of them")
+    on = cluster if cluster is not None else _names("--gpus", gpus or "")
+    complete = True
+    try:
+        rows = scheduling.fit(model, on, batch, sequence)
+    except Interrupted as signal:
+        rows, complete = signal.best, False
+        cli._complain("interrupted: this is what was looked at until then")
+    document = {
+        "model": model,
+        "batch": batch,
+        "sequence": sequence,
+        "complete": complete,
+        "fits": [row.to_json() for row in rows],
+    }
+    cli._give(document, [_fit_table(rows)] if rows else ["nothing fits"], as_json)
+    raise typer.Exit(cli.PLAN if rows else cli.NO_PLAN)
+
+
+def schedule(
+    instance: Annotated[
+        str, typer.Argument(help="A queue, or with --trace anything with a cluster.")
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...", help="These policies; all of `hetopt list policies`."
+        ),
+    ] = None,
+    rounds: Annotated[
+        bool | None,
+        typer.Option(
+            "--rounds/--events", help="All decide in equal rounds, or at every event."
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Take the jobs from a trace of this format."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=VALUE,...", help="Only these rows of the trace."),
+    ] = None,
+    most_gpus: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Leave out jobs that ask for more."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="A sample of the trace.")
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="L", help="Scale arrivals to this load."),
+    ] = None,
+    longest: Annotated[
+        float | None,
+        typer.Option(min=1, metavar="S", help="Shorten the trace's jobs to S seconds."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sample.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a .html report or a .json document."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a queue of jobs on a mixed cluster under scheduling policies.
+
+    Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
+    """
+    from .. import cli
+    from ..api import scheduling
+
+    _writable(out)
+    choices = {
+        "where": _cells(where) if where is not None else None,
+        "most_gpus": most_gpus,
+        "jobs": jobs,
+        "load": load,
+        "longest_s": longest,
+    }
+    if trace is not None:
+        data = scheduling.queue_of_trace(trace, instance, seed=seed, **choices)
+    else:
+        given = [name for name, value in choices.items() if value is not None]
+        if given:
+            raise Unsupported(f"{', '.join(given)}: expected with --trace only")
+        data = scheduling.load_queue(instance)
+    outcomes = scheduling.schedule(
+        data,
+        None if policy is None else _names("--policy", policy),
+        rounds=rounds,
+        started=cli._tell,
+    )
+    _deliver(data, outcomes, out, as_json)
+
+
+def _deliver(
+    data: "Data", outcomes: list["Outcome"], out: Path | None, as_json: bool
+) -> None:
+    from .. import cli
+    from ..files import write_json, write_text
+    from ..report import schedule as report
+
+    if outcomes[-1].result.stop.value == "interrupted":
+        cli._complain(f"interrupted in {outcomes[-1].policy}: these are the others")
+    document = _document(data, outcomes)
+
+    def write(path: Path) -> None:
+        if path.suffix.lower() == ".html":
+            write_text(path, report.html(data, outcomes))
+        else:
+            write_json(path, document)
+
+    failed = written(out, write)
+    cli._give(document, report.table(outcomes), as_json, failed)
+    ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
+    worst = max((cli._exit_of(one.status) for one in ended), default=cli.NOT_FOUND)
+    raise typer.Exit(worst)
+
+
+def _document(data: "Data", outcomes: list["Outcome"]) -> dict[str, Any]:
+    """One policy: its result document, with the queue, which `hetopt check` takes."""
+    from ..scheduling.traces import offered
+
+    load = offered(data)
+    shared = {
+        "instance": data.model_dump(mode="json"),
+        "offered_load": load if load < float("inf") else None,
+    }
+    documents = [outcome.to_json() for outcome in outcomes]
+    if len(documents) == 1:
+        return documents[0] | shared
+    return {"problem": "job_scheduling", **shared, "results": documents}
+
+
+def _fit_table(rows: list["Fit"]) -> Any:
+    from rich.table import Table
+
+    from ..report import words
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(FIT_COLUMNS):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        own = row.cost_model
+        parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
+        table.add_row(
+            words.plain(row.gpu),
+            str(row.gpus),
+            str(row.data_parallel),
+            str(row.tensor_parallel),
+            _gib(row.marp.total),
+            "yes" if row.marp_fits else "no",
+            _gib(own.total),
+            "yes" if row.cost_model_fits else "no",
+            *map(_gib, parts),
+            words.duration(row.step_us / 1e6),
+            words.number(row.samples_per_second),
+            words.number(row.samples_per_second / row.gpus),
+            words.share(row.utilisation),
+        )
+    return table
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
+
+
+def _names(option: str, text: str) -> list[str]:
+    names = [word.strip() for word in text.split(",")]
+    if not all(names):
+        raise Unsupported(f"{option} {text!r}: expected names separated by commas")
+    return names
+
+
+def _cells(text: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in _names("--where", text)]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise Unsupported(f"--where {text!r}: expected COLUMN=VALUE,...")
+    return {name: value for name, _, value in pairs}
+
+
+def _writable(out: Path | None) -> None:
+    check_writable(out)
+    if out is None:
+        return
+    if out.suffix.lower() not in (".html", ".json"):
+        raise Unsupported(
+            f"{out}: found suffix {out.suffix!r}, expected one of .html, .json"
+        )

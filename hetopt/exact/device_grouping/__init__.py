@@ -1,0 +1,368 @@
+"""Device grouping, exactly: numbers of groups best bound first, patterns for each.
+
+For D groups the least ratio r = S / (K + P - 1) of a group is looked for; the
+objective is D K r. What is used:
+
+1.  Closed form. All groups together: r <= sum g / (N + D (K - 1)).
+2.  Merging two groups never lowers the lesser of their K r, and K never falls when D
+    does. So if no `low` groups reach r, then D in low..high stays at or below
+    high K(low) r: one refutation closes a whole range of D.
+3.  Patterns (`patterns`): for given r few groups are possible. Their linear
+    relaxation (`programme`) refutes with integer prices, or its solution, rounded,
+    gives a plan; what it leaves open is decided by reachability (`search`).
+
+Every comparison is in integers or fractions; floats only choose what to try next.
+
+Source: the problem is AutoHet's, Eq. 2 and 3; the method is our own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from ...modelling import Limits
+from ...plans import Grouping
+from ...problems.device_grouping import Data
+from ...result import Result, Stop
+from ...solving.run import Halt, Report, Run
+from .._certificates import MOST_CLAIMS, Claim, GroupingCertificate
+from .balance import balanced
+from .certificate import recheck
+from .patterns import Kinds, Question, TooMany, complete, patterns, to_plan
+from .programme import relax
+from .search import Groups, box_for, round_relaxed, search, store, work
+
+__all__ = ["Certificate", "problem", "recheck", "solve"]
+
+Certificate = GroupingCertificate
+problem = "device_grouping"
+
+_CHEAP = 1e8  # bytes moved by a search that is done without a second thought
+_ENOUGH = 1e14  # beyond hours of work a number of groups is left open
+_STORE = 1e9  # bytes that a search may keep
+_ROWS = 1e-2  # rows of patterns looked at, a byte of work
+_FIRST_PLANS = 24
+_NARROW = 1.1  # a range of D this much wider than its least is worth one refutation
+
+
+def solve(
+    data: Data,
+    *,
+    limits: Limits = Limits(),  # noqa: B008 -- frozen
+    warm_start: Grouping | None = None,
+    report: Report | None = None,
+) -> Result:
+    """The best grouping with proof, or the best known and a bound at a limit."""
+    run = Run(problem, data, limits, report)
+    run.start_from(warm_start)
+    with run:
+        if reasons := _impossible(data):
+            run.reasons = reasons
+        else:
+            _Search(data, run).work()
+    return run.result()
+
+
+def _impossible(data: Data) -> tuple[str, ...]:
+    """What the totals alone forbid."""
+    groups, floor = data.groups or 1, data.minimum_memory_mib
+    kinds = Kinds.of(data)
+    reasons = []
+    if groups > kinds.devices:
+        reasons.append(f"groups: {groups} asked for, {kinds.devices} devices there are")
+    if (short := groups * floor - kinds.memory) > 0:
+        reasons.append(
+            f"memory: {groups} x {floor} MiB needed, the devices have {kinds.memory} "
+            f"MiB, {short} MiB too little"
+        )
+    if data.micro_batches_of(groups) < 1:
+        reasons.append(
+            f"micro_batches: {data.global_batch_micro_batches} in the batch, "
+            f"{groups} groups need one each"
+        )
+    return tuple(reasons)
+
+
+@dataclass(order=True)
+class _Node:
+    """Numbers of groups low..high, none of which does better than -minus_bound."""
+
+    minus_bound: Fraction
+    low: int
+    high: int
+    budget: float = field(default=_CHEAP, compare=False)
+
+
+class _Search:
+    """Best bound first over numbers of groups."""
+
+    def __init__(self, data: Data, run: Run) -> None:
+        self.data, self.run = data, run
+        self.kinds = Kinds.of(data)
+        self.claims: dict[tuple[int, int], Claim] = {}
+        self.stuck: list[Fraction] = []
+
+    def k(self, groups: int) -> int:
+        """Micro-batches of each of `groups` groups."""
+        return self.data.micro_batches_of(groups)
+
+    @property
+    def best(self) -> Fraction:
+        """The incumbent's objective, 0 where there is none."""
+        return Fraction(self.run.objective or 0)
+
+    def work(self) -> None:
+        """Close every number of groups, or leave at a limit."""
+        open_nodes = [self._node(low, high) for low, high in self._ranges()]
+        heapify(open_nodes)
+        self._first_plans(open_nodes[0].low, open_nodes[-1].high)
+        while open_nodes:
+            bound = -open_nodes[0].minus_bound
+            if self.run.plan is not None and bound <= self.best:
+                break
+            self._publish(max([bound, *self.stuck]))
+            self.run.check()
+            for node in self._treat(heappop(open_nodes)):
+                heappush(open_nodes, node)
+        if self.run.plan is None and not self.stuck:
+            self.run.reasons = self._not_divisible()
+            return
+        self._publish(max([self.best, *self.stuck]))
+        if self.stuck and not self.run.closed():
+            raise Halt(Stop.MEMORY)
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        if self.data.groups is not None:
+            return [(self.data.groups, self.data.groups)]
+        most = min(self.kinds.devices, self.kinds.memory // self.kinds.floor_mib)
+        if self.data.global_batch_micro_batches is not None:
+            most = min(most, self.data.global_batch_micro_batches)
+        return [(1, most)]
+
+    def _publish(self, bound: Fraction) -> None:
+        few = len(self.claims) <= MOST_CLAIMS
+        claims = tuple(self.claims.values())
+        self.run.certificate = GroupingCertificate(claims=claims) if few else None
+        self.run.tighten(bound, "closed form and patterns")
+
+    def _node(self, low: int, high: int, cap: Fraction | None = None) -> _Node:
+        bound = max(
+            d * self.k(d) * self.kinds.closed_form(d, self.k(d))
+            for d in range(low, high + 1)
+        )
+        return _Node(-(bound if cap is None else min(bound, cap)), low, high)
+
+    def _claim(self, question: Question, high: int, proof: dict[str, Any]) -> None:
+        """Note that `groups`..`high` groups do no better than high K ratio."""
+        self.claims[question.groups, high] = Claim(
+            least_groups=question.groups,
+            most_groups=high,
+            micro_batches=question.k,
+            ratio=(question.ratio.numerator, question.ratio.denominator),
+            **proof,
+        )
+
+    # -- plans without proof -------------------------------------------------------
+
+    def _first_plans(self, low: int, high: int) -> None:
+        """Quick plans for numbers of groups spread over the range."""
+        tried: set[int] = set()
+        for step in range(_FIRST_PLANS + 1):
+            groups = round(low * (high / low) ** (step / _FIRST_PLANS))
+            if groups not in tried:
+                tried.add(groups)
+                self._offer_balanced(groups)
+
+    def _offer_balanced(self, groups: int) -> None:
+        self.run.check()
+        if found := balanced(self.kinds, groups, self.k(groups)):
+            self._offer(found)
+
+    def _offer(self, groups: Groups) -> None:
+        self.run.offer(to_plan(self.data, self.kinds, groups))
+
+    # -- proofs ----------------------------------------------------------------------
+
+    def _ask(self, groups: int, ratio: Fraction) -> Question:
+        """Can `groups` groups all do better than `ratio`?"""
+        return Question(self.kinds, groups, self.k(groups), ratio)
+
+    def _treat(self, node: _Node) -> list[_Node]:
+        if node.low == node.high:
+            return self._one_number(node)
+        if self.run.plan is not None and node.high <= _NARROW * node.low + 1:
+            ratio = self.best / (node.high * self.k(node.low))
+            question = self._ask(node.low, ratio)
+            if proof := self._refutation(question):
+                self._claim(question, node.high, proof)
+                return []
+        middle, cap = (node.low + node.high) // 2, -node.minus_bound
+        return [
+            self._node(node.low, middle, cap),
+            self._node(middle + 1, node.high, cap),
+        ]
+
+    def _refutation(self, question: Question) -> dict[str, Any] | None:
+        """A proof by totals or prices that the answer is no, where there is one."""
+        if question.refuted_by_totals():
+            return {"by": "totals"}
+        try:
+            rows = patterns(question, int(_CHEAP * _ROWS), self.run.check)
+        except TooMany:
+            return None
+        prices = relax(question, rows).prices
+        return None if prices is None else {"by": "prices", "prices": prices}
+
+    def _one_number(self, node: _Node) -> list[_Node]:
+        """Narrow the range of the ratio for one number of groups; [] when closed."""
+        scale = node.low * self.k(node.low)
+        if node.budget == _CHEAP:
+            self._offer_balanced(node.low)
+        if self.run.plan is None and not self._first_of(node):
+            return []
+        bracket = _Bracket(node.low, self.best / scale, -node.minus_bound / scale)
+        if node.budget == _CHEAP:
+            self._descend(bracket)
+        while not bracket.closed and self._narrow(bracket, node.budget):
+            pass
+        if bracket.closed:
+            return []
+        bound = min(-node.minus_bound, bracket.high * scale)
+        if node.budget > _ENOUGH:
+            self.stuck.append(bound)
+            return []
+        return [_Node(-bound, node.low, node.low, 8 * node.budget)]
+
+    def _first_of(self, node: _Node) -> bool:
+        """Find any plan of a given number of groups; whether there may be one."""
+        question = Question(
+            self.kinds, node.low, self.k(node.low), Fraction(0), above=False
+        )
+        answer = self._decide(question, _ENOUGH)
+        if isinstance(answer, dict):
+            return False
+        if answer is not None:
+            self._offer(complete(question, answer))
+        return True
+
+    def _narrow(self, bracket: "_Bracket", budget: float) -> bool:
+        """Move one end of the bracket; False where the budget does not reach."""
+        for ratio in bracket.tries():
+            self.run.check()
+            question = self._ask(bracket.groups, ratio)
+            answer = self._decide(question, budget)
+            if isinstance(answer, dict):
+                self._claim(question, bracket.groups, answer)
+                bracket.high = ratio
+            elif answer is not None:
+                self._accept(bracket, question, answer)
+            if answer is not None:
+                return True
+        return False
+
+    def _accept(self, bracket: "_Bracket", question: Question, found: Groups) -> None:
+        found = complete(question, found)
+        self._offer(found)
+        least = min(self.kinds.ratio(group, question.k) for group in found)
+        bracket.low = max(bracket.low, least)
+
+    def _descend(self, bracket: "_Bracket") -> None:
+        """From the closed form down to where groups can be had, by prices alone."""
+        step = bracket.high / 20_000
+        while not bracket.closed:
+            self.run.check()
+            ratio = bracket.round(bracket.high - step)
+            question = self._ask(bracket.groups, max(ratio, bracket.low))
+            proof = self._refutation(question)
+            if proof is None:
+                return
+            self._claim(question, bracket.groups, proof)
+            bracket.high = question.ratio
+            step *= 2
+
+    def _decide(
+        self, question: Question, budget: float
+    ) -> Groups | dict[str, Any] | None:
+        """Groups, a proof that there are none, or None: too dear for `budget`."""
+        if question.refuted_by_totals():
+            return {"by": "totals"}
+        try:
+            rows = patterns(question, int(budget * _ROWS), self.run.check)
+        except TooMany:
+            return self._small_groups(question, budget)
+        relaxed = relax(question, rows)
+        if relaxed.prices is not None:
+            return {"by": "prices", "prices": relaxed.prices}
+        check: Callable[[], None] = self.run.check
+        found = round_relaxed(question, rows, relaxed, min(budget, 4 * _CHEAP), check)
+        if found is not None:
+            return found
+        count = np.array(question.kinds.count)
+        box = box_for(question, rows, count, question.groups)
+        if work(box, rows) > budget or store(box) > _STORE:
+            return None
+        found = search(question, rows, count, question.groups, check)
+        return {"by": "search"} if found is None else found
+
+    def _small_groups(self, question: Question, budget: float) -> Groups | None:
+        """A grouping without large groups, where one comes up; None says nothing."""
+        most = 2 * -(-question.kinds.devices // question.groups)
+        effort = int(min(budget, 4 * _CHEAP) * _ROWS)
+        try:
+            rows = patterns(question, effort, self.run.check, most)
+        except TooMany:
+            return None
+        relaxed = relax(question, rows)
+        return round_relaxed(question, rows, relaxed, _CHEAP, self.run.check)
+
+    def _not_divisible(self) -> tuple[str, ...]:
+        """Why a given number of groups cannot all reach the memory floor."""
+        floor, asked = self.data.minimum_memory_mib, self.data.groups or 1
+        low, high = 1, asked
+        while high - low > 1:
+            middle = (low + high) // 2
+            question = Question(self.kinds, middle, 1, Fraction(0), above=False)
+            answer = self._decide(question, _ENOUGH)
+            if isinstance(answer, list):
+                low = middle
+            else:
+                high = middle
+        return (
+            f"memory: no more than {low} groups can each have {floor} MiB, "
+            f"{asked} asked for",
+        )
+
+
+@dataclass
+class _Bracket:
+    """The least ratio of the best D groups lies in [low, high], as far as it matters.
+
+    `low` is a ratio that is reached, or that the incumbent makes worthless.
+    """
+
+    groups: int
+    low: Fraction
+    high: Fraction
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left between."""
+        return self.high <= self.low
+
+    def round(self, ratio: Fraction) -> Fraction:
+        """A ratio nearby with few digits, so that integers stay short."""
+        bits = max(0, 24 - int(ratio).bit_length()) if ratio > 0 else 0
+        return Fraction(int(ratio * 2**bits), 2**bits)
+
+    def tries(self) -> list[Fraction]:
+        """What to ask next: is there more than `low`; if too dear, ask higher up."""
+        asked = [self.low]
+        for share in (2, 8, 64):
+            ratio = self.round(self.high - (self.high - self.low) / share)
+            if self.low < ratio < self.high:
+                asked.append(ratio)
+        return asked

@@ -1,0 +1,228 @@
+"""One pipeline: Metis's own space, proved optimal. Metis's oracle.
+
+The space that is proved is that of `hetopt.problems.one_pipeline`: one pipeline, any
+number of stages in any order, each a contiguous run of layers on any GPUs of any nodes
+(of several types, of several nodes; GPUs may stay idle), cut into replicas of one
+degree that lie on one node each; every micro-batch size of the instance that divides
+the global batch, any samples of the replicas. The time is the judge's: sum_j tau_j +
+(n - 1) max_j tau_j and the slowest stage's synchronisation.
+
+Stages are first known by counts: their replicas by class of nodes, and whether they
+lie on one node. For a range of slowest stages and of slowest syncs, the least sum of
+stage times is a walk over the layers in which GPUs have prices (Lagrange); items that
+are in no walk below the limit go. Of those that remain, tables by GPU counts say what
+the layers before a cut take at least, and a search cut by cut lays them on named
+nodes, those that are alike counted once. Limits rise from the bound until a plan is
+found below one; then nothing below that plan must be left. Dives into the most
+promising boxes, their maxima raised, find plans before limits come near them.
+
+`Unsupported` for lockstep and interleaved pipelines, hops that occupy both stages,
+synchronisation that backward passes hide, ZeRO, rules of recomputation that a plan may
+choose, timed optimisers, and times beyond 48 bits of us. Source: the
+space is Metis's (sections 4.1, 4.2 and Eq. 1); the method is our own.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush, nsmallest
+
+from ...costs import beyond
+from ...errors import ObjectiveMismatch, Unsupported
+from ...modelling import Limits
+from ...plans import TrainingPlan
+from ...problems import Objective
+from ...result import Result, Stop
+from ...schema import CostSettings, Instance
+from ...solving.run import Halt, Report, Run
+from ..training_plan.small.limits import longest
+from .boxes import Open, Size
+from .ground import BIG, Ground
+from .items import TooMany
+
+problem = "one_pipeline"
+
+_SOURCE = "pipelines by counts of GPUs"
+_FIRST = 0.001  # of the bound, the first limit above it; then twice as much
+_RISE = 5  # while the bound is still low, limits rise by a fifth
+_HOPELESS = 1 << 48  # us; where bounds reach this, nothing fits
+_RISES = (1.1, 1.3, 2.0)  # of the bound, where a first plan is looked for
+_NEAR = 4  # boxes near which plans are
+_DEAR = 0.01  # of the bound; passes that rise by more look for a plan before
+
+
+def solve(
+    data: Instance,
+    *,
+    limits: Limits = Limits(),  # noqa: B008 -- frozen
+    warm_start: TrainingPlan | None = None,
+    report: Report | None = None,
+) -> Result:
+    """The fastest plan of one pipeline with proof, or the best known and a bound.
+
+    Raises `InstanceError` for an instance without a cluster and for a bad warm start,
+    `Unsupported` for the cost settings above.
+    """
+    _refuse(data)
+    run = Run(problem, data, limits, report)
+    run.start_from(warm_start)
+    with run:
+        _work(run, data)
+    return run.result()
+
+
+def faster(
+    data: Instance,
+    than: Objective | None,
+    limits: Limits,
+    offer: Callable[[TrainingPlan], object],
+) -> None:
+    """Offer the best pipeline found within the limits that takes less than `than` us.
+
+    For methods whose plans may have several pipelines. Raises `Unsupported` as `solve`
+    does, and what `Ctrl-C` raises, after the offer.
+    """
+    _refuse(data)
+    run = Run(problem, data, limits)
+    run.objective = than
+    try:
+        _work(run, data)
+    except Halt:
+        pass  # the best found until then is offered
+    finally:
+        if run.plan is not None:
+            offer(run.plan)
+
+
+def _refuse(instance: Instance) -> None:
+    costs, usual = instance.workload.costs, CostSettings()
+    found = [
+        f"workload.costs.{field} is {value!r}, expected {getattr(usual, field)!r}"
+        for field in ("pipeline", "sync_overlap")
+        if (value := getattr(costs, field)) != getattr(usual, field)
+    ]
+    if found := [*found, *beyond(instance)]:
+        raise Unsupported(
+            f"one_pipeline: {'; '.join(found)}; use `hetopt plan`, or the exact method "
+            "training_plan"
+        )
+    if (most := longest(instance).whole_us(instance)) >= _HOPELESS:
+        raise Unsupported(
+            f"one_pipeline: an iteration may take {most} us, expected less than "
+            f"{_HOPELESS}: check workload.costs.pipeline_factor, sync_factor, the "
+            "links and the speeds of the GPUs"
+        )
+
+
+def _work(run: Run, instance: Instance) -> None:
+    ground = Ground(instance)
+    batch = instance.workload.global_batch
+    sizes = []
+    for b in sorted({b for b in instance.workload.micro_batch_sizes if batch % b == 0}):
+        run.check()
+        try:
+            sizes.append(Size(ground, b))
+        except TooMany:
+            raise Halt(Stop.MEMORY) from None
+    _Boxes(run, sizes).work()
+
+
+class _Boxes:
+    """The open boxes of all micro-batch sizes, the least bound first."""
+
+    def __init__(self, run: Run, sizes: list[Size]) -> None:
+        self.run, self.sizes = run, sizes
+        self._number = 0  # a heap of boxes with equal bounds keeps their order
+        self._open: list[tuple[int, int, int, Open]] = []
+        for place, size in enumerate(sizes):
+            self._push(place, size.whole())
+        self._limit = BIG
+
+    def _push(self, place: int, job: Open) -> None:
+        self._number += 1
+        heappush(self._open, (job.bound, self._number, place, job))
+
+    def limit(self) -> int:
+        """Pipelines that take this long, or longer, are not looked for now."""
+        known = self.run.objective
+        return self._limit if known is None else min(self._limit, int(known))
+
+    def work(self) -> None:
+        """Until no box is open below the incumbent."""
+        self._find_level()
+        self._find_first()
+        share = _FIRST
+        while self._open and self._open[0][0] < self._top():
+            bound = max(self._open[0][0], 1)
+            self._limit = BIG if share > 8 else int(bound * (1 + share)) + 1
+            if share > _DEAR and self._limit < self._top():
+                self._dive(1 + share)
+            while self._open and self._open[0][0] < self.limit():
+                self._step(search=True)
+            share *= 2
+        if self.run.objective is None:
+            sizes = ", ".join(str(size.b) for size in self.sizes) or "none"
+            self.run.reasons = (
+                "memory: no pipeline fits the GPUs of this cluster, whatever its "
+                f"stages; micro-batch sizes that divide the global batch: {sizes}",
+            )
+
+    def _find_level(self) -> None:
+        """Raise the bound to where boxes must be searched: ever higher limits."""
+        while self._open and self._open[0][0] < min(self._top(), _HOPELESS):
+            bound = self._open[0][0]
+            self._limit = bound + bound // _RISE + 1
+            while self._open and self._open[0][0] < self.limit():
+                if self._open[0][3].settled:
+                    return
+                self._step(search=False)
+
+    def _find_first(self) -> None:
+        """A plan near the boxes of the least bounds, so that limits need not rise."""
+        for rise in _RISES:
+            least = self._open[0][0] if self._open else _HOPELESS
+            if self.run.plan is not None or least >= _HOPELESS:
+                return
+            self._limit = int(least * rise) + 1
+            self._dive(rise)
+
+    def _dive(self, rise: float) -> None:
+        """Look for plans near the boxes of the least bounds."""
+        for bound, _, place, job in nsmallest(_NEAR, self._open):
+            if bound < self.limit():
+                self.sizes[place].dive(
+                    job, rise, self.limit, self._found, self.run.check
+                )
+
+    def _step(self, search: bool) -> None:
+        """Work on the box of the least bound."""
+        self.run.check()
+        _, _, place, job = heappop(self._open)
+        try:
+            left = self.sizes[place].work(
+                job,
+                self.limit,
+                self._found,
+                self.run.check,
+                search,
+            )
+        except BaseException:
+            self._push(place, job)  # it is still open: the bound must know
+            raise
+        for part in left:
+            self._push(place, part)
+        self._tell()
+
+    def _top(self) -> int:
+        return BIG if self.run.objective is None else int(self.run.objective)
+
+    def _found(self, plan: TrainingPlan, us: int) -> None:
+        self.run.offer(plan)
+        if self.run.plan is plan and self.run.objective != us:
+            raise ObjectiveMismatch(
+                f"{problem}: claimed {us}, the judge finds {self.run.objective}"
+            )
+
+    def _tell(self) -> None:
+        """The bound that the open boxes leave."""
+        least = min(self._open[0][0] if self._open else BIG, self._top())
+        if 0 < least < BIG:
+            self.run.tighten(least, _SOURCE)

@@ -1,0 +1,318 @@
+"""One micro-batch size: boxes of slowest stage and slowest sync, bounded and searched.
+
+Every pipeline lies in one box. A box is bounded by the least sum of stage times that
+its largest maxima allow, with its smallest maxima; it is searched where few stages
+are left, and halved otherwise.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
+from .counts import Counted, Priced
+from .ground import BIG, Array, Ground
+from .items import Builder
+from .kinds import Kinds
+from .prices import Prices, Walk
+from .search import Box, Looking, Part, Rest, Search
+from .stages import Laid, Stages
+
+Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should take
+
+_STALE = 4  # changes of prices in a row that may raise the bound by less than
+_MUCH = 0.003  # of the limit
+_ENDLESS = 1 << 50  # us of a slowest stage, of a sync; a limit cuts it down
+_DIVE = 200  # partial pipelines of a dive
+_BEYOND = 0.05  # of the limit, by which prices aim above it
+_LEVEL = 25  # a box this much narrower than its bound says where the level is
+_FINE = 0.5  # of what a box may gain; narrower ones are searched,
+_THIN = 8  # and those this much narrower than the limit
+_FEW = 300  # items; boxes with as many or fewer are searched, however wide
+_PARTS = 20_000  # partial pipelines looked at before a box is halved instead
+
+
+@dataclass(frozen=True)
+class Open:
+    """A box that may hold a pipeline of `bound` or more, with prices to start from.
+
+    `items` are those that some pipeline below `limit` may have; None for all. A
+    settled box is narrow, and its bound its own.
+    """
+
+    bound: int
+    box: Box
+    prices: tuple[int, ...]
+    items: Array | None = None
+    limit: int = 0
+    settled: bool = False
+
+
+class Size:
+    """The pipelines of micro-batches of `b` sequences; `TooMany` if too large."""
+
+    def __init__(self, ground: Ground, b: int) -> None:
+        self.ground, self.b = ground, b
+        self.n = ground.instance.workload.global_batch // b
+        kinds = Kinds(ground, b)
+        items = Builder(ground, kinds, self.n).build()
+        self.prices = Prices(ground, kinds, items)
+        self.stages = Stages(ground, kinds, self.n)
+        self.search = Search(kinds, self.prices, self.stages, self.total, self.totals)
+
+    def total(self, sum_us: int, slowest: int, sync: int) -> int:
+        """Iteration time of a pipeline."""
+        return self.ground.cost.whole_us(sum_us + (self.n - 1) * slowest, sync)
+
+    def totals(self, sums: Array, slowest: Array, syncs: Array) -> Array:
+        """`total` of many pipelines."""
+        a, b = self.ground.cost.pipeline_factor, self.ground.cost.sync_factor
+        pipes = -(-a.numerator * (sums + (self.n - 1) * slowest) // a.denominator)
+        return pipes - (-b.numerator * syncs // b.denominator)
+
+    def whole(self) -> Open:
+        """The box of all pipelines."""
+        items = self.prices.items
+        if not len(items):
+            return Open(BIG, Box(0, 0, 0, 0), ())
+        tau = np.minimum(self.prices.item_shared, self.prices.item_apart)
+        # Items are bounds from below: what stages take at most, only a limit says.
+        box = Box(int(tau.min()), _ENDLESS, 0, _ENDLESS)
+        return Open(0, box, (0,) * len(self.ground.gpus))
+
+    def work(
+        self,
+        job: Open,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+        search: bool = True,
+    ) -> list[Open]:
+        """What remains open of a box: none of it holds a pipeline below its bound."""
+        top = limit()
+        box = self._cut(job.box, top)
+        if box is None:
+            return [Open(top, job.box, job.prices)]
+        items = job.items if job.items is not None and job.limit >= top else None
+        if items is None:
+            items = np.arange(len(self.prices.items))
+        items = self.prices.within(items, box.slow_high, box.sync_high)
+        walk, prices, items = self._priced(items, box, job.prices, top, check)
+        bound = max(job.bound, self._bound(walk.bound_us, box))
+        if bound >= top:  # items were left out that only a plan of `top` can have
+            return [Open(top, job.box, prices)]
+        if not search and self._width(box) * _LEVEL <= bound:
+            return [Open(bound, job.box, prices, settled=True)]
+        halves = self._halved(box)
+        few = len(items) <= _FEW or self._narrow(box, bound, top)
+        if search and (not halves or few):
+            done = self._searched(items, box, prices, limit, found, check, bool(halves))
+            if done is not None:
+                return [Open(max(bound, done), job.box, prices)]
+        parts = [Open(bound, half, prices, items, top) for half in halves]
+        return parts + [Open(top, rest, prices) for rest in _outside(job.box, box)]
+
+    # --- bounds ------------------------------------------------------------------
+
+    def _bound(self, sum_us: int, box: Box) -> int:
+        if sum_us >= BIG:
+            return BIG
+        return self.total(max(sum_us, box.slow_low), box.slow_low, box.sync_low)
+
+    def _cut(self, box: Box, top: int) -> Box | None:
+        """The box without maxima that alone reach `top`; None where none is left."""
+        slow = _largest(
+            box.slow_low,
+            box.slow_high,
+            lambda us: self.total(us, us, box.sync_low) < top,
+        )
+        sync = _largest(
+            box.sync_low,
+            box.sync_high,
+            lambda us: self.total(box.slow_low, box.slow_low, us) < top,
+        )
+        if slow is None or sync is None:
+            return None
+        return box._replace(slow_high=slow, sync_high=sync)
+
+    def _room(self, box: Box, top: int) -> int:
+        """The largest sum of stage times below `top` in a box."""
+        factor, other = self.ground.cost.pipeline_factor, self.ground.cost.sync_factor
+        sync = -(-other.numerator * box.sync_low // other.denominator)
+        most = Fraction(top - 1 - sync) / factor
+        return int(most // 1) - (self.n - 1) * box.slow_low
+
+    def _priced(
+        self,
+        items: Array,
+        box: Box,
+        start: tuple[int, ...],
+        top: int,
+        check: Callable[[], None],
+    ) -> tuple[Walk, tuple[int, ...], Array]:
+        """The best bound over some prices, and the items below `top` that remain."""
+        room = self._room(box, top)
+        prices = np.array(start, np.int64)
+        best: tuple[Walk, Array] | None = None
+        stale = 0
+        while stale < _STALE:
+            check()
+            known = -BIG if best is None else best[0].bound_us
+            walk = self.prices.walk(items, box.slow_high, prices, room, known)
+            items = walk.kept
+            stale += 1
+            if best is None or walk.bound_us > best[0].bound_us:
+                much = best is None or walk.bound_us - best[0].bound_us > _MUCH * room
+                best, stale = (walk, prices), 0 if much else stale
+            if walk.bound_us > room or top >= BIG:  # nothing to aim at
+                break
+            excess = walk.used - self.prices.gpus
+            excess = np.where((prices == 0) & (excess < 0), 0, excess)
+            if not excess.any():
+                break
+            # Aimed beyond the limit: steps to the limit itself would not pass it.
+            step = (room + _BEYOND * top - walk.bound_us) / float(excess @ excess)
+            moved = np.maximum(prices + np.rint(step * excess).astype(np.int64), 0)
+            if (moved == prices).all():
+                break
+            prices = moved
+        assert best is not None
+        return best[0], tuple(int(p) for p in best[1]), items
+
+    # --- boxes -------------------------------------------------------------------
+
+    def _width(self, box: Box) -> int:
+        """How much the bound of a box can miss for its maxima's sake."""
+        slow, sync = box.slow_high - box.slow_low, box.sync_high - box.sync_low
+        return self.total((self.n - 1) * slow, 0, sync)
+
+    def _narrow(self, box: Box, bound: int, top: int) -> bool:
+        """Whether searching promises more than halving."""
+        width = self._width(box)
+        return width <= _FINE * (top - bound) or width * _THIN <= top
+
+    def _halved(self, box: Box) -> list[Box]:
+        """The box in two, across the side that matters more; none of a point."""
+        slow, sync = box.slow_high - box.slow_low, box.sync_high - box.sync_low
+        if slow <= 0 and sync <= 0:
+            return []
+        if self.total((self.n - 1) * slow, 0, 0) >= self.total(0, 0, sync) and slow > 0:
+            middle = box.slow_low + slow // 2
+            return [
+                box._replace(slow_high=middle),
+                box._replace(slow_low=middle + 1),
+            ]
+        middle = box.sync_low + sync // 2
+        return [box._replace(sync_high=middle), box._replace(sync_low=middle + 1)]
+
+    def _searched(
+        self,
+        items: Array,
+        box: Box,
+        prices: tuple[int, ...],
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+        hurried: bool,
+    ) -> int | None:
+        """The box's bound after a search of all of it; None where it took too long."""
+        if hurried and not Counted.fits(self.prices, items):
+            return None
+        rest = self._rest(items, box, np.array(prices, np.int64))
+        if isinstance(rest, Counted) and self._bound(rest.bound_us, box) >= limit():
+            return limit()
+        looking = self._looking(items, rest, box, limit, found, check)
+        return limit() if looking.all(_PARTS if hurried else None) else None
+
+    def dive(
+        self,
+        job: Open,
+        rise: float,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+    ) -> None:
+        """Look for a plan near a box, its largest maxima raised by a factor."""
+        slow_low, slow, _, sync = job.box
+        box = Box(slow_low, int(slow * rise), 0, int(sync * rise))
+        row = np.array(job.prices, np.int64)
+        every = np.arange(len(self.prices.items))
+        items = self.prices.within(every, box.slow_high, box.sync_high)
+        room = self._room(box, limit())
+        items = self.prices.walk(items, box.slow_high, row, room).kept
+        rest = self._rest(items, box, row)
+        self._looking(items, rest, box, limit, found, check).dive(_DIVE)
+
+    def _rest(self, items: Array, box: Box, prices: Array) -> Rest:
+        """What layers before a cut take: by counts, or by prices of too many items."""
+        if Counted.fits(self.prices, items):
+            return Counted(self.prices, items, box.slow_high)
+        return Priced(self.prices.values(items, box.slow_high, prices), prices)
+
+    def _looking(
+        self,
+        items: Array,
+        rest: Rest,
+        box: Box,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+    ) -> Looking:
+        return Looking(
+            self.search,
+            items,
+            rest,
+            box,
+            limit,
+            lambda whole: found(self.plan(whole.laid), self._us(whole)),
+            check,
+        )
+
+    def _us(self, whole: Part) -> int:
+        return self.total(whole.sum_us, whole.slowest_us, whole.sync_us)
+
+    # --- plans -------------------------------------------------------------------
+
+    def plan(self, laid: tuple[Laid, ...]) -> TrainingPlan:
+        """The plan of a pipeline, its last stage first; GPUs of a node in order."""
+        given = [0] * len(self.ground.count)
+        stages = []
+        for k, stage in enumerate(laid, start=1):
+            later = laid[k - 2] if k > 1 else None
+            samples = self.stages.samples(stage, k, later)
+            replicas = []
+            for node, _ in stage.places:
+                name = self.ground.cost.names[node]
+                for share in samples[node]:
+                    ids = range(given[node], given[node] + stage.t)
+                    given[node] += stage.t
+                    gpus = tuple(f"{name}:{i}" for i in ids)
+                    replicas.append(Replica(gpus=gpus, samples=share))
+            stages.append(
+                Stage(layers=(stage.first, stage.last), replicas=tuple(replicas))
+            )
+        pipeline = Pipeline(
+            micro_batches=self.n,
+            micro_batch_size=self.b,
+            stages=tuple(reversed(stages)),
+        )
+        return TrainingPlan(pipelines=(pipeline,))
+
+
+def _outside(box: Box, part: Box) -> list[Box]:
+    """What is left of a box without the part that has its least maxima."""
+    left = []
+    if part.slow_high < box.slow_high:
+        left.append(box._replace(slow_low=part.slow_high + 1))
+    if part.sync_high < box.sync_high:
+        left.append(box._replace(slow_high=part.slow_high, sync_low=part.sync_high + 1))
+    return left
+
+
+def _largest(low: int, high: int, good: Callable[[int], bool]) -> int | None:
+    """The largest number of a range that is good, as are all below it."""
+    count = bisect_left(range(low, high + 1), True, key=lambda x: not good(x))
+    return low + count - 1 if count else None

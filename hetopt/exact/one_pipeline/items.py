@@ -1,0 +1,177 @@
+"""Every stage by counts: which layers on which pattern, with its least times.
+
+An item is a run of layers on a pattern, of a kind. Its computing time is the least
+over all shares of the samples, its position the nearest to the end that memory allows
+for what follows, so that no stage of a plan costs less than its item.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .ground import BIG, Array, Ground
+from .kinds import Kinds, Pattern
+
+MOST = 12_000_000  # items of one micro-batch size, about 60 bytes each
+
+
+class TooMany(Exception):
+    """The tables of an instance would not fit into memory."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """Columns of all items, sorted by last layer, first layer and kind."""
+
+    first: Array
+    last: Array
+    kind: Array
+    pattern: Array
+    compute_us: Array
+    sync_us: Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+class _Rows(NamedTuple):
+    """Patterns of one degree: their numbers and replicas, a row each."""
+
+    numbers: Array
+    replicas: Array
+    patterns: list[Pattern]
+
+
+class Builder:
+    """Makes the items of one micro-batch size; `n` micro-batches."""
+
+    def __init__(self, ground: Ground, kinds: Kinds, n: int) -> None:
+        self.ground, self.kinds, self.n = ground, kinds, n
+        self._rows: dict[int, _Rows] = {}
+        for t in sorted({p.t for p in kinds.patterns}):
+            numbers = [i for i, p in enumerate(kinds.patterns) if p.t == t]
+            chosen = [kinds.patterns[i] for i in numbers]
+            replicas = np.array([p.replicas for p in chosen], np.int64)
+            self._rows[t] = _Rows(np.array(numbers, np.int64), replicas, chosen)
+        self._kind = self._kind_table()
+        self._syncs = np.array([kinds.sync_sums(p) for p in kinds.patterns], np.int64)
+        self._least: dict[tuple[object, ...], Array] = {}
+        self._behind = [BIG] * (ground.layers + 1)  # stages after a cut, at the least
+
+    def _kind_table(self) -> Array:
+        """Kind of each pattern in each bracket of samples, -1 where it has none."""
+        kinds, brackets = self.kinds, self.kinds.brackets
+        table = np.full((len(kinds.patterns), len(brackets)), -1, np.int64)
+        for i, pattern in enumerate(kinds.patterns):
+            own = kinds.kinds_of(pattern)
+            if pattern.packed:
+                table[i, -1] = own[0]
+            else:
+                table[i, len(brackets) - len(own) :] = own
+        return table
+
+    def build(self) -> Items:
+        """All items that fit; `TooMany` where the tables would be too large."""
+        parts: list[tuple[Array, ...]] = []
+        layers, total = self.ground.layers, 0
+        self._behind[layers] = 0
+        for last in range(layers, 0, -1):
+            if self._behind[last] >= BIG:
+                continue
+            k = self._behind[last] + 1
+            for first in range(last - 1, -1, -1):
+                found = self._run(first, last, k)
+                if not found:
+                    break  # a longer run fits nowhere either
+                total += sum(len(part[0]) for part in found)
+                if total > MOST:
+                    raise TooMany
+                parts += found
+                self._behind[first] = min(self._behind[first], k)
+        return self._sorted(parts)
+
+    def _sorted(self, parts: list[tuple[Array, ...]]) -> Items:
+        if not parts:
+            return Items(*(np.zeros(0, np.int64) for _ in range(6)))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.lexsort((columns[2], columns[0], columns[1]))
+        return Items(*(column[order] for column in columns))
+
+    def _run(self, first: int, last: int, k: int) -> list[tuple[Array, ...]]:
+        """Items of one run of layers."""
+        found: list[tuple[Array, ...]] = []
+        span = range(first, last)
+        for t, rows in self._rows.items():
+            times = self._times(first, last, k, t)
+            before = np.full(len(rows.numbers), BIG, np.int64)
+            for bracket, (_, high) in enumerate(self.kinds.brackets):
+                us = self._least_us(t, rows, high, times)
+                kind = self._kind[rows.numbers, bracket]
+                # More samples for one replica pay only where they save time.
+                better = (us < before) & (kind >= 0)
+                if last == self.ground.layers and high < self.kinds.b:
+                    continue  # no hop: only the least time counts
+                before = np.where(better, us, before)
+                chosen = np.flatnonzero(better)
+                if len(chosen):
+                    numbers = rows.numbers[chosen]
+                    found.append(
+                        (
+                            np.full(len(chosen), first, np.int64),
+                            np.full(len(chosen), last, np.int64),
+                            kind[chosen],
+                            numbers,
+                            us[chosen],
+                            self._sync_us(numbers, span),
+                        )
+                    )
+        return found
+
+    def _sync_us(self, numbers: Array, span: range) -> Array:
+        sums = self._syncs[numbers]
+        ends = (span.start == 0) + (span.stop == self.ground.layers)
+        found: Array = sums[:, span.stop] - sums[:, span.start] + ends * sums[:, -1]
+        return found
+
+    def _times(
+        self, first: int, last: int, k: int, t: int
+    ) -> tuple[tuple[int, ...], ...]:
+        """Least time of 1, 2, ... samples or more on a replica, by class of nodes."""
+        ground, table = self.ground, []
+        for c in ground.kinds:
+            row = [BIG] * self.kinds.b
+            if t <= ground.largest[c]:
+                for s in ground.allowed(c, t, self.n, first, last, k, self.kinds.b):
+                    row[s - 1] = ground.span_us(c, t, s, first, last)
+            for s in range(self.kinds.b - 2, -1, -1):
+                row[s] = min(row[s], row[s + 1])
+            table.append(tuple(row))
+        return tuple(table)
+
+    def _least_us(
+        self, t: int, rows: _Rows, high: int, times: tuple[tuple[int, ...], ...]
+    ) -> Array:
+        """Least time of each pattern, none of whose replicas takes over `high`."""
+        key = (t, high, times)
+        if key not in self._least:
+            self._least[key] = _least_us(rows.replicas, self.kinds.b, high, times)
+        return self._least[key]
+
+
+def _least_us(
+    replicas: Array, b: int, high: int, times: tuple[tuple[int, ...], ...]
+) -> Array:
+    """Least time at which replicas, by class in columns, take `b` samples together."""
+    rows = [np.array(row[:high], np.int64) for row in times]
+    events = np.unique(np.concatenate(rows))
+    events = events[events < BIG]
+    if not len(events):
+        return np.full(len(replicas), BIG, np.int64)
+    # Samples that a replica of each class can take by each event.
+    taken = np.stack([np.searchsorted(row, events, side="right") for row in rows])
+    enough = replicas @ taken >= b
+    for c, row in enumerate(taken):
+        enough &= (replicas[:, c : c + 1] == 0) | (row >= 1)
+    reached = enough.any(axis=1)
+    return np.where(reached, events[enough.argmax(axis=1)], BIG)

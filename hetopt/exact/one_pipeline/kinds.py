@@ -1,0 +1,285 @@
+"""Stages by counts: what is known of a stage before its nodes are chosen.
+
+A *packed* stage has all its replicas on one node, a *spread* one on several. Stages
+are laid from the last to the first; the *tag* of the stage laid last says what the
+next one can use of it: its degree and its classes of nodes, and, where it is packed,
+the GPUs that are left on its node (`room`). A *move* lays a stage of some *kind*
+before one with a tag: sharing a node with it, or not. Its hop and its
+synchronisation are the least that any choice of nodes could give: a packed stage in a
+row of packed ones is priced exactly.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import accumulate, product
+from typing import NamedTuple
+
+import numpy as np
+
+from .ground import BIG, Array, Ground
+
+
+class Tag(NamedTuple):
+    """What is known of the stage that was laid last; `room` is -1 where spread."""
+
+    classes: tuple[int, ...]
+    t: int
+    room: int
+
+
+class Kind(NamedTuple):
+    """Stages that move alike; `gpus` on its node is 0 where spread.
+
+    The replica with the most samples takes `low` to `high` of them.
+    """
+
+    classes: tuple[int, ...]
+    t: int
+    gpus: int
+    low: int
+    high: int
+
+
+class Pattern(NamedTuple):
+    """Replicas of degree `t` by class of nodes, packed on one node or spread."""
+
+    t: int
+    replicas: tuple[int, ...]
+    packed: bool
+
+    @property
+    def total(self) -> int:
+        """Replicas of all classes."""
+        return sum(self.replicas)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Classes of nodes that have a replica."""
+        return tuple(c for c, m in enumerate(self.replicas) if m)
+
+
+END = Tag((), 0, -1)  # before the last stage, nothing was laid
+
+
+class Kinds:
+    """Patterns, kinds, tags and moves for micro-batches of `b` sequences."""
+
+    def __init__(self, ground: Ground, b: int) -> None:
+        self.ground, self.b = ground, b
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self._between = lru_cache(None)(self._between_us)
+        self._within = lru_cache(None)(self._within_us)
+        self._links = lru_cache(None)(self._links_between)
+        self.brackets = list(_brackets(b))
+        self.patterns = [*self._packed(), *self._spread()]
+        self.kinds: list[Kind] = []
+        self._of: dict[Pattern, list[int]] = {}
+        numbers: dict[Kind, int] = {}
+        for pattern in self.patterns:
+            for kind in self._kinds_of(pattern):
+                if kind not in numbers:
+                    numbers[kind] = len(self.kinds)
+                    self.kinds.append(kind)
+                self._of.setdefault(pattern, []).append(numbers[kind])
+        self.tags = [
+            END,
+            *dict.fromkeys(t for k in self.kinds for t in self.tags_of(k)),
+        ]
+        self.tag_number = {tag: i for i, tag in enumerate(self.tags)}
+        # A pair is a kind with one of the tags that its stages may have.
+        self.pairs = [
+            (i, self.tag_number[tag])
+            for i, kind in enumerate(self.kinds)
+            for tag in self.tags_of(kind)
+        ]
+
+    # --- patterns ----------------------------------------------------------------
+
+    def _packed(self) -> Iterator[Pattern]:
+        for c in self.ground.kinds:
+            for t in range(1, self.ground.largest[c] + 1):
+                for m in range(1, min(self.b, self.ground.largest[c] // t) + 1):
+                    replicas = [0] * len(self.ground.kinds)
+                    replicas[c] = m
+                    yield Pattern(t, tuple(replicas), True)
+
+    def _spread(self) -> Iterator[Pattern]:
+        ground = self.ground
+        for t in range(1, max(ground.largest) + 1):
+            most = [
+                min(self.b, sum(ground.count[i] // t for i in rows))
+                for rows in ground.members
+            ]
+            for replicas in product(*(range(m + 1) for m in most)):
+                nodes = sum(
+                    sum(ground.count[i] >= t for i in ground.members[c])
+                    for c, m in enumerate(replicas)
+                    if m
+                )
+                if 2 <= sum(replicas) <= self.b and nodes > 1:
+                    yield Pattern(t, replicas, False)
+
+    def kinds_of(self, pattern: Pattern) -> list[int]:
+        """Numbers of the kinds of a pattern, those with fewer samples first."""
+        return self._of[pattern]
+
+    def _kinds_of(self, pattern: Pattern) -> Iterator[Kind]:
+        share = -(-self.b // pattern.total)
+        if pattern.packed:
+            c = pattern.classes[0]
+            yield Kind((c,), pattern.t, pattern.replicas[c] * pattern.t, share, self.b)
+            return
+        for low, high in self.brackets:
+            if high >= share:
+                yield Kind(pattern.classes, pattern.t, 0, low, high)
+
+    # --- moves -----------------------------------------------------------------
+
+    def tags_of(self, kind: Kind) -> list[Tag]:
+        """Tags that a stage of a kind may have."""
+        if not kind.gpus:
+            return [Tag(kind.classes, kind.t, -1)]
+        spare = self.ground.largest[kind.classes[0]] - kind.gpus
+        return [Tag(kind.classes, kind.t, room) for room in range(spare + 1)]
+
+    @cached_property
+    def hops(self) -> tuple[Array, Array]:
+        """Least hop of each pair into each tag, with a shared node and without."""
+        shared = np.full((len(self.pairs), len(self.tags)), BIG, np.int64)
+        apart = shared.copy()
+        for p, (i, own) in enumerate(self.pairs):
+            for y, later in enumerate(self.tags):
+                one, two = self._hop(self.kinds[i], self.tags[own], later)
+                shared[p, y], apart[p, y] = one, two
+        return shared, apart
+
+    def _hop(self, kind: Kind, own: Tag, later: Tag) -> tuple[int, int]:
+        """Hop of a stage before `later` that ends with `own`: shared, apart."""
+        fresh = not kind.gpus or (
+            own.room == self.ground.largest[kind.classes[0]] - kind.gpus
+        )
+        if later == END:
+            return BIG, 0 if fresh else BIG
+        apart = min(
+            self._between(x, y, later.t, kind.low)
+            for x in kind.classes
+            for y in later.classes
+        )
+        both = [c for c in kind.classes if c in later.classes]
+        inside = [
+            self._within(c, later.t, kind.low)
+            for c in both
+            if self._joins(kind, own, later, c)
+        ]
+        shared = min(inside, default=BIG)
+        if not (kind.gpus and later.room >= 0):  # several nodes: the best link counts
+            shared = min(shared, apart) if inside else BIG
+        return shared, apart if fresh else BIG
+
+    def _joins(self, kind: Kind, own: Tag, later: Tag, c: int) -> bool:
+        """Whether a stage can have a node of class `c` in common with `later`."""
+        size = self.ground.largest[c]
+        room = later.room if later.room >= 0 else size - later.t
+        if not kind.gpus:
+            return kind.t <= room
+        return own.room == room - kind.gpus
+
+    def _between_us(self, x: int, y: int, t: int, samples: int) -> int:
+        """Least hop between two nodes of classes `x` and `y`; BIG where none."""
+        members = self.ground.members
+        links = {
+            self.ground.table.link(
+                self.ground.cost.names[i], self.ground.cost.names[j]
+            ): (i, j)
+            for i in members[x]
+            for j in members[y]
+            if i != j and self.ground.count[j] >= t
+        }
+        return min(
+            (self.ground.cost.hop_us(i, j, t, samples) for i, j in links.values()),
+            default=BIG,
+        )
+
+    def _within_us(self, c: int, t: int, samples: int) -> int:
+        """Hop inside a node of class `c`; BIG where it has one GPU."""
+        if self.ground.largest[c] < 2:
+            return BIG
+        node = next(
+            i
+            for i in self.ground.members[c]
+            if self.ground.count[i] == self.ground.largest[c]
+        )
+        return self.ground.cost.hop_us(node, node, t, samples)
+
+    # --- synchronisation -----------------------------------------------------------
+
+    def sync_sums(self, pattern: Pattern) -> list[int]:
+        """Least sync before each layer, as `Ground.summed` takes it."""
+        model = self.ground.instance.model
+        one = {p: self._sync_us(pattern, p) for p in {*model.parameters}}
+        ends = 0
+        if self.ground.instance.workload.costs.head == "include":
+            ends = self._sync_us(pattern, model.embedding_parameters)
+        return [*accumulate((one[p] for p in model.parameters), initial=0), ends]
+
+    def _sync_us(self, pattern: Pattern, parameters: int) -> int:
+        ground, n, t = self.ground, pattern.total, pattern.t
+        if pattern.packed:
+            node = self._roomiest(pattern.classes[0])
+            return ground.table.sync_us(parameters, [(node, t)] * n)
+        classes, costs = pattern.classes, ground.instance.workload.costs
+        volume = costs.gradient_bytes * parameters
+        if costs.sync == "bottleneck":
+            best = max(self._rates(x, y)[1] for x in classes for y in classes)
+            seconds = Fraction(2 * (n - 1) * volume, n * t) / best
+            return -(-seconds.numerator * 10**6 // seconds.denominator)
+        chunk = Fraction(volume, t * n)
+        worst = max(self._ring_s(pattern, c, chunk) for c in classes)
+        return -(-2 * worst.numerator * 10**6 // worst.denominator)
+
+    def _ring_s(self, pattern: Pattern, c: int, chunk: Fraction) -> Fraction:
+        """Least time of one replica of class `c` to all others, in s."""
+        others = [self._peer_s(c, y, chunk) for y in pattern.classes]
+        away = min(one for one in others if one is not None)
+        mates = min(pattern.replicas[c], self.ground.largest[c] // pattern.t) - 1
+        if not mates:
+            return (pattern.total - 1) * away
+        latency, rate = self._inside(c)
+        near = min(latency + chunk / rate, away)
+        return mates * near + (pattern.total - 1 - mates) * away
+
+    def _peer_s(self, x: int, y: int, chunk: Fraction) -> Fraction | None:
+        """Least time of a chunk between two nodes of classes `x` and `y`."""
+        return min((a + chunk / rate for a, rate in self._links(x, y)), default=None)
+
+    def _rates(self, x: int, y: int) -> tuple[Fraction, Fraction]:
+        """Latency and rate of the fastest link between nodes of two classes."""
+        none = (Fraction(0), Fraction(0))
+        return max(self._links(x, y), key=lambda link: link[1], default=none)
+
+    def _links_between(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
+        names, members = self.ground.cost.names, self.ground.members
+        return frozenset(
+            self.ground.table.link(names[i], names[j])
+            for i in members[x]
+            for j in members[y]
+            if i != j
+        )
+
+    def _inside(self, c: int) -> tuple[Fraction, Fraction]:
+        name = self._roomiest(c)
+        return self.ground.table.link(name, name)
+
+    def _roomiest(self, c: int) -> str:
+        """Name of a node of class `c` that no other has more GPUs than."""
+        ground = self.ground
+        return ground.cost.names[max(ground.members[c], key=lambda i: ground.count[i])]
+
+
+def _brackets(b: int) -> Iterator[tuple[int, int]]:
+    """1, 2, 3-4, 5-8, ... up to `b`."""
+    low = high = 1
+    while low <= b:
+        yield low, min(high, b)
+        low, high = high + 1, 2 * high

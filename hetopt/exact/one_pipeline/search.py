@@ -1,0 +1,290 @@
+"""Pipelines on named nodes, laid from the last stage to the first.
+
+A partial pipeline is left where what it takes, with the least that the layers before
+it can take, reaches the limit; where an alike one (the same layers, GPUs left and
+last stage, but for the names of equal nodes) is no longer in sum, slowest stage and
+synchronisation; and where a stage exceeds the maxima of the box that is searched.
+A dive follows the most promising stage, to have a plan soon; the search proper goes
+cut by cut, so that every partial pipeline meets all that are alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from .ground import BIG, Array
+from .kinds import END, Kinds
+from .prices import Prices
+from .stages import Free, Laid, Stages
+
+
+class Box(NamedTuple):
+    """Pipelines whose slowest stage and slowest sync lie in these ranges, in us."""
+
+    slow_low: int
+    slow_high: int
+    sync_low: int
+    sync_high: int
+
+
+class Rest(Protocol):
+    """What is before a cut takes at least, see `counts`."""
+
+    def least(self, first: Array, tag: Array, left: Array) -> Array: ...
+
+    def one(self, first: int, tag: int, left: tuple[int, ...]) -> int: ...
+
+
+class Part(NamedTuple):
+    """A partial pipeline: layers from `cut` on are laid."""
+
+    cut: int
+    laid: tuple[Laid, ...]  # the last stage first
+    free: Free
+    left: tuple[int, ...]  # GPUs left by class of nodes
+    sum_us: int
+    slowest_us: int
+    sync_us: int
+
+
+Found = Callable[[Part], None]
+
+
+@dataclass
+class _Steps:
+    """Items that end at a cut, each with each tag that it may have."""
+
+    item: Array
+    first: Array
+    tag: Array
+    compute_us: Array
+    sync_us: Array
+    use: Array
+    shared: Array
+    apart: Array
+
+
+class Search:
+    """Looks for pipelines of one micro-batch size within one box.
+
+    `total(sum_us, slowest_us, sync_us)` is the iteration time of a pipeline, of
+    arrays as well; `limit()` what pipelines must stay below; `found` is told of ever
+    better ones.
+    """
+
+    def __init__(
+        self,
+        kinds: Kinds,
+        prices: Prices,
+        stages: Stages,
+        total: Callable[[int, int, int], int],
+        totals: Callable[[Array, Array, Array], Array],
+    ) -> None:
+        self.kinds, self.prices, self.stages = kinds, prices, stages
+        self.ground, self.total, self.totals = stages.ground, total, totals
+        self._pairs: dict[int, list[int]] = {}
+        for pair, kind in enumerate(prices.pair_kind):
+            self._pairs.setdefault(int(kind), []).append(pair)
+
+    def steps(self, items: Array) -> _Steps:
+        """The items, one row for each tag that they may have."""
+        owner, rows = self.prices, self.prices.items
+        pairs = [self._pairs[int(kind)] for kind in rows.kind[items]]
+        item = np.repeat(items, [len(row) for row in pairs])
+        pair = np.array([p for row in pairs for p in row], np.int64)
+        return _Steps(
+            item,
+            rows.first[item],
+            owner.pair_tag[pair],
+            rows.compute_us[item],
+            rows.sync_us[item],
+            owner.use[rows.pattern[item]],
+            owner.shared[pair],
+            owner.apart[pair],
+        )
+
+    def begin(self) -> Part:
+        """Nothing laid yet."""
+        ground = self.ground
+        free, left = tuple(ground.count), tuple(ground.gpus)
+        return Part(ground.layers, (), free, left, 0, 0, 0)
+
+
+class Looking:
+    """A search of one box."""
+
+    def __init__(
+        self,
+        owner: Search,
+        items: Array,
+        rest: Rest,
+        box: Box,
+        limit: Callable[[], int],
+        found: Found,
+        check: Callable[[], None],
+    ) -> None:
+        self.owner, self.items, self.rest, self.box = owner, items, rest, box
+        self.limit, self.found, self.check = limit, found, check
+        self._steps: dict[int, _Steps] = {}
+        self._taus: dict[tuple[int, int], Array] = {}
+
+    # --- dive --------------------------------------------------------------------
+
+    def dive(self, steps: int) -> None:
+        """Look at some partial pipelines, the most promising stage first."""
+        self._deeper(self.owner.begin(), [steps])
+
+    def _deeper(self, at: Part, left: list[int]) -> None:
+        for bound, onward in self.onward(at):
+            if bound >= self.limit():
+                break  # those behind it are no better
+            if onward.cut == 0:
+                self.found(onward)
+            else:
+                left[0] -= 1
+                self._deeper(onward, left)
+            if left[0] <= 0:
+                break
+
+    # --- all of the box ------------------------------------------------------------
+
+    def all(self, most: int | None) -> bool:
+        """Look at everything; False where that is more than `most` pipelines."""
+        waves: dict[int, dict[tuple[object, ...], list[Part]]] = {}
+        self._keep(waves, self.owner.begin())
+        count = 0
+        for cut in range(self.owner.ground.layers, 0, -1):
+            for alike in waves.pop(cut, {}).values():
+                for at in alike:
+                    count += 1
+                    if most is not None and count > most:
+                        return False
+                    for bound, onward in self.onward(at):
+                        if bound >= self.limit():
+                            break
+                        if onward.cut == 0:
+                            self.found(onward)
+                        else:
+                            self._keep(waves, onward)
+        return True
+
+    def _keep(
+        self, waves: dict[int, dict[tuple[object, ...], list[Part]]], at: Part
+    ) -> None:
+        """Keep a partial pipeline unless an alike one is no longer in any sense."""
+        alike = waves.setdefault(at.cut, {}).setdefault(self._shape(at), [])
+        for one in alike:
+            if _no_longer(one, at):
+                return
+        alike[:] = [one for one in alike if not _no_longer(at, one)]
+        alike.append(at)
+
+    def _shape(self, at: Part) -> tuple[object, ...]:
+        """Equal for partial pipelines that can be completed alike."""
+        if not at.laid:
+            return ()
+        later, alike = at.laid[-1], self.owner.ground.alike
+        behind = dict(later.places)
+        shape = sorted(
+            (alike[i], gpus, i in behind)
+            for i, gpus in enumerate(at.free)
+            if gpus or i in behind
+        )
+        k = self.owner.stages.place(0, len(at.laid) + 1)
+        return (later.t, k, tuple(shape))
+
+    # --- one stage more --------------------------------------------------------------
+
+    def onward(self, at: Part) -> list[tuple[int, Part]]:
+        """All ways to lay one more stage, with their bounds, the least first."""
+        self.check()
+        owner = self.owner
+        later = at.laid[-1] if at.laid else None
+        rows, found = owner.prices.items, []
+        for item in self._promising(at, later):
+            pattern = owner.kinds.patterns[int(rows.pattern[item])]
+            first = int(rows.first[item])
+            for places in owner.stages.places(pattern, at.free, later):
+                laid = Laid(first, at.cut, pattern.t, places)
+                if (step := self._step(at, laid, later)) is not None:
+                    found.append(step)
+        found.sort(key=lambda step: (step[0], step[1].cut, step[1].sum_us))
+        return found
+
+    def _step(
+        self, at: Part, laid: Laid, later: Laid | None
+    ) -> tuple[int, Part] | None:
+        """The bound and the partial pipeline with one stage more; None if too slow."""
+        stages, box = self.owner.stages, self.box
+        tau, sync = stages.tau_us(laid, len(at.laid) + 1, later), stages.sync_us(laid)
+        if tau > box.slow_high or sync > box.sync_high:
+            return None
+        free, left = list(at.free), list(at.left)
+        for node, count in laid.places:
+            free[node] -= count * laid.t
+            left[self.owner.ground.kind[node]] -= count * laid.t
+        onward = Part(
+            laid.first,
+            (*at.laid, laid),
+            tuple(free),
+            tuple(left),
+            at.sum_us + tau,
+            max(at.slowest_us, tau),
+            max(at.sync_us, sync),
+        )
+        least = 0
+        if laid.first:
+            tag = self.owner.kinds.tag_number[stages.tag(laid, onward.free)]
+            least = self.rest.one(laid.first, tag, onward.left)
+        bound = self.owner.total(
+            onward.sum_us + least,
+            max(onward.slowest_us, box.slow_low),
+            max(onward.sync_us, box.sync_low),
+        )
+        return None if bound >= self.limit() else (bound, onward)
+
+    def _promising(self, at: Part, later: Laid | None) -> list[int]:
+        """Items that may come next, by counts alone."""
+        steps, box, owner = self._steps_at(at.cut), self.box, self.owner
+        tag = owner.stages.tag(later, at.free) if later else END
+        tau = self._tau_into(at.cut, owner.kinds.tag_number[tag])
+        left = np.array(at.left, np.int64) - steps.use
+        rows = np.flatnonzero((left >= 0).all(axis=1) & (tau <= box.slow_high))
+        if not len(rows):
+            return []
+        tau, sync = tau[rows], steps.sync_us[rows]
+        least = self.rest.least(steps.first[rows], steps.tag[rows], left[rows])
+        bound = owner.totals(
+            np.minimum(at.sum_us + tau + least, BIG),
+            np.maximum(tau, max(at.slowest_us, box.slow_low)),
+            np.maximum(sync, max(at.sync_us, box.sync_low)),
+        )
+        chosen = steps.item[rows[(least < BIG) & (bound < self.limit())]]
+        # One item for each run of layers and pattern, of whatever kind.
+        items = owner.prices.items
+        key = items.first[chosen] * len(owner.kinds.patterns) + items.pattern[chosen]
+        return [int(i) for i in chosen[np.unique(key, return_index=True)[1]]]
+
+    def _steps_at(self, cut: int) -> _Steps:
+        if cut not in self._steps:
+            last = self.owner.prices.items.last[self.items]
+            self._steps[cut] = self.owner.steps(self.items[last == cut])
+        return self._steps[cut]
+
+    def _tau_into(self, cut: int, tag: int) -> Array:
+        """Least times of the items that end at a cut, before a stage with a tag."""
+        if (cut, tag) not in self._taus:
+            steps = self._steps_at(cut)
+            hop = np.minimum(steps.shared[:, tag], steps.apart[:, tag])
+            self._taus[cut, tag] = np.minimum(steps.compute_us + hop, BIG)
+        return self._taus[cut, tag]
+
+
+def _no_longer(one: Part, two: Part) -> bool:
+    return (
+        one.sum_us <= two.sum_us
+        and one.slowest_us <= two.slowest_us
+        and one.sync_us <= two.sync_us
+    )

@@ -1,0 +1,219 @@
+"""Exact stages on named nodes: where they can lie, and what they take."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from .ground import BIG, Ground
+from .kinds import Kinds, Pattern, Tag
+from .shares import least_us, shared
+
+Places = tuple[tuple[int, int], ...]  # (node, replicas on it), nodes ascending
+Free = tuple[int, ...]  # GPUs left, by node
+
+
+class Laid(NamedTuple):
+    """A stage on its nodes."""
+
+    first: int
+    last: int
+    t: int
+    places: Places
+
+
+class Stages:
+    """Stages of `n` micro-batches of `b` sequences; what was computed is kept."""
+
+    def __init__(self, ground: Ground, kinds: Kinds, n: int) -> None:
+        self.ground, self.kinds, self.b, self.n = ground, kinds, kinds.b, n
+        self._pairs = bool(ground.instance.planned_cluster.inter.pairs)
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self._rows = lru_cache(None)(self._time_rows)
+        self._computing = lru_cache(None)(self._compute_us)
+        self._hop = lru_cache(None)(self._hop_us)
+        self._replicas = lru_cache(None)(self._counted)
+        self._ways = lru_cache(None)(self._links)
+        self._taus: dict[tuple[object, ...], tuple[int, int]] = {}
+
+    # --- where ---------------------------------------------------------------------
+
+    def places(
+        self, pattern: Pattern, free: Free, later: Laid | None
+    ) -> Iterator[Places]:
+        """Choices of nodes for a pattern, one of all that are alike."""
+        behind = dict(later.places) if later else {}
+        groups: list[list[list[int]]] = []
+        for c in self.ground.kinds:
+            alike: dict[tuple[int, int, int], list[int]] = {}
+            if pattern.replicas[c]:
+                for node in self.ground.members[c]:
+                    if free[node] >= pattern.t:
+                        key = (self.ground.alike[node], free[node], behind.get(node, 0))
+                        alike.setdefault(key, []).append(node)
+            groups.append(list(alike.values()))
+        if pattern.packed:
+            yield from self._on_one_node(pattern, free, groups)
+            return
+        for chosen in self._on_nodes(pattern, free, groups, 0):
+            if len(chosen) > 1:
+                yield tuple(sorted(chosen))
+
+    def _on_one_node(
+        self, pattern: Pattern, free: Free, groups: list[list[list[int]]]
+    ) -> Iterator[Places]:
+        for rows in groups:
+            for nodes in rows:
+                if free[nodes[0]] >= pattern.t * pattern.total:
+                    yield ((nodes[0], pattern.total),)
+
+    def _on_nodes(
+        self, pattern: Pattern, free: Free, groups: list[list[list[int]]], c: int
+    ) -> Iterator[Places]:
+        if c == len(groups):
+            yield ()
+            return
+        for own in _dealt(pattern.replicas[c], groups[c], free, pattern.t):
+            for others in self._on_nodes(pattern, free, groups, c + 1):
+                yield own + others
+
+    # --- what it takes ---------------------------------------------------------------
+
+    def tau_us(self, laid: Laid, k: int, later: Laid | None) -> int:
+        """Time of a stage at position `k` from the end, its hop included."""
+        return self._best(laid, k, later)[0]
+
+    def samples(self, laid: Laid, k: int, later: Laid | None) -> dict[int, list[int]]:
+        """Samples of the replicas on each node, for that time."""
+        replicas = self._replicas(laid.places)
+        most = self._best(laid, k, later)[1]
+        times = self._times(laid, k)
+        limit = self._computing(times, replicas, most)
+        dealt = shared(times, replicas, self.b, most, limit)
+        kind = self.ground.kind
+        return {
+            node: [dealt[kind[node]].pop() for _ in range(count)]
+            for node, count in laid.places
+        }
+
+    def sync_us(self, laid: Laid) -> int:
+        """Time to synchronise the stage's gradients."""
+        if len(laid.places) == 1 and laid.places[0][1] == 1:
+            return 0
+        span = range(laid.first, laid.last)
+        return self.ground.sync_us(laid.t, laid.places, span)
+
+    def tag(self, laid: Laid, free: Free) -> Tag:
+        """The stage's tag, where `free` GPUs are left after it."""
+        classes = tuple(sorted({self.ground.kind[node] for node, _ in laid.places}))
+        room = free[laid.places[0][0]] if len(laid.places) == 1 else -1
+        return Tag(classes, laid.t, room)
+
+    def _counted(self, places: Places) -> tuple[int, ...]:
+        counts = [0] * len(self.ground.kinds)
+        for node, count in places:
+            counts[self.ground.kind[node]] += count
+        return tuple(counts)
+
+    def _best(self, laid: Laid, k: int, later: Laid | None) -> tuple[int, int]:
+        """Least time, and the most samples that a replica takes for it."""
+        replicas = self._replicas(laid.places)
+        ways = self._ways(laid.places, later.places if later else ())
+        t = later.t if later else 0
+        place = self.place(laid.last, k)
+        key = (laid.first, laid.last, laid.t, place, replicas, ways, t)
+        if key not in self._taus:
+            times = self._times(laid, k)
+            share = -(-self.b // sum(replicas))
+            floor, best = self._computing(times, replicas, self.b), (BIG, self.b)
+            for most in range(share, self.b + 1):
+                us = self._computing(times, replicas, most)
+                if us < BIG:
+                    best = min(best, (us + self._hop(ways, t, most), most))
+                if us == floor:  # more samples lengthen the hop alone
+                    break
+            self._taus[key] = best
+        return self._taus[key]
+
+    def _links(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
+        """Pairs of nodes that stand for all links from a stage to the next."""
+        ends: dict[object, tuple[int, int]] = {}
+        kind = self.ground.kind
+        for x, _ in places:
+            for y, _ in later:
+                key = (x, y) if self._pairs else (kind[x], kind[y], x == y)
+                ends.setdefault(key, (x, y))
+        if self._pairs:
+            return frozenset(ends.values())
+        return frozenset(self._speakers(x, y) for x, y in ends.values())
+
+    def _speakers(self, x: int, y: int) -> tuple[int, int]:
+        """The first pair of nodes with the same link as `x` and `y`."""
+        members, kind = self.ground.members, self.ground.kind
+        if x == y:
+            node = max(members[kind[x]], key=lambda i: (self.ground.count[i], -i))
+            return node, node
+        first = members[kind[x]][0]
+        second = next(i for i in members[kind[y]] if i != first)
+        return first, second
+
+    def _hop_us(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
+        return min(
+            (self.ground.cost.hop_us(x, y, t, samples) for x, y in ways), default=0
+        )
+
+    def _times(self, laid: Laid, k: int) -> tuple[tuple[int, ...], ...]:
+        classes = tuple(sorted({self.ground.kind[node] for node, _ in laid.places}))
+        place = self.place(laid.last, k)
+        return self._rows(laid.first, laid.last, laid.t, place, classes)
+
+    def place(self, last: int, k: int) -> int:
+        """A position from the end that needs as much memory as `k` does."""
+        if last == self.ground.layers:
+            return 1
+        rule = self.ground.cost.costs.in_flight
+        return max(2, min(k, self.n)) if rule == "1f1b" else 2
+
+    def _time_rows(
+        self, first: int, last: int, t: int, k: int, classes: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Time of 1, 2, ... samples by class of nodes; BIG where they do not fit."""
+        table = []
+        for c in self.ground.kinds:
+            row = [BIG] * self.b
+            if c in classes:
+                for s in self.ground.allowed(c, t, self.n, first, last, k, self.b):
+                    row[s - 1] = self.ground.span_us(c, t, s, first, last)
+            table.append(tuple(row))
+        return tuple(table)
+
+    def _compute_us(
+        self, times: tuple[tuple[int, ...], ...], replicas: tuple[int, ...], most: int
+    ) -> int:
+        return least_us(times, replicas, self.b, most)
+
+
+def _dealt(m: int, groups: list[list[int]], free: Free, t: int) -> Iterator[Places]:
+    """Ways to put `m` replicas on groups of nodes that are alike within."""
+    if not groups:
+        if m == 0:
+            yield ()
+        return
+    nodes, rest = groups[0], groups[1:]
+    most = free[nodes[0]] // t
+    for here in range(min(m, most * len(nodes)) + 1):
+        for counts in _falling(here, len(nodes), most):
+            own = tuple(zip(nodes, counts, strict=False))
+            for others in _dealt(m - here, rest, free, t):
+                yield own + others
+
+
+def _falling(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Falling rows of at most `parts` positive numbers up to `most`, by their sum."""
+    if total == 0:
+        yield ()
+        return
+    if parts == 0 or most == 0:
+        return
+    for first in range(min(total, most), 0, -1):
+        for others in _falling(total - first, parts - 1, first):
+            yield first, *others

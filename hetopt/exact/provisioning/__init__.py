@@ -1,0 +1,154 @@
+"""Provisioning, exactly: the cheapest or fastest plan, or the whole front of both.
+
+Allocations (a data-parallel degree, and a number of stages of each offer) are taken
+best first by a lower bound of their iteration, so of their cost; each is placed
+exactly (order and layers of its stages), with the time at which it stops being worth
+having as a cut-off. Everything is counted in integers: us x micro-USD an hour.
+
+The problem is Espresso's (Eq. 1-3, 8, 9); the method is not: Espresso prunes its tree
+by estimates and places the stages by a rule.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ... import plans
+from ...modelling import Limits
+from ...problems import Evaluation, provisioning
+from ...problems.provisioning import Data
+from ...result import Status, Stop
+from ...solving.run import Report, Run
+from .goals import (
+    Cheapest,
+    Fastest,
+    Found,
+    Tradeoffs,
+    largest_cost,
+    longest_iteration,
+    objective,
+)
+from .reasons import why_none
+from .search import Search
+from .tables import Degree
+
+problem = "provisioning"
+_SOURCE = "allocations best first, fastest filling of their stages"
+_PROOF = "every allocation placed or bounded"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan of the front; optimal where it is proved that no plan beats it in both."""
+
+    plan: plans.Provisioning
+    evaluation: Evaluation
+    status: Status
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Points by ascending time and descending cost.
+
+    With `stop` proved these are all: any plan is reached by a point in both time and
+    cost. Otherwise the work was cut short; points that are `feasible` may be beaten,
+    and others may be missing.
+    """
+
+    data: Data
+    points: tuple[Point, ...]
+    stop: Stop
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """A document: times in s and costs in USD of all iterations, with plans."""
+        return {
+            "problem": problem,
+            "digest": self.data.digest,
+            "stop": self.stop.value,
+            "seconds": round(self.seconds, 6),
+            "points": [
+                {
+                    "status": point.status.value,
+                    "plan": point.plan.model_dump(mode="json"),
+                    "evaluation": point.evaluation.to_json(),
+                }
+                for point in self.points
+            ],
+        }
+
+
+def solve(
+    data: Data,
+    *,
+    limits: Limits,
+    warm_start: plans.Provisioning | None = None,
+    report: Report | None = None,
+) -> Any:
+    """The cheapest plan within the deadline, or the fastest within the budget.
+
+    Returns a `Result`; where no plan exists its `reasons` say what could be met
+    instead: the least deadline, the least budget, the quotas that bind. Raises
+    `InstanceError` for a warm start that breaks a rule and `Unsupported` for times
+    beyond 64-bit counting.
+    """
+    run = Run(problem, data, limits, report)
+    run.start_from(warm_start)
+    with run:
+        goal = _goal(data, run)
+        if warm_start is not None:
+            goal.take(_found(data, warm_start))
+        degrees = [Degree.of(data, d) for d in data.data_parallel]
+
+        def tighten(key: int) -> None:
+            value = objective(data, key)
+            if run.objective is None or value < run.objective:
+                run.tighten(value, _SOURCE)
+
+        Search(degrees, goal, run.check).run(tighten)
+        if run.objective is not None:
+            run.tighten(run.objective, _PROOF)
+        else:
+            run.bound = None
+            for reason in why_none(data, degrees, run.check):
+                run.reasons += (reason,)
+    return run.result()
+
+
+def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Frontier:
+    """All plans that no plan beats in both time and cost, one a pair of values.
+
+    A deadline or a budget of `data` leaves out what exceeds it. `report` is called
+    with no bound and the number of points so far.
+    """
+    run = Run(problem, data, limits)
+    goal = Tradeoffs(longest_iteration(data), largest_cost(data))
+    search: Search | None = None
+
+    def tell(key: int) -> None:
+        if report is not None:
+            report(len(goal.points), None)
+
+    with run:
+        degrees = [Degree.of(data, d) for d in data.data_parallel]
+        search = Search(degrees, goal, run.check)
+        search.run(tell)
+    points = []
+    for found in goal.points:
+        open_still = search is None or search.may_beat(found)
+        status = Status.FEASIBLE if open_still else Status.OPTIMAL
+        judged = provisioning.evaluate(data, found.plan)
+        points.append(Point(found.plan, judged, status))
+    return Frontier(data, tuple(points), run.stop or Stop.PROVED, run.seconds())
+
+
+def _goal(data: Data, run: Run) -> Cheapest | Fastest:
+    if data.minimises_time:
+        return Fastest(largest_cost(data), run.offer)
+    return Cheapest(longest_iteration(data), run.offer)
+
+
+def _found(data: Data, plan: plans.Provisioning) -> Found:
+    parts = provisioning.evaluate(data, plan).parts
+    prices = {offer.gpu: offer.micro_usd_per_hour for offer in data.offers}
+    price = sum(prices[gpu] * n for gpu, n in parts["rented"].items())
+    return Found(parts["iteration_us"], price, plan)

@@ -1,0 +1,190 @@
+"""What a search over allocations is after: cheapest, fastest, or every trade-off.
+
+Prices are micro-USD an hour of all GPUs, times us of one iteration, costs their
+product; all integers. A goal says how long an iteration of an allocation of some price
+may last to be worth having (`cut`), so that one search serves all three.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...problems.provisioning import MICRO, Data
+from ...schema import exact
+
+Floats = npt.NDArray[np.float64]
+
+LONGEST = 2**60  # us; above every time that the tables allow
+_PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan with its iteration time and its price."""
+
+    time: int
+    price: int
+    plan: Any
+
+    @property
+    def cost(self) -> int:
+        """Time x price."""
+        return self.time * self.price
+
+
+class Goal(Protocol):
+    """What the search asks."""
+
+    def cut(self, price: int) -> int:
+        """The longest iteration at `price` that is worth having; -1 for none."""
+
+    def key(self, time: int, cost: int) -> int:
+        """The objective of a bound (time, cost): smaller is searched first."""
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Keys of bounds; infinite where nothing of that time and price is wanted."""
+
+    def take(self, found: Found) -> None:
+        """Keep a plan that passed `cut`."""
+
+
+class Cheapest:
+    """Least cost, within a time limit."""
+
+    def __init__(self, longest: int, tell: Callable[[Any], Any] = id) -> None:
+        self.longest, self._tell = longest, tell
+        self.best: Found | None = None
+
+    def cut(self, price: int) -> int:
+        """Within the limit, and cheaper than the best."""
+        if self.best is None:
+            return self.longest
+        if price == 0:
+            return self.longest if self.best.cost else -1
+        return min(self.longest, (self.best.cost - 1) // price)
+
+    def key(self, time: int, cost: int) -> int:
+        """The cost."""
+        return cost
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Costs, where they are below the best and in time."""
+        cost = time * price
+        if time > self.longest:
+            return np.full_like(cost, np.inf)
+        return cost if self.best is None else _below(cost, cost, self.best.cost)
+
+    def take(self, found: Found) -> None:
+        """Keep the cheapest."""
+        if found.time <= self.cut(found.price):
+            self.best = found
+            self._tell(found.plan)
+
+
+class Fastest:
+    """Least time, within a cost (None: any)."""
+
+    def __init__(self, most: int | None, tell: Callable[[Any], Any] = id) -> None:
+        self.most, self._tell = most, tell
+        self.best: Found | None = None
+
+    def cut(self, price: int) -> int:
+        """Affordable, and faster than the best."""
+        longest = LONGEST if self.best is None else self.best.time - 1
+        if self.most is None or price == 0:
+            return longest
+        return min(longest, self.most // price)
+
+    def key(self, time: int, cost: int) -> int:
+        """The time."""
+        return time
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """The time, where it is below the best and affordable."""
+        best = np.inf if self.best is None else self.best.time
+        most = np.inf if self.most is None else self.most
+        key = np.where(np.isfinite(price) & (time * price <= most), time, np.inf)
+        return _below(key, key, best)
+
+    def take(self, found: Found) -> None:
+        """Keep the fastest."""
+        if found.time <= self.cut(found.price):
+            self.best = found
+            self._tell(found.plan)
+
+
+class Tradeoffs:
+    """Every plan that no other beats in both time and cost, within limits of both."""
+
+    def __init__(self, longest: int = LONGEST, most: int | None = None) -> None:
+        self.longest, self.most = longest, most
+        self.points: list[Found] = []  # ascending time, descending cost
+
+    def cut(self, price: int) -> int:
+        """Not reached by any point in both time and cost."""
+        longest = self.longest
+        if self.most is not None and price:
+            longest = min(longest, self.most // price)
+        for point in self.points:
+            if price == 0:
+                reached = point.time if point.cost == 0 else LONGEST + 1
+            else:
+                reached = max(point.time, -(-point.cost // price))
+            longest = min(longest, reached - 1)
+        return longest
+
+    def key(self, time: int, cost: int) -> int:
+        """Time x cost: the middle of the front first."""
+        return time * cost
+
+    def bound(self, time: float, price: Floats) -> Floats:
+        """Time x cost, where no point reaches both and both are within limits."""
+        cost, most = time * price, np.inf if self.most is None else self.most
+        if time > self.longest:
+            return np.full_like(cost, np.inf)
+        # Of the points that are as fast, the last is the cheapest.
+        at = bisect_right([point.time for point in self.points], time)
+        reached = self.points[at - 1].cost if at else np.inf
+        return _below(np.where(cost <= most, time * cost, np.inf), cost, reached)
+
+    def take(self, found: Found) -> None:
+        """Keep the point, and drop those that it reaches."""
+        if found.time > self.cut(found.price):
+            return
+        kept = [p for p in self.points if p.time < found.time or p.cost < found.cost]
+        at = bisect_right([p.time for p in kept], found.time)
+        kept.insert(at, found)
+        self.points = kept
+
+
+def _below(keys: Floats, values: Floats, limit: float) -> Floats:
+    return np.where(values < limit, keys, np.inf)
+
+
+def longest_iteration(data: Data) -> int:
+    """us of one iteration that the deadline leaves; `LONGEST` without one."""
+    if data.deadline_s is None:
+        return LONGEST
+    return min(LONGEST, int(exact(data.deadline_s) * MICRO / data.iterations))
+
+
+def largest_cost(data: Data) -> int | None:
+    """Cost of one iteration that the budget leaves; None without one."""
+    if data.budget_usd is None:
+        return None
+    return int(exact(data.budget_usd) * _PER_USD / data.iterations)
+
+
+def usd(data: Data, cost: int) -> Fraction:
+    """A cost of one iteration as USD of all iterations."""
+    return Fraction(cost) * data.iterations / _PER_USD
+
+
+def objective(data: Data, key: int) -> int | Fraction:
+    """The key of `Cheapest` or `Fastest` as the objective of `data`."""
+    return key * data.iterations if data.minimises_time else usd(data, key)

@@ -1,0 +1,201 @@
+"""Recovery, exactly: one linear bound, then few integer decisions.
+
+1.  Prices. For any weights u[l] >= 0 of the links, no plan is faster than
+
+        sum_k n[k] min_q s[k] sum of u[l] / w[l] over the links of q  /  sum_l u[l]
+
+    The best weights are the duals of the linear relaxation (`prices`), found
+    in floats, rounded to integers, and put in here as fractions.
+2.  Incumbents: the planners' recoveries.
+3.  Decisions. Whether a plan of at most T us exists is asked of CP-SAT, with whole
+    grains as capacities: floor(w[l] T / grain). T runs only over times that some link
+    can have; near the bound first, then by halving. What is refuted raises the bound.
+4.  Of the fastest plans one is taken that loads cloud and network least, where the
+    time allows to look for it.
+
+Source: the problem is AutoHet's, section IV; the method is our own.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ... import registry
+from ...modelling import Limits
+from ...plans import Recovery
+from ...problems import Objective
+from ...problems.recovery import Data
+from ...problems.recovery.network import Flow, Network
+from ...result import Bound, Result, Status, Stop
+from ...solving.run import Halt, Run
+from .._certificates import RecoveryCertificate
+from . import certificate as certificates
+from .prices import best_prices, bound_of
+
+__all__ = ["Certificate", "bound", "problem", "recheck", "solve"]
+
+Certificate = RecoveryCertificate
+problem = "recovery"
+
+_BACKEND = "cpsat"
+_TIDY_S = 2.0
+_PLANNERS = ("autohet_recovery", "varuna")
+
+Report = Callable[[Objective | None, Objective | None], None]
+
+
+def solve(
+    data: Data,
+    *,
+    limits: Limits | None = None,
+    warm_start: Recovery | None = None,
+    report: Report | None = None,
+) -> Result:
+    """The fastest recovery with proof, or the best known and a bound at a limit."""
+    run = Run(problem, data, limits or Limits(), report, backend=_BACKEND)
+    run.start_from(warm_start)
+    with run:
+        network = Network(data)
+        if lost := network.lost():
+            run.reasons = tuple(
+                f"a part of unit {unit!r}, which {node!r} needs, lies nowhere any more"
+                for node, unit in lost[:10]
+            )
+        else:
+            _Search(network, run).work()
+    return run.result()
+
+
+def bound(data: Data) -> Bound:
+    """What no recovery is faster than, by the prices of links alone."""
+    network = Network(data)
+    proved = bound_of(data, best_prices(network))
+    return Bound(network.possible(proved), "link prices")
+
+
+class _Search:
+    """Between the bound and the best plan so far."""
+
+    def __init__(self, network: Network, run: Run) -> None:
+        self._network, self._run = network, run
+
+    def work(self) -> None:
+        """Prices, planners, decisions, tidying."""
+        run, network = self._run, self._network
+        for name in _PLANNERS:
+            # There need be none: the cloud need not hold everything.
+            plan = registry.entry("planners", name).plan
+            run.offer_of(name, partial(plan, network.data))
+        prices = best_prices(network)
+        run.certificate = RecoveryCertificate(prices=prices)
+        proved = bound_of(network.data, prices)
+        run.tighten(network.possible(proved), "link prices")
+        self._close()
+        self._tidy()
+
+    def _close(self) -> None:
+        """Decide times until bound and incumbent meet."""
+        run, network, step = self._run, self._network, 0
+        while not run.closed():
+            run.check()
+            low = self._low()
+            time = network.possible(low + step)
+            if isinstance(run.objective, int) and time >= run.objective:
+                time = network.possible((low + run.objective) // 2)
+                if time >= run.objective:
+                    time = low
+            if (found := self._decided(time)) is not None:
+                run.offer(network.plan(found))
+            else:
+                self._refute(time)
+                step = max(2 * step, low // 1000, 1)
+
+    def _low(self) -> int:
+        bound = self._run.bound
+        return int(bound.value) if bound is not None else 0
+
+    def _refute(self, time: int) -> None:
+        if self._run.certificate is not None:
+            changes = {"refuted_us": time}
+            self._run.certificate = self._run.certificate.model_copy(update=changes)
+        self._run.tighten(self._network.possible(time + 1), "cpsat refutation")
+
+    def _decided(self, time: int) -> Flow | None:
+        """A flow of at most `time` us; None where there is none. Raises `Halt`."""
+        limits = Limits(
+            time_s=self._run.left_s(),
+            threads=self._run.limits.threads,
+            seed=self._run.limits.seed,
+        )
+        status, flow, stop = decide(self._network, time, {}, _BACKEND, limits)
+        if status in (Status.OPTIMAL, Status.FEASIBLE):
+            return flow
+        if status is Status.INFEASIBLE:
+            return None
+        raise KeyboardInterrupt if stop is Stop.INTERRUPTED else Halt(stop)
+
+    def _tidy(self) -> None:
+        """The least load of cloud and network among plans of the same time."""
+        run, left = self._run, self._run.left_s()
+        if not isinstance(run.objective, int):
+            return
+        weights = {
+            link: 4 if link.startswith("cloud") else 1
+            for link in self._network.bandwidth
+            if link.startswith(("cloud", "out"))
+        }
+        limits = Limits(
+            time_s=_TIDY_S if left is None else min(left, _TIDY_S),
+            threads=run.limits.threads,
+            seed=run.limits.seed,
+        )
+        found = decide(self._network, run.objective, weights, _BACKEND, limits)[1]
+        if found is not None:
+            tidy = self._network.plan(found)
+            if not run.offer(tidy):  # as fast as the plan before
+                run.plan = tidy
+
+
+def decide(
+    network: Network,
+    time: int,
+    weights: Mapping[str, int],
+    backend: str,
+    limits: Limits,
+) -> tuple[Status, Flow | None, Stop]:
+    """Whether some flow keeps every link within `time` us, by a back end.
+
+    With `weights` of links the flow of the least weighted load is looked for.
+    """
+    model: Any = registry.entry("backends", backend).backend("recovery in time")
+    y = {
+        (k, q): model.integer(f"y[{k},{q}]", 0, kind.count)
+        for k, kind in enumerate(network.kinds)
+        for q in range(len(kind.sources))
+    }
+    load: dict[str, list[Any]] = {link: [] for link in network.bandwidth}
+    most = dict.fromkeys(network.bandwidth, 0)
+    for k, kind in enumerate(network.kinds):
+        shares = [y[k, q] for q in range(len(kind.sources))]
+        model.add("served", k, model.total(shares) == kind.count)
+        for q, route in enumerate(kind.routes):
+            for link in route:
+                load[link].append(kind.size * y[k, q])
+                most[link] += kind.size * kind.count
+    for link, terms in load.items():
+        room = min(most[link], int(time / network.grain_us(link)))
+        model.add("carried", link, model.total(terms) <= room)
+    weighted = (w * term for x, w in weights.items() for term in load[x])
+    model.minimise(model.total(weighted))
+    answer = model.solve(limits, lambda incumbent, bound: None)
+    if answer.value is None:
+        return answer.status, None, answer.stop
+    flow = {key: round(answer.value(variable)) for key, variable in y.items()}
+    return answer.status, flow, answer.stop
+
+
+def recheck(
+    data: Data, certificate: RecoveryCertificate, bound: Objective
+) -> list[str]:
+    """What is missing for the bound to be proved by the certificate."""
+    return certificates.missing(data, certificate, bound)

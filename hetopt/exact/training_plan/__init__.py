@@ -1,0 +1,243 @@
+"""Training plan: proved optimal on small clusters, bounded by patterns on large ones.
+
+Up to 8 GPUs every plan is looked at, in effect (`small`). Beyond that a
+local search improves the best planner's plan while `bound` refutes ever
+better iteration times: what no pipelines can reach together, no plan can.
+
+Where a plan chooses its settings (`workload.alternatives`), small clusters choose
+recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
+are searched (`hetopt.search.choosing`), under a bound that holds for every choice.
+
+Where a micro-batch has several sequences a stage may have several replicas, which the
+patterns do not cover: then the bound is the cheap one of `hetopt.bounds.training_plan`.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from ... import registry
+from ...bounds import impossible
+from ...bounds.training_plan import training_plan_bound
+from ...errors import OutOfTime, Unsupported
+from ...modelling import Limits
+from ...plans import TrainingPlan
+from ...problems import Objective
+from ...result import Result
+from ...schema import Instance
+from ...search import choosing
+from ...search.improving import improve
+from ...solving.run import Report, Run
+from .. import one_pipeline
+from .._certificates import TrainingCertificate
+from . import certificate as certificates
+from . import small
+from .patterns import bound as patterns
+
+Certificate = TrainingCertificate
+problem = "training_plan"
+
+# Iteration times to refute, as gaps of the incumbent; each prepares the next.
+_GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
+_FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
+_SOURCE = "prices of pipeline patterns"
+_PLANNERS = ("islands", "megatron")  # quick ones, where there is no warm start
+_SEARCH_SHARE = 0.25  # of the time, for the local search before the bound
+_BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
+_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline,
+_LONG_SHARE = 0.5  # and where no bound by patterns waits for its time
+_LINE_GPUS = 64  # clusters up to this size, as larger ones want several
+_SEARCH_S = 30.0  # where there is no time limit
+_REASON_S = 1.0  # at the most, to tell why there is no plan
+_CANDIDATES = 150_000  # of one local search
+
+
+def solve(
+    data: Instance,
+    *,
+    limits: Limits,
+    warm_start: TrainingPlan | None = None,
+    report: Report | None = None,
+) -> Result:
+    """The best training plan that was found, and how far from optimal it can be.
+
+    Proved where the cluster has at most 8 GPUs and the limits allow. Raises
+    `InstanceError` for an instance without a cluster and for a bad warm start.
+    """
+    run = Run(problem, data, limits, report)
+    run.start_from(warm_start)
+    with run:
+        if reason := impossible.reason(data):
+            run.reasons = (reason,)
+        elif small.is_small(data):
+            _small(run, data)
+        else:
+            _large(run, data)
+    return run.result()
+
+
+def recheck(
+    data: Instance, certificate: TrainingCertificate, bound: Objective
+) -> list[str]:
+    """What is missing for the bound to be proved by the certificate; empty if nothing.
+
+    `Unsupported` for uneven layers, for micro-batches of several sequences, for
+    interleaved pipelines and where a plan chooses its settings.
+    """
+    return certificates.missing(data, certificate, bound)
+
+
+def _small(run: Run, instance: Instance) -> None:
+    if max(instance.workload.micro_batch_sizes) > 1:
+        _line_up(run, instance)  # stages of several replicas take long to list
+    known = small.solve_small(instance, run, warm_start=run.plan)
+    if known.plan is not None:
+        run.offer(known.plan)
+        run.tighten(known.bound_us, "all plans of a small cluster")
+    elif known.proved:
+        run.reasons = (_nowhere(instance),)
+    else:
+        run.tighten(known.bound_us, "all plans of a small cluster")
+    if not known.proved:
+        run.check()  # it ended at a limit, or not all plans could be listed
+
+
+def _nowhere(instance: Instance) -> str:
+    """Why no plan of a small cluster is one: memory, or what remains without it."""
+    looked = "every plan of this cluster was looked at"
+    light = impossible.without_memory(instance)
+    # Any plan will do, and one layer has few.
+    run = Run(problem, light, Limits(time_s=_REASON_S, gap=inf))
+    ample = small.solve_small(light, run)
+    if ample.plan is not None:
+        return f"memory: {looked}, and in each a stage needs more than its GPUs have"
+    sizes = sorted(set(instance.workload.micro_batch_sizes))
+    if ample.proved:
+        return (
+            f"batch: {looked}, and with any memory none shares a global batch of "
+            f"{instance.workload.global_batch} in micro-batches of {sizes} among GPUs "
+            "with times that were measured: add sizes to micro_batch_sizes, or "
+            "measurements to workload.costs.profile"
+        )
+    return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
+
+
+def _large(run: Run, instance: Instance) -> None:
+    cheap = training_plan_bound(instance)
+    run.tighten(cheap.value, cheap.source)
+    if run.plan is None:
+        _start(run, instance)
+    _line_up(run, instance)
+    if choosing.has_choices(instance):
+        _choose(run, instance)
+    seed = run.limits.seed
+    _search(run, instance, _SEARCH_SHARE, seed)
+    if run.objective is not None and patterns.applies(instance):
+        _refute(run, instance)
+    # Another seed, or it would walk the same way again.
+    _search(run, instance, 1.0, seed + 1)
+    run.check()
+
+
+def _start(run: Run, instance: Instance) -> None:
+    for name in _PLANNERS:
+        run.check()
+        plan = partial(registry.entry("planners", name).plan, instance)
+        until = _deadline(run, _SEARCH_SHARE)
+        run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
+
+
+def _line_up(run: Run, instance: Instance) -> None:
+    """A single pipeline, where one is faster than the incumbent."""
+    if instance.planned_cluster.gpu_count > _LINE_GPUS:
+        return
+    share = _LINE_SHARE if patterns.applies(instance) else _LONG_SHARE
+    seconds = max(0.0, _deadline(run, share) - time.monotonic())
+    limits = replace(run.limits, time_s=seconds, gap=None)
+    try:
+        one_pipeline.faster(instance, run.objective, limits, run.offer)
+    except Unsupported:
+        return  # the cost settings are beyond that method
+    run.check()
+
+
+def _choose(run: Run, instance: Instance) -> None:
+    """Settings that the plan may choose, in as much time as the search has."""
+    found = choosing.chosen(
+        instance, deadline=_deadline(run, _SEARCH_SHARE), seed=run.limits.seed
+    )
+    if found is not None:
+        run.offer(found)
+    run.check()
+
+
+def _deadline(run: Run, share: float) -> float:
+    """When a share of the time limit is over, as a `time.monotonic()` instant."""
+    now = time.monotonic()
+    left = run.left_s()
+    if left is None:
+        return now + _SEARCH_S
+    return now + max(0.0, left - (1 - share) * (left + run.seconds()))
+
+
+def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
+    """Improve the incumbent until that share of the time is over."""
+    if run.plan is None or run.closed():
+        return
+    run.check()
+    better = improve(
+        instance,
+        run.plan,
+        deadline=_deadline(run, share),
+        rounds=_CANDIDATES,
+        seed=seed,
+    )
+    if better is not run.plan:
+        run.offer(better)
+    run.check()
+
+
+def _refute(run: Run, instance: Instance) -> None:
+    """Refute better iteration times, one after another, while they can be refuted."""
+    assert run.bound is not None
+    assert run.objective is not None
+    # From 1 us on: ratios of times are looked at, and a bound may be 0.
+    lowest, highest = max(1.0, float(run.bound.value)), float(run.objective)
+    if lowest >= highest:
+        return
+    end = _deadline(run, _BOUND_SHARE)
+
+    def check() -> None:
+        run.check()
+        if run.limits.time_s is not None and time.monotonic() > end:
+            raise OutOfTime
+
+    # What was refuted in time is known.
+    with suppress(OutOfTime):
+        bound = patterns.PatternBound(instance, lowest, highest, check)
+        _refute_goals(run, bound, highest, check)
+
+
+def _refute_goals(
+    run: Run,
+    bound: patterns.PatternBound,
+    highest: float,
+    check: Callable[[], None],
+) -> None:
+    assert run.bound is not None
+    for goal in (*_GOALS, *_FINE_GOALS):
+        # Nothing below the goal: at 0, nothing better than the incumbent.
+        target = highest / (1 + goal) - (1 if goal == 0 else 0)
+        if target <= run.bound.value:
+            continue
+        refutation = bound.refute(target)
+        while refutation.step():
+            check()
+        if not refutation.proved:
+            return
+        run.tighten(int(target) + 1, _SOURCE)
+        run.certificate = refutation.certificate()
+        run.check()

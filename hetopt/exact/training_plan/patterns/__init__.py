@@ -1,0 +1,1 @@
+"""The bound by prices of pipeline patterns, for clusters of any size."""

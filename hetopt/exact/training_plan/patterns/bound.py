@@ -1,0 +1,340 @@
+"""A lower bound on the iteration time that prices hops, pipeline fill and gradients.
+
+Let D pipelines hold every layer once each, and let gamma_v(l) be the share of them
+that hold layer l in node v. A replica of l in node v on t GPUs synchronises with the
+D (1 - gamma_v(l)) others across the inter-node link, so (cost-model.md, ring)
+
+    sync_l >= 4 p_l / (t beta) (1 - gamma_v(l)).
+
+If no stage synchronises for longer than s, then summed over the stages of a *visit*
+(what one pipeline does in one node, on k GPUs)
+
+    sum over its layers p_l <= k s beta / 4 + sum over its layers p_l gamma_v(l).
+
+The last sum is at most the node's share  Gamma_v = sum_l p_l gamma_v(l),  and all the
+shares together are  sum_l p_l:  nodes compete for being where the replicas are. A
+*case* is a range of s, of D and of every Gamma_v. Within a case a pipeline has the
+time left after the least s, and `prices` decides whether the pipelines that
+are then possible can take the batch. Cases that are not refuted are divided; what is
+gained first is mostly in s and D, so shares are divided last.
+
+Equal nodes are interchangeable, so their shares are taken in descending order.
+The bound holds for one replica a stage, that is, for micro-batches of one sequence.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from ....schema import Instance
+from ... import _certificates
+from ..._certificates import TrainingCertificate
+from .node_kinds import fleet
+from .prices import Group, Market
+from .visits import Grid, Table, VisitTables
+
+# Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
+_RATIOS = (1.04, 1.008)
+# Ranges of s are halved down to a coarse one, then the number of pipelines, then s
+# down to a fine one, then shares: in the order of what a division is worth.
+_COARSE, _FINE = 1 / 8, 1 / 100
+_NARROWEST = 1 / 256  # of the shares: not divided further
+
+
+def applies(instance: Instance) -> bool:
+    """Whether the bound holds for every plan of the instance.
+
+    Interleaved pipelines fill faster than patterns do, and patterns choose nothing.
+    """
+    workload = instance.workload
+    fixed = len(workload.recomputes) == len(workload.zeros) == 1
+    return (
+        fixed
+        and max(workload.micro_batch_sizes) == 1
+        and workload.costs.interleave == 1
+    )
+
+
+@dataclass
+class Case:
+    """Ranges of the synchronisation time, of the number of pipelines and of the shares.
+
+    Shares are in average layers. `prices`, by number of groups, are those that
+    were found last: a good start for the next time. `proof` are those that refuted
+    the case, unless it was divided.
+    """
+
+    sync_low_us: float
+    sync_high_us: float
+    pipelines_low: int
+    pipelines_high: int
+    shares_low: tuple[float, ...]
+    shares_high: tuple[float, ...]
+    prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    proof: tuple[float, ...] = ()
+    split: "Split | None" = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a case was divided: `of` sync, pipelines or share (of `node`), where.
+
+    A part is None where the range that is left for it is empty.
+    """
+
+    of: Literal["sync", "pipelines", "share"]
+    node: int | None
+    at: float
+    low: Case | None
+    high: Case | None
+
+    @property
+    def parts(self) -> list[Case]:
+        """The parts that are not empty."""
+        return [part for part in (self.low, self.high) if part is not None]
+
+
+class PatternBound:
+    """Refutes iteration times of one instance, and keeps the cases that it needed."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        least_us: float,
+        most_us: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare for times between `least_us` and `most_us`.
+
+        `check()` is called before what takes long, and may raise.
+        """
+        self._check = check
+        costs = instance.workload.costs
+        self.instance = instance
+        self.pipeline_factor = float(costs.pipeline_factor)
+        self.sync_factor = float(costs.sync_factor)
+        self.fleet = fleet(instance)
+        self.kind_of = [
+            k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
+        ]
+        self.layers = instance.model.layers
+        # What backward passes may hide is not priced: then s = 0 says nothing.
+        self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
+        least = least_us / self.pipeline_factor
+        largest = most_us / self.pipeline_factor
+        # Any positive one will do, where layers may take no time at all.
+        smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
+        self.tables = [
+            VisitTables(self.fleet, Grid.between(smallest, largest, ratio), check)
+            for ratio in _RATIOS
+        ]
+        self.most_sync_us = (
+            (most_us - least_us) / self.sync_factor if self.sync_factor else 0.0
+        )
+        workload = instance.workload
+        self.most_pipelines = min(
+            instance.planned_cluster.gpu_count, workload.global_batch
+        )
+        # The most that y layers can weigh, where `weights` is the least.
+        weights = self.fleet.weights
+        self.most_weights = weights[-1] - weights[::-1]
+        self.first = self._first_cases()
+        self.cases = self.first
+
+    def _first_cases(self) -> list[Case]:
+        nodes, most = len(self.kind_of), self.most_pipelines
+        none, whole = (0.0,) * nodes, (float(self.layers),) * nodes
+        if not self.priced_sync:
+            return [Case(0.0, float("inf"), 1, most, none, whole)]
+        return [
+            Case(0.0, self.most_sync_us, 1, most, none, whole),
+            Case(self.most_sync_us, float("inf"), 1, most, none, whole),
+        ]
+
+    def refute(self, time_us: float) -> "Refutation":
+        """Start refuting that any plan has an iteration of at most `time_us`."""
+        return Refutation(self, time_us)
+
+    # -- one case ----------------------------------------------------------------
+
+    def settled(self, case: Case, time_us: float) -> bool:
+        """Whether no plan within the case has an iteration of at most `time_us`."""
+        left = (time_us - self.sync_factor * case.sync_low_us) / self.pipeline_factor
+        left *= 1 + 1e-9  # factors and times were rounded to floats
+        for level in range(len(_RATIOS)):
+            market = self._market(case, level)
+            start = case.prices.get(len(market.groups))
+            verdict = market.refute(left, start)
+            if verdict.refuted or level == 0:
+                case.prices[len(market.groups)] = verdict.prices
+            if verdict.refuted:
+                case.proof = verdict.prices
+                return True
+        return False
+
+    def _market(self, case: Case, level: int) -> Market:
+        members: dict[tuple[int, float], int] = {}
+        for node, share in enumerate(case.shares_high):
+            key = (self.kind_of[node], share)
+            members[key] = members.get(key, 0) + 1
+        tables = self.tables[level]
+        groups = []
+        for (kind, share), count in sorted(members.items()):
+            groups.append(
+                Group(
+                    count,
+                    self.fleet.kinds[kind].gpus,
+                    tables.visits(kind, self._rate(case), share),
+                    self._claims(kind, case),
+                    (self.most_weights / case.pipelines_low).astype(np.float32),
+                )
+            )
+        return Market(
+            self.instance.workload.global_batch,
+            self.layers,
+            float(self.layers),
+            float(min(case.pipelines_high, self.most_pipelines)),
+            tables.grid,
+            tuple(groups),
+            self._check,
+        )
+
+    def _claims(self, kind: int, case: Case) -> Table:
+        """What a visit of k of the node's GPUs with y layers asks of the shares."""
+        gpus = self.fleet.kinds[kind].gpus
+        k = np.arange(1, gpus + 1)[:, None]
+        excess = self.fleet.weights[None, :] - k * self._rate(case)
+        return (k / gpus * np.maximum(excess, 0.0)).astype(np.float32)
+
+    def _rate(self, case: Case) -> float:
+        """Layers that one GPU can synchronise within the case's time."""
+        spread = self.fleet.spread_us
+        if not self.priced_sync or not spread or np.isinf(case.sync_high_us):
+            return float(self.layers)
+        return case.sync_high_us / spread
+
+    # -- division ----------------------------------------------------------------
+
+    def divide(self, case: Case) -> list[Case]:
+        """Parts of the case, without those that cannot be; empty where too narrow."""
+        case.split = self._split(case)
+        return case.split.parts if case.split is not None else []
+
+    def _split(self, case: Case) -> Split | None:
+        of_sync = (case.sync_high_us - case.sync_low_us) / (self.most_sync_us or 1)
+        if np.isinf(of_sync):
+            return None
+        widths = [
+            (high - low) / self.layers
+            for low, high in zip(case.shares_low, case.shares_high, strict=True)
+        ]
+        node = int(np.argmax(widths))
+        several = case.pipelines_high > case.pipelines_low
+        if of_sync > (_COARSE if several else _FINE):
+            at = (case.sync_low_us + case.sync_high_us) / 2
+            low, high = (
+                self._part(case, sync_high_us=at),
+                self._part(case, sync_low_us=at),
+            )
+            return Split("sync", None, at, low, high)
+        if several:
+            at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
+            low = self._part(case, pipelines_high=at)
+            return Split(
+                "pipelines", None, at, low, self._part(case, pipelines_low=at + 1)
+            )
+        if widths[node] < _NARROWEST:
+            return None
+        at = (case.shares_low[node] + case.shares_high[node]) / 2
+        low = self._part(case, shares_high=_with(case.shares_high, node, at))
+        high = self._part(case, shares_low=_with(case.shares_low, node, at))
+        return Split("share", node, at, low, high)
+
+    def _part(self, case: Case, **ranges: Any) -> Case | None:
+        return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))
+
+    def _tightened(self, case: Case) -> Case | None:
+        """Ranges that follow from the order of equal nodes and the sum of shares."""
+        low, high = list(case.shares_low), list(case.shares_high)
+        nodes = range(1, len(low))
+        for i in nodes:
+            if self.kind_of[i] == self.kind_of[i - 1]:
+                high[i] = min(high[i], high[i - 1])
+        for i in reversed(nodes):
+            if self.kind_of[i] == self.kind_of[i - 1]:
+                low[i - 1] = max(low[i - 1], low[i])
+        total, slack = sum(low), 1e-9 * self.layers
+        if total > self.layers + slack:
+            return None
+        high = [
+            min(h, self.layers - total + x + slack)
+            for x, h in zip(low, high, strict=True)
+        ]
+        if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
+            return None
+        return replace(case, shares_low=tuple(low), shares_high=tuple(high))
+
+
+class Refutation:
+    """The refutation of one time, case by case, so that a caller can stop between."""
+
+    def __init__(self, bound: PatternBound, time_us: float) -> None:
+        self.bound, self.time_us = bound, time_us
+        self.open = list(bound.cases)
+        self.settled: list[Case] = []
+        self.failed = False
+
+    def step(self) -> bool:
+        """Settle or divide one case; False when there is nothing left to do."""
+        if self.failed or not self.open:
+            return False
+        case = self.open.pop()
+        if self.bound.settled(case, self.time_us):
+            self.settled.append(case)
+        elif parts := self.bound.divide(case):
+            self.open += parts
+        else:
+            self.failed = True
+            self.open.append(case)
+        self.bound.cases = self.settled + self.open
+        return True
+
+    @property
+    def proved(self) -> bool:
+        """Whether every case is settled: no plan is as quick as `time_us`."""
+        return not self.open and not self.failed
+
+    def certificate(self) -> TrainingCertificate | None:
+        """The divisions and the prices that refute the time, for an independent check.
+
+        None where there are more of them than a file may hold.
+        """
+        try:
+            return TrainingCertificate(
+                time_us=self.time_us,
+                most_sync_us=self.bound.most_sync_us,
+                cases=tuple(_tree(case) for case in self.bound.first),
+            )
+        except ValidationError:
+            return None
+
+
+def _tree(case: Case) -> _certificates.Case:
+    if case.split is None:
+        prices = tuple(float(price) for price in case.proof)
+        return _certificates.Case(prices=prices)
+    split = case.split
+    return _certificates.Case(
+        split=split.of,
+        node=split.node,
+        at=split.at,
+        low=None if split.low is None else _tree(split.low),
+        high=None if split.high is None else _tree(split.high),
+    )
+
+
+def _with(values: tuple[float, ...], i: int, value: float) -> tuple[float, ...]:
+    return (*values[:i], value, *values[i + 1 :])

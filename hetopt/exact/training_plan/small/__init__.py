@@ -1,0 +1,382 @@
+"""The training plan proved optimal on clusters of up to 8 GPUs.
+
+GPUs of a node, and equal nodes, are counted. A plan is a set of pipelines, each a row
+of stages (`chains`). Rows and sets of rows that cannot do the batch in less time
+than the best plan known are dropped, by what a row can do at the most in a time and by
+the least synchronisation of a set (`sets`, `syncs`). What is left is
+looked at in the order of its lower bound, and its cuts and micro-batches are tried
+without omission (`join`). So the best plan is proved best among all that the
+judge accepts, stages of several replicas with unequal samples included, where there
+are not too many rows of those to list.
+"""
+
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice, pairwise
+from math import inf
+
+from ....bounds.training_plan import training_plan_bound
+from ....costs import beyond, under
+from ....errors import InternalError
+from ....plans import Pipeline, Replica, TrainingPlan
+from ....plans import Stage as PlanStage
+from ....schema import Instance, Recompute, exact
+from ....search import choosing, islands, symmetric
+from ....search.improving import improve
+from ....solving.run import Halt, Run
+from .chains import Chain, chains
+from .cuts import TooMany
+from .join import Best, Found, Join
+from .limits import longest
+from .sets import Sets, worthwhile
+from .stages import Place, Shop, Stage
+from .syncs import Syncs
+
+_GPUS = 8
+_MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
+_SETS = 15_000  # looked at without trying a smaller value first
+_WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
+
+
+@dataclass(frozen=True)
+class Small:
+    """What is known: `proved` without a plan means that there is none.
+
+    No plan has an iteration below `bound_us`; `explored` counts sets of rows of stages.
+    """
+
+    plan: TrainingPlan | None
+    bound_us: int
+    proved: bool
+    explored: int
+
+
+def is_small(instance: Instance) -> bool:
+    """Whether the cluster has at most 8 GPUs, and its costs are stated here.
+
+    Times must fit into 64 bits, those of the worst plan, too. Under ZeRO the replicas
+    of a layer must be known, that is, the pipelines: then a stage must have one
+    replica, and so a micro-batch one sequence.
+    """
+    workload = instance.workload
+    if max(workload.zeros) and max(workload.micro_batch_sizes) > 1:
+        return False
+    stated = not beyond(under(instance, workload.costs.recompute, zero=0))
+    few = instance.planned_cluster.gpu_count <= _GPUS
+    return stated and few and longest(instance).fit
+
+
+def solve_small(
+    instance: Instance, clock: Run, *, warm_start: TrainingPlan | None = None
+) -> Small:
+    """The best training plan, with a proof where the limits of `clock` allow one.
+
+    Plans and bounds are told to `clock` as they are found, and its plan is a warm start
+    too. At a limit what is known is returned; `KeyboardInterrupt` passes through.
+    """
+    if warm_start is not None and clock.plan is None:
+        clock.start_from(warm_start)
+    elif warm_start is not None:
+        clock.offer(warm_start)
+    cheap = training_plan_bound(instance)
+    parts = _parts(instance)
+    searches = [
+        _Search(part, clock, int(cheap.value), alone=len(parts) == 1) for part in parts
+    ]
+    with suppress(Halt):
+        clock.tighten(cheap.value, cheap.source)
+        _warm_up(instance, clock)
+        for search in searches:
+            if clock.closed():
+                break
+            search.run()
+    proved = clock.closed() or all(search.proved for search in searches)
+    bound = min(search.bound for search in searches)
+    if proved and clock.objective is not None:
+        bound = int(clock.objective)
+    explored = sum(search.explored for search in searches)
+    return Small(clock.plan, bound, proved, explored)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Plans of one stage of ZeRO, and of so many pipelines; None is of any number.
+
+    `zero` is what a plan has to say of it: None where it is the workload's own.
+    """
+
+    instance: Instance
+    pipelines: int | None = None
+    zero: int | None = None
+
+
+def _parts(instance: Instance) -> list[_Part]:
+    """Parts that hold all plans of an instance, or better ones.
+
+    ZeRO divides states among pipelines, so their number is fixed where it is at work.
+    One pipeline has nothing to divide. Of stages 0 to 2, which take equal time, the
+    highest takes the least memory.
+    """
+    workload = instance.workload
+    own = workload.costs.zero
+    if not max(workload.zeros):
+        return [_Part(instance)]
+    light = (
+        [max(zero for zero in workload.zeros if zero < 3)]
+        if min(workload.zeros) < 3
+        else []
+    )
+    heavy = [3] if 3 in workload.zeros else []
+    most = min(instance.planned_cluster.gpu_count, workload.global_batch)
+    pairs = [((light or heavy)[0], 1)]
+    pairs += [(zero, d) for d in range(2, most + 1) for zero in light + heavy]
+    return [
+        _Part(under(instance, zero=zero), d, None if zero == own else zero)
+        for zero, d in pairs
+    ]
+
+
+def _warm_up(instance: Instance, clock: Run) -> None:
+    """Plans by heuristics, to have something to beat."""
+    deadline = time.monotonic() + _WARM_UP_S
+    if choosing.has_choices(instance):
+        chosen = choosing.chosen(instance, deadline=deadline, rounds=_ROUNDS)
+        if chosen is not None:
+            clock.offer(chosen)
+        return
+    for name, plan in (("islands", islands.plan), ("megatron", symmetric.plan)):
+        clock.check()
+        clock.offer_of(name, partial(plan, instance, deadline=deadline))
+    if clock.plan is not None:
+        better = improve(instance, clock.plan, deadline=deadline, rounds=_ROUNDS)
+        clock.offer(better)
+
+
+# Lower bounds of the objective and of the pipelines, a number, and the set.
+_Waiting = tuple[int, int, int, Syncs, tuple[Chain, ...]]
+
+
+class _Search:
+    """Looks for plans of one part that are better than all that `clock` knows.
+
+    `proved` says that there are none left, `bound` what no plan of the part is below.
+    """
+
+    def __init__(self, part: _Part, clock: Run, bound: int, alone: bool) -> None:
+        self._part, self._clock, self._alone = part, clock, alone
+        self._instance = instance = part.instance
+        self._shop = Shop(instance, part.pipelines or 1)
+        self._longest = longest(instance)
+        self._costs = instance.workload.costs
+        self.bound = bound
+        self.proved = False
+        self._complete = True  # nothing was left out
+        self.explored = 0
+        self._synced: dict[object, int] = {}
+        self._listed: tuple[int, list[Chain]] = (-1, [])  # for so much time
+
+    def run(self) -> None:
+        """Search until the proof, or `Halt`."""
+        limit = self._longest.whole_us(self._instance) + 1
+        known = self._clock.objective
+        # Without a plan nothing would be dropped: ask for good plans first.
+        below = min(limit, 2 * self.bound + 1) if known is None else int(known)
+        while True:
+            self._better_than(below)
+            if self._clock.objective is not None or below >= limit:
+                break
+            below = min(limit, 4 * below)
+        self.proved = self._complete
+
+    # --- the proof ---------------------------------------------------------------
+
+    def _chains(self, us: int) -> list[Chain]:
+        """Rows of stages for `us`; of one replica each where there are too many."""
+        found: list[Chain] = []
+        for size in sorted(set(self._instance.workload.micro_batch_sizes)):
+            if size > self._shop.batch:
+                continue
+            replicas = min(size, sum(self._shop.gpus))
+            while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
+                replicas -= 1
+                self._complete = False
+            found += chains(self._shop, size, replicas, us, self._clock.check)
+        return found
+
+    def _count(self, size: int, replicas: int) -> int:
+        """Rows of stages, had each stage any layers; at least so many, where many."""
+        stages = self._shop.stages(size, replicas, self._clock.check)
+        few = list(islice(stages, _MOST_CHAINS + 1))
+        if len(few) > _MOST_CHAINS:  # each is a row by itself
+            return len(few)
+        ways = Counter(used for _, used in few)
+
+        @cache
+        def count(free: tuple[int, ...]) -> int:
+            found = 0
+            for used, times in ways.items():
+                left = tuple(f - u for f, u in zip(free, used, strict=True))
+                if min(left) >= 0:
+                    found += times * (1 + count(left))
+            return found
+
+        return count(self._shop.gpus)
+
+    def _better_than(self, target: int) -> bool:
+        """Find the best plan below `target`, if any; whether there is one.
+
+        Where too many sets may be better, smaller values are tried first, with more
+        sets each time: the best plan is often found, and proved best, with few.
+        """
+        low, most = self.bound, float(_SETS)
+        while True:
+            value = target
+            while (waiting := self._sets(value, most)) is None:
+                if value - low <= low // 250:
+                    most = inf
+                else:
+                    value = (low + value) // 2
+            if self._tried(value, waiting):
+                return True
+            if value >= target:
+                return False
+            low, most = value, 4 * most
+
+    def _tried(self, value: int, waiting: list[_Waiting]) -> bool:
+        """Try sets, the least bound first; whether a plan below `value` is found."""
+        best = self._best(value)
+        while waiting:
+            least, pipelines_us, _, syncs, chosen = waiting.pop()
+            if least >= best.value:
+                break
+            self._tighten(least)
+            self.explored += 1
+            join = Join(self._shop, syncs, chosen, best, self._found, self._clock.check)
+            try:
+                join.run(pipelines_us)
+            except TooMany:
+                self._complete = False
+        self._tighten(best.value)
+        return best.value < value
+
+    def _best(self, value: int) -> Best:
+        costs = self._costs
+        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        return Best(value, *factors, self._longest)
+
+    def _tighten(self, us: int) -> None:
+        """State that no plan is below `us`, if nothing was left out."""
+        if self._complete and us > self.bound:
+            self.bound = us
+            if self._alone:
+                self._clock.tighten(us, "all rows of stages on the cluster")
+
+    def _sets(self, value: int, most: float) -> list[_Waiting] | None:
+        """Sets of chains that may be better, with their lower bounds, best last.
+
+        None where there are more than `most`.
+        """
+        best, shop = self._best(value), self._shop
+        us = best.us_left(0)
+        left, sharp = self._sharp(us)
+        every = Sets(shop, left, sharp, self._clock.check, self._part.pipelines)
+        sets = list(islice(every, None if most == inf else int(most) + 1))
+        if len(sets) > most:
+            return None
+        found: list[_Waiting] = []
+        for number, chosen in enumerate(sets):
+            self._clock.check()
+            # Rows with short lists come first: joins stay few.
+            chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
+            syncs = Syncs(shop, chosen, self._synced)
+            pipelines_us = self._least_us(best, syncs.least, chosen)
+            if pipelines_us is not None:
+                least = best.whole_us(pipelines_us, syncs.least)
+                found.append((least, pipelines_us, number, syncs, chosen))
+        found.sort(key=lambda row: row[:3], reverse=True)
+        return found
+
+    def _sharp(self, us: int) -> tuple[list[Chain], list[int]]:
+        """Chains that may be part of a better plan, and the most samples of each."""
+        if us > self._listed[0]:
+            listed, shop = self._chains(us), self._shop
+            pairs = worthwhile(shop, listed, [chain.samples(us) for chain in listed])
+            for chain, share in pairs:
+                self._clock.check()
+                chain.sharpen(us, share)
+            self._listed = us, [chain for chain, _ in pairs]
+        left = self._listed[1]  # those of more time will do
+        while True:
+            sharp = [chain.samples_sharp(us) for chain in left]
+            pairs = worthwhile(self._shop, left, sharp)
+            if len(pairs) == len(left):
+                return left, sharp
+            left = [chain for chain, _ in pairs]
+
+    def _least_us(
+        self, best: Best, sync_us: int, chosen: tuple[Chain, ...]
+    ) -> int | None:
+        """The least time of the slowest pipeline; None where no plan is better."""
+
+        def enough(us: int) -> bool:
+            each = [chain.samples_sharp(us) for chain in chosen]
+            return min(each) > 0 and sum(each) >= self._shop.batch
+
+        low, high = -1, best.us_left(sync_us)
+        if high < 0 or not enough(high):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    def _found(self, better: Found) -> None:
+        self._clock.check()
+        plan = _plan(self._shop, better)
+        self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
+        if self._clock.objective != better.objective:
+            raise InternalError(
+                f"instance {self._instance.name!r}: a plan of {better.objective} us "
+                f"is judged {self._clock.objective} us"
+            )
+
+
+def _rule(shop: Shop, stage: Stage) -> Recompute | None:
+    """The rule of recomputation, None for the workload's own."""
+    rule = stage[0].rule
+    return shop.rules[rule] if rule else None
+
+
+def _plan(shop: Shop, found: Found) -> TrainingPlan:
+    """The plan with names of GPUs; those of each pool are handed out in order."""
+    free = [
+        iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
+        for pool in shop.pools
+    ]
+
+    def replica(place: Place) -> Replica:
+        gpus = tuple(islice(free[place.pool], place.t))
+        return Replica(gpus=gpus, samples=place.samples)
+
+    return TrainingPlan(
+        pipelines=tuple(
+            Pipeline(
+                micro_batches=n,
+                micro_batch_size=chain.size,
+                stages=tuple(
+                    PlanStage(
+                        layers=run,
+                        replicas=tuple(map(replica, stage)),
+                        recompute=_rule(shop, stage),
+                    )
+                    for run, stage in zip(pairwise(cuts), chain.stages, strict=True)
+                ),
+            )
+            for chain, cuts, n in zip(
+                found.chains, found.cuts, found.micro_batches, strict=True
+            )
+        )
+    )

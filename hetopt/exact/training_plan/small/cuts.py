@@ -1,0 +1,146 @@
+"""Every cut of the layers over a row of stages that can still matter."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .chains import Chain
+from .stages import NEVER, Matrix
+
+_BLOCK = 1 << 20  # entries of a matrix that is made at a time
+_ROWS = 1 << 21  # more cuts of one row are too many
+
+
+class TooMany(Exception):
+    """There are more cuts than memory should hold."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Cuts of one chain, one a row: starts of its stages, and then all layers."""
+
+    chain: Chain
+    cuts: Matrix
+
+    @cached_property
+    def _taus(self) -> Matrix:
+        return np.stack(
+            [
+                self.chain.stage_us[j][self.cuts[:, j], self.cuts[:, j + 1]]
+                for j in range(len(self.chain.stages))
+            ],
+            axis=1,
+        )
+
+    @cached_property
+    def slowest(self) -> Matrix:
+        """Slowest stage of each cut, in us."""
+        return np.asarray(self._taus.max(axis=1))
+
+    @cached_property
+    def first_us(self) -> Matrix:
+        """Pipeline time of 1, 2, ... micro-batches, up to the number of stages."""
+        taus, count = self._taus, len(self.chain.stages)
+        if self.chain.shop.costs.pipeline == "critical":
+            more = np.arange(count)[None] * self.slowest[:, None]
+            return np.asarray(taus.sum(axis=1)[:, None] + more)
+        return np.stack([_lockstep(taus, n) for n in range(1, count + 1)], axis=1)
+
+    @cached_property
+    def most(self) -> Matrix:
+        """Most micro-batches: by memory, and by the batch."""
+        fitting = [
+            self.chain.most(j)[self.cuts[:, j], self.cuts[:, j + 1]]
+            for j in range(len(self.chain.stages))
+        ]
+        limit = self.chain.shop.batch // self.chain.size
+        return np.asarray(np.minimum(np.min(fitting, axis=0), limit))
+
+    @cached_property
+    def stage_of(self) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """Stage of each layer."""
+        layers = np.arange(self.chain.shop.layers)
+        inner = self.cuts[:, 1:-1]
+        found = np.zeros((len(self.cuts), len(layers)), dtype=np.int16)
+        for j in range(inner.shape[1]):
+            found += layers[None] >= inner[:, j : j + 1]
+        return found
+
+    @cached_property
+    def hidden(self) -> Matrix:
+        """Backward times of the stages before each, which hide synchronisation."""
+        found = np.zeros(self._taus.shape, dtype=np.int64)
+        if self.chain.shop.costs.sync_overlap == "backward":
+            for j, stage in enumerate(self.chain.stages[:-1]):
+                behind = self.chain.shop.backward_us(stage, False)
+                taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]
+                found[:, j + 1] = found[:, j] + taken
+        return found
+
+    def samples(self, rows: Matrix, us: Matrix) -> Matrix:
+        """The most samples that can pass within `us`, for some rows."""
+        first, slowest = self.first_us[rows], self.slowest[rows]
+        n = (first <= us[:, None]).sum(axis=1)
+        full = n == first.shape[1]
+        more = (us - first[:, -1]) // np.maximum(slowest, 1)
+        more[slowest == 0] = NEVER
+        n = np.where(full, n + np.maximum(more, 0), n)
+        return np.asarray(np.minimum(n, self.most[rows]) * self.chain.size)
+
+
+def _lockstep(taus: Matrix, n: int) -> Matrix:
+    """Sum over time slots of the slowest stage that is active in the slot."""
+    count = taus.shape[1]
+    slots = [
+        taus[:, max(0, slot - n + 1) : slot + 1].max(axis=1)
+        for slot in range(count + n - 1)
+    ]
+    return np.asarray(np.sum(slots, axis=0))
+
+
+def cuts_within(
+    chain: Chain,
+    n: int,
+    us: int,
+    allowed: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
+    check: Callable[[], None],
+) -> Cuts:
+    """Every cut with which `n` micro-batches pass within `us`.
+
+    `allowed` says for each stage which runs of layers are of interest. In lockstep
+    some cuts may take longer than `us`, none that does not is left out. `TooMany`
+    where there are more than memory should hold.
+    """
+    tables = [
+        np.where(mask, chain.times(j, n), NEVER) for j, mask in enumerate(allowed)
+    ]
+    width = chain.shop.layers + 1
+    sums = [np.full(width, NEVER) for _ in range(len(tables) + 1)]
+    sums[-1][-1] = 0
+    tops = [row.copy() for row in sums]
+    for j in range(len(tables) - 1, -1, -1):
+        sums[j] = np.minimum((tables[j] + sums[j + 1][None]).min(axis=1), NEVER)
+        tops[j] = np.maximum(tables[j], tops[j + 1][None]).min(axis=1)
+    cuts = np.zeros((1, 1), dtype=np.int64)
+    total = top = np.zeros(1, dtype=np.int64)
+    for j, table in enumerate(tables):
+        parts = []
+        step = max(1, _BLOCK // width)
+        for start in range(0, max(1, len(cuts)), step):
+            check()
+            block = slice(start, start + step)
+            tau = table[cuts[block, -1]]
+            least = total[block, None] + tau + sums[j + 1][None]
+            slow = np.maximum(np.maximum(top[block, None], tau), tops[j + 1][None])
+            within = (least + (n - 1) * slow <= us) & (slow < NEVER) & (least < NEVER)
+            row, last = np.nonzero(within)
+            parts.append((row + start, last, tau[row, last]))
+        rows, last, taus = map(np.concatenate, zip(*parts, strict=True))
+        if len(rows) > _ROWS:
+            raise TooMany
+        cuts = np.concatenate([cuts[rows], last[:, None]], axis=1)
+        total, top = total[rows] + taus, np.maximum(top[rows], taus)
+    return Cuts(chain, cuts)

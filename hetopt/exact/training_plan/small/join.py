@@ -1,0 +1,219 @@
+"""The best cuts and micro-batches of one set of rows of stages, by joining cut lists.
+
+Cuts of one row after the other are joined; a join is dropped where the rest of the
+batch cannot be done in the time that its synchronisation leaves. Nothing else is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from .chains import Chain
+from .cuts import Cuts, cuts_within
+from .limits import Longest
+from .shares import shares
+from .stages import Matrix, Shop
+from .syncs import Syncs
+
+_PAIRS = 1 << 20  # joins looked at together, by time
+_JOINS = 1 << 14  # joins looked at together, by synchronisation
+
+
+@dataclass
+class Best:
+    """What a better plan has to stay below, in us: the best plan known, or a wish.
+
+    Small factors allow long times: no more than `longest` of any plan are of interest,
+    which fit into 64 bits.
+    """
+
+    value: int
+    pipeline_factor: Fraction
+    sync_factor: Fraction
+    longest: Longest
+
+    def us_left(self, sync_us: int) -> int:
+        """The longest pipeline with which a plan is better; negative where none."""
+        rest = self.value - 1 - _up(self.sync_factor * sync_us)
+        return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
+
+    def sync_left(self, pipelines_us: int) -> int:
+        """The longest synchronisation with which a plan is better; -1 where none."""
+        rest = self.value - 1 - _up(self.pipeline_factor * pipelines_us)
+        if rest < 0:
+            return -1
+        if not self.sync_factor:  # it costs nothing, however long
+            return self.longest.sync_us
+        return min(floor(rest / self.sync_factor), self.longest.sync_us)
+
+    def whole_us(self, pipelines_us: int, sync_us: int) -> int:
+        """The objective."""
+        pipelines = _up(self.pipeline_factor * pipelines_us)
+        return pipelines + _up(self.sync_factor * sync_us)
+
+
+def _up(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A better plan: rows, their cuts, and their micro-batches."""
+
+    objective: int
+    chains: tuple[Chain, ...]
+    cuts: tuple[tuple[int, ...], ...]
+    micro_batches: tuple[int, ...]
+
+
+class Join:
+    """Looks for plans of one set of chains that are better than `best`."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        syncs: Syncs,
+        chains: Sequence[Chain],
+        best: Best,
+        found: Callable[[Found], None],
+        check: Callable[[], None],
+    ) -> None:
+        """`found` is told every better plan; `best` is kept up to date here."""
+        self._shop, self._syncs, self._chains = shop, syncs, tuple(chains)
+        self._best, self._found, self._check = best, found, check
+        self._lists: list[Cuts] = []
+
+    def run(self, pipelines_us: int) -> None:
+        """Try all cuts; pipelines take at least `pipelines_us` whatever they are."""
+        us = self._best.us_left(self._syncs.least)
+        sync_us = self._best.sync_left(pipelines_us)
+        most = [chain.samples_sharp(us) for chain in self._chains]
+        for i, chain in enumerate(self._chains):
+            others = sum(most) - most[i]
+            n = max(1, -(-(self._shop.batch - others) // chain.size))
+            allowed = [runs <= sync_us for runs in self._syncs.runs_of(i)]
+            cuts = cuts_within(chain, n, us, allowed, self._check)
+            if not len(cuts.cuts):
+                return
+            self._lists.append(cuts)
+        self._expand(np.zeros((1, 0), dtype=np.int64))
+
+    def _expand(self, chosen: Matrix) -> None:
+        """Join the next row's cuts to those chosen, a row of numbers each."""
+        level = chosen.shape[1]
+        if level == len(self._lists):
+            self._finish(chosen)
+            return
+        us = self._best.us_left(self._syncs.least)
+        have = np.full(len(chosen), self._later(level, us))
+        for i in range(level):
+            have += self._samples(i, chosen[:, i], np.full(len(chosen), us))
+        mine = self._all_samples(level, us)
+        step = max(1, _PAIRS // len(mine))
+        for start in range(0, len(chosen), step):
+            self._check()
+            block = have[start : start + step, None] + mine[None]
+            rows, added = np.nonzero((block >= self._shop.batch) & (mine > 0)[None])
+            joined = np.concatenate([chosen[rows + start], added[:, None]], axis=1)
+            for first in range(0, len(joined), _JOINS):
+                self._check()
+                passing = self._passing(joined[first : first + _JOINS])
+                if len(passing):
+                    self._expand(passing)
+
+    def _later(self, level: int, us: int) -> int:
+        """The most samples that rows behind `level` can do."""
+        rest = range(level + 1, len(self._lists))
+        return sum(int(self._all_samples(i, us).max()) for i in rest)
+
+    def _all_samples(self, i: int, us: int) -> Matrix:
+        count = len(self._lists[i].cuts)
+        return self._samples(i, np.arange(count), np.full(count, us))
+
+    def _samples(self, i: int, rows: Matrix, us: Matrix) -> Matrix:
+        return self._lists[i].samples(rows, us)
+
+    def _passing(self, joined: Matrix) -> Matrix:
+        """Those that may do the batch in the time that synchronisation leaves."""
+        level = joined.shape[1] - 1
+        us = self._us_left(self._sync_us(joined))
+        later = self._later(level, self._best.us_left(self._syncs.least))
+        each = [self._samples(i, joined[:, i], us) for i in range(level + 1)]
+        enough = np.sum(each, axis=0) + later >= self._shop.batch
+        return np.asarray(joined[enough & (np.min(each, axis=0) > 0)])
+
+    def _us_left(self, sync_us: Matrix) -> Matrix:
+        values, where = np.unique(sync_us, return_inverse=True)
+        left = [self._best.us_left(int(value)) for value in values]
+        return np.array(left, dtype=np.int64)[where]
+
+    def _sync_us(self, joined: Matrix) -> Matrix:
+        """Synchronisation of joined cuts; the least, where rows are still to come."""
+        count = joined.shape[1]
+        codes = np.zeros((len(joined), self._shop.layers), dtype=np.int64)
+        for i in range(count):
+            codes *= len(self._chains[i].stages)
+            codes += self._lists[i].stage_of[joined[:, i]]
+        each = self._syncs.known(count)[self._shop.size_of[None], codes]
+        ahead = np.zeros((len(joined), self._shop.layers + 1), dtype=np.int64)
+        np.cumsum(each, axis=1, out=ahead[:, 1:])
+        slowest = np.zeros(len(joined), dtype=np.int64)
+        for i in range(count):
+            cuts = self._lists[i].cuts[joined[:, i]]
+            sums = np.diff(np.take_along_axis(ahead, cuts, axis=1), axis=1)
+            sums[:, 0] += self._syncs.embedding
+            sums[:, -1] += self._syncs.head
+            sums -= self._lists[i].hidden[joined[:, i]]
+            np.maximum(slowest, sums.max(axis=1), out=slowest)
+        return slowest
+
+    # --- micro-batches -----------------------------------------------------------
+
+    def _finish(self, joined: Matrix) -> None:
+        """Share the batch exactly, the most promising cuts first."""
+        sync_us = self._sync_us(joined)
+        while len(joined):
+            us = self._us_left(sync_us)
+            each = [self._samples(i, joined[:, i], us) for i in range(joined.shape[1])]
+            spare = np.sum(each, axis=0) - self._shop.batch
+            open_ = (spare >= 0) & (np.min(each, axis=0) > 0)
+            joined, sync_us, us = joined[open_], sync_us[open_], us[open_]
+            order = np.argsort(-spare[open_], kind="stable")
+            for row in order.tolist():
+                if self._improves(joined[row], int(sync_us[row]), int(us[row])):
+                    break
+            else:
+                return
+
+    def _improves(self, rows: Matrix, sync_us: int, us: int) -> bool:
+        """Whether the batch can be shared in time; tells the best way."""
+        numbers = self._shares(rows, us)
+        if numbers is None:
+            return False
+        low, high = -1, us  # fails, does
+        while high - low > 1:
+            middle = (low + high) // 2
+            trial = self._shares(rows, middle)
+            if trial is None:
+                low = middle
+            else:
+                high, numbers = middle, trial
+        self._best.value = self._best.whole_us(high, sync_us)
+        cuts = tuple(
+            tuple(cuts.cuts[row].tolist())
+            for cuts, row in zip(self._lists, rows, strict=True)
+        )
+        self._found(Found(self._best.value, self._chains, cuts, numbers))
+        return True
+
+    def _shares(self, rows: Matrix, us: int) -> tuple[int, ...] | None:
+        sizes = tuple(chain.size for chain in self._chains)
+        at = np.array([us])
+        most = tuple(
+            int(self._samples(i, rows[i : i + 1], at)[0]) // size
+            for i, size in enumerate(sizes)
+        )
+        return shares(self._shop.batch, sizes, most)

@@ -1,0 +1,93 @@
+"""How long the pipelines and the synchronisation of any plan can last.
+
+Matrices of the search on small clusters hold times of 64 bits. An instance whose
+longest plan is beyond `MOST_US` is left to the methods for large clusters.
+"""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from ....costs import CostTable
+from ....costs.compute import ceil
+from ....schema import Instance, exact
+
+MOST_US = 1 << 46  # two years; far below `NEVER`, so that no sum or product overflows
+_PASSES = 3  # over the gradients, under any stage of ZeRO
+
+
+class Longest(NamedTuple):
+    """No pipeline, and no synchronisation, of any plan takes longer; in us."""
+
+    pipeline_us: int
+    sync_us: int
+
+    @property
+    def fit(self) -> bool:
+        """Whether both are within `MOST_US`."""
+        return max(self) <= MOST_US
+
+    def whole_us(self, instance: Instance) -> int:
+        """No iteration takes longer."""
+        costs = instance.workload.costs
+        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        return sum(ceil(f * us) for f, us in zip(factors, self, strict=True))
+
+
+def longest(instance: Instance) -> Longest:
+    """What no plan exceeds: any replicas, sizes, rules, schedules, stages of ZeRO."""
+    table = CostTable(instance)
+    batch = min(table.workload.global_batch, _largest(instance))
+    tables = [table.under(rule) for rule in table.workload.recomputes]
+    places = [
+        (node.name, t) for node in table.cluster.nodes for t in range(1, node.count + 1)
+    ]
+    stage = max(_stage_us(each, *place, batch) for each in tables for place in places)
+    hops = (
+        table.hop_us(node, receiver, t, batch)
+        for node in table.cluster.node
+        for receiver, t in places
+        if node != receiver or table.cluster.node[node].count > 1
+    )
+    # n micro-batches in s stages take no more than n + s - 1 slots of the slowest.
+    slots = table.workload.global_batch + table.cluster.gpu_count
+    return Longest(slots * (stage + max(hops, default=0)), _sync_us(table))
+
+
+def _largest(instance: Instance) -> int:
+    return max(instance.workload.micro_batch_sizes)
+
+
+def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
+    """All layers and the head on one place, for at most `b` samples."""
+    head = table.head_us(node, t, b)
+    if not table.profile:
+        return sum(table.layer_us(node, t, b)) + head
+    # A size is one row, or one for each of its binary digits: no row counts twice.
+    gpu = table.cluster.node[node].gpu
+    rows = table.workload.costs.profile
+    return head + sum(
+        sum(row.layer_us) for row in rows if (row.gpu, row.tensor_parallel) == (gpu, t)
+    )
+
+
+def _sync_us(table: CostTable) -> int:
+    """Every layer, embedding and head, each among all GPUs on the slowest link."""
+    nodes = table.cluster.nodes
+    links = [
+        table.link(a.name, b.name)
+        for a in nodes
+        for b in nodes
+        if a is not b or a.count > 1
+    ]
+    if not links:
+        return 0
+    latency = max(seconds for seconds, _ in links)
+    rate = min(bytes_per_s for _, bytes_per_s in links)
+    model, costs = table.model, table.workload.costs
+    sizes = [*model.parameters, *[model.embedding_parameters] * 2]
+    # A replica sends less than all gradients, in one message to each of the others.
+    messages = table.cluster.gpu_count * latency
+    return sum(
+        ceil(_PASSES * (messages + Fraction(costs.gradient_bytes * p) / rate) * 10**6)
+        for p in sizes
+    )

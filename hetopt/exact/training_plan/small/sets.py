@@ -1,0 +1,147 @@
+"""Sets of rows of stages that use no GPU twice and may do the batch in time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations, product
+
+import numpy as np
+
+from .chains import Chain
+from .stages import Matrix, Shop
+
+Used = tuple[int, ...]
+
+
+def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, int]:
+    """Most samples that rows can do together on at most so many GPUs of each pool."""
+    best: dict[Used, int] = {}
+    for used, samples in found:
+        best[used] = max(best.get(used, 0), samples)
+    most: dict[Used, int] = {}
+    for free in product(*(range(g + 1) for g in gpus)):  # ascending, so parts are known
+        most[free] = max(
+            (
+                samples + most[left]
+                for used, samples in best.items()
+                if min(left := _left(free, used)) >= 0
+            ),
+            default=0,
+        )
+    return most
+
+
+def worthwhile(
+    shop: Shop, chains: Sequence[Chain], samples: Sequence[int]
+) -> list[tuple[Chain, int]]:
+    """Chains that can be part of a set that does the batch; and their least share."""
+    pairs = [(chain.used, s) for chain, s in zip(chains, samples, strict=True)]
+    most = most_together(shop.gpus, pairs)
+    found = []
+    for chain, most_here in zip(chains, samples, strict=True):
+        share = shop.batch - most[_left(shop.gpus, chain.used)]
+        if most_here and most_here >= share:
+            found.append((chain, share))
+    return found
+
+
+def _left(free: Used, used: Used) -> Used:
+    return tuple(f - u for f, u in zip(free, used, strict=True))
+
+
+class Sets:
+    """Lists sets of chains, one of those that differ by names of equal nodes only."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        chains: Sequence[Chain],
+        samples: Sequence[int],
+        check: Callable[[], None],
+        count: int | None = None,
+    ) -> None:
+        """`samples` bounds what each chain can do in time.
+
+        With `count` the sets are of so many chains.
+        """
+        self._shop, self._check, self._count = shop, check, count
+        self._renamings = list(_renamings(shop))
+        keys = {id(chain): self._least_key((chain,)) for chain in chains}
+        order = sorted(
+            zip(chains, samples, strict=True),
+            key=lambda pair: (-pair[1], keys[id(pair[0])], _key(pair[0])),
+        )
+        self._chains = [chain for chain, _ in order]
+        self._samples = np.array([s for _, s in order], dtype=np.int64)
+        # Some renaming makes the first chain of a set the least of its kind.
+        self._leads = np.array(
+            [keys[id(chain)] == (_key(chain),) for chain in self._chains], dtype=bool
+        )
+        pairs = [(chain.used, s) for chain, s in order]
+        self._most = most_together(shop.gpus, pairs)
+        self._open: dict[Used, tuple[Matrix, Matrix]] = {}
+
+    def __iter__(self) -> Iterator[tuple[Chain, ...]]:
+        seen = set()
+        for chosen in self._extend((), self._shop.gpus, self._shop.batch, 0):
+            chains = tuple(self._chains[k] for k in chosen)
+            if len(self._renamings) > 1:
+                key = self._least_key(chains)
+                if key in seen:
+                    continue
+                seen.add(key)
+            yield chains
+
+    def _extend(
+        self, chosen: tuple[int, ...], free: Used, rest: int, start: int
+    ) -> Iterator[tuple[int, ...]]:
+        self._check()
+        full = self._count == len(chosen)
+        if rest <= 0 and (full or self._count is None):
+            yield chosen
+        if full:
+            return
+        numbers, potential = self._fitting(free)
+        fit = numbers[(potential >= rest) & (numbers >= start)]
+        if not chosen:
+            fit = fit[self._leads[fit]]
+        for k in fit.tolist():
+            left = _left(free, self._chains[k].used)
+            more = rest - int(self._samples[k])
+            yield from self._extend((*chosen, k), left, more, k)
+
+    def _fitting(self, free: Used) -> tuple[Matrix, Matrix]:
+        """Chains on the free GPUs, and the most samples with the rest after them."""
+        if free not in self._open:
+            pairs = [
+                (k, int(self._samples[k]) + self._most[left])
+                for k, chain in enumerate(self._chains)
+                if min(left := _left(free, chain.used)) >= 0
+            ]
+            both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            self._open[free] = both[:, 0], both[:, 1]
+        return self._open[free]
+
+    def _least_key(self, chains: Sequence[Chain]) -> object:
+        return min(
+            tuple(sorted(_key(chain, names) for chain in chains))
+            for names in self._renamings
+        )
+
+
+def _key(chain: Chain, names: Sequence[int] | None = None) -> tuple[object, ...]:
+    if names is None:
+        return (chain.size, chain.stages)
+    stages = tuple(
+        tuple(sorted(place._replace(pool=names[place.pool]) for place in stage))
+        for stage in chain.stages
+    )
+    return (chain.size, stages)
+
+
+def _renamings(shop: Shop) -> Iterator[list[int]]:
+    """Every way to exchange pools that are alike, the unchanged one first."""
+    for orders in product(*(permutations(group) for group in shop.alike)):
+        names = list(range(len(shop.pools)))
+        for group, order in zip(shop.alike, orders, strict=True):
+            for old, new in zip(group, order, strict=True):
+                names[old] = new
+        yield names

@@ -1,0 +1,366 @@
+"""Stages on a small cluster: where they can lie, their times, memory and links.
+
+GPUs of a node are alike, and so are nodes of one GPU that the links do not tell
+apart: both are a `Pool` of GPUs. A stage is a tuple of `Place`s, one for each replica.
+Times are matrices over (first layer, one past the last), in us.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import combinations, combinations_with_replacement, pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....costs import CostTable, memory
+from ....schema import Instance, Node
+
+Matrix = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
+
+
+class Pool(NamedTuple):
+    """GPUs that are alike: those of a node, or of equal nodes with one GPU each."""
+
+    nodes: tuple[str, ...]
+    each: int  # GPUs of each node
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of the pool."""
+        return len(self.nodes) * self.each
+
+
+class Place(NamedTuple):
+    """A replica: `t` GPUs of a pool, and the samples of a micro-batch it takes.
+
+    `rule` is the number of its stage's rule of recomputation among the workload's.
+    """
+
+    pool: int
+    t: int
+    samples: int
+    rule: int = 0
+
+
+Stage = tuple[Place, ...]  # sorted
+
+
+class Shop:
+    """Every stage of one instance, and what it costs; everything is kept."""
+
+    def __init__(self, instance: Instance, replicas: int = 1) -> None:
+        """Make the tables; `InstanceError` where there is no cluster.
+
+        `replicas` hold each layer, among which ZeRO divides states.
+        """
+        self._replicas = replicas
+        self.table = table = CostTable(instance)
+        self.costs = instance.workload.costs
+        self.rules = instance.workload.recomputes
+        self._tables = [table.under(rule) for rule in self.rules]
+        self.layers = table.layers
+        self.batch = instance.workload.global_batch
+        groups = _equal_nodes(table)
+        self.pools = [
+            pool
+            for group in groups
+            for pool in (
+                [Pool(tuple(n.name for n in group), 1)]
+                if group[0].count == 1
+                else [Pool((n.name,), n.count) for n in group]
+            )
+        ]
+        number = {pool.nodes[0]: p for p, pool in enumerate(self.pools)}
+        #: Pools of several GPUs a node that can change places.
+        self.alike = [
+            [number[n.name] for n in group]
+            for group in groups
+            if group[0].count > 1 and len(group) > 1
+        ]
+        self.gpus = tuple(pool.gpus for pool in self.pools)
+        sizes = table.model.parameters
+        #: Different sizes of layers, and which one each layer has.
+        self.sizes = sorted(set(sizes))
+        self.size_of = np.array([self.sizes.index(p) for p in sizes])
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self.compute_us = lru_cache(None)(self._compute_us)
+        self.backward_us = lru_cache(None)(self._backward_us)
+        self.hop_us = lru_cache(None)(self._hop_us)
+        self.most = lru_cache(None)(self._most)
+        self._weighed = lru_cache(None)(self._weighed_most)
+        self._flights = lru_cache(None)(self._most_in_flight)
+
+    # --- what stages there are ---------------------------------------------------
+
+    def stages(
+        self, b: int, replicas: int, check: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[Stage, tuple[int, ...]]]:
+        """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses.
+
+        There may be millions: `check` may end it with an exception.
+        """
+        groups = [
+            (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
+        ]
+        found: set[Stage] = set()
+        for count in range(1, min(b, replicas, sum(self.gpus)) + 1):
+            for chosen in combinations_with_replacement(groups, count):
+                used = self.used((Place(p, t, 0) for p, t in chosen))
+                if any(u > g for u, g in zip(used, self.gpus, strict=True)):
+                    continue
+                for cut, rule in product(
+                    combinations(range(1, b), count - 1), range(len(self.rules))
+                ):
+                    check()
+                    shares = [z - a for a, z in pairwise((0, *cut, b))]
+                    places = (
+                        Place(p, t, s, rule)
+                        for (p, t), s in zip(chosen, shares, strict=True)
+                    )
+                    stage = tuple(sorted(places))
+                    if stage not in found and all(map(self._measured, stage)):
+                        found.add(stage)
+                        yield stage, used
+
+    def used(self, places: Iterable[Place]) -> tuple[int, ...]:
+        """GPUs of each pool that the places take."""
+        used = [0] * len(self.pools)
+        for place in places:
+            used[place.pool] += place.t
+        return tuple(used)
+
+    def _measured(self, place: Place) -> bool:
+        return self.table.measured(
+            self.pools[place.pool].nodes[0], place.t, place.samples
+        )
+
+    # --- time --------------------------------------------------------------------
+
+    def _key(self, place: Place) -> tuple[str, int, int]:
+        return self.pools[place.pool].nodes[0], place.t, place.samples
+
+    def _compute_us(self, stage: Stage, final: bool) -> Matrix:
+        """Time of the slowest replica, with the head where the stage is the last."""
+        return _slowest(
+            _runs(
+                self._tables[p.rule].layer_us(*self._key(p)),
+                self.table.head_us(*self._key(p)) if final else 0,
+            )
+            for p in stage
+        )
+
+    def _backward_us(self, stage: Stage, final: bool) -> Matrix:
+        """The backward part of `compute_us`."""
+        return _slowest(
+            _runs(
+                self._tables[p.rule].backward_us(*self._key(p)),
+                -(-2 * self.table.head_us(*self._key(p)) // 3) if final else 0,
+            )
+            for p in stage
+        )
+
+    def _hop_us(self, sender: Stage, receiver: Stage) -> int:
+        """Time from a stage to the next; the sender's largest share sets the size."""
+        samples = max(place.samples for place in sender)
+        return min(
+            self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples)
+            for x in set(sender)
+            for y in set(receiver)
+        )
+
+    def _ends_of(self, a: int, b: int) -> tuple[str, str]:
+        """Two nodes: one of each pool, different ones where a pool has several."""
+        one, other = self.pools[a], self.pools[b]
+        return one.nodes[0], other.nodes[1 if a == b and other.each == 1 else 0]
+
+    def sync_us(self, parameters: int, groups: Iterable[tuple[int, int]]) -> int:
+        """Time to synchronise the parameters of a layer among groups (pool, GPUs)."""
+        given = [0] * len(self.pools)
+        holders = []
+        for pool, t in sorted(groups):
+            nodes = self.pools[pool].nodes
+            holders.append((nodes[given[pool] % len(nodes)], t))
+            given[pool] += 1
+        return self.table.sync_us(parameters, holders)
+
+    @cached_property
+    def fluid(self) -> tuple[Floats, Floats] | None:
+        """Samples that a GPU of each pool does in a us, at the most; shares of layers.
+
+        With any prices of pools, a sample costs at least the cheapest pool's price for
+        each of its layers, and GPUs are worth no more than their time: weak duality.
+        The prices are the speeds. The shares are those of the layers before each. None
+        where layers take no time on some pool: then prices say nothing.
+        """
+        work = np.array([self._work_us(p) for p in range(len(self.pools))])
+        total = work.sum(axis=1)
+        if not total.all():
+            return None
+        each = (work / total[:, None]).min(axis=0)
+        if not each.any():
+            return None
+        shares = np.cumsum([0.0, *each]) / each.sum()
+        return 1 / (total * each.sum()), shares
+
+    def _work_us(self, pool: int) -> list[float]:
+        """GPU time of a sample in each layer, at the least; huge where unmeasured."""
+        sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
+        places = [
+            place
+            for t in range(1, self.pools[pool].each + 1)
+            for s in sizes
+            for rule in range(len(self.rules))
+            if self._measured(place := Place(pool, t, s, rule))
+        ]
+        rows = [
+            [
+                p.t * us / p.samples
+                for us in self._tables[p.rule].layer_us(*self._key(p))
+            ]
+            for p in places
+        ]
+        return list(map(min, zip(*rows, strict=True))) or [1e18] * self.layers
+
+    # --- memory ------------------------------------------------------------------
+
+    def _most(self, stage: Stage, first: bool, behind: int) -> Matrix:
+        """Most micro-batches with which each run of layers fits; NEVER is any number.
+
+        `behind` stages follow; `first` says whether the stage is the pipeline's first.
+        0 as well where the run is better recomputed by another rule.
+        """
+        most = self._weighed(stage, first, behind)
+        if self.costs.sync_overlap == "backward":
+            # A slower backward pass hides more synchronisation: no rule is useless.
+            return most
+        times = self.compute_us(stage, behind == 0)
+        for rule in range(len(self.rules)):
+            # Elsewhere a rule that is no quicker must allow more micro-batches; of
+            # equal rules the first is kept.
+            other = tuple(sorted(place._replace(rule=rule) for place in stage))
+            quicker = self.compute_us(other, behind == 0)
+            useless = quicker < times
+            if rule < stage[0].rule:
+                useless = quicker <= times
+            useless &= self._weighed(other, first, behind) >= most
+            most = np.where(useless, 0, most)
+        return most
+
+    def _weighed_most(self, stage: Stage, first: bool, behind: int) -> Matrix:
+        flights = np.min(
+            [
+                self._flights(self._node(p), p[1:], first, final=behind == 0)
+                for p in stage
+            ],
+            axis=0,
+        )
+        if self.costs.in_flight == "gpipe":
+            return np.array(flights)
+        enough = 1 if self.costs.in_flight == "one" else behind + 1
+        return np.where(flights >= enough, NEVER, flights)
+
+    def _node(self, place: Place) -> str:
+        """A node that speaks for all with GPUs of the place's type."""
+        gpu = self.table.cluster.node[self.pools[place.pool].nodes[0]].gpu
+        return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
+
+    def _most_in_flight(
+        self, node: str, replica: tuple[int, int, int], first: bool, final: bool
+    ) -> Matrix:
+        """Most micro-batches in flight of each run of layers; 0 where it never fits."""
+        rule, layers = self.costs.in_flight, self.layers
+        limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
+        weighs = self.table.profile.weighs
+        kept: dict[tuple[int, int], int] = {}
+        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
+        ahead = np.cumsum([0, *self.table.model.parameters])
+        for start in range(layers):
+            top = limit
+            for end in range(start + 1, layers + 1):
+                alike = (int(ahead[end] - ahead[start]), end - start)
+                key = (start, end) if weighs else alike
+                if key not in kept:
+                    span, ends = range(start, end), (first, final)
+                    kept[key] = self._fitting(node, replica, span, ends, top)
+                found[start, end] = top = kept[key]
+                if not top:
+                    break
+        return found
+
+    def _fitting(
+        self,
+        node: str,
+        replica: tuple[int, int, int],
+        span: range,
+        ends: tuple[bool, bool],
+        top: int,
+    ) -> int:
+        """Most in flight, at most `top`, with which a run fits a GPU of `node`."""
+        room = self.table.memory_mib(node)
+        low, high = 0, top
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._need_mib(node, span, replica, ends, middle) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _need_mib(
+        self,
+        node: str,
+        span: range,
+        replica: tuple[int, int, int],
+        ends: tuple[bool, bool],
+        flight: int,
+    ) -> int:
+        t, b, rule = replica
+        model, workload = self.table.model, self._tables[rule].workload
+        parameters = sum(model.parameters[span.start : span.stop])
+        if self.table.profile.weighs:
+            layers = self.table.measured_mib(node, span, t, b, flight)
+        else:
+            layers = memory.states_mib(self.costs, parameters, t, self._replicas)
+            layers += memory.activations_mib(model, workload, len(span), t, b, flight)
+        return (
+            layers
+            + memory.ends_mib(model, workload, *ends, t, b, self._replicas)
+            + self.costs.reserve_mib
+        )
+
+
+def _runs(each: Sequence[int], extra: int) -> Matrix:
+    """Sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
+    ahead = np.cumsum([0, *each], dtype=np.int64)
+    sums = ahead[None, :] - ahead[:, None] + extra
+    sums[np.tril_indices(len(ahead))] = NEVER
+    return np.asarray(sums, dtype=np.int64)
+
+
+def _slowest(runs: Iterable[Matrix]) -> Matrix:
+    return np.asarray(np.max(list(runs), axis=0), dtype=np.int64)
+
+
+def _equal_nodes(table: CostTable) -> list[list[Node]]:
+    """Nodes in groups that can change places without changing any cost."""
+    groups: list[list[Node]] = []
+    for node in table.cluster.nodes:
+        for group in groups:
+            if _equal(table, group[0], node):
+                group.append(node)
+                break
+        else:
+            groups.append([node])
+    return groups
+
+
+def _equal(table: CostTable, one: Node, other: Node) -> bool:
+    """Whether exchanging two nodes changes nothing; this is transitive."""
+    classes = table.node_class
+    if one.count != other.count or classes[one.name] != classes[other.name]:
+        return False
+    return all(
+        table.link(one.name, third.name) == table.link(other.name, third.name)
+        for third in table.cluster.nodes
+        if third.name not in (one.name, other.name)
+    )

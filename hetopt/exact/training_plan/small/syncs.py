@@ -1,0 +1,115 @@
+"""Synchronisation of a set of rows of stages, before and after the layers are cut."""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from itertools import product
+
+import numpy as np
+
+from .chains import Chain
+from .stages import NEVER, Matrix, Shop
+
+
+class Syncs:
+    """Time to synchronise a layer, by its size and its stage in each row."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        chains: Sequence[Chain],
+        kept: dict[object, int],
+    ) -> None:
+        """`kept` is shared by all sets of a run."""
+        self._shop, self._chains, self._kept = shop, chains, kept
+        self._groups = [chain.groups for chain in chains]
+        shape = tuple(len(chain.stages) for chain in chains)
+        sizes = shop.sizes
+        self.table = np.zeros((len(sizes), *shape), dtype=np.int64)
+        for where in product(*map(range, shape)):
+            for c, parameters in enumerate(sizes):
+                self.table[(c, *where)] = self._one(parameters, where)
+        self.embedding = self.head = 0
+        if shop.costs.head == "include":
+            parameters = shop.table.model.embedding_parameters
+            self.embedding = self._one(parameters, (0,) * len(shape))
+            self.head = self._one(parameters, tuple(n - 1 for n in shape))
+        self.overlap = shop.costs.sync_overlap == "backward"
+
+    def _one(self, parameters: int, where: tuple[int, ...]) -> int:
+        groups: list[tuple[int, int]] = []
+        for rows, j in zip(self._groups, where, strict=True):
+            groups += rows[j]
+        key = (parameters, *sorted(groups))
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._shop.sync_us(parameters, groups)
+        return found
+
+    @cached_property
+    def least(self) -> int:
+        """A lower bound on the synchronisation, whatever the cuts."""
+        first = self.table[(self._shop.size_of[0], *[0] * len(self._chains))]
+        starts = int(first) + self.embedding
+        if self.overlap:
+            return starts
+        # The stages of a row hold all layers between them.
+        fewest = min(len(chain.stages) for chain in self._chains)
+        total = self._least_total() + self.embedding + self.head
+        return max(starts, -(-total // fewest))
+
+    def _least_total(self) -> int:
+        """Least sum over layers, where each row goes from stage to stage in order."""
+        shape = self.table.shape[1:]
+        moves = _moves(shape)
+        flat = self.table.reshape(self.table.shape[0], -1)
+        reached = np.full(len(moves), NEVER)
+        reached[0] = flat[self._shop.size_of[0], 0]
+        if len(flat) == 1:
+            return self._equal_layers(reached, moves + flat)
+        for size in self._shop.size_of[1:]:
+            reached = (reached[:, None] + moves).min(axis=0) + flat[size]
+            reached = np.minimum(reached, NEVER)
+        return int(reached[-1])
+
+    def _equal_layers(self, reached: Matrix, step: Matrix) -> int:
+        """The same where a layer is like the next: powers of a step, by squares."""
+        left = self._shop.layers - 1
+        while left:
+            if left & 1:
+                reached = np.minimum((reached[:, None] + step).min(axis=0), NEVER)
+            left >>= 1
+            if left:
+                twice = (step[:, :, None] + step[None, :, :]).min(axis=1)
+                step = np.minimum(twice, NEVER)
+        return int(reached[-1])
+
+    def runs_of(self, i: int) -> list[Matrix]:
+        """Least synchronisation of runs of layers on each stage of row `i`, in us.
+
+        What backward passes hide is unknown, and so nothing is left of later stages.
+        """
+        others = tuple(k + 1 for k in range(len(self._chains)) if k != i)
+        least = self.table.min(axis=others)
+        found = []
+        for j in range(least.shape[1]):
+            each = least[self._shop.size_of, j]
+            ahead = np.cumsum([0, *each], dtype=np.int64)
+            runs = ahead[None, :] - ahead[:, None]
+            runs = runs + (self.embedding if j == 0 else 0)
+            runs = runs + (self.head if j == least.shape[1] - 1 else 0)
+            found.append(np.zeros_like(runs) if self.overlap and j else runs)
+        return found
+
+    def known(self, count: int) -> Matrix:
+        """The table by size and joint stage of the first `count` rows, at the least."""
+        rest = tuple(range(count + 1, self.table.ndim))
+        least = self.table.min(axis=rest) if rest else self.table
+        return np.asarray(least.reshape(least.shape[0], -1))
+
+
+@lru_cache(maxsize=1_000)
+def _moves(shape: tuple[int, ...]) -> Matrix:
+    """0 between joint stages of neighbouring layers, NEVER elsewhere."""
+    states = np.array(list(product(*map(range, shape))))
+    step = states[None, :, :] - states[:, None, :]
+    return np.where(((step >= 0) & (step <= 1)).all(axis=2), 0, NEVER)

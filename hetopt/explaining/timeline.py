@@ -1,0 +1,226 @@
+"""One pipeline, event by event: what every stage does, and when.
+
+Every stage works through its passes in the order that its schedule fixes: 1F1B (at most
+P - j micro-batches in flight on stage j, backward before forward once there are) or
+GPipe (all forward passes, then all backward passes). A forward pass needs that of the
+stage before it, a backward pass that of the stage behind it; the last stage needs its
+own forward pass. Half of a hop lengthens the sender's forward pass and half of it its
+backward pass, as the cost model charges both directions to the sender.
+
+Interleaved, each of P stages is v runs of layers, the k-th of them behind the k-th of
+the stage before: a micro-batch passes P v virtual stages. Megatron's order (arXiv
+2104.04473, section 2.2.2): P micro-batches at a time through one run after another,
+2 (P - j - 1) + (v - 1) P forward passes ahead, then one of each kind in turn. Runs of
+a stage take a v-th of its time each.
+
+Under `hops: both` the receiver spends a transfer as well, at the same time as the
+sender: its pass may begin that much before the sender's ends.
+
+With transfers `overlapped` no stage is busy while it sends: passes take the time of
+their computation, and what they make arrives half of a hop later. Each direction of a
+border carries one micro-batch at a time, in the order in which they are sent.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from typing import Literal
+
+from ..errors import InternalError
+
+Schedule = Literal["1f1b", "gpipe"]
+Task = tuple[str, int, int]  # F or B, stage, micro-batch
+
+
+@dataclass(frozen=True)
+class Times:
+    """Both passes of a stage for one micro-batch, its halves of the hop included."""
+
+    forward_us: Fraction
+    backward_us: Fraction
+    #: What of a pass, one transfer, the stage behind spends at the same time; what is
+    #: below 0 is the time on the way, in which neither stage is busy.
+    shared_us: Fraction = Fraction(0)
+
+    @property
+    def both_us(self) -> Fraction:
+        """Both passes together."""
+        return self.forward_us + self.backward_us
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass of one micro-batch through one stage."""
+
+    kind: str
+    stage: int
+    micro_batch: int
+    start_us: Fraction
+    end_us: Fraction
+    seen_us: Fraction  # since when the neighbour can work on what it makes
+    run: int = 0  # of the stage's layers, where pipelines are interleaved
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened in one pipeline, in the order of the starts."""
+
+    times: tuple[Times, ...]
+    micro_batches: int
+    passes: tuple[Pass, ...]
+    runs: int = 1
+
+    @property
+    def total_us(self) -> Fraction:
+        """When the last pass ends."""
+        return max(done.end_us for done in self.passes)
+
+    @property
+    def closed_us(self) -> Fraction:
+        """The closed form: n max tau, and filling: a v-th of the other taus."""
+        slowest = max(stage.both_us for stage in self.times)
+        whole = sum((t.both_us - 2 * t.shared_us for t in self.times), Fraction(0))
+        return self.micro_batches * slowest + (whole - slowest) / self.runs
+
+    @property
+    def idle_us(self) -> tuple[Fraction, ...]:
+        """Idle time of every stage, from the first pass of all to the last."""
+        total = self.total_us
+        return tuple(total - self.micro_batches * t.both_us for t in self.times)
+
+    @property
+    def bubble(self) -> float:
+        """Share of all stages' time that is idle."""
+        return float(sum(self.idle_us, Fraction(0)) / (self.total_us * len(self.times)))
+
+    def critical_path(self) -> list[Pass]:
+        """Passes without a gap but transfers between them, from 0 to the end."""
+        count = len(self.times)
+        known = {
+            (one.kind, one.run * count + one.stage, one.micro_batch): one
+            for one in self.passes
+        }
+        before: dict[Pass, Pass] = {}
+        last: dict[int, Pass] = {}
+        for one in self.passes:
+            if one.stage in last:
+                before[one] = last[one.stage]
+            last[one.stage] = one
+        path = [max(self.passes, key=lambda one: one.end_us)]
+        while path[-1].start_us > 0:
+            now = path[-1]
+            # It waited for its own stage, or for the neighbour in its direction.
+            here = now.run * count + now.stage
+            source = here - 1 if now.kind == "F" else here + 1
+            neighbour = known.get((now.kind, source, now.micro_batch))
+            own = before.get(now)
+            if own is not None and own.end_us == now.start_us:
+                path.append(own)
+            elif neighbour is not None and neighbour.seen_us == now.start_us:
+                path.append(neighbour)
+            else:
+                raise InternalError(f"{now} begins when nothing ends")
+        return path[::-1]
+
+
+def order(
+    schedule: Schedule, stages: int, stage: int, n: int, runs: int = 1
+) -> Iterator[Task]:
+    """The passes of one stage in the order in which it works through them.
+
+    With several runs of layers a stage, tasks name virtual stages: run k of stage j is
+    k P + j.
+    """
+    if runs > 1:
+        yield from _interleaved(stages, stage, n, runs)
+        return
+    ahead = n if schedule == "gpipe" else min(n, stages - stage)
+    for m in range(ahead):
+        yield "F", stage, m
+    for m in range(n):
+        yield "B", stage, m
+        if m + ahead < n:
+            yield "F", stage, m + ahead
+
+
+def _interleaved(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
+    """Megatron's interleaved 1F1B; micro-batches come in multiples of the stages."""
+    groups = [range(m, m + stages) for m in range(0, n, stages)]
+    forward: list[Task] = [
+        ("F", k * stages + stage, m) for g in groups for k in range(runs) for m in g
+    ]
+    backward: list[Task] = [
+        ("B", (runs - 1 - k) * stages + stage, m)
+        for g in groups
+        for k in range(runs)
+        for m in g
+    ]
+    ahead = min(len(forward), 2 * (stages - stage - 1) + (runs - 1) * stages)
+    yield from forward[:ahead]
+    for one, other in zip(forward[ahead:], backward, strict=False):
+        yield one
+        yield other
+    yield from backward[len(forward) - ahead :]
+
+
+def simulated(
+    times: Sequence[Times], n: int, schedule: Schedule, runs: int = 1
+) -> Timeline:
+    """Run `n` micro-batches through stages that take `times`, event by event."""
+    count = len(times)
+    todo = [deque(order(schedule, count, j, n, runs)) for j in range(count)]
+    done: set[Task] = set()
+    busy = [False] * count
+    # What neighbours see, and what ends, with when they see it: when, what, since when.
+    events: list[tuple[Fraction, bool, Task, Fraction, Fraction]] = []
+    free: dict[tuple[str, int], Fraction] = {}  # each direction of each border
+    passes: list[Pass] = []
+    now = Fraction(0)
+
+    def start(stage: int) -> None:
+        if busy[stage] or not todo[stage]:
+            return
+        if not _ready(todo[stage][0], count * runs, done):
+            return
+        task = todo[stage].popleft()
+        whole = times[stage]
+        lasts = (whole.forward_us if task[0] == "F" else whole.backward_us) / runs
+        border = stage if task[0] == "F" else stage - 1
+        early = min(lasts, times[border].shared_us / runs)
+        leaves = now + lasts
+        if early < 0:
+            leaves = max(leaves, free.get((task[0], stage), leaves))
+            free[task[0], stage] = leaves - early
+        busy[stage] = True
+        heappush(events, (leaves - early, False, task, now, now))
+        heappush(events, (now + lasts, True, task, now, leaves - early))
+
+    for stage in range(count):
+        start(stage)
+    while events:
+        now, ends, task, begun, seen = heappop(events)
+        kind, place, m = task
+        run, stage = divmod(place, count)
+        if ends:
+            busy[stage] = False
+            if kind == "F" and place == count * runs - 1:
+                done.add(task)  # nothing is sent: its backward pass is next
+            passes.append(Pass(kind, stage, m, begun, now, seen, run))
+            start(stage)
+        else:
+            done.add(task)
+            for neighbour in {(stage - 1) % count, (stage + 1) % count}:
+                start(neighbour)
+    passes.sort(key=lambda one: (one.start_us, one.stage))
+    return Timeline(tuple(times), n, tuple(passes), runs)
+
+
+def _ready(task: Task, count: int, done: set[Task]) -> bool:
+    kind, stage, m = task
+    if kind == "F":
+        return stage == 0 or ("F", stage - 1, m) in done
+    if stage == count - 1:
+        return ("F", stage, m) in done
+    return ("B", stage + 1, m) in done

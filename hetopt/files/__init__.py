@@ -1,0 +1,471 @@
+"""Files: instances, problems and plans are read and checked, documents are written.
+
+Every reader takes a path, and an instance also by its name in the library. What is
+wrong with a file is an `InstanceError` that names the file, the field, what was found,
+what was expected and the remedy, one line a problem.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .. import problems
+from ..errors import CannotWrite, InstanceError, MixedData, UnknownName, cut, naming
+from ..schema import Instance, Pairs, Profile, Record
+from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
+from ..text.parsing import parse_tree, read_tree, read_value
+
+__all__ = [
+    "check_writable",
+    "in_library",
+    "instance_names",
+    "load_instance",
+    "load_plan",
+    "load_problem",
+    "parse_tree",
+    "path_of_known",
+    "problem_names",
+    "writable",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+Given = Record | str | Path
+
+
+# --- reading ---------------------------------------------------------------------
+
+
+@cache
+def _library() -> dict[str, Path]:
+    """The shipped instances: `<family>/<name>` and the file."""
+    root = Path(import_module("hetopt.instances").__path__[0])
+    found = (
+        path for path in root.glob("*/*.yaml") if path.parent.name != "__pycache__"
+    )
+    return {f"{p.parent.name}/{p.stem}": p for p in sorted(found)}
+
+
+@cache
+def _states_problem(name: str) -> bool:
+    """Whether a file of the library is a problem file: it then begins with that."""
+    with _library()[name].open(encoding="utf-8") as file:
+        return file.readline().startswith("problem:")
+
+
+def instance_names() -> list[str]:
+    """Names of the instances of the library, sorted."""
+    return sorted(name for name in _library() if not _states_problem(name))
+
+
+def problem_names() -> list[str]:
+    """Names of the problem files of the library, such as queues of jobs, sorted."""
+    return sorted(name for name in _library() if _states_problem(name))
+
+
+def in_library(name: str) -> bool:
+    """Whether the library has an instance or a problem file of that name."""
+    return name in _library()
+
+
+def path_of_known(name: str) -> Path:
+    """The file of a name of the library; `UnknownName` for another."""
+    if name not in _library():
+        raise _unknown_instance(name)
+    return _library()[name]
+
+
+def load_instance(name_or_path: str | Path) -> Instance:
+    """An instance by its name in the library or its path (YAML or JSON).
+
+    A name such as `generated:islands/64/7` is one of `hetopt.files.generated`. Raises
+    `UnknownName` for a name that the library lacks, `InstanceError` for a file that is
+    absent or wrong.
+    """
+    if _is_generated(name_or_path):
+        return _generated_instance(str(name_or_path))
+    path = _path_of_instance(name_or_path)
+    tree = read_tree(path)
+    if tree.get("problem") == "job_scheduling":
+        raise InstanceError.at(
+            path,
+            "problem",
+            "found a queue of jobs, expected an instance with one model; use `hetopt "
+            "schedule`",
+        )
+    return _instance(tree, path)
+
+
+def load_problem(path: str | Path) -> tuple[str, Any]:
+    """The problem's name and its data, from a problem file or an instance.
+
+    An instance with a cluster poses `training_plan`, one with offers `provisioning`.
+    A generated family poses the problem that it is made for.
+    """
+    if _is_generated(path):
+        return _generated_problem(str(path))
+    file = _path_of_instance(path)
+    tree = read_tree(file)
+    if "problem" in tree:
+        name = _problem_name(tree, file)
+        record = problems.get(name).Data
+        if record is Instance:
+            tree = {key: value for key, value in tree.items() if key != "problem"}
+            return name, _instance(tree, file)
+        return name, validated(record, tree, str(file))
+    if "model" not in tree:
+        raise InstanceError.at(
+            file,
+            None,
+            "found neither problem nor model, expected a problem file with problem: "
+            f"one of {', '.join(problems.names())}, or an instance; add it",
+        )
+    instance = _instance(tree, file)
+    return _asked(instance, file)
+
+
+def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:
+    """The problem's name, its data and the plan of a plan file or result document.
+
+    The file names its instance or holds it; `instance` (a record, a name or a path)
+    stands in for it. `MixedData` where a result document was made for data other than
+    what its own instance field leads to.
+    """
+    file = Path(path)
+    tree = read_tree(file)
+    if tree.get("plan") is None:
+        state = "found no plan" if "plan" not in tree else "found plan null"
+        raise InstanceError.at(
+            file,
+            None,
+            f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
+            "a file that holds a plan",
+        )
+    name = _problem_name(tree, file) if "problem" in tree else _guessed(tree, file)
+    if instance is not None:
+        data = _given(name, instance, file)
+    else:
+        data = _own_data(name, tree, file)
+        digest = tree.get("digest")
+        if digest is not None and digest != data.digest:
+            raise MixedData.at(
+                file,
+                "digest",
+                f"found {shown(digest)}, expected {data.digest} of instance "
+                f"{getattr(data, 'name', name)!r}; the plan was made for other data: "
+                "name that with --instance",
+            )
+    plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
+    return name, data, plan
+
+
+def _path_of_instance(name_or_path: str | Path) -> Path:
+    name = str(name_or_path)
+    if isinstance(name_or_path, str) and name in _library():
+        return _library()[name]
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml", ".json") or os.path.exists(path):
+        return path
+    raise _unknown_instance(name)
+
+
+def _unknown_instance(name: str) -> UnknownName:
+    near = get_close_matches(cut(name, 300), sorted(_library()), n=5, cutoff=0.4)
+    return UnknownName("instance", name, near or sorted(_library()))
+
+
+def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Instance:
+    tree = {**tree, "model": _model(tree.get("model"), file, (*at, "model"))}
+    if tree["model"] is None:
+        del tree["model"]
+    tree = _with_profile(tree, file, at)
+    cluster: Any = tree.get("cluster")
+    inter: Any = cluster.get("inter") if isinstance(cluster, dict) else None
+    rows = inter.get("pairs") if isinstance(inter, dict) else None
+    pairs = Pairs.plain(rows) if isinstance(rows, list) else None
+    if not isinstance(cluster, dict) or not isinstance(inter, dict) or pairs is None:
+        return validated(Instance, tree, str(file), at)
+    # Half a million rows that are right need not be written out and read once more.
+    tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}
+    return validated(Instance, tree, str(file), at, context={"pairs": pairs})
+
+
+def _with_profile(
+    tree: dict[str, Any], file: Path, at: tuple[str, ...]
+) -> dict[str, Any]:
+    """The tree with the rows of a profile that lies in a file of its own."""
+    workload: Any = tree.get("workload")
+    costs = workload.get("costs") if isinstance(workload, dict) else None
+    if not isinstance(costs, dict) or not isinstance(costs.get("profile"), str):
+        return tree
+    field = path_of((*at, "workload", "costs", "profile"))
+    profile = _beside(costs["profile"], file, field)
+    rows = read_value(profile)
+    if not isinstance(rows, list):
+        raise InstanceError.at(
+            file,
+            field,
+            f"{cut(costs['profile'])} holds {shown(rows)}, expected a list of rows "
+            "with gpu, tensor_parallel, micro_batch, layer_us; correct that file",
+        )
+    for number, row in enumerate(rows):
+        validated(Profile, row, str(profile), (number,))
+    return {**tree, "workload": {**workload, "costs": {**costs, "profile": rows}}}
+
+
+def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
+    """A model with its preset or its configuration written out."""
+    if not isinstance(model, dict) or not {"preset", "config"} & set(model):
+        return model
+    from ..catalogue.architectures import PRESETS, from_config
+
+    field = path_of(at)
+    rest = {k: v for k, v in model.items() if k not in ("preset", "config")}
+    if "preset" in model and "config" in model:
+        raise InstanceError.at(
+            file, field, "found both of preset and config, expected one; remove one"
+        )
+    if "preset" in model:
+        preset = model["preset"]
+        if not isinstance(preset, str) or preset not in PRESETS:
+            found = unknown_name("a known preset", preset, sorted(PRESETS))
+            raise InstanceError.at(file, f"{field}.preset", found)
+        return {"name": preset, **PRESETS[preset], **rest}
+    config = _beside(model["config"], file, f"{field}.config")
+    try:
+        spec = from_config(read_tree(config), str(rest.get("name", config.stem)))
+    except InstanceError as error:
+        raise InstanceError.at(file, f"{field}.config", str(error)) from None
+    return {**spec.model_dump(mode="json", exclude_unset=True), **rest}
+
+
+def _beside(name: Any, file: Path, field: str) -> Path:
+    """A file named in another: it must lie in that file's folder or below."""
+    if not isinstance(name, str) or not name:
+        raise InstanceError.at(
+            file, field, f"found {shown(name)}, expected the name of a file; name one"
+        )
+    folder = file.resolve().parent
+    if not (folder / name).resolve().is_relative_to(folder):
+        raise InstanceError.at(
+            file,
+            field,
+            f"found {shown(name)}, expected a file in the folder of {file.name} or "
+            "below; move it there",
+        )
+    return file.parent / name
+
+
+def _problem_name(tree: dict[str, Any], file: Path) -> str:
+    name = tree["problem"]
+    if not isinstance(name, str) or name not in problems.names():
+        found = unknown_name("a known problem", name, problems.names())
+        raise InstanceError.at(file, "problem", found)
+    return name
+
+
+_MARK = {
+    "pipelines": "training_plan",
+    "groups": "device_grouping",
+    "order": "layer_partition",
+    "stages": "provisioning",
+    "jobs": "job_scheduling",
+    "served": "job_round",
+    "transfers": "recovery",
+}
+
+
+def _guessed(tree: dict[str, Any], file: Path) -> str:
+    """The problem of a plan that does not name it, by the plan's own fields."""
+    plan = tree["plan"]
+    fields = plan if isinstance(plan, dict) else {}
+    for mark, problem in _MARK.items():
+        if mark in fields:
+            return problem
+    if fields:
+        known = nearest(next(iter(fields)), sorted(_MARK))
+        raise InstanceError.at(
+            file,
+            "plan",
+            f"found the fields {listed(fields)}, expected pipelines (or groups, order, "
+            f"stages of a subproblem); {known}",
+        )
+    return "training_plan"
+
+
+def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
+    """The data that a plan file names or holds."""
+    own = tree.get("instance")
+    if isinstance(own, dict):
+        record = problems.get(name).Data
+        if record is Instance or "model" in own:
+            return _posed(name, _instance(own, file, ("instance",)), file)
+        return validated(record, own, str(file), ("instance",))
+    if isinstance(own, str):
+        if _is_generated(own) or (own in _library() and _states_problem(own)):
+            return _given(name, own, file)
+        if own in _library():
+            return _posed(name, load_instance(own), file)
+        if Path(own).suffix in (".yaml", ".yml", ".json"):
+            return _given(name, _beside(own, file, "instance"), file)
+    if own is None:
+        found = "missing; expected a name of the library, or an object"
+    else:
+        found = unknown_name("a name of the library", own, instance_names())
+        if len(found) > 300:
+            found = f"found {shown(own)}, expected a name of the library, or an object"
+    raise InstanceError.at(file, "instance", f"{found}; or give --instance FILE")
+
+
+def _given(name: str, given: Given, file: Path) -> Any:
+    """Data for problem `name` from a record, a name or a path."""
+    if isinstance(given, Record):
+        return _posed(name, given, file) if isinstance(given, Instance) else given
+    found, data = load_problem(given)
+    if found == name:
+        return data
+    if isinstance(data, Instance):
+        return _posed(name, data, file)
+    raise MixedData.at(
+        given,
+        "problem",
+        f"found a problem {found!r}, the plan is of {name!r}; give the data that the "
+        "plan was made for",
+    )
+
+
+def _asked(instance: Instance, file: Path) -> tuple[str, Any]:
+    """The problem that an instance poses by itself, and its data."""
+    name = "training_plan" if instance.cluster is not None else "provisioning"
+    return name, _posed(name, instance, file)
+
+
+def _is_generated(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith("generated:")
+
+
+def _generated_instance(name: str) -> Instance:
+    from .generated import instance
+
+    if (made := instance(name)) is None:
+        raise InstanceError.at(
+            name,
+            None,
+            "found a problem stated by itself, expected an instance with a model; use "
+            "`hetopt solve` or `hetopt schedule`",
+        )
+    return made
+
+
+def _generated_problem(name: str) -> tuple[str, Any]:
+    from .generated import instance, posed
+
+    made = instance(name)
+    return posed(name) if made is None else _asked(made, Path(name))
+
+
+def _posed(name: str, instance: Instance, file: Path) -> Any:
+    """The problem that an instance poses; messages begin with the file at hand."""
+    with naming(file):
+        return problems.get(name).data(instance)
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+def write_json(path: str | Path, document: Any) -> None:
+    """Write a document as JSON, whole or not at all; NaN and infinities are refused."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write `content`, whole or not at all: a reader never sees half a file.
+
+    It goes to a new file in the same folder, which then takes the name. A path that is
+    no regular file (`/dev/stdout`, a pipe) is written to directly. `CannotWrite` says
+    why a file cannot be written.
+    """
+    with writable(path):
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+        else:
+            _replace(target, content)
+
+
+def check_writable(path: str | Path, option: str = "--out") -> None:
+    """`CannotWrite` where no file can be written there: asked before hours of work.
+
+    A file that is not there yet is tried with an empty draft beside it.
+    """
+    words = "expected a file in a folder that exists"
+    try:
+        if _tried(Path(os.path.realpath(path))):
+            return
+    except (OSError, ValueError) as error:
+        words = f"cannot be written: {_reason(error)}; {words} and may be written to"
+    raise CannotWrite(
+        f"{option} {cut(str(path), 200)}: {words}", file=path, field=option
+    )
+
+
+def _tried(place: Path) -> bool:
+    """Whether a file can be there; the reason why none can be written is an error."""
+    if place.is_dir() or not place.parent.is_dir():
+        return False
+    if place.exists() and not place.is_file():
+        return True
+    draft = _draft(place)
+    draft.touch(exist_ok=False)
+    draft.unlink()
+    return True
+
+
+@contextmanager
+def writable(path: str | Path) -> Iterator[None]:
+    """Writing to `path` within; `CannotWrite`, with the reason, where that fails."""
+    try:
+        yield
+    except InstanceError:
+        raise
+    except (OSError, ValueError) as error:  # the latter of a name that no file has
+        raise CannotWrite.at(
+            path,
+            None,
+            f"cannot be written: {_reason(error)}; name a file in a folder that exists "
+            "and may be written to",
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+
+
+def _replace(target: Path, content: bytes) -> None:
+    draft = _draft(target)
+    try:
+        with draft.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Other tools' files: what is read of them, and what is written for them."""

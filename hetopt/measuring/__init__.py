@@ -1,0 +1,1 @@
+"""This machine: its GPUs, and how long layers take on them."""

@@ -1,0 +1,294 @@
+"""AutoHet: its Algorithm 1, for every tensor-parallel degree that divides all nodes.
+
+1. Grouping: devices (tensor-parallel groups of t GPUs) into D groups of balanced
+   effective compute (Eq. 2 and 3), proved to be within a thousandth of the optimum:
+   the last of it can take minutes at 300 GPUs. K = B / (b D).
+2. Mapping: nodes and stages to groups (`mapping`).
+3. Balancing: layers to the stages of each group, exactly.
+The plan of the least cost among all degrees and micro-batch sizes is kept.
+
+Where it deviates from the paper, or the paper is silent:
+- Eq. 1 is the instance's cost model; `sync: bottleneck` is the paper's T_sync.
+- Eq. 4 minimises the slowest stage; here the layers minimise Eq. 1 of the group, sum
+  plus (K - 1) times the slowest, since the exact method for that is at hand.
+- MIN_mem is that of the states. Where stages then do not fit (activations, layers are
+  not divisible), the grouping is solved again with an eighth fewer groups, at least
+  one fewer, until they do.
+- B / b need not be a multiple of D: the remainder goes, a micro-batch each, to the
+  groups that end soonest.
+- The mapping takes up the next type where one can no longer be shared by all groups.
+- Eq. 5 sums the times of runs of 2^k layers; profiles here time single layers, whose
+  sums they are.
+
+Source: AutoHet, section III.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ...costs.memory import states_mib
+from ...errors import InstanceError, NoPlan, OutOfTime, keeping
+from ...exact import device_grouping
+from ...modelling import Limits
+from ...plans import Grouping, TrainingPlan
+from ...problems.device_grouping import Data
+from ...result import Result, Stop
+from ...schema import Instance, tabled
+from ...search.balancing import Balancer, Chain
+from ...search.fast_cost import FastCost, Pipe, Slot
+from ...search.shortage import worst_shortage
+from ...search.symmetric import common_degrees, equal_cuts, measured, on_groups
+from ...solving import statements
+from .mapping import Group, compute_of, in_order, mapped
+
+problem: Literal["training_plan"] = "training_plan"
+
+GroupingBy = Literal["method", "statement", "counts"]
+
+_GAP = 1e-3  # of groupings
+_STATEMENTS = {
+    "statement": ("device_grouping", "scip"),
+    "counts": ("device_grouping_counts", "cpsat"),
+}
+
+
+def plan(
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    grouping: bool = True,
+    mapping: bool = True,
+    balancing: bool = True,
+    grouping_by: GroupingBy = "method",
+    micro_batches: Annotated[int, Field(ge=1)] | None = None,
+) -> TrainingPlan:
+    """The best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect.
+
+    For the paper's breakdown: without `grouping` all devices are one pipeline; without
+    `mapping` they are taken in the order of the nodes; without `balancing` stages have
+    equal layers. Groups are found by the exact method; by the paper's own statement on
+    SCIP, which proves about 8 devices in a second and 16 hardly ever; or by that of
+    counts, on CP-SAT. Eq. 2 has a K of `micro_batches`, as in the paper; by default
+    groups share the batch.
+    """
+    cost = FastCost(data, deadline)
+    trial = _Trial(cost, mapping, balancing)
+    try:
+        with keeping(trial.plan):
+            _look_everywhere(
+                cost, trial, deadline, grouping, grouping_by, micro_batches
+            )
+    except OutOfTime:
+        return trial.best_plan("in time")
+    return trial.best_plan("that fits")
+
+
+def _look_everywhere(
+    cost: FastCost,
+    trial: "_Trial",
+    deadline: float | None,
+    grouping: bool,
+    grouping_by: GroupingBy,
+    micro_batches: int | None,
+) -> None:
+    """Groups for every degree and micro-batch size; `OutOfTime` at the deadline."""
+    data = cost.instance
+    nodes = range(len(cost.nodes))
+    batch = data.workload.global_batch
+    for t in common_degrees(cost, nodes):
+        for b in sorted(set(data.workload.micro_batch_sizes)):
+            cost.check()
+            if batch % b or not measured(cost, nodes, t, b):
+                why = "not measured, or no divisor of the global batch"
+                trial.reasons.append(f"tp {t}, micro-batches of {b}: {why}")
+                continue
+            proposals = iter([[_everything(cost, t)]])
+            if grouping:
+                where = f"tp {t}, micro-batches of {b}"
+                try:
+                    posed = grouping_data(cost, t, b, micro_batches)
+                except InstanceError as error:  # sizes that no solver's table holds
+                    trial.reasons.append(f"{where}: {error}")
+                    continue
+                proposals = _groupings(
+                    posed, where, deadline, trial.reasons, grouping_by
+                )
+            for groups in proposals:
+                if trial.fits(t, b, groups):
+                    break
+                cost.check()
+
+
+def plan_of_groups(
+    data: Instance,
+    t: int,
+    groups: Sequence[Group],
+    *,
+    mapping: bool = True,
+    balancing: bool = True,
+) -> TrainingPlan:
+    """Algorithm 1 from its line 10 on: mapping and balancing of given groups.
+
+    A device of a group is `t` GPUs of a node. `NoPlan` where no micro-batch size fits.
+    """
+    cost = FastCost(data)
+    trial = _Trial(cost, mapping, balancing)
+    for b in sorted(set(data.workload.micro_batch_sizes)):
+        if not data.workload.global_batch % b and measured(
+            cost, range(len(cost.nodes)), t, b
+        ):
+            trial.fits(t, b, groups)
+    return trial.best_plan("of these groups")
+
+
+class _Trial:
+    """Turns groups into plans, and keeps the best and the reasons against others."""
+
+    def __init__(self, cost: FastCost, mapping: bool, balancing: bool) -> None:
+        self._cost = cost
+        self._balancer = Balancer(cost)
+        self._rows = mapped if mapping else in_order
+        self._balancing = balancing
+        self.reasons: list[str] = []
+        self._best: tuple[int, tuple[Pipe, ...]] | None = None
+
+    def best_plan(self, lacking: str) -> TrainingPlan:
+        """The plan kept; `NoPlan` with the reasons where there is none."""
+        if (plan := self.plan()) is None:
+            why = "; ".join(self.reasons[:4])
+            raise NoPlan(f"autohet: no plan {lacking} was found ({why})")
+        return plan
+
+    def plan(self) -> TrainingPlan | None:
+        """The plan kept; None where there is none."""
+        return None if self._best is None else self._cost.plan(self._best[1])
+
+    def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
+        """Plan these groups; False where they do not fit."""
+        where = f"tp {t}, micro-batches of {b}, groups: {len(groups)}"
+        cost, share = self._cost, self._cost.instance.workload.global_batch // b
+        k, rest = divmod(share, len(groups))
+        if not k:
+            self.reasons.append(f"{where}: only {share} micro-batches for them")
+            return False
+        shapes = []
+        for row in self._rows(cost, groups, t):
+            slots = self._stages(row, t, b, k + bool(rest))
+            if slots is None:
+                layers = f"{cost.layers} layers do not fit on {len(row)} stages"
+                self.reasons.append(f"{where}: {layers}")
+                return False
+            shapes.append(slots)
+        pipes = self._share_rest(b, k, rest, shapes)
+        if short := worst_shortage(cost, pipes):
+            self.reasons.append(f"{where}: lacks {short}")
+            return False
+        value = cost.iteration_us(pipes)
+        if self._best is None or value < self._best[0]:
+            self._best = (value, pipes)
+        return True
+
+    def _stages(
+        self, row: Sequence[int], t: int, b: int, n: int
+    ) -> tuple[Slot, ...] | None:
+        if len(row) > self._cost.layers:
+            return None
+        if not self._balancing:
+            return on_groups(row, equal_cuts(self._cost.layers, len(row)), t)
+        chain: Chain = tuple((node, t) for node in row)
+        return self._balancer.balanced(b, n, chain)
+
+    def _share_rest(
+        self, b: int, k: int, rest: int, shapes: Sequence[tuple[Slot, ...]]
+    ) -> tuple[Pipe, ...]:
+        """K micro-batches each, and one more where that ends soonest."""
+        cost = self._cost
+        ends = [
+            (cost.pipeline_us(k + 1, cost.timing(b, slots)), i)
+            for i, slots in enumerate(shapes)
+        ]
+        heapify(ends)
+        more = {heappop(ends)[1] for _ in range(rest)}
+        return tuple(Pipe(k + (i in more), b, s) for i, s in enumerate(shapes))
+
+
+def _everything(cost: FastCost, t: int) -> Group:
+    devices: Counter[str] = Counter()
+    for node in cost.nodes:
+        devices[node.gpu] += node.count // t
+    return devices
+
+
+def _groupings(
+    data: Data,
+    where: str,
+    deadline: float | None,
+    reasons: list[str],
+    by: GroupingBy = "method",
+) -> Iterator[list[Group]]:
+    """The optimal grouping, then those with fewer and fewer groups."""
+    while True:
+        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        result = grouped(data, by, Limits(time_s=left, gap=_GAP))
+        if not isinstance(result.plan, Grouping):
+            why = ", ".join(result.reasons) or "no grouping found"
+            reasons.append(f"{where}: {why}")
+            return
+        groups: list[Group] = [
+            group.gpus for group in result.plan.groups for _ in range(group.copies)
+        ]
+        yield groups
+        count = len(groups)
+        if count == 1:
+            return
+        data = data.model_copy(update={"groups": count - max(1, count // 8)})
+
+
+def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
+    """The best grouping, by the exact method or by a statement on its solver."""
+    if by == "method":
+        result = device_grouping.solve(data, limits=limits)
+    else:
+        result = statements.solve(
+            "device_grouping", data, *_STATEMENTS[by], limits=limits
+        )
+    if result.stop is Stop.INTERRUPTED:  # it ends the planner, too
+        raise KeyboardInterrupt
+    return result
+
+
+def grouping_data(
+    cost: FastCost, t: int, b: int, micro_batches: int | None = None
+) -> Data:
+    """The grouping problem whose devices are groups of `t` GPUs of one node.
+
+    K is `micro_batches`; None: groups share the batch in micro-batches of `b`.
+    """
+    model, costs = cost.instance.model, cost.costs
+    parameters = sum(model.parameters)
+    if costs.head == "include":
+        parameters += model.embedding_parameters * (2 - model.tied_embeddings)
+    shared = cost.instance.workload.global_batch // b
+    power = compute_of(cost)
+    room = {node.gpu: cost.room[i] for i, node in enumerate(cost.nodes)}
+    fields = {
+        "gpus": tuple(
+            {
+                "type": name,
+                "count": count,
+                "gflops": max(1, int(t * power[name] * 1000)),
+                "memory_mib": t * room[name],
+            }
+            for name, count in sorted(_everything(cost, t).items())
+        ),
+        "minimum_memory_mib": states_mib(costs, parameters, 1),
+        "micro_batches": micro_batches,
+        "global_batch_micro_batches": shared if micro_batches is None else None,
+    }
+    return tabled(Data, f"groups of {t} GPUs", fields)

@@ -1,0 +1,29 @@
+"""Espresso: the cheapest offers that meet a deadline, by cost tree and CMR placer.
+
+The allocator is `tree` (Algorithm 1), the placer `espresso_placer`
+(Algorithm 2); what the paper leaves open is said there. Under a budget the fastest
+plan is sought instead.
+
+Source: Espresso, section III.
+"""
+
+from typing import Literal
+
+from ...plans import Provisioning
+from ...problems.provisioning import Data
+from .. import espresso_placer
+from .tree import Pruning, Search, cheapest_plan, searched
+
+problem: Literal["provisioning"] = "provisioning"
+
+__all__ = ["Pruning", "Search", "explored", "plan"]
+
+
+def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
+    """The cheapest plan found; `NoPlan` says how near it came. `seed` has no effect."""
+    return cheapest_plan(data, espresso_placer.place, "espresso", deadline)
+
+
+def explored(data: Data, pruning: Pruning) -> Search:
+    """The search with some prunings only: its plan, and what it opened and pruned."""
+    return searched(data, espresso_placer.place, pruning=pruning)

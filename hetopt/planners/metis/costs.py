@@ -1,0 +1,230 @@
+"""Time and memory of one pipeline whose stages have several replicas.
+
+What Metis, AMP, Alpa and Galvatron choose by. It agrees with the judge
+(`hetopt.problems.training_plan`) under every cost setting and shares no code with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
+from ...schema import Instance
+from ...search.fast_cost import FastCost, Slot, lockstep_us
+
+_KEPT = 400_000  # entries of a cache
+
+
+class Share(NamedTuple):
+    """A replica: `t` GPUs of a node, and the samples of a micro-batch it takes."""
+
+    node: int
+    t: int
+    samples: int
+
+
+class Row(tuple[Share, ...]):
+    """The replicas of a stage; made once, and equal to itself only, to be found fast.
+
+    Two that are made alike are different keys, and have equal times.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class Laid(NamedTuple):
+    """A stage: its replicas, and its layers `first` to `last` - 1."""
+
+    shares: Row
+    first: int
+    last: int
+
+
+class LineCost:
+    """Evaluator of single pipelines of one instance."""
+
+    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+        """Make the evaluator; `InstanceError` where there is no cluster.
+
+        After the `deadline` it raises `OutOfTime`, as `FastCost` does.
+        """
+        self.instance = instance
+        self.cost = FastCost(instance, deadline)
+        self.layers = self.cost.layers
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self.compute_us = lru_cache(_KEPT)(self._compute_us)
+        self.hop_us = lru_cache(_KEPT)(self._hop_us)
+        self._weighed = lru_cache(_KEPT)(self._short_mib)
+        self._timed = any(
+            gpu.memory_gbytes_per_s is not None
+            for gpu in self.cost.table.cluster.gpus.values()
+        )
+        self._syncs: dict[Row, list[int]] = {}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Micro-batch sizes that divide the global batch."""
+        workload = self.instance.workload
+        sizes = sorted(set(workload.micro_batch_sizes))
+        return [b for b in sizes if workload.global_batch % b == 0]
+
+    def micro_batches(self, b: int) -> int:
+        """Micro-batches of `b` sequences in the global batch."""
+        return self.instance.workload.global_batch // b
+
+    # --- stages ------------------------------------------------------------------
+
+    def _compute_us(self, shares: Row, first: int, last: int) -> int:
+        """Time of a run of layers on the slowest replica, the head's included."""
+        return max(self.span_us(share, first, last) for share in set(shares))
+
+    def span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of a run of layers on one replica, the head's included."""
+        sums = self.cost.prefix(*share)[0]
+        head = self.cost.head_us(*share) if last == self.layers else 0
+        return sums[last] - sums[first] + head
+
+    def backward_span_us(self, share: Share, first: int, last: int) -> int:
+        """Time of its backward passes alone."""
+        sums = self.cost.prefix(*share)[1]
+        head = self.cost.head_us(*share) if last == self.layers else 0
+        return sums[last] - sums[first] - (-2 * head // 3)
+
+    def _hop_us(self, sender: Row, receiver: Row) -> int:
+        """Time of a micro-batch from a stage to the next, by the fastest link."""
+        self.cost.check()
+        samples = max(share.samples for share in sender)
+        ends = {(share.node, share.t) for share in receiver}
+        return min(
+            self.cost.hop_us(x, y, t, samples)
+            for x in {share.node for share in sender}
+            for y, t in ends
+        )
+
+    def sync_us(self, stage: Laid) -> int:
+        """Time to synchronise a stage's gradients among its replicas."""
+        if len(stage.shares) == 1:
+            return 0
+        key = stage.shares
+        if key not in self._syncs:
+            names = self.cost.names
+            holders = sorted((names[share.node], share.t) for share in key)
+            model, table = self.instance.model, self.cost.table
+            each = {p: table.sync_us(p, holders) for p in {*model.parameters}}
+            ends = 0
+            if self.cost.costs.head == "include":
+                ends = table.sync_us(model.embedding_parameters, holders)
+            rows = (each[p] for p in model.parameters)
+            self._syncs[key] = [*accumulate(rows, initial=0), ends]
+        sums = self._syncs[key]
+        ends_held = (stage.first == 0) + (stage.last == self.layers)
+        return sums[stage.last] - sums[stage.first] + ends_held * sums[-1]
+
+    def short_mib(
+        self, n: int, stages: int, j: int, shares: Row, first: int, last: int
+    ) -> int:
+        """MiB that a GPU of stage `j` of `stages` lacks; none where it is negative."""
+        if self.cost.costs.interleave == 1:
+            # Only what is behind a stage, and whether it is the first, matters.
+            stages, j = stages - j + (j > 0), int(j > 0)
+        return self._weighed(n, stages, j, shares, first, last)
+
+    def _short_mib(
+        self, n: int, stages: int, j: int, shares: Row, first: int, last: int
+    ) -> int:
+        return max(
+            self.cost.need_mib(
+                samples, n, stages, j, Slot(node, t, first, last), len(shares)
+            )
+            - self.cost.room[node]
+            for node, t, samples in set(shares)
+        )
+
+    # --- pipelines ---------------------------------------------------------------
+
+    def fits(self, n: int, line: Sequence[Laid]) -> bool:
+        """Whether every stage fits into its GPUs."""
+        return all(
+            self.short_mib(n, len(line), j, s.shares, s.first, s.last) <= 0
+            for j, s in enumerate(line)
+        )
+
+    def iteration_us(self, n: int, line: Sequence[Laid]) -> int:
+        """Iteration time of `n` micro-batches; memory is not looked at."""
+        costs, runs = self.cost.costs, self.cost.costs.interleave
+        sending, hops, behind = [], [], [0]
+        for j, stage in enumerate(line):
+            crossings = runs if j < len(line) - 1 else runs - 1 if j else 0
+            hop = 0
+            if crossings:
+                after = line[(j + 1) % len(line)]
+                hop = crossings * self.hop_us(stage.shares, after.shares)
+            hops.append(hop)
+            sending.append(self.compute_us(stage.shares, stage.first, stage.last) + hop)
+            behind.append(behind[-1] + self._backward_us(stage))
+        taus = sending
+        if costs.hops == "both":
+            taus = [tau + hops[j - 1] for j, tau in enumerate(sending)]
+        slowest = max(taus)
+        pipeline = n * slowest - (slowest - sum(sending)) // runs
+        if costs.pipeline == "lockstep":
+            pipeline = lockstep_us(n, taus)
+        overlap = costs.sync_overlap == "backward"
+        sync = max(
+            0,
+            *(
+                self.sync_us(stage) - hidden * overlap
+                for stage, hidden in zip(line, behind, strict=False)
+            ),
+        )
+        return self.cost.whole_us(pipeline, sync, self._update_us(line))
+
+    def _backward_us(self, stage: Laid) -> int:
+        if self.cost.costs.sync_overlap == "none":
+            return 0
+        return max(
+            self.backward_span_us(share, stage.first, stage.last)
+            for share in set(stage.shares)
+        )
+
+    def _update_us(self, line: Sequence[Laid]) -> int:
+        """Time of the optimiser on the GPU where it takes longest."""
+        model, table = self.instance.model, self.cost.table
+        if not self._timed:
+            return 0
+        slowest = 0
+        for stage in line:
+            held = sum(model.parameters[stage.first : stage.last])
+            if self.cost.costs.head == "include":
+                copies = (stage.first == 0) + (stage.last == self.layers)
+                tied = copies == 2 and model.tied_embeddings
+                held += (copies - tied) * model.embedding_parameters
+            for node, t in {(share.node, share.t) for share in stage.shares}:
+                part = [(Fraction(held, t), len(stage.shares))]
+                slowest = max(slowest, table.update_us(self.cost.names[node], part))
+        return slowest
+
+    # --- plans -------------------------------------------------------------------
+
+    def plan(self, n: int, b: int, line: Sequence[Laid]) -> TrainingPlan:
+        """The plan with GPU ids; each node's are handed out in order."""
+        given = [0] * len(self.cost.nodes)
+
+        def replicas(stage: Laid) -> Iterator[Replica]:
+            for node, t, samples in stage.shares:
+                name = self.cost.names[node]
+                ids = range(given[node], given[node] + t)
+                given[node] += t
+                gpus = tuple(f"{name}:{i}" for i in ids)
+                yield Replica(gpus=gpus, samples=samples)
+
+        stages = tuple(
+            Stage(layers=(stage.first, stage.last), replicas=tuple(replicas(stage)))
+            for stage in line
+        )
+        pipeline = Pipeline(micro_batches=n, micro_batch_size=b, stages=stages)
+        return TrainingPlan(pipelines=(pipeline,))

@@ -1,0 +1,231 @@
+"""Whale: symmetric dp x tp x pp, batch and layers in proportion to compute.
+
+All structures dp tp pp = GPUs with every micro-batch size of the instance are tried,
+and the fastest that fits is kept. Unlike Megatron-LM's, its plans see what GPUs can do:
+- within a stage (its intra-TaskGraph balance), replicas take of the batch in proportion
+  to their compute, as far as their memory allows;
+- between stages (inter-TaskGraph), layers are in proportion to the compute of a stage,
+  as far as its memory allows; earlier stages, which hold more micro-batches in flight,
+  go to nodes of larger memory;
+- all replicas of a stage have the same layers, and one degree holds for all stages.
+
+A balanced share of the batch is one of two things here:
+- dp pipelines with micro-batches of one size and unequal numbers of them; a pipeline
+  counts as its slowest stage. This is the share of the whole batch, however it is cut.
+- one pipeline whose stages have dp replicas with unequal samples of each micro-batch;
+  shares may then differ from stage to stage. Needs micro-batches of at least dp.
+
+Choices where the paper is silent:
+- compute is peak x efficiency, work is FLOPs (links and hops are not looked at);
+- nodes by descending memory of a GPU, equal ones in the instance's order; ranks are
+  laid out tp, dp, pp and also tp, pp, dp, as in `megatron`;
+- where no structure of all GPUs fits, nodes are left out as `megatron` does.
+
+Source: Jia et al., ATC 2022, section 3.3; the baseline of AutoHet.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
+
+from ...errors import NoPlan, OutOfTime, keeping
+from ...plans import TrainingPlan
+from ...problems import training_plan
+from ...schema import Instance
+from ...search.fast_cost import FastCost, Pipe, Slot
+from ...search.shortage import Shortage, worst_shortage
+from ...search.symmetric import equal_cuts, least_useful, measured, on_groups
+from .shares import Fits, cuts, proportional
+from .structures import Structure, one_pipeline, power_of, structures, work_before
+
+problem: Literal["training_plan"] = "training_plan"
+
+
+def plan(
+    data: Instance,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    equal_layers: bool = False,
+) -> TrainingPlan:
+    """The fastest plan of the family; `NoPlan` says what is short. `seed` is unused.
+
+    With `equal_layers` in all stages, as AutoHet describes Whale.
+    """
+    cost = FastCost(data, deadline)
+    nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
+    trial = _Trial(cost, equal_layers)
+    with keeping(lambda: trial.best and trial.best[1]):
+        try:
+            while nodes and trial.best is None:
+                for structure in structures(cost, nodes):
+                    trial.whole_pipelines(structure)
+                    trial.split_micro_batches(structure)
+                nodes.remove(least_useful(cost, nodes))
+        except OutOfTime:
+            if trial.best is None:
+                reason = "whale: no structure that fits was found in time"
+                raise NoPlan(reason) from None
+    if trial.best is None:
+        raise NoPlan(f"whale: no structure fits; {trial.nearest()}")
+    return trial.best[1]
+
+
+class _Trial:
+    """Turns structures into plans; keeps the best, and how near the others came."""
+
+    def __init__(self, cost: FastCost, equal_layers: bool) -> None:
+        self._cost = cost
+        self._equal_layers = equal_layers
+        self._work = work_before(cost)
+        self._power = [power_of(cost, node) for node in range(len(cost.nodes))]
+        self.best: tuple[int, TrainingPlan] | None = None
+        self._short: tuple[Shortage, str] | None = None
+
+    def nearest(self) -> str:
+        """The least shortage of memory among structures that did not fit."""
+        if self._short is None:
+            return "the batch has no shares that fit and whose times are known"
+        return f"the nearest ({self._short[1]}) lacks {self._short[0]}"
+
+    # --- pipelines with unequal numbers of micro-batches ---------------------------
+
+    def whole_pipelines(self, structure: Structure) -> None:
+        """Plan dp pipelines that share the batch."""
+        cost, (t, b, stages) = self._cost, structure
+        bunch = self._bunch(len(stages))
+        bunches, rest = divmod(cost.instance.workload.global_batch, b * bunch)
+        if rest or bunches < structure.copies:
+            return
+        count = bunch * -(-bunches // structure.copies)
+
+        def fits(j: int, first: int, last: int) -> bool:
+            return all(
+                cost.need_mib(b, count, len(stages), j, Slot(node, t, first, last))
+                <= cost.room[node]
+                for node in set(stages[j])
+            )
+
+        ends = self._cuts(structure, fits)
+        if ends is None:
+            self._note(structure, count)
+            return
+        pipes = self._shared(structure, ends, bunches)
+        if pipes is not None:
+            self._offer(cost.iteration_us(pipes), cost.plan(pipes))
+
+    def _bunch(self, stages: int) -> int:
+        """Micro-batches come in so many: interleaved, they fill the pipeline."""
+        return stages if self._cost.costs.interleave > 1 else 1
+
+    def _shared(
+        self, structure: Structure, ends: Sequence[int], bunches: int
+    ) -> tuple[Pipe, ...] | None:
+        """Micro-batches in proportion to the pace of the slowest stage."""
+        t, b, stages = structure
+        chains = [on_groups(row, ends, t) for row in zip(*stages, strict=True)]
+        paces = [min(map(self._pace, chain)) for chain in chains]
+        most = bunches - len(chains) + 1
+        caps = {chain: self._most(b, most, chain) for chain in set(chains)}
+        counts = proportional(paces, [caps[chain] for chain in chains], bunches)
+        if counts is None:
+            return None
+        bunch = self._bunch(len(stages))
+        return tuple(Pipe(k * bunch, b, c) for k, c in zip(counts, chains, strict=True))
+
+    def _pace(self, slot: Slot) -> Fraction:
+        work = self._work[slot.last] - self._work[slot.first]
+        return Fraction(self._power[slot.node], work)
+
+    def _most(self, b: int, most: int, chain: tuple[Slot, ...]) -> int:
+        """Bunches of micro-batches that a pipeline's memory allows, up to `most`."""
+        low, bunch = 0, self._bunch(len(chain))
+        while low < most:
+            middle = most if low == 0 else (low + most + 1) // 2
+            if self._cost.fits(Pipe(middle * bunch, b, chain)):
+                low = middle
+            else:
+                most = middle - 1
+        return low
+
+    # --- one pipeline with unequal samples -------------------------------------------
+
+    def split_micro_batches(self, structure: Structure) -> None:
+        """Plan one pipeline whose stages share each micro-batch among replicas."""
+        cost, b = self._cost, structure.b
+        count, rest = divmod(cost.instance.workload.global_batch, b)
+        if rest or not 2 <= structure.copies <= b or not self._known(structure):
+            return
+
+        def fits(j: int, first: int, last: int) -> bool:
+            return self._shares(structure, count, j, first, last) is not None
+
+        ends = self._cuts(structure, fits)
+        if ends is None:
+            return
+        shares = []
+        for j, (first, last) in enumerate(pairwise(ends)):
+            found = self._shares(structure, count, j, first, last)
+            if found is None:
+                return
+            shares.append(found)
+        plan = one_pipeline(cost, structure, count, ends, shares)
+        judged = training_plan.evaluate(cost.instance, plan)
+        if judged.valid:
+            self._offer(judged.parts["iteration_us"], plan)
+
+    def _known(self, structure: Structure) -> bool:
+        """Whether all smaller micro-batches have times."""
+        nodes = {node for stage in structure.stages for node in stage}
+        sizes = range(1, structure.b)
+        return all(measured(self._cost, list(nodes), structure.t, s) for s in sizes)
+
+    def _shares(
+        self, structure: Structure, count: int, j: int, first: int, last: int
+    ) -> list[int] | None:
+        """Samples of each replica of a stage with these layers."""
+        t, b, stages = structure
+        caps = {
+            node: self._samples(b, count, len(stages), j, Slot(node, t, first, last))
+            for node in set(stages[j])
+        }
+        powers = [Fraction(self._power[node]) for node in stages[j]]
+        return proportional(powers, [caps[node] for node in stages[j]], b)
+
+    def _samples(self, b: int, count: int, pp: int, j: int, slot: Slot) -> int:
+        """Samples of a micro-batch that the memory of a stage allows, up to `b`."""
+        fitting = (
+            s
+            for s in range(b, 0, -1)
+            if self._cost.need_mib(s, count, pp, j, slot) <= self._cost.room[slot.node]
+        )
+        return next(fitting, 0)
+
+    # --- both ------------------------------------------------------------------------
+
+    def _offer(self, value: int, plan: TrainingPlan) -> None:
+        if self.best is None or value < self.best[0]:
+            self.best = value, plan
+
+    def _cuts(self, structure: Structure, fits: Fits) -> list[int] | None:
+        if self._equal_layers:
+            ends = equal_cuts(self._cost.layers, len(structure.stages))
+            spans = enumerate(pairwise(ends))
+            return ends if all(fits(j, *span) for j, span in spans) else None
+        powers = [sum(self._power[i] for i in stage) for stage in structure.stages]
+        return cuts(self._work, powers, fits, self._cost.costs.interleave)
+
+    def _note(self, structure: Structure, count: int) -> None:
+        """Keep what is short with layers in proportion, memory or not."""
+        ends = self._cuts(structure, lambda j, first, last: True)
+        if ends is None:
+            return
+        chains = [
+            on_groups(row, ends, structure.t)
+            for row in zip(*structure.stages, strict=True)
+        ]
+        pipes = [Pipe(count, structure.b, chain) for chain in chains]
+        if short := worst_shortage(self._cost, pipes):
+            found = short, str(structure)
+            self._short = min(self._short or found, found)

@@ -1,0 +1,394 @@
+"""Recovery: every GPU of a new training plan gets its states, as soon as possible.
+
+After nodes left or arrived, a GPU needs a shard (rank, degree) of some units: layers,
+the embedding, the head. Shards that were saved lie in the memory or on the disk of
+nodes, or in the cloud; their degrees may differ from the new ones: a shard of half the
+degree is read and sliced, those of twice the degree are read and joined.
+
+A unit of p parameters has p * bytes_per_parameter bytes and is cut into `grid` equal
+pieces: the least common multiple of all its degrees, saved and needed, times `slices`.
+Every piece of a needed shard is transferred exactly once to the GPU, out of one saved
+shard that covers it, from a node that is alive or from the cloud. A transfer loads
+
+    disk or memory of the node that it is read from
+    out and in: the network of the two nodes, and their own link where they have one,
+                when it is read on another node
+    the cloud   shared by all nodes, or for each node alone (`cloud_limit`)
+
+and a link of s bytes is busy for ceil(1e6 s / bandwidth) us. All links work at once;
+minimise the time of the busiest. Latencies, and the copy between host and GPU, count
+for nothing. `loads` says what data-parallel GPUs of one node share: each reads for
+itself (`each_gpu`), or what is alike is read once (`once_a_node`).
+
+Source: AutoHet, section IV. 14 bytes a parameter are half-precision weights and the
+full-precision optimiser state; the paper's cloud is a file system with 1200 MB/s for
+all of its clients.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from ... import plans
+from ...errors import InstanceError
+from ...schema import GpuId, Name, Record
+from .. import Evaluation, Violation
+
+sense: Literal["minimise"] = "minimise"
+Plan = plans.Recovery
+
+CLOUD = "cloud"
+MOST_PIECES = 4096  # of one unit: degrees without a common measure have many
+Rate = Annotated[int, Field(ge=1, le=10**15)]
+Degree = Annotated[int, Field(ge=1, le=4096)]
+Units = Annotated[tuple[Name, ...], Field(min_length=1, max_length=10_002)]
+Medium = Literal["memory", "disk", "cloud"]
+
+
+class Unit(Record):
+    """What is saved and moved by itself: a layer, the embedding or the head."""
+
+    name: Name
+    parameters: Annotated[int, Field(ge=0, le=10**13)]
+
+
+class Machine(Record):
+    """A node that is alive, and how fast its storage and its network are."""
+
+    name: Name
+    memory_bytes_per_s: Rate
+    disk_bytes_per_s: Rate
+    network_bytes_per_s: Rate = Field(description="In and out, each.")
+
+
+class Pair(Record):
+    """A link of its own between two nodes, as fast in each direction."""
+
+    first: Name
+    second: Name
+    bytes_per_s: Rate
+
+
+class Saved(Record):
+    """Shards of one rank and degree, of several units, in one place."""
+
+    place: Name = Field(description="A node, alive or not, or cloud.")
+    medium: Medium
+    units: Units
+    rank: Annotated[int, Field(ge=0)]
+    degree: Degree
+
+
+class Need(Record):
+    """The shard that a GPU needs of each of some units."""
+
+    gpu: GpuId
+    units: Units
+    rank: Annotated[int, Field(ge=0)]
+    degree: Degree
+
+    @property
+    def node(self) -> str:
+        """Node of the GPU."""
+        return self.gpu.rpartition(":")[0]
+
+
+class Data(Record):
+    """What lies where, what is needed where, and the links between."""
+
+    problem: Literal["recovery"] = "recovery"
+    name: Name = "recovery"
+    units: Annotated[tuple[Unit, ...], Field(min_length=1, max_length=10_002)]
+    bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 14
+    nodes: Annotated[tuple[Machine, ...], Field(min_length=1, max_length=20_000)]
+    pairs: tuple[Pair, ...] = ()
+    cloud_bytes_per_s: Rate | None = None
+    cloud_limit: Literal["shared", "each_node"] = "shared"
+    loads: Literal["each_gpu", "once_a_node"] = "each_gpu"
+    slices: Annotated[int, Field(ge=1, le=64)] = 1
+    saved: Annotated[tuple[Saved, ...], Field(max_length=1_000_000)]
+    needs: Annotated[tuple[Need, ...], Field(max_length=1_000_000)]
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        for what, names in (
+            ("units", [unit.name for unit in self.units]),
+            ("nodes", [node.name for node in self.nodes]),
+        ):
+            if twice := sorted(n for n, times in Counter(names).items() if times > 1):
+                raise ValueError(
+                    f"{what} of one name: {twice[0]!r}: rename all but one"
+                )
+        alive = {node.name for node in self.nodes}
+        if CLOUD in alive:
+            raise ValueError("a node is named 'cloud', which stands for the store")
+        for pair in self.pairs:
+            if not {pair.first, pair.second} <= alive or pair.first == pair.second:
+                raise ValueError(
+                    f"a pair joins {pair.first!r} and {pair.second!r}, expected two "
+                    "names that nodes lists: correct it"
+                )
+        links = Counter(frozenset((pair.first, pair.second)) for pair in self.pairs)
+        if any(times > 1 for times in links.values()):
+            raise ValueError("two nodes are listed twice in pairs: remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _shards_make_sense(self) -> Self:
+        known = {unit.name for unit in self.units}
+        rows: tuple[Saved | Need, ...] = (*self.saved, *self.needs)
+        for row in rows:
+            if strange := [name for name in row.units if name not in known]:
+                raise ValueError(f"unknown unit {strange[0]!r}: add it to units")
+            if row.rank >= row.degree:
+                raise ValueError(
+                    f"rank {row.rank} of degree {row.degree}: expected a rank from 0 "
+                    f"to {row.degree - 1}"
+                )
+        for saved in self.saved:
+            if (saved.place == CLOUD) != (saved.medium == "cloud"):
+                raise ValueError(
+                    f"shards in {saved.medium} of {saved.place!r}: expected the medium "
+                    "cloud for the place cloud, and for no other"
+                )
+            if saved.place == CLOUD and self.cloud_bytes_per_s is None:
+                raise ValueError("shards lie in the cloud: give cloud_bytes_per_s")
+        self._each_need_once()
+        if large := [name for name, n in self.grid.items() if n > MOST_PIECES]:
+            raise ValueError(
+                f"unit {large[0]!r} falls into {self.grid[large[0]]} pieces, at most "
+                f"{MOST_PIECES} are expected: use degrees with a common measure"
+            )
+        return self
+
+    def _each_need_once(self) -> None:
+        alive = {node.name for node in self.nodes}
+        seen: set[tuple[str, str]] = set()
+        for need in self.needs:
+            if need.node not in alive:
+                raise ValueError(
+                    f"{need.gpu!r} needs shards, and nodes lists no {need.node!r}: "
+                    "add the node"
+                )
+            for name in need.units:
+                if (need.gpu, name) in seen:
+                    raise ValueError(
+                        f"{need.gpu!r} needs unit {name!r} twice: list it once"
+                    )
+                seen.add((need.gpu, name))
+
+    @cached_property
+    def grid(self) -> dict[str, int]:
+        """Number of equal pieces of each unit."""
+        found = {unit.name: self.slices for unit in self.units}
+        degrees: dict[str, set[int]] = {unit.name: {1} for unit in self.units}
+        rows: tuple[Saved | Need, ...] = (*self.saved, *self.needs)
+        for row in rows:
+            for name in row.units:
+                degrees[name].add(row.degree)
+        return {name: n * lcm(*degrees[name]) for name, n in found.items()}
+
+    @cached_property
+    def piece_bytes(self) -> dict[str, Fraction]:
+        """Size of one piece of each unit."""
+        whole = {unit.name: unit.parameters for unit in self.units}
+        each = self.bytes_per_parameter
+        return {name: Fraction(each * whole[name], n) for name, n in self.grid.items()}
+
+    def bitmap(self, unit: str) -> dict[tuple[str, Medium], int]:
+        """Which pieces of a unit lie where: bit i of a place stands for piece i.
+
+        AutoHet's layer bitmap; places that are no longer alive are left out.
+        """
+        return self._bitmaps[unit]
+
+    @cached_property
+    def _bitmaps(self) -> dict[str, dict[tuple[str, Medium], int]]:
+        alive = {CLOUD, *(node.name for node in self.nodes)}
+        maps: dict[str, dict[tuple[str, Medium], int]] = {n: {} for n in self.grid}
+        for saved in self.saved:
+            if saved.place not in alive:
+                continue
+            key = (saved.place, saved.medium)
+            for name in saved.units:
+                width = self.grid[name] // saved.degree
+                bits = ((1 << width) - 1) << (saved.rank * width)
+                maps[name][key] = maps[name].get(key, 0) | bits
+        return maps
+
+
+def data(instance: Any) -> Data:
+    """An instance has lost nothing: `InstanceError`."""
+    raise InstanceError(
+        f"instance {instance.name!r} poses no recovery by itself: expected an old plan "
+        "and the new cluster; use `hetopt recover OLD_PLAN INSTANCE`"
+    )
+
+
+def unit(data: Data) -> str:
+    """Unit of the objective."""
+    return "us"
+
+
+# --- the judge -------------------------------------------------------------------
+
+
+def evaluate(data: Data, plan: plans.Recovery) -> Evaluation:
+    """Judge a recovery: every rule it breaks, or the time of the busiest link."""
+    book = _Book(data)
+    broken = [v for n, t in enumerate(plan.transfers) for v in book.enter(n, t)]
+    broken += book.unserved()
+    if broken:
+        return Evaluation(None, tuple(broken))
+    return Evaluation(*_measured(data, book.read))
+
+
+class _Piece(NamedTuple):
+    """A piece on its way; `reader` is a GPU, or a node that reads for all of its."""
+
+    reader: str
+    node: str
+    source: str
+    medium: str
+    unit: str
+    number: int
+
+
+class _Book:
+    """Which pieces are needed, and which are served, as transfers are entered."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.alive = {node.name for node in data.nodes}
+        self.shards = {
+            (saved.place, saved.medium, name, saved.rank, saved.degree)
+            for saved in data.saved
+            for name in saved.units
+        }
+        self.needed = {
+            (need.gpu, name): (need.rank, need.degree)
+            for need in data.needs
+            for name in need.units
+        }
+        self.served: Counter[tuple[str, str, int]] = Counter()
+        self.read: set[_Piece] = set()
+
+    def enter(self, number: int, transfer: plans.Transfer) -> Iterator[Violation]:
+        """Serve the pieces of a transfer, unless it breaks a rule."""
+        where = f"transfers[{number}]"
+        wrong = [Violation(rule, where, by) for rule, by in self._faults(transfer)]
+        yield from wrong
+        if wrong:
+            return
+        first, last, of = transfer.part
+        each = self.data.grid[transfer.unit] // of
+        alone = self.data.loads == "each_gpu"
+        for piece in range(first * each, last * each):
+            self.served[transfer.gpu, transfer.unit, piece] += 1
+            self.read.add(
+                _Piece(
+                    transfer.gpu if alone else transfer.node,
+                    transfer.node,
+                    transfer.source,
+                    transfer.medium,
+                    transfer.unit,
+                    piece,
+                )
+            )
+
+    def _faults(self, transfer: plans.Transfer) -> Iterator[tuple[str, str]]:
+        key = (transfer.gpu, transfer.unit)
+        if key not in self.needed:
+            yield "not_needed", f"{transfer.gpu} needs nothing of {transfer.unit!r}"
+            return
+        if transfer.source not in {*self.alive, CLOUD}:
+            yield "source_lost", f"{transfer.source!r} is not alive"
+        rank, degree = transfer.shard
+        lies = (transfer.source, transfer.medium, transfer.unit, rank, degree)
+        if lies not in self.shards:
+            place = f"{transfer.medium} of {transfer.source}"
+            yield "not_there", f"no shard {rank} of {degree} in the {place}"
+        first, last, of = transfer.part
+        if first >= last or last > of or self.data.grid[transfer.unit] % of:
+            pieces = self.data.grid[transfer.unit]
+            yield "off_grid", f"{first} to {last} of {of}; the unit has {pieces} pieces"
+            return
+        start, end = Fraction(first, of), Fraction(last, of)
+        for rule, (r, d) in (
+            ("outside_shard", transfer.shard),
+            ("not_needed", self.needed[key]),
+        ):
+            if start < Fraction(r, d) or end > Fraction(r + 1, d):
+                yield rule, f"{first} to {last} of {of} is not within {r} of {d}"
+
+    def unserved(self) -> Iterator[Violation]:
+        """Needed shards with pieces that came not at all, or more than once."""
+        for (gpu, name), (rank, degree) in self.needed.items():
+            width = self.data.grid[name] // degree
+            pieces = range(rank * width, (rank + 1) * width)
+            times = [self.served[gpu, name, piece] for piece in pieces]
+            where = f"{gpu}, unit {name}"
+            if missing := times.count(0):
+                yield Violation("missing", where, f"{missing} of {width} pieces")
+            if twice := sum(n > 1 for n in times):
+                yield Violation("twice", where, f"{twice} of {width} pieces")
+
+
+_Link = tuple[str, ...]  # words and names: joined they may read like another link's
+
+
+def _measured(
+    data: Data, read: Iterable[_Piece]
+) -> tuple[int, tuple[()], dict[str, Any]]:
+    """The busiest link's time and, as parts, bytes and time of every link."""
+    speed = {(node.name, "memory"): node.memory_bytes_per_s for node in data.nodes}
+    speed |= {(node.name, "disk"): node.disk_bytes_per_s for node in data.nodes}
+    network = {node.name: node.network_bytes_per_s for node in data.nodes}
+    joined = {frozenset((p.first, p.second)): p.bytes_per_s for p in data.pairs}
+    rate: dict[_Link, int] = {}
+    load: dict[_Link, Fraction] = {}
+    ways = {"local": Fraction(0), "peer": Fraction(0), "cloud": Fraction(0)}
+    for piece in read:
+        size = data.piece_bytes[piece.unit]
+        used: list[tuple[_Link, int]] = []
+        if piece.source == CLOUD:
+            shared = data.cloud_limit == "shared"
+            of_cloud: _Link = (CLOUD,) if shared else ("cloud to ", piece.node)
+            used.append((of_cloud, data.cloud_bytes_per_s or 0))
+            ways["cloud"] += size
+        else:
+            store = (piece.source, piece.medium)
+            used.append(((f"{piece.medium} of ", piece.source), speed[store]))
+            ways["local" if piece.source == piece.node else "peer"] += size
+            if piece.source != piece.node:
+                used.append((("out of ", piece.source), network[piece.source]))
+                used.append((("into ", piece.node), network[piece.node]))
+                own = joined.get(frozenset((piece.source, piece.node)))
+                if own is not None:
+                    used.append(((piece.source, " to ", piece.node), own))
+        for link, bandwidth in used:
+            rate[link] = bandwidth
+            load[link] = load.get(link, Fraction(0)) + size
+    busy = {link: _up(load[link] * 10**6 / rate[link]) for link in sorted(load)}
+    slowest = max(busy, key=lambda link: busy[link], default=None)
+    makespan = busy[slowest] if slowest is not None else 0
+    parts = {
+        "recovery_us": makespan,
+        "busiest": None if slowest is None else "".join(slowest),
+        "bytes": {way: _up(size) for way, size in ways.items()},
+        "carried": {
+            "".join(link): {"bytes": _up(load[link]), "us": us}
+            for link, us in busy.items()
+        },
+    }
+    return makespan, (), parts
+
+
+def _up(value: Fraction) -> int:
+    """The least integer that is not below `value`."""
+    return -(-value.numerator // value.denominator)

@@ -1,0 +1,345 @@
+"""A job on spot GPUs, replayed: what a way to recover makes of a trace.
+
+Every `interval_us` of training, at the end of an iteration, a checkpoint is written, in
+the background; the shards lie where `posing` says. At each change of the nodes:
+
+- A node of the plan left: the job falls back to its last checkpoint, new plans are
+  weighed on what is left, and the states are moved from where that checkpoint lies, on
+  the nodes that have stayed ever since, or in the cloud.
+- Only nodes that are not in use left: the job goes on, nothing is planned.
+- Nodes arrived: new plans are weighed against going on. A move that nothing forces
+  begins with a checkpoint, and costs no iteration but the one at work.
+- A recovery that a loss cuts short begins anew, from the same checkpoint; arrivals only
+  may leave it to go on.
+- Without a plan that fits, or with none or too few nodes, the job waits.
+
+Every move takes `overhead_us` and the time of its recovery, by the judge; the exact
+method's also its whole time limit, where it has one. The method weighs plans by its own
+recovery times; the exact method, which is never slower than AutoHet's rules, by theirs.
+
+GPU time is accounted in whole:
+
+    useful      iterations that count in the end
+    redone      iterations after the last checkpoint, when the job fell back
+    cut         the iteration at work when a move or the end came
+    recovering  GPUs of the new plan, while it is made and states move
+    idle        GPUs that the plan does not use, and all of them while the job waits
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import registry
+from ...errors import InstanceError, NoPlan, PlanRejected
+from ...modelling import Limits
+from ...plans import TrainingPlan
+from ...problems import training_plan
+from ...problems.recovery import Data
+from ...result import Status, Stop
+from ...schema import Instance
+from .. import changes
+from ..changes import Change
+from ..pooling import Pool
+from ..posing import Storage, posed
+from ..replanning import Candidate, Horizon, timed
+from .traces import Moment
+
+EXACT = "recovery"
+KINDS = ("useful", "redone", "cut", "recovering", "idle")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How checkpoints are written, and what a move costs beside the recovery."""
+
+    interval_us: int
+    overhead_us: int = 0
+    horizon: Horizon = field(default_factory=Horizon)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A plan at work from `start_us`, training from `ready_us` on."""
+
+    name: str
+    instance: Instance
+    plan: TrainingPlan
+    iteration_us: int
+    start_us: int
+    ready_us: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the plan."""
+        return sum(
+            len(replica.gpus)
+            for pipeline in self.plan.pipelines
+            for stage in pipeline.stages
+            for replica in stage.replicas
+        )
+
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes of the plan."""
+        return {
+            replica.node
+            for pipeline in self.plan.pipelines
+            for stage in pipeline.stages
+            for replica in stage.replicas
+        }
+
+    def iterations(self, time_us: int) -> int:
+        """Iterations that are done at a time."""
+        return max(0, time_us - self.ready_us) // self.iteration_us
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A run that is over: when it ended, and what counts of it."""
+
+    run: Run
+    end_us: int
+    iterations: int
+    redone: int
+
+
+@dataclass
+class Tally:
+    """What is counted along the way; GPU time in us by KINDS."""
+
+    gpu_us: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    available_us: int = 0
+    recovery_us: int = 0
+    iterations: int = 0
+    redone: int = 0
+    redone_us: int = 0
+    replans: int = 0
+    moves: int = 0
+    proved: int = 0
+    waiting_us: int = 0
+
+
+class Replay:
+    """One method along one trace; moments are entered in turn."""
+
+    def __init__(
+        self,
+        method: str,
+        instance: Instance,
+        old: tuple[Instance, TrainingPlan],
+        pool: Pool,
+        rules: Rules,
+        storage: Storage,
+        limits: Limits,
+    ) -> None:
+        """The job runs `old`, a plan on its instance, up to the first moment."""
+        self.method, self.tally, self.legs = method, Tally(), list[Leg]()
+        self._instance, self._pool, self._rules = instance, pool, rules
+        self._storage, self._limits = storage, limits
+        self._overhead_us = rules.overhead_us
+        if self.exact and limits.time_s is not None:
+            self._overhead_us += round(limits.time_s * 10**6)
+        # Where the last checkpoint lies: a plan on its instance, without what left.
+        self._base, self._gone = old, set[str]()
+        judged = training_plan.evaluate(*old)
+        if not isinstance(judged.objective, int):
+            raise InstanceError(f"the old plan breaks a rule: {judged.violations[0]}")
+        self._run: Run | None = Run("old plan", *old, judged.objective, 0, 0)
+        self._there = tuple(node.name for node in old[0].planned_cluster.nodes)
+        self._now, self._counts = 0, dict[str, int]()
+
+    @property
+    def exact(self) -> bool:
+        """Whether recoveries are the exact method's."""
+        return self.method == EXACT
+
+    def enter(self, moment: Moment) -> None:
+        """Go on to a moment, and act on what left and what arrived."""
+        self._pass(moment.time_us)
+        before, after = set(self._there), set(moment.nodes)
+        left, arrived = self._changed(before, after)
+        self._there = moment.nodes
+        nodes = {node.name: node.count for node in self._instance.planned_cluster.nodes}
+        self._counts = {name: nodes[name] for name in moment.nodes}
+        run = self._run
+        forced = run is not None and bool(run.nodes & left)
+        # States on their way may come from any node that leaves.
+        forced = forced or (run is not None and self._now < run.ready_us and bool(left))
+        if run is not None and forced:
+            self._fall_back(run)
+        self._gone |= left
+        if self._run is None or arrived:
+            self._replan()
+
+    def close(self, time_us: int) -> None:
+        """End the replay: all iterations that are done count."""
+        self._pass(time_us)
+        if self._run is not None:
+            self._end(self._run, self._run.iterations(time_us), 0)
+        spent = sum(self.tally.gpu_us.values())
+        self.tally.gpu_us["idle"] = self.tally.available_us - spent
+
+    def _changed(self, before: set[str], after: set[str]) -> tuple[set[str], set[str]]:
+        """Nodes that left and arrived; another machine of the same name is both."""
+        left, arrived = before - after, after - before
+        if self._now == 0 and not self._counts:
+            old, new = self._base[0].planned_cluster, self._instance.planned_cluster
+            other = {n for n in before & after if old.node[n] != new.node[n]}
+            return left | other, arrived | other
+        return left, arrived
+
+    def _pass(self, time_us: int) -> None:
+        passed = time_us - self._now
+        self.tally.available_us += passed * sum(self._counts.values())
+        if self._run is None:
+            self.tally.waiting_us += passed
+        self._now = time_us
+
+    # --- ends ---------------------------------------------------------------------
+
+    def _fall_back(self, run: Run) -> None:
+        """The run ends; what it did since its last checkpoint is lost."""
+        done = run.iterations(self._now)
+        each = -(-self._rules.interval_us // run.iteration_us)
+        saved = done - done % max(1, each)
+        if saved:
+            self._base, self._gone = (run.instance, run.plan), set()
+        self._end(run, saved, done - saved)
+
+    def _end(self, run: Run, counted: int, redone: int) -> None:
+        tally, done = self.tally, counted + redone
+        moving = min(run.ready_us, self._now) - run.start_us
+        trained = max(0, self._now - run.ready_us)
+        tally.gpu_us["recovering"] += run.gpus * moving
+        tally.gpu_us["useful"] += run.gpus * counted * run.iteration_us
+        tally.gpu_us["redone"] += run.gpus * redone * run.iteration_us
+        tally.gpu_us["cut"] += run.gpus * (trained - done * run.iteration_us)
+        tally.recovery_us += moving
+        tally.iterations += counted
+        tally.redone += redone
+        tally.redone_us += redone * run.iteration_us
+        self.legs.append(Leg(run, self._now, counted, redone))
+        self._run = None
+
+    # --- beginnings ---------------------------------------------------------------
+
+    def _replan(self) -> None:
+        """Weigh new plans, and going on where it is possible; move to the best."""
+        if not self._there:
+            return
+        run, base, gone = self._run, self._base, self._gone
+        if run is not None and self._now >= run.ready_us:
+            # It would be saved before the move.
+            base, gone = (run.instance, run.plan), set()
+        change = changes.between(base[0], _only(self._instance, self._there))
+        known = set(base[0].planned_cluster.node)
+        storage = self._storage.model_copy(
+            update={"unsaved": tuple(sorted(gone & known))}
+        )
+        self.tally.replans += 1
+        work = self._pool.considered(change, base[1], storage)
+        best: tuple[Any, Candidate, Data] | None = None
+        for candidate in work.of_each_name(self._rules.horizon):
+            data = posed(change, base[1], candidate.plan, storage)
+            took = self._weighed(candidate, data)
+            if took is None:
+                continue
+            worth = self._worth(took + self._overhead_us, candidate.iteration_us)
+            if best is None or worth < best[0]:
+                best = worth, candidate, data
+        if best is None:
+            return
+        if run is not None:
+            left_us = max(0, run.ready_us - self._now)
+            if self._worth(left_us, run.iteration_us) <= best[0]:
+                return
+        self._move(change, base, gone, best[1], best[2])
+
+    def _worth(self, wait_us: int, iteration_us: int) -> Any:
+        return self._rules.horizon.worth(wait_us, iteration_us)
+
+    def _weighed(self, candidate: Candidate, data: Data) -> int | None:
+        """What the method's recovery takes, at most; None where states are lost."""
+        if self.exact or self.method == "autohet_recovery":
+            return candidate.recovery_us
+        return by_planner(self.method, data)
+
+    def _move(
+        self,
+        change: Change,
+        base: tuple[Instance, TrainingPlan],
+        gone: set[str],
+        candidate: Candidate,
+        data: Data,
+    ) -> None:
+        took = self._recovered(data)
+        if self._run is not None:
+            self._end(self._run, self._run.iterations(self._now), 0)
+        self._base, self._gone = base, gone
+        ready_us = self._now + self._overhead_us + took
+        self.tally.moves += 1
+        self._run = Run(
+            candidate.name,
+            change.new,
+            candidate.plan,
+            candidate.iteration_us,
+            self._now,
+            ready_us,
+        )
+
+    def _recovered(self, data: Data) -> int:
+        """The judge's time of the recovery that is carried out."""
+        if not self.exact:
+            found = by_planner(self.method, data)
+        else:
+            module: Any = registry.entry("exact", EXACT)
+            solved = module.solve(data, limits=self._limits)
+            self.tally.proved += solved.status is Status.OPTIMAL
+            if solved.stop is Stop.INTERRUPTED:
+                raise KeyboardInterrupt
+            found = None if solved.plan is None else timed(data, solved.plan)
+        if found is None:
+            raise PlanRejected(f"{self.method}: no recovery where there was one")
+        return found
+
+
+def by_planner(method: str, data: Data) -> int | None:
+    """The judge's time of a planner's recovery; None where something is lost."""
+    module: Any = registry.entry("planners", method)
+    try:
+        return timed(data, module.plan(data))
+    except NoPlan:
+        return None
+
+
+def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
+    """The instance with these nodes alone."""
+    cluster = instance.planned_cluster
+    left = changes.only(cluster, [cluster.node[name] for name in nodes])
+    return instance.model_copy(update={"cluster": left})
+
+
+def along(
+    moments: Sequence[Moment],
+    replays: Sequence[Replay],
+    report: Callable[[int, int], None] | None = None,
+) -> int:
+    """Enter all moments, every method in turn, and end; the time of the end, in us.
+
+    Ctrl-C ends all of them at the moment that was being entered.
+    """
+    end_us = moments[-1].time_us
+    time_us = 0
+    try:
+        for number, moment in enumerate(moments[:-1]):
+            time_us = moment.time_us
+            for one in replays:
+                one.enter(moment)
+            if report is not None:
+                report(number + 1, len(moments) - 1)
+    except KeyboardInterrupt:
+        end_us = time_us
+    for one in replays:
+        one.close(end_us)
+    return end_us

@@ -1,0 +1,105 @@
+"""Frenzy: MARP predicts what a job needs, HAS places it; nobody is asked for GPUs.
+
+MARP's plans of a job are its (GPU type, d, t) that fit, ranked by training efficiency,
+each a number of GPUs and the memory that one of them needs. HAS takes the first plan
+that the idle GPUs can serve, whatever their type, and places it by best fit, the
+smallest sufficient memory first (`Idle.best_fit`).
+
+Where the paper is silent: efficiency is samples per second of a GPU of the plan's type
+(`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken
+in order of submission, and one that cannot be served does not hold up those after it;
+a running job is left alone. The smallest sufficient memory may be that of a slower
+type, and GPUs of several types may serve one job, as published: it then runs at the
+pace of the slowest.
+
+Source: Frenzy, section IV, algorithm 1, with >= for its >.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...costs.job_rates import Option, Trained
+from ...costs.marp import capacity
+from ...problems.job_scheduling import Data
+from ..idle import Idle
+from ..simulator import State
+
+problem = "job_scheduling"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A plan of MARP: this many GPUs, each with memory of one of these kinds."""
+
+    data_parallel: int
+    tensor_parallel: int
+    kinds: tuple[int, ...]  # sizes that suffice, ascending
+
+
+def kinds(data: Data) -> Callable[[str], int]:
+    """GPUs of one size are of one kind: HAS looks at memory alone."""
+    return lambda gpu: capacity(data.cluster.gpus[gpu])
+
+
+def policy(data: Data) -> "Frenzy":
+    """Event-driven: it decides at every arrival and end."""
+    return Frenzy(data)
+
+
+def ranked(data: Data, trained: Trained) -> list[Option]:
+    """MARP's plans, the most efficient first; ties go to fewer GPUs."""
+    by_gpu = data.assumptions.efficiency == "per_gpu"
+
+    def key(option: Option) -> tuple[int, int, int, str]:
+        paid = option.step_us * option.gpus if by_gpu else option.step_us
+        return paid, option.gpus, option.tensor_parallel, option.gpu
+
+    return sorted(data.rates.options(trained), key=key)
+
+
+class Frenzy:
+    """MARP once a class of jobs, HAS at every decision."""
+
+    rounds = False
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self._plans: dict[Trained, list[Wanted]] = {}
+
+    def plans(self, trained: Trained) -> list[Wanted]:
+        """The ranking as HAS reads it; a plan that repeats an earlier one is left."""
+        if trained not in self._plans:
+            fits, gpus = self.data.rates.fits, self.data.cluster.gpus
+            found: dict[tuple[int, int], Wanted] = {}
+            for option in ranked(self.data, trained):
+                d, t = option.data_parallel, option.tensor_parallel
+                sizes = {capacity(gpus[g]) for g in gpus if fits(trained, g, d, t)}
+                found.setdefault((d, t), Wanted(d, t, tuple(sorted(sizes))))
+            self._plans[trained] = list(found.values())
+        return self._plans[trained]
+
+    def place(
+        self, trained: Trained, idle: Idle
+    ) -> tuple[Wanted, dict[str, int]] | None:
+        """HAS: the first plan that idle GPUs can serve, and where; None without."""
+        for wanted in self.plans(trained):
+            gpus = wanted.data_parallel * wanted.tensor_parallel
+            if (held := idle.best_fit(list(wanted.kinds), gpus)) is not None:
+                return wanted, held
+        return None
+
+    def decide(self, state: State) -> None:
+        """Start every waiting job that can be served, in order of submission."""
+        # Idle GPUs only get fewer: a class that cannot be served now waits as a whole.
+        heads = [(tasks[0].number, tasks[0]) for tasks in state.waiting.values()]
+        heapq.heapify(heads)
+        while heads:
+            _, task = heapq.heappop(heads)
+            found = self.place(task.trained, state.idle)
+            if found is None:
+                continue
+            wanted, held = found
+            state.start(task, held, wanted.data_parallel, wanted.tensor_parallel)
+            if rest := state.waiting.get(task.trained):
+                heapq.heappush(heads, (rest[0].number, rest[0]))

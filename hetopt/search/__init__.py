@@ -1,0 +1,1 @@
+"""Compact plans: what they cost, balancing, local moves, choices of settings."""

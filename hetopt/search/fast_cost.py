@@ -1,0 +1,406 @@
+"""Time and memory of training plans, fast: what searches call thousands of times.
+
+It covers the plans whose stages have one replica each, and agrees with the judge
+(`hetopt.problems.training_plan`) to the microsecond under every cost setting; it
+shares no code with it, and a test holds the two together.
+
+A plan is compact here: a `Pipe` is micro-batches, their size and `Slot`s, and a slot
+is a number of GPUs of a node with a run of layers. GPUs of a node are alike, so their
+ids are chosen at the end (`FastCost.plan`). Nodes go by their number in the cluster.
+
+Every search of plans asks here, again and again. So this is also where it learns that
+its time is over: with a deadline, what is not known yet raises `OutOfTime`.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from ..costs import CostTable, memory
+from ..errors import InternalError, OutOfTime
+from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..schema import Instance, Recompute, exact
+from .synchronisation import KEPT, Slot, SyncTimes
+
+_NEVER_MIB = 1 << 40
+
+__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us"]
+
+
+class Pipe(NamedTuple):
+    """A pipeline: how many micro-batches of what size, through which stages."""
+
+    micro_batches: int
+    size: int
+    slots: tuple[Slot, ...]
+
+
+class Timing(NamedTuple):
+    """Times of the stages of a pipeline for one micro-batch, in us.
+
+    n micro-batches take total + (n - 1) slowest, but in lockstep.
+    """
+
+    total: int
+    slowest: int
+    taus: tuple[int, ...]  # each stage's, with what it sends and what keeps it busy
+    behind: tuple[int, ...]  # backward times of all stages before each
+
+
+class FastCost:
+    """Evaluator of compact plans of one instance; everything computed is kept."""
+
+    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+        """Make the evaluator; `InstanceError` where there is no cluster.
+
+        `deadline` is a `time.monotonic()` instant; it may be set anew.
+        """
+        self.instance = instance
+        self.deadline = deadline
+        self.table = CostTable(instance)
+        self.costs = instance.workload.costs
+        self.layers = instance.model.layers
+        self.nodes = instance.planned_cluster.nodes
+        self.names = [node.name for node in self.nodes]
+        one_of = {node.gpu: node.name for node in self.nodes}
+        room = {gpu: self.table.memory_mib(name) for gpu, name in one_of.items()}
+        self.room = [room[node.gpu] for node in self.nodes]
+        node_class = self.table.node_class
+        same = {id(one): one for one in node_class.values()}  # equal ones are few
+        classes = list(dict.fromkeys(same.values()))
+        place = {key: classes.index(one) for key, one in same.items()}
+        self.kind = [place[id(node_class[name])] for name in self.names]
+        self._speaker = {
+            kind: name for kind, name in zip(self.kind, self.names, strict=True)
+        }
+        self.pipeline_factor = exact(self.costs.pipeline_factor)
+        self.sync_factor = exact(self.costs.sync_factor)
+        parameters = instance.model.parameters
+        self._behind_parameters = list(accumulate(parameters, initial=0))
+        self.syncs = SyncTimes(self.table, parameters, self.check)
+        self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
+        self._degrees: dict[tuple[int, int], list[int]] = {}
+        self._ends: dict[tuple[int, int, int], int] = {}
+        self._hops: dict[tuple[int, int, int, int], int] = {}
+        self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
+        self._fit: dict[tuple[object, ...], bool] = {}
+        self._weighed: dict[tuple[int | Fraction, ...], int] = {}
+        self._needs: dict[tuple[object, ...], int] = {}
+        self._updated: dict[tuple[int, ...], int] = {}
+        gpus = instance.planned_cluster.gpus.values()
+        self._updates = any(gpu.memory_gbytes_per_s for gpu in gpus)
+
+    def check(self) -> None:
+        """Raise `OutOfTime` where the deadline is over."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise OutOfTime
+
+    # --- time ------------------------------------------------------------------
+
+    def prefix(
+        self, node: int, t: int, b: int, recompute: Recompute | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Sums of layer times and of backward times over the layers before each."""
+        key = (self.kind[node], t, b, recompute)
+        if key not in self._prefix:
+            name, table = self._speaker[self.kind[node]], self.table.under(recompute)
+            both = accumulate(table.layer_us(name, t, b), initial=0)
+            back = accumulate(table.backward_us(name, t, b), initial=0)
+            self._prefix[key] = list(both), list(back)
+        return self._prefix[key]
+
+    def degrees(self, node: int, b: int) -> list[int]:
+        """Degrees that a stage on a node can have: all, or those with a profile."""
+        key = (node, b)
+        if key not in self._degrees:
+            every = range(1, self.nodes[node].count + 1)
+            measured, name = self.table.measured, self.names[node]
+            self._degrees[key] = [t for t in every if measured(name, t, b)]
+        return self._degrees[key]
+
+    def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:
+        """Whether times of all these (node, degree) are known at a size.
+
+        Searches ask before they ask for a time: what was not measured is left out.
+        """
+        return all(t in self.degrees(node, b) for node, t in chain)
+
+    @cached_property
+    def timed_nodes(self) -> list[int]:
+        """Nodes with a known time at any degree and size; the others stay idle."""
+        sizes = self.instance.workload.micro_batch_sizes
+        numbers = range(len(self.nodes))
+        return [i for i in numbers if any(self.degrees(i, b) for b in sizes)]
+
+    def head_us(self, node: int, t: int, b: int) -> int:
+        """Time of the head, both passes, in us."""
+        key = (self.kind[node], t, b)
+        if key not in self._ends:
+            self._ends[key] = self.table.head_us(self._speaker[key[0]], t, b)
+        return self._ends[key]
+
+    def hop_us(self, sender: int, receiver: int, t: int, b: int) -> int:
+        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`, in us."""
+        key = (sender, receiver, t, b)
+        if key not in self._hops:
+            names = self.names
+            self._hops[key] = self.table.hop_us(names[sender], names[receiver], t, b)
+        return self._hops[key]
+
+    def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
+        """Times of every stage for micro-batches of `b` sequences."""
+        key = (b, slots)
+        found = self._timings.get(key)
+        if found is None:
+            self.check()
+            if len(self._timings) >= KEPT:
+                self._timings.clear()
+            found = self._timings[key] = self._timing(b, slots)
+        return found
+
+    def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
+        taus, backward = [], [0]
+        final, runs = len(slots) - 1, self.costs.interleave
+        hops = []
+        for j, (node, t, first, last, recompute) in enumerate(slots):
+            both, back = self.prefix(node, t, b, recompute)
+            tau, behind = both[last] - both[first], back[last] - back[first]
+            if j == final:
+                head = self.head_us(node, t, b)
+                tau, behind = tau + head, behind + -(-2 * head // 3)
+            crossings = runs if j < final else runs - 1 if final else 0
+            hop = 0
+            if crossings:
+                receiver = slots[(j + 1) % (final + 1)]
+                hop = crossings * self.hop_us(node, receiver.node, receiver.t, b)
+            hops.append(hop)
+            taus.append(tau + hop)
+            backward.append(behind)
+        behind_all = tuple(accumulate(backward[:-1]))
+        whole = sum(taus)
+        if self.costs.hops == "both":
+            taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
+        slowest = max(taus)
+        total = slowest - (slowest - whole) // runs  # filling is runs times as fast
+        return Timing(total, slowest, tuple(taus), behind_all)
+
+    def pipeline_us(self, n: int, timing: Timing) -> int:
+        """Time of `n` micro-batches through a pipeline, in us."""
+        if self.costs.pipeline == "critical":
+            return timing.total + (n - 1) * timing.slowest
+        return lockstep_us(n, timing.taus)
+
+    def whole_us(self, pipelines_us: int, sync_us: int, update_us: int = 0) -> int:
+        """Iteration time from the slowest pipeline, stage's sync and optimiser."""
+        a, b = self.pipeline_factor, self.sync_factor
+        pipelines = -(-a.numerator * pipelines_us // a.denominator)
+        return pipelines - (-b.numerator * sync_us // b.denominator) + update_us
+
+    def update_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
+        """Time of the optimiser on the GPU where it takes longest."""
+        if not self._updates:
+            return 0
+        return max(
+            self._update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
+            for slots in pipes
+            for j, slot in enumerate(slots)
+        )
+
+    def _update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
+        behind, model = self._behind_parameters, self.table.model
+        held = behind[slot.last] - behind[slot.first]
+        if self.costs.head == "include":
+            copies = first + last - (first and last and model.tied_embeddings)
+            held += copies * model.embedding_parameters
+        key = (self.kind[slot.node], slot.t, held, replicas)
+        if key not in self._updated:
+            share = (Fraction(held, slot.t), replicas)
+            self._updated[key] = self.table.update_us(self.names[slot.node], [share])
+        return self._updated[key]
+
+    # --- memory ----------------------------------------------------------------
+
+    def fits(self, pipe: Pipe, replicas: int = 1) -> bool:
+        """Whether every stage of the pipeline fits into its GPUs.
+
+        `replicas` are the pipelines of the plan, among which ZeRO divides states; one
+        where they are not known yet, which asks for no less memory.
+        """
+        n, b, slots = pipe
+        if not self.costs.zero:
+            replicas = 1
+        whole = self.costs.interleave == 1 or n % len(slots) == 0
+        key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
+        if key not in self._fit:
+            if len(self._fit) >= KEPT:
+                self._fit.clear()
+            self._fit[key] = all(
+                self.need_mib(b, n, len(slots), j, slot, replicas)
+                <= self.room[slot.node]
+                for j, slot in enumerate(slots)
+            )
+        return self._fit[key]
+
+    def in_flight(self, n: int, stages: int, j: int) -> int | Fraction:
+        """Micro-batches whose activations stage `j` of `stages` holds."""
+        return memory.in_flight(self.costs, n, stages, j)
+
+    def need_mib(
+        self, b: int, n: int, stages: int, j: int, slot: Slot, replicas: int = 1
+    ) -> int:
+        """Memory of one GPU of stage `j` of `stages`, in MiB.
+
+        More than any GPU has where the stage cannot be interleaved.
+        """
+        self.check()
+        runs = self.costs.interleave
+        if runs > 1 and (n % stages or slot.last - slot.first < runs):
+            return _NEVER_MIB
+        if self.table.profile.weighs:
+            return self._measured_mib(b, n, stages, j, slot)
+        behind = self._behind_parameters
+        parameters = behind[slot.last] - behind[slot.first]
+        flight = self.in_flight(n, stages, j)
+        count = slot.last - slot.first
+        ends = (j == 0, j == stages - 1)
+        rule = slot.recompute
+        key = (parameters, count, slot.t, b, flight, ends, replicas, rule)
+        if key not in self._needs:
+            model, workload = self.table.model, self.table.under(rule).workload
+            self._needs[key] = (
+                memory.states_mib(self.costs, parameters, slot.t, replicas)
+                + memory.activations_mib(model, workload, count, slot.t, b, flight)
+                + memory.ends_mib(model, workload, *ends, slot.t, b, replicas)
+                + self.costs.reserve_mib
+            )
+        return self._needs[key]
+
+    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
+        """`need_mib` by a profile that weighs layers; its rows tell them apart."""
+        name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
+        flight = self.in_flight(n, stages, j)
+        key = (self.kind[slot.node], t, b, flight, first, last, j == 0, j == stages - 1)
+        if key not in self._weighed:
+            model, workload = self.table.model, self.table.workload
+            self._weighed[key] = (
+                self.table.measured_mib(name, range(first, last), t, b, flight)
+                + memory.ends_mib(model, workload, j == 0, j == stages - 1, t, b)
+                + self.costs.reserve_mib
+            )
+        return self._weighed[key]
+
+    # --- whole plans -----------------------------------------------------------
+
+    def iteration_us(self, pipes: Sequence[Pipe]) -> int:
+        """Iteration time of a plan, computed afresh; memory is not looked at."""
+        self.check()
+        timings = [self.timing(pipe.size, pipe.slots) for pipe in pipes]
+        slowest = max(
+            self.pipeline_us(pipe.micro_batches, timing)
+            for pipe, timing in zip(pipes, timings, strict=True)
+        )
+        signatures = self.syncs.signatures(pipe.slots for pipe in pipes)
+        sync = self.sync_us(
+            [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
+            self.syncs.times(signatures),
+        )
+        return self.whole_us(slowest, sync, self.update_us([p.slots for p in pipes]))
+
+    def sync_us(
+        self,
+        pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
+        times: tuple[list[int], int, int],
+    ) -> int:
+        """The slowest stage's synchronisation, less what backward passes hide.
+
+        `times` are those of `SyncTimes.times`.
+        """
+        behind, embedding, head = times
+        overlap = self.costs.sync_overlap == "backward"
+        if not (overlap or embedding or head):
+            spans = {(s.first, s.last) for slots, _ in pipes for s in slots}
+            return max(behind[last] - behind[first] for first, last in spans)
+        slowest = 0
+        for slots, timing in pipes:
+            final = len(slots) - 1
+            for j, slot in enumerate(slots):
+                sync = behind[slot.last] - behind[slot.first]
+                sync += (embedding if j == 0 else 0) + (head if j == final else 0)
+                slowest = max(slowest, sync - (timing.behind[j] if overlap else 0))
+        return slowest
+
+    def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
+        """The plan in compact form; None where a stage has several replicas.
+
+        None as well for a stage of ZeRO that is not the instance's own.
+        """
+        number = {name: i for i, name in enumerate(self.names)}
+        stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+        if any(len(stage.replicas) > 1 for stage in stages):
+            return None
+        if plan.zero not in (None, self.costs.zero):
+            return None
+        return tuple(
+            Pipe(
+                pipeline.micro_batches,
+                pipeline.micro_batch_size,
+                tuple(
+                    Slot(
+                        number[replica.node],
+                        replica.degree,
+                        *stage.layers,
+                        stage.recompute,
+                    )
+                    for stage in pipeline.stages
+                    for replica in stage.replicas
+                ),
+            )
+            for pipeline in plan.pipelines
+        )
+
+    def plan(self, pipes: Iterable[Pipe]) -> TrainingPlan:
+        """The plan with GPU ids; each node's are handed out in order."""
+        given = [0] * len(self.nodes)
+
+        def stage(slot: Slot, b: int) -> Stage:
+            start = given[slot.node]
+            given[slot.node] = end = start + slot.t
+            if end > self.nodes[slot.node].count:
+                raise InternalError(
+                    f"a compact plan uses {end} GPUs of node "
+                    f"{self.names[slot.node]!r}, which has "
+                    f"{self.nodes[slot.node].count}"
+                )
+            gpus = tuple(f"{self.names[slot.node]}:{i}" for i in range(start, end))
+            replica = Replica(gpus=gpus, samples=b)
+            return Stage(
+                layers=(slot.first, slot.last),
+                replicas=(replica,),
+                recompute=slot.recompute,
+            )
+
+        return TrainingPlan(
+            pipelines=tuple(
+                Pipeline(
+                    micro_batches=pipe.micro_batches,
+                    micro_batch_size=pipe.size,
+                    stages=tuple(stage(slot, pipe.size) for slot in pipe.slots),
+                )
+                for pipe in pipes
+            )
+        )
+
+
+def lockstep_us(n: int, taus: Sequence[int]) -> int:
+    """Sum over time slots of the slowest stage that is active in the slot."""
+    count = len(taus)
+    if n >= count:
+        up = sum(accumulate(taus[:-1], max))
+        down = sum(accumulate(reversed(taus[1:]), max))
+        return up + (n - count + 1) * max(taus) + down
+    return sum(
+        max(taus[max(0, slot - n + 1) : slot + 1]) for slot in range(count + n - 1)
+    )

@@ -1,0 +1,209 @@
+"""Local search from any training plan, under the judge's objective.
+
+Simulated annealing in a few cycles, each longer than the one before: a cycle starts
+from the best plan so far and cools down. The first starts from the given plan, the
+second from the best partition into islands (`hetopt.search.islands`) where that is
+better. The moves are those of `moves`: boundaries, layers, GPUs, stages and
+pipelines; the layers of a pipeline whose stages changed are balanced anew, and the
+micro-batches of all pipelines always are.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import exp
+from random import Random
+
+from ..errors import OutOfTime, keeping
+from ..plans import TrainingPlan
+from ..problems import Objective, training_plan
+from ..schema import Instance
+from . import islands
+from .attempts import tried
+from .balancing import Balancer
+from .fast_cost import FastCost
+from .moves import Moves
+from .state import State, first_state
+
+HOT, COLD = 3e-3, 5e-5  # temperatures, as shares of the objective
+CYCLES = (0.08, 0.3, 1.0)  # when each cycle ends, as shares of the budget
+ROUNDS = 100_000  # where there is no budget at all
+Report = Callable[[int], None]
+
+
+def improve(
+    instance: Instance,
+    plan: TrainingPlan,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+    rounds: int | None = None,
+    target: int | None = None,
+    report: Report | None = None,
+) -> TrainingPlan:
+    """A plan no worse than `plan`, which is returned itself where nothing is better.
+
+    `deadline` is a `time.monotonic()` instant, `rounds` a number of candidates: the
+    search ends at the earlier one, after 100,000 candidates where neither is given,
+    and as soon as the objective is at most `target`. With `rounds` alone the same seed
+    gives the same plan. `report` is called with the objective of every better plan.
+    A plan that the judge refuses is returned as it is. One with several replicas in a
+    stage is no start for the moves: the search then begins with the islands.
+    """
+    search = Search(instance, plan, seed=seed, target=target, report=report)
+    with keeping(lambda: search.found):
+        search.run(deadline=deadline, rounds=rounds)
+    return search.found
+
+
+class Search:
+    """The search that `improve` runs; interrupted or not, `found` is what is known."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        plan: TrainingPlan,
+        *,
+        seed: int = 0,
+        target: int | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """Judge `plan`; nothing is searched yet."""
+        self._plan = plan
+        self._cost = cost = FastCost(instance)
+        judged = training_plan.evaluate(instance, plan)
+        self._given = judged.objective if judged.valid else None
+        self._annealing: _Annealing | None = None
+        if isinstance(self._given, int):
+            pipes = cost.compact(plan)
+            state = first_state(cost, pipes) if pipes is not None else None
+            self._annealing = _Annealing(cost, state, Random(seed), target)
+            self._annealing.listen(self._given, report)
+
+    def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
+        """Search until the deadline, the number of candidates or the target."""
+        if rounds is None and deadline is None:
+            rounds = ROUNDS
+        if self._annealing is None:
+            return
+        self._cost.deadline = deadline
+        # Out of time, what was found is kept.
+        with suppress(OutOfTime):
+            self._annealing.run(_Budget(deadline, rounds))
+
+    @property
+    def found(self) -> TrainingPlan:
+        """The best plan so far: the given one itself where none is better."""
+        best = self._annealing.best if self._annealing is not None else None
+        if best is None or self._given is None or best.objective >= self._given:
+            return self._plan
+        return self._cost.plan(best.pipes())
+
+
+class _Budget:
+    """How much of the time or of the candidates is used up."""
+
+    def __init__(self, deadline: float | None, rounds: int | None) -> None:
+        self._start = time.monotonic()
+        self.deadline = deadline
+        self.rounds = rounds
+        self.looked_at = 0
+
+    def used(self) -> float:
+        """The larger share; 1 or more at the end."""
+        share = 0.0
+        if self.rounds is not None:
+            share = self.looked_at / self.rounds if self.rounds else 1.0
+        if self.deadline is not None:
+            length = self.deadline - self._start
+            passed = time.monotonic() - self._start
+            share = max(share, passed / length if length > 0 else 1.0)
+        return share
+
+
+class _Annealing:
+    def __init__(
+        self, cost: FastCost, state: State | None, random: Random, target: int | None
+    ) -> None:
+        self.best = state
+        self._cost = cost
+        self._random = random
+        self._target = target
+        self._balancer = Balancer(cost)
+        self._moves = Moves(self._balancer, random)
+        self._told: int | None = None
+        self._report: Report | None = None
+
+    def listen(self, given: Objective, report: Report | None) -> None:
+        """Report every plan that is better than `given` and all before it."""
+        self._told, self._report = int(given), report
+        self._tell()
+
+    def run(self, budget: _Budget) -> None:
+        """Cycle after cycle until the budget is used up or the target is reached."""
+        begin, fresh = 0.0, self.best is None
+        if fresh:
+            self._visit_islands(budget)
+        for number, end in enumerate(CYCLES):
+            if number == 1 and not fresh and not self._reached():
+                self._visit_islands(budget)
+            begin = max(begin, budget.used())
+            if self.best is not None and begin < end:
+                self._cycle(self.best, budget, begin, end)
+            begin = end
+
+    def _reached(self) -> bool:
+        target, best = self._target, self.best
+        return target is not None and best is not None and best.objective <= target
+
+    def _visit_islands(self, budget: _Budget) -> None:
+        """Go on from the best partition into islands, where it is better."""
+        deadline, limit = None, None
+        if budget.deadline is not None:
+            now = time.monotonic()
+            deadline = now + (budget.deadline - now) * (CYCLES[1] - CYCLES[0])
+        if budget.rounds is not None:
+            limit = budget.rounds // 10
+        search = partial(islands.search, self._cost, self._balancer, self._random)
+        try:
+            self._cost.deadline = deadline
+            pipes = tried("islands", partial(search, deadline, limit)).made
+        finally:
+            self._cost.deadline = budget.deadline
+        if pipes is None:
+            return
+        state = first_state(self._cost, pipes)
+        if state is not None:
+            self._keep(state)
+
+    def _cycle(self, state: State, budget: _Budget, begin: float, end: float) -> None:
+        """Cool from hot to cold while the budget goes from `begin` to `end`."""
+        scale = max(1, state.objective)
+        while not self._reached() and (used := budget.used()) < end:
+            budget.looked_at += 1
+            move = self._moves.draw(state)
+            trial = None if move is None else state.changed(*move)
+            if trial is None:
+                continue
+            cooled = (used - begin) / (end - begin)
+            temperature = scale * HOT * (COLD / HOT) ** cooled
+            worse = trial.score - state.score
+            warm = temperature > 0  # it is not where the best plan takes no time
+            if worse <= 0 or (
+                warm and self._random.random() < exp(-worse / temperature)
+            ):
+                state = trial
+                self._keep(state)
+
+    def _keep(self, state: State) -> None:
+        if self.best is None or state.objective < self.best.objective:
+            self.best = state
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.best is None or self._told is None or self._report is None:
+            return
+        if self.best.objective < self._told:
+            self._told = self.best.objective
+            self._report(self._told)

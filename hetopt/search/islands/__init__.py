@@ -1,0 +1,299 @@
+"""Islands: sets of nodes, each running equal pipelines across all of its nodes.
+
+Two simple plans do well on clusters with slow links between nodes: one set of all
+nodes, where every node holds the same layers for all pipelines, so that gradients stay
+inside the node; and every node a set by itself, where activations stay inside. Between
+them lie all partitions of the nodes into sets. This planner searches them: from both
+ends (nodes that cannot hold the model alone join others first), by joining sets,
+moving a node and swapping two, and by choosing among the options of sets: number of
+pipelines, degrees by kind of node, order; sets of equal nodes take equal options.
+Layers and micro-batches are balanced exactly, and the judge's objective decides. Not a
+published system: the baseline that published ones have to beat.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from random import Random
+
+from ...bounds import impossible
+from ...errors import NoPlan, OutOfTime, keeping
+from ...plans import TrainingPlan
+from ...schema import Instance, Inter
+from ..balancing import Balancer, shared
+from ..fast_cost import FastCost, Pipe
+from .options import Nodes, Option, Options
+
+_MANY_NODES = 128
+_FIRST_PLANS = 100  # looked at on links that are taken as alike
+
+
+def plan(
+    data: Instance, *, seed: int = 0, deadline: float | None = None
+) -> TrainingPlan:
+    """The best partition found into islands; `NoPlan` where the model fits none.
+
+    `seed` orders the moves; `deadline` is a `time.monotonic()` instant.
+    """
+    cost = FastCost(data, deadline)
+    pipes = search(cost, Balancer(cost), Random(seed), deadline)
+    return cost.plan(pipes)
+
+
+def search(
+    cost: FastCost,
+    balancer: Balancer,
+    random: Random,
+    deadline: float | None,
+    limit: int | None = None,
+) -> tuple[Pipe, ...]:
+    """The best compact plan of the family; `NoPlan` where none was found.
+
+    `limit` bounds the number of plans looked at.
+    """
+    best = _as_if_links_were_alike(cost, random, deadline, limit)
+    reason = (
+        "no set of whole nodes holds the model and its activations and shares the "
+        "global batch"
+    )
+    with keeping(lambda: None if best is None else cost.plan(best[1])):
+        try:
+            islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
+            islands.best = best
+            try:
+                for start in islands.starts():
+                    islands.descend(start)
+            finally:
+                best = islands.best
+        except OutOfTime:
+            reason = "no set of whole nodes that holds the model was found in time"
+    if best is None:
+        proved = impossible.reason(cost.instance)
+        raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
+    return best[1]
+
+
+def _as_if_links_were_alike(
+    cost: FastCost, random: Random, deadline: float | None, limit: int | None
+) -> tuple[int, tuple[Pipe, ...]] | None:
+    """A first plan where many nodes have links by pair, on one link for all of them.
+
+    It is one of the real cluster too: memory does not depend on links. Every node is a
+    kind of its own there, and the sets of a thousand kinds take minutes to look at.
+    """
+    cluster = cost.instance.planned_cluster
+    if not cluster.inter.pairs or len(cluster.nodes) <= _MANY_NODES:
+        return None
+    slowest = min(cluster.links.present, key=cluster.links.bytes_per_s.__getitem__)
+    rate, latency = cluster.links.rates[slowest]
+    inter = Inter(gbytes_per_s=rate, latency_us=latency)
+    alike = cost.instance.model_copy(
+        update={"cluster": cluster.model_copy(update={"inter": inter})}
+    )
+    simple = FastCost(alike, deadline)
+    few = _FIRST_PLANS if limit is None else min(_FIRST_PLANS, limit)
+    try:
+        pipes = search(simple, Balancer(simple), random, deadline, few)
+    except NoPlan:
+        return None
+    cost.deadline, kept = None, cost.deadline  # its time is asked for, however late
+    value = cost.iteration_us(pipes)
+    cost.deadline = kept
+    return value, pipes
+
+
+Choice = dict[Nodes, int]  # number of the option, by the kinds of a set's nodes
+_Change = tuple[tuple[Nodes, ...], tuple[Nodes, ...]]  # sets that go, sets that come
+
+
+class _Search:
+    def __init__(
+        self,
+        cost: FastCost,
+        options: Options,
+        random: Random,
+        deadline: float | None,
+        limit: int | None,
+    ) -> None:
+        self._cost = cost
+        self._options = options
+        self._random = random
+        self._deadline = deadline
+        self._limit = limit
+        self._objectives: dict[tuple[Option, ...], int | None] = {}
+        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+
+    def late(self) -> bool:
+        """Whether there is a plan, and the deadline or the limit was reached."""
+        if self.best is None:
+            return False
+        if self._limit is not None and len(self._objectives) >= self._limit:
+            return True
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    # --- where to start ----------------------------------------------------------
+
+    def starts(self) -> Iterator[list[Nodes]]:
+        """Partitions to start from: small sets, and one set of all measured nodes."""
+        everyone = tuple(self._cost.timed_nodes)
+        yield self._small_sets(everyone)
+        if len(everyone) > 1:
+            yield [everyone]
+
+    def _small_sets(self, everyone: Nodes) -> list[Nodes]:
+        """Nodes alone where the model fits, the others joined until it does."""
+        sets: list[Nodes] = [(i,) for i in everyone if self._options.of((i,))]
+        waiting: Nodes = ()
+        alone = {i for one in sets for i in one}
+        rest = [i for i in everyone if i not in alone and self._options.able[i]]
+        for i in sorted(rest, key=lambda i: self._options.kind[i]):
+            waiting = (*waiting, i)
+            if self._options.of(waiting):
+                sets.append(waiting)
+                waiting = ()
+            elif len(waiting) >= self._cost.layers:  # a layer each, and too small
+                waiting = ()
+        if waiting and sets:  # too small together: they join the last set, or idle
+            joined = tuple(sorted(sets[-1] + waiting))
+            if self._options.of(joined):
+                sets[-1] = joined
+        return sets
+
+    # --- descent -------------------------------------------------------------------
+
+    def descend(self, start: list[Nodes]) -> None:
+        """First improvement over joins, moves and swaps of nodes."""
+        if not start or any(not self._options.of(nodes) for nodes in start):
+            return
+        choice, value = self._first_choice(start)
+        sets = start
+        while value is not None and not self.late():
+            found = self._improved(sets, choice, value)
+            if found is None:
+                return
+            sets, choice, value = found
+
+    def _first_choice(self, sets: list[Nodes]) -> tuple[Choice, int | None]:
+        """Settle from the fastest options of at most 1, 2, ... copies; the best."""
+        most = max(o.copies for nodes in sets for o in self._options.of(nodes))
+        found: list[tuple[int, int, Choice]] = []
+        for copies in range(1, most + 1):
+            if found and self.late():
+                break
+            choice: Choice = {}
+            for nodes in sets:
+                options = self._options.of(nodes)
+                few = (k for k, o in enumerate(options) if o.copies <= copies)
+                choice[self._signature(nodes)] = next(few, 0)
+            value = self._settle(sets, choice, list(choice))
+            if value is not None:
+                found.append((value, copies, choice))
+        if not found:
+            return choice, None
+        value, _, choice = min(found, key=lambda one: one[:2])
+        return choice, value
+
+    def _improved(
+        self, sets: list[Nodes], choice: Choice, value: int
+    ) -> tuple[list[Nodes], Choice, int] | None:
+        for removed, added in self._neighbours(sets):
+            if self.late():
+                return None
+            if any(not self._options.of(nodes) for nodes in added):
+                continue
+            changed = [nodes for nodes in sets if nodes not in removed] + list(added)
+            signatures = list(dict.fromkeys(map(self._signature, added)))
+            trial = {s: 0 for s in signatures} | choice
+            reached = self._settle(changed, trial, signatures)
+            if reached is not None and reached < value:
+                return changed, trial, reached
+        return None
+
+    def _neighbours(self, sets: list[Nodes]) -> Iterator[_Change]:
+        """Joins, moves and swaps; those of alike nodes in alike sets only once."""
+        changes: dict[tuple[tuple[Nodes, ...], ...], _Change] = {}
+        for change in _all_changes(sets):
+            if self.late():  # of thousands of nodes there are millions of changes
+                return
+            key = tuple(tuple(sorted(map(self._signature, side))) for side in change)
+            changes.setdefault(key, change)
+        ordered = list(changes.values())
+        self._random.shuffle(ordered)
+        yield from ordered
+
+    def _signature(self, nodes: Nodes) -> Nodes:
+        return tuple(sorted(self._options.kind[i] for i in nodes))
+
+    def _settle(
+        self, sets: list[Nodes], choice: Choice, among: list[Nodes]
+    ) -> int | None:
+        """Choose options signature by signature, until none gets better."""
+        value = self._objective(sets, choice)
+        first = {self._signature(nodes): nodes for nodes in sets}
+        better = True
+        while better and not self.late():
+            better = False
+            for signature in among:
+                kept = choice[signature]
+                for k in range(len(self._options.of(first[signature]))):
+                    if self.late():
+                        break
+                    choice[signature] = k
+                    reached = self._objective(sets, choice)
+                    if reached is not None and (value is None or reached < value):
+                        value, kept, better = reached, k, True
+                choice[signature] = kept
+        return value
+
+    def _objective(self, sets: list[Nodes], choice: Choice) -> int | None:
+        """The judge's objective, None where the plan does not fit."""
+        options = tuple(
+            self._options.of(nodes)[choice[self._signature(nodes)]]
+            for nodes in sorted(sets)
+        )
+        if options not in self._objectives:
+            self._objectives[options] = self._judge(options)
+        return self._objectives[options]
+
+    def _judge(self, options: tuple[Option, ...]) -> int | None:
+        cost = self._cost
+        pipes = [(o.size, o.slots) for o in options for _ in range(o.copies)]
+        timings = [cost.timing(b, slots) for b, slots in pipes]
+        counts = shared(cost, timings, [b for b, _ in pipes])
+        if counts is None:
+            return None
+        whole = tuple(
+            Pipe(n, b, slots) for n, (b, slots) in zip(counts, pipes, strict=True)
+        )
+        if not all(map(cost.fits, whole)):
+            return None
+        value = cost.iteration_us(whole)
+        if self.best is None or value < self.best[0]:
+            self.best = value, whole
+        return value
+
+
+def _all_changes(sets: Sequence[Nodes]) -> Iterator[_Change]:
+    for one in sets:
+        for node in one:
+            rest = tuple(i for i in one if i != node)
+            if rest:
+                yield _change((one,), (rest, (node,)))
+            for two in sets:
+                if two != one:
+                    yield _change((one, two), (rest, (*two, node)))
+                    yield from _swaps(one, node, two)
+    for one, two in combinations(sets, 2):
+        yield _change((one, two), ((*one, *two),))
+
+
+def _swaps(one: Nodes, node: int, two: Nodes) -> Iterator[_Change]:
+    if one < two and len(one) + len(two) > 2:
+        for other in two:
+            left = tuple(i for i in one if i != node)
+            right = tuple(i for i in two if i != other)
+            yield _change((one, two), ((*left, other), (*right, node)))
+
+
+def _change(removed: Sequence[Nodes], added: Sequence[Nodes]) -> _Change:
+    return tuple(removed), tuple(tuple(sorted(nodes)) for nodes in added if nodes)

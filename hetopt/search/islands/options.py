@@ -1,0 +1,213 @@
+"""The ways in which a set of nodes can run equal pipelines across all of its nodes."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import permutations, product
+from math import ceil, prod
+from typing import NamedTuple
+
+from ...costs import memory
+from ..balancing import Balancer, Chain
+from ..fast_cost import FastCost, Slot
+
+Nodes = tuple[int, ...]
+
+_MOST_DEGREES = 256  # combinations; where links go by pair, every node is a kind
+
+
+class Option(NamedTuple):
+    """`copies` equal pipelines of one set of nodes."""
+
+    copies: int
+    size: int  # sequences of a micro-batch
+    slots: tuple[Slot, ...]
+
+
+class Options:
+    """Options of sets of nodes, best first; sets of equal nodes share the work."""
+
+    def __init__(self, cost: FastCost, balancer: Balancer, kept: int = 16) -> None:
+        """`kept` bounds the options of a set."""
+        self.cost = cost
+        self._balancer = balancer
+        self._keep = kept
+        cluster = cost.instance.planned_cluster
+        # With links by pair equal nodes differ: then each is a kind of its own.
+        alike = not cluster.inter.pairs
+        counts = [(cost.kind[i], node.count) for i, node in enumerate(cluster.nodes)]
+        self.kind = [
+            counts.index(pair) if alike else i for i, pair in enumerate(counts)
+        ]
+        self._members: dict[int, list[int]] = {}
+        for i, kind in enumerate(self.kind):
+            self._members.setdefault(kind, []).append(i)
+        able = {pair: self._holds_a_layer(counts.index(pair)) for pair in set(counts)}
+        self.able = [able[pair] for pair in counts]
+        power = {pair: self._node_power(counts.index(pair)) for pair in set(counts)}
+        self._power = [power[pair] for pair in counts]
+        self._like = {pair: i for i, pair in reversed([*enumerate(counts)])}
+        self._room = [cost.room[i] * node.count for i, node in enumerate(cluster.nodes)]
+        self._states_mib = 0  # of one copy of the model, at the least
+        if not cost.table.profile.weighs:
+            kept = cost.costs.kept_bytes * sum(cost.instance.model.parameters)
+            self._states_mib = kept // memory.MIB
+        self._kept: dict[Nodes, list[Option]] = {}  # by kinds
+        self._named: dict[Nodes, list[Option]] = {}  # by nodes
+
+    def _holds_a_layer(self, node: int) -> bool:
+        """Whether a node can be a stage: of the least layer, on all of its GPUs."""
+        cost, parameters = self.cost, self.cost.instance.model.parameters
+        runs = cost.costs.interleave
+        if cost.table.profile.weighs or runs > 1:
+            return True  # other rules than that more GPUs need less each
+        least = parameters.index(min(parameters))
+        slot = Slot(node, cost.nodes[node].count, least, least + 1)
+        b = min(cost.instance.workload.micro_batch_sizes)
+        need = cost.need_mib(b, 1, 3, 1, slot, cost.table.most_replicas)
+        return need <= cost.room[node]
+
+    def _node_power(self, node: int) -> float:
+        """Layers per us of all GPUs of a node, at the degree and size that suit it.
+
+        Layers that take no time count as a us; 0 where nothing was measured.
+        """
+        gpus = self.cost.nodes[node].count
+        return max(
+            (
+                b
+                * (gpus // t)
+                * self.cost.layers
+                / max(1, self.cost.prefix(node, t, b)[0][-1])
+                for b in self.cost.instance.workload.micro_batch_sizes
+                for t in self.cost.degrees(node, b)
+            ),
+            default=0.0,
+        )
+
+    def of(self, nodes: Nodes) -> list[Option]:
+        """Options of a set of nodes; empty where the model does not fit."""
+        if nodes not in self._named:
+            self._named[nodes] = self._of(nodes)
+        return self._named[nodes]
+
+    def _of(self, nodes: Nodes) -> list[Option]:
+        if len(nodes) == 1:
+            return self._alone(*nodes)
+        ordered = tuple(sorted(nodes, key=lambda i: (self.kind[i], i)))
+        key = tuple(self.kind[i] for i in ordered)
+        if key not in self._kept:
+            self._kept[key] = self._best(key)
+        back: dict[int, list[int]] = {}
+        for i in ordered:
+            back.setdefault(self.kind[i], []).append(i)
+        return [self._renamed(option, back) for option in self._kept[key]]
+
+    def _alone(self, node: int) -> list[Option]:
+        """Options of one node: those of any that is like it, whatever its links."""
+        alike = self._like[self.cost.kind[node], self.cost.nodes[node].count]
+        key = (self.kind[alike],)
+        if key not in self._kept:
+            self._kept[key] = self._best(key)
+        return [
+            option._replace(
+                slots=tuple(slot._replace(node=node) for slot in option.slots)
+            )
+            for option in self._kept[key]
+        ]
+
+    def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
+        """The option on the nodes themselves: a kind's k-th place is its k-th node."""
+
+        def own(node: int) -> int:
+            kind = self.kind[node]
+            return back[kind][self._members[kind].index(node)]
+
+        slots = tuple(slot._replace(node=own(slot.node)) for slot in option.slots)
+        return option._replace(slots=slots)
+
+    def _best(self, kinds: Nodes) -> list[Option]:
+        """The best options of a set, given by the first node of each node's kind."""
+        if sum(self._room[k] for k in kinds) < self._states_mib:
+            return []  # the states alone are too large
+        if not all(self.able[k] for k in set(kinds)):
+            return []
+        whole = sum(self._power) or 1.0  # 0 where nothing was measured
+        share = sum(self._power[k] for k in kinds) / whole
+        batch = self.cost.instance.workload.global_batch
+        best: dict[tuple[int, int, tuple[int, ...]], tuple[float, Option]] = {}
+        for b in self.cost.instance.workload.micro_batch_sizes:
+            for copies in self._copies(kinds):
+                n = max(1, ceil(share * batch / (copies * b)))
+                for degrees, chain in self._chains(kinds, copies, b):
+                    slots = self._balancer.balanced(b, n, chain)
+                    if slots is None:
+                        continue
+                    timing = self.cost.timing(b, slots)
+                    time = timing.total + (n - 1) * timing.slowest
+                    key = (copies, b, degrees)
+                    if key not in best or time < best[key][0]:
+                        best[key] = time, Option(copies, b, slots)
+        ranked = sorted(best.values(), key=lambda found: (found[0], found[1]))
+        return [option for _, option in ranked[: self._keep]]
+
+    def _copies(self, kinds: Nodes) -> Iterator[int]:
+        counts = [self.cost.nodes[k].count for k in kinds]
+        for copies in range(1, min(counts) + 1):
+            if any(count % copies == 0 for count in counts):
+                yield copies
+
+    def _chains(
+        self, kinds: Nodes, copies: int, b: int
+    ) -> Iterator[tuple[tuple[int, ...], Chain]]:
+        """Degrees by kind, and the chain, over all degrees and some orders of kinds."""
+        times = Counter(kinds)
+        distinct = list(times)
+        orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
+        for degrees in self._degrees(distinct, copies, b):
+            self.cost.check()
+            # Places are different nodes, so that hops between them have their price.
+            many = (
+                times[kind] * (self.cost.nodes[kind].count // copies // t)
+                for kind, t in zip(distinct, degrees, strict=True)
+            )
+            if sum(many) > self.cost.layers:
+                continue
+            runs = [
+                tuple(
+                    (node, t)
+                    for node in self._members[kind][: times[kind]]
+                    for _ in range(self.cost.nodes[kind].count // copies // t)
+                )
+                for kind, t in zip(distinct, degrees, strict=True)
+            ]
+            for order in orders or self._few_orders(distinct):
+                yield degrees, tuple(pair for k in order for pair in runs[k])
+
+    def _degrees(
+        self, distinct: list[int], copies: int, b: int
+    ) -> Iterator[tuple[int, ...]]:
+        """Degrees of kinds: all combinations, or for many kinds nearly equal ones."""
+        choices = []
+        for kind in distinct:
+            share = self.cost.nodes[kind].count // copies
+            known = self.cost.degrees(kind, b)
+            choices.append([t for t in known if share % t == 0])
+        if prod(map(len, choices)) <= _MOST_DEGREES:
+            yield from product(*choices)
+            return
+        alike = (
+            tuple(
+                max((t for t in some if t <= most), default=min(some))
+                for some in choices
+            )
+            for most in sorted(set().union(*choices))
+        )
+        yield from dict.fromkeys(alike)
+
+    def _few_orders(self, distinct: list[int]) -> list[tuple[int, ...]]:
+        """Most memory first and last, fastest first and last."""
+        ranks = range(len(distinct))
+        by_room = sorted(ranks, key=lambda k: -self.cost.room[distinct[k]])
+        by_power = sorted(ranks, key=lambda k: -self._power[distinct[k]])
+        orders = (by_room, by_room[::-1], by_power, by_power[::-1])
+        return list(dict.fromkeys(map(tuple, orders)))

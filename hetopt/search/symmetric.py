@@ -1,0 +1,159 @@
+"""Megatron-LM: the best symmetric dp x tp x pp over the whole cluster.
+
+Every pipeline has pp stages of tp GPUs; layers and micro-batches are shared equally.
+All factorisations dp tp pp = GPUs are tried, with every micro-batch size of the
+instance, and the fastest that fits is kept. Heterogeneity is not seen: the slowest
+GPU sets the pace, as it does for Megatron-LM on a mixed cluster.
+
+Choices where its users have one:
+- tp divides the GPUs of every node, so that a group never crosses nodes;
+- where pp does not divide the layers, the first stages take one more;
+- ranks are laid out tp, then dp, then pp (Megatron's order), and also tp, then pp,
+  then dp, which puts pipelines inside nodes; nodes come in the instance's order;
+- dp times the micro-batch size divides the global batch;
+- where no factorisation of all GPUs fits, nodes are left out one by one, those with
+  the least memory a GPU first (then the slowest, then the last), until one does; nodes
+  that were not measured at all are left out before.
+
+Source: Shoeybi et al. 2019, Narayanan et al. 2021; the baseline of AutoHet and
+HexiScale.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..errors import NoPlan, OutOfTime, keeping
+from ..plans import TrainingPlan
+from ..schema import Instance
+from .fast_cost import FastCost, Pipe, Slot
+from .shortage import Shortage, worst_shortage
+
+
+class _Candidate(NamedTuple):
+    name: str
+    pipes: tuple[Pipe, ...]
+
+
+def plan(
+    data: Instance, *, seed: int = 0, deadline: float | None = None
+) -> TrainingPlan:
+    """The fastest symmetric plan; `NoPlan` says what is short. `seed` has no effect."""
+    cost = FastCost(data, deadline)
+    trial = _Trial(cost)
+    nodes = cost.timed_nodes.copy()
+    in_time = True
+    with keeping(trial.plan):
+        try:
+            while nodes and trial.best is None:
+                for name, pipes in _candidates(cost, nodes):
+                    trial.look_at(name, pipes)
+                nodes.remove(least_useful(cost, nodes))
+        except OutOfTime:
+            in_time = False
+    if (plan := trial.plan()) is not None:
+        return plan
+    if not in_time:
+        raise NoPlan("megatron: no factorisation that fits was found in time")
+    raise NoPlan(_reason(data, trial.nearest))
+
+
+class _Trial:
+    """Keeps the best candidate that fits, and the nearest that does not."""
+
+    def __init__(self, cost: FastCost) -> None:
+        self._cost = cost
+        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.nearest: tuple[Shortage, str] | None = None
+
+    def plan(self) -> TrainingPlan | None:
+        """The best so far."""
+        return None if self.best is None else self._cost.plan(self.best[1])
+
+    def look_at(self, name: str, pipes: tuple[Pipe, ...]) -> None:
+        if short := worst_shortage(self._cost, pipes):
+            self.nearest = min(self.nearest or (short, name), (short, name))
+            return
+        value = self._cost.iteration_us(pipes)
+        if self.best is None or value < self.best[0]:
+            self.best = (value, pipes)
+
+
+def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
+    """Every symmetric plan on all GPUs of `nodes`, with a name for messages."""
+    batch, layers = cost.instance.workload.global_batch, cost.layers
+    sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
+    gpus = sum(cost.nodes[node].count for node in nodes)
+    for t in common_degrees(cost, nodes):
+        groups: list[int] = []
+        for pp in range(1, min(gpus // t, layers) + 1):
+            dp, left = divmod(gpus // t, pp)
+            shared = [b for b in sizes if not left and batch % (dp * b) == 0]
+            known = [b for b in shared if measured(cost, nodes, t, b)]
+            if not known:
+                continue
+            cost.check()
+            groups = groups or _groups(cost, nodes, t)
+            cuts = equal_cuts(layers, pp)
+            by_rank = [groups[d::dp] for d in range(dp)]
+            in_nodes = [groups[d * pp : (d + 1) * pp] for d in range(dp)]
+            for b in known:
+                name = f"tp {t}, pp {pp}, dp {dp}, micro-batches of {b}"
+                n = batch // (dp * b)
+                for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
+                    yield _Candidate(
+                        name,
+                        tuple(Pipe(n, b, on_groups(row, cuts, t)) for row in rows),
+                    )
+
+
+def _groups(cost: FastCost, nodes: Sequence[int], t: int) -> list[int]:
+    """The node of every group of `t` GPUs."""
+    return [node for node in nodes for _ in range(cost.nodes[node].count // t)]
+
+
+def on_groups(row: Sequence[int], cuts: Sequence[int], t: int) -> tuple[Slot, ...]:
+    """Stages between `cuts`, the j-th on `t` GPUs of the j-th node of `row`."""
+    spans = zip(pairwise(cuts), row, strict=True)
+    return tuple(Slot(node, t, first, last) for (first, last), node in spans)
+
+
+def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:
+    """Tensor-parallel degrees that divide the GPUs of every node."""
+    counts = {cost.nodes[node].count for node in nodes}
+    return [
+        t for t in range(1, min(counts) + 1) if all(count % t == 0 for count in counts)
+    ]
+
+
+def equal_cuts(layers: int, stages: int) -> list[int]:
+    """Boundaries of stages as equal as can be, the first ones larger."""
+    share, more = divmod(layers, stages)
+    return [j * share + min(j, more) for j in range(stages + 1)]
+
+
+def measured(cost: FastCost, nodes: Sequence[int], t: int, b: int) -> bool:
+    """Whether the times of degree `t` and micro-batch `b` are known on `nodes`."""
+    return cost.known(((node, t) for node in nodes), b)
+
+
+def least_useful(cost: FastCost, nodes: Sequence[int]) -> int:
+    """The node to leave out first: least memory, then least compute, then last."""
+
+    def usefulness(node: int) -> tuple[int, float, int]:
+        gpu = cost.table.gpu(cost.names[node])
+        return cost.room[node], gpu.peak_tflops * gpu.efficiency, -node
+
+    return min(nodes, key=usefulness)
+
+
+def _reason(data: Instance, nearest: tuple[Shortage, str] | None) -> str:
+    if nearest is None:
+        sizes = list(data.workload.micro_batch_sizes)
+        return (
+            "megatron: no factorisation of any set of nodes shares the global batch "
+            f"{data.workload.global_batch} equally in micro-batches of {sizes} that "
+            "every node has times for"
+        )
+    short, name = nearest
+    return f"megatron: no symmetric plan fits; the nearest ({name}) lacks {short}"

@@ -1,0 +1,313 @@
+"""Synchronisation times of layers, fast and exact.
+
+The synchronisation of a layer depends on how many of its replicas lie on each node
+and on their least degree. Both are digits of one integer per layer, its *signature*:
+adding or removing a pipeline adds or subtracts a constant, and equal signatures have
+equal times, which are kept.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from math import ceil, lcm
+from operator import add, sub
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs import CostTable
+from ..costs.compute import LinkRate
+from ..schema import Recompute
+from ..schema.links import ROUNDING, LinkTable
+
+KEPT = 400_000  # entries of a cache before it is emptied
+# Up to here all links are kept as integers over common denominators.
+_FEW_NODES, _FEW_CLASSES = 128, 64
+
+
+class Slot(NamedTuple):
+    """A stage: `t` GPUs of a node, and its layers `first` to `last` - 1.
+
+    `recompute` is the stage's own rule, None that of the workload.
+    """
+
+    node: int
+    t: int
+    first: int
+    last: int
+    recompute: Recompute | None = None
+
+
+class SyncTimes:
+    """Synchronisation time of a layer from its signature, and what links need."""
+
+    def __init__(
+        self, table: CostTable, parameters: Sequence[int], check: Callable[[], None]
+    ) -> None:
+        """`check()` is called before what takes long where there are many nodes."""
+        self._check = check
+        self._parameters = parameters
+        self._one_size = len(set(parameters)) == 1
+        workload = table.workload
+        self._ring = workload.costs.sync == "ring"
+        self._passes = workload.costs.sync_passes
+        self._each = workload.costs.gradient_bytes
+        with_ends = workload.costs.head == "include"
+        self._end_parameters = table.model.embedding_parameters if with_ends else 0
+        cluster = table.cluster
+        self._count = len(cluster.nodes)
+        degrees = max(node.count for node in cluster.nodes)
+        self._digits = self._count + degrees
+        # No layer has more replicas than there are GPUs: digits never overflow.
+        self._bits = 8 * next(w for w in (1, 2, 4, 8) if cluster.gpu_count < 256**w)
+        self._kept: dict[tuple[int, int], int] = {}
+        self._weights: dict[tuple[Slot, ...], list[int]] = {}
+        self._links(table)
+
+    def _links(self, table: CostTable) -> None:
+        """Latencies and inverse bandwidths as integers over common denominators."""
+        cluster = table.cluster
+        self._uniform = not cluster.inter.pairs
+        self._within_links = [
+            table.node_class[node.name].intra or (Fraction(0),) * 2
+            for node in cluster.nodes
+        ]
+        self._far: _FarLinks | None = None
+        across = [(Fraction(0),) * 2]
+        if not self._uniform:
+            self._table = cluster.links
+            if self._count > _FEW_NODES or self._table.classes > _FEW_CLASSES:
+                self._far = _FarLinks(self._table, self._within_links)
+                return
+            across = [self._table.exactly(k) for k in range(self._table.classes)]
+        elif self._count > 1:
+            across = [table.link(cluster.nodes[0].name, cluster.nodes[1].name)]
+        inside = {id(link): link for link in self._within_links}.values()
+        links = {*across, *inside}
+        self._alpha = lcm(*(latency.denominator for latency, _ in links))
+        self._beta = lcm(*(rate.numerator for _, rate in links if rate))
+
+        def whole(link: tuple[Fraction, Fraction]) -> tuple[int, int]:
+            latency, rate = link
+            return int(latency * self._alpha), int(self._beta / rate) if rate else 0
+
+        numbers = {id(link): whole(link) for link in inside}
+        self._within = [numbers[id(link)] for link in self._within_links]
+        each = [whole(link) for link in across]
+        if self._uniform:
+            self._across = [each]
+            return
+        self._across = [
+            [each[k] if k >= 0 else (0, 0) for k in self._table.row(i).tolist()]
+            for i in range(self._count)
+        ]
+
+    def weights(self, slots: tuple[Slot, ...]) -> list[int]:
+        """What a pipeline adds to the signature of each layer."""
+        found = self._weights.get(slots)
+        if found is None:
+            if len(self._weights) >= KEPT // 4:
+                self._weights.clear()
+            bits, found = self._bits, []
+            for node, t, first, last, _ in slots:
+                weight = (1 << bits * node) + (1 << bits * (self._count + t - 1))
+                found += [weight] * (last - first)
+            self._weights[slots] = found
+        return found
+
+    def signatures(self, pipes: Iterable[tuple[Slot, ...]]) -> list[int]:
+        """Signature of every layer."""
+        return self.changed([0] * len(self._parameters), (), pipes)
+
+    def changed(
+        self,
+        signatures: list[int],
+        removed: Iterable[tuple[Slot, ...]],
+        added: Iterable[tuple[Slot, ...]],
+    ) -> list[int]:
+        """Signatures with some pipelines taken away and others added."""
+        for slots in removed:
+            signatures = list(map(sub, signatures, self.weights(slots)))
+        for slots in added:
+            signatures = list(map(add, signatures, self.weights(slots)))
+        return signatures
+
+    def times(self, signatures: Sequence[int]) -> tuple[list[int], int, int]:
+        """Sums of sync times over the layers before each; embedding's; head's."""
+        embedding = head = 0
+        if self._end_parameters:
+            embedding = self._time(self._end_parameters, signatures[0])
+            head = self._time(self._end_parameters, signatures[-1])
+        if self._one_size:
+            size = self._parameters[0]
+            one = {s: self._time(size, s) for s in set(signatures)}
+            each: Iterable[int] = map(one.__getitem__, signatures)
+        else:
+            each = map(self._time, self._parameters, signatures)
+        return list(accumulate(each, initial=0)), embedding, head
+
+    def _time(self, parameters: int, signature: int) -> int:
+        key = (parameters, signature)
+        found = self._kept.get(key)
+        if found is None:
+            self._check()
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            found = self._kept[key] = self._time_of(parameters, signature)
+        return found
+
+    def _time_of(self, parameters: int, signature: int) -> int:
+        digits = self._decoded(signature)
+        counts = digits[: self._count]
+        replicas = sum(counts)
+        if replicas < 2:
+            return 0
+        t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
+        if self._far is not None:
+            size = Fraction(self._passes * self._each * parameters * 10**6, t)
+            if not self._ring:
+                return self._far.slowest_us(size, counts, replicas)
+            return self._far.ring_us(size, self._passes * 10**6, counts, replicas)
+        if not self._ring:
+            inverse = self._slowest_link([(a, c) for a, c in enumerate(counts) if c])
+            volume = self._passes * self._each * parameters
+            top = volume * (replicas - 1) * inverse * 10**6
+            return -(-top // (replicas * t * self._beta))
+        share = t * replicas
+        worst = max(
+            alphas * share * self._beta + self._each * parameters * betas * self._alpha
+            for alphas, betas in self._to_others(counts, replicas)
+        )
+        top = self._passes * worst * 10**6
+        return -(-top // (self._alpha * share * self._beta))
+
+    def _decoded(self, signature: int) -> Sequence[int]:
+        """Replicas on each node, then replicas of each degree from 1."""
+        width = self._bits // 8
+        raw = signature.to_bytes(width * self._digits, "little")
+        if width == 1:
+            return raw
+        found: list[int] = np.frombuffer(raw, f"<u{width}").tolist()
+        return found
+
+    def _slowest_link(self, held: list[tuple[int, int]]) -> int:
+        """The largest inverse bandwidth between two replicas."""
+        rates = [self._within[a][1] for a, c in held if c > 1]
+        if self._uniform and len(held) > 1:
+            rates.append(self._across[0][0][1])
+        elif not self._uniform:
+            rates += [self._across[a][b][1] for a, _ in held for b, _ in held if a != b]
+        return max(rates)
+
+    def _to_others(
+        self, counts: Sequence[int], replicas: int
+    ) -> Iterable[tuple[int, int]]:
+        """Latencies and inverse bandwidths from a replica of each node, summed."""
+        if self._uniform:  # nodes of equal links and counts are in the same place
+            alpha, beta = self._across[0][0]
+            for (within_alpha, within_beta), c in set(
+                zip(self._within, counts, strict=True)
+            ):
+                if c:
+                    yield (
+                        (c - 1) * within_alpha + (replicas - c) * alpha,
+                        (c - 1) * within_beta + (replicas - c) * beta,
+                    )
+            return
+        held = [(a, c) for a, c in enumerate(counts) if c]
+        for a, here in held:
+            alpha, beta = self._within[a]
+            alphas, betas = (here - 1) * alpha, (here - 1) * beta
+            for b, there in held:
+                if b != a:
+                    alpha, beta = self._across[a][b]
+                    alphas, betas = alphas + there * alpha, betas + there * beta
+            yield alphas, betas
+
+
+_Profile = tuple[LinkRate, int, tuple[tuple[int, int], ...]]
+
+
+class _FarLinks:
+    """Synchronisation over links that differ pair by pair, between many nodes.
+
+    Common denominators of thousands of links have thousands of digits. So sums over
+    links are floats first, and fractions where the floats leave a microsecond open.
+    """
+
+    def __init__(self, links: LinkTable, within: Sequence[LinkRate]) -> None:
+        self._links, self._within = links, within
+        self._latency, self._inverse = links.latency_s, 1 / links.bytes_per_s
+        few = {
+            id(link): (float(link[0]), float(1 / link[1]) if link[1] else 0.0)
+            for link in {id(link): link for link in within}.values()
+        }
+        self._latency_inside = np.array([few[id(link)][0] for link in within])
+        self._inverse_inside = np.array([few[id(link)][1] for link in within])
+
+    def ring_us(
+        self, size: Fraction, scale: int, counts: Sequence[int], replicas: int
+    ) -> int:
+        """The slowest replica's time: to each other, `scale` latencies and a share.
+
+        `size` is what all shares together take at a byte a second.
+        """
+        many = np.fromiter(counts, np.int64, len(counts))
+        share = float(size) / replicas
+        within = scale * self._latency_inside + share * self._inverse_inside
+        sums = self._links.sums(scale * self._latency + share * self._inverse, many)
+        sums = np.where(many > 0, sums + (many - 1) * within, 0.0)
+        low, high = _whole_us(float(sums.max()))
+        if low == high:
+            return low
+        near = np.flatnonzero(sums >= sums.max() * (1 - 2 * ROUNDING)).tolist()
+        profiles = {self._profile(a, many) for a in near}
+        return max(
+            -(-total.numerator // total.denominator)
+            for total in (
+                self._exactly(profile, scale, size / replicas) for profile in profiles
+            )
+        )
+
+    def _profile(self, a: int, many: NDArray[np.int64]) -> _Profile:
+        """The link within node `a`, its other replicas, and those by class of link."""
+        held = np.flatnonzero(many)
+        to_others = Counter[int]()
+        classes = self._links.row(a)[held].tolist()
+        for link, count in zip(classes, many[held].tolist(), strict=True):
+            to_others[link] += count
+        own = to_others.pop(-1)
+        return self._within[a], own - 1, tuple(sorted(to_others.items()))
+
+    def _exactly(self, profile: _Profile, scale: int, share: Fraction) -> Fraction:
+        (latency, rate), inside, classes = profile
+        total = inside * (scale * latency + share / rate) if inside else Fraction(0)
+        for link, count in classes:
+            latency, rate = self._links.exactly(link)
+            total += count * (scale * latency + share / rate)
+        return total
+
+    def slowest_us(self, size: Fraction, counts: Sequence[int], replicas: int) -> int:
+        """Time by the slowest link between two replicas."""
+        held = [a for a, count in enumerate(counts) if count]
+        rates = [self._within[a][1] for a in held if counts[a] > 1]
+        slowest = -1
+        for a in held if len(held) > 1 else []:
+            links = self._links.row(a)[held]
+            links = links[links >= 0]
+            link = int(links[self._links.bytes_per_s[links].argmin()])
+            if slowest < 0 or (
+                self._links.bytes_per_s[link] < self._links.bytes_per_s[slowest]
+            ):
+                slowest = link
+        if slowest >= 0:
+            rates.append(self._links.exactly(slowest)[1])
+        total = size * (replicas - 1) / replicas / min(rates)
+        return -(-total.numerator // total.denominator)
+
+
+def _whole_us(value: float) -> tuple[int, int]:
+    """Between which whole numbers `value`, known to `ROUNDING`, is rounded up."""
+    return ceil(value * (1 - ROUNDING)), ceil(value * (1 + ROUNDING))

@@ -1,0 +1,1 @@
+"""Statements on back ends, and the one run that knows incumbent, bound and limits."""

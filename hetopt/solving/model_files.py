@@ -1,0 +1,59 @@
+"""Statements as LP and MPS files, for solvers and people elsewhere.
+
+Every linear statement can be written: those that the PuLP back end carries. The file
+minimises; where the statement maximises, it minimises the negative, and its first line
+says so. Variables have the statement's names, with what the formats forbid as `_`.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .. import registry
+from ..errors import Unsupported
+from ..files import write_text
+from . import statements
+
+SUFFIXES = (".lp", ".mps")
+
+
+def write(problem: str, data: Any, formulation: str, path: str | Path) -> list[Path]:
+    """Write a statement of `data`, one file a case of the statement; the files.
+
+    A statement of several cases (such as one for each number of groups) takes the
+    name as a stem: `model.mps` becomes `model-1.mps`, `model-2.mps` and so on.
+    `Unsupported` for another suffix and for a statement that is not linear.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise Unsupported(
+            f"{path}: found suffix {target.suffix!r}, expected one of "
+            f"{', '.join(SUFFIXES)}"
+        )
+    statement = statements.module(problem, formulation, "pulp")
+    cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
+    written = []
+    for number, case in enumerate(cases, 1):
+        file = target
+        if len(cases) > 1:
+            file = target.with_stem(f"{target.stem}-{number}")
+        write_text(file, _text(problem, statement, case, target.suffix.lower()))
+        written.append(file)
+    return written
+
+
+def _text(problem: str, statement: Any, case: Any, suffix: str) -> str:
+    solver: Any = registry.entry("backends", "pulp")
+    model: Any = solver.backend(problem)
+    statement.build(case, model)
+    with TemporaryDirectory(prefix="hetopt-model-") as folder:
+        draft = Path(folder, f"model{suffix}")
+        negated = model.write(draft)
+        text = draft.read_text(encoding="utf-8")
+    return _first_line(suffix, negated) + text
+
+
+def _first_line(suffix: str, negated: bool) -> str:
+    what = "minimises the negative of what is maximised" if negated else "minimises"
+    mark = "*" if suffix == ".mps" else "\\"
+    return f"{mark} hetopt: {what}\n"

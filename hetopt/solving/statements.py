@@ -1,0 +1,332 @@
+"""Runs a statement of `hetopt.formulations` on a back end; the result is judged.
+
+What a statement module offers is described in `formulations/README.md`. The solver's
+plan is judged, and its bound turned into one of the problem: floats are first weakened
+by the solver's tolerance, then rounded to a value that the objective can take. A result
+is optimal only where the judge's objective equals that bound; where a solver that
+computes in floats claims an optimum that cannot be confirmed so, it is feasible, with
+its bound, and `stop` is `gap`.
+
+Where a row can come to so much that the tolerance is a unit of it (`Model.span`), no
+word of such a solver is a proof: neither its bound nor that there is no plan. What it
+claims to have proved is then asked of CP-SAT, which is exact, within the time that is
+left and from the plan that was found; without its answer the plan is kept, no more.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from .. import problems, registry
+from ..errors import BackendMissing, PlanRejected, Unsupported
+from ..modelling import Answer, Limits, ReadPlan, Span
+from ..problems import Objective
+from ..result import Bound, Method, Result, Status, Stop, TracePoint
+
+Report = Callable[[Objective | None, Objective | None], None]
+
+TOLERANCE = Fraction(1, 10**6)  # of SCIP and CBC, relative and absolute
+COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
+EXACT = "cpsat"
+
+
+def solve(
+    problem: str,
+    data: Any,
+    formulation: str,
+    backend: str,
+    *,
+    limits: Limits | None = None,
+    warm_start: Any | None = None,
+    report: Report | None = None,
+) -> Result:
+    """Solve `data` as `formulation` states it, on `backend`.
+
+    `backend` may name a solver of the back end's library as well: `pulp:HiGHS`.
+    `warm_start` is a plan; it is judged (`InstanceError` where it breaks a rule), kept
+    as the first incumbent, and offered to the solver where the statement says how.
+    `report(incumbent, bound)` is called from the solver's thread, with its own view of
+    the incumbent. `Unsupported` where statement, problem and back end do not fit.
+    """
+    statement = module(problem, formulation, backend)
+    run = _Run(problem, data, backend, statement, limits or Limits(), report)
+    run.start_from(warm_start)
+    cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
+    run.asked = len(cases)
+    try:
+        for number, case in enumerate(cases):
+            run.solve_case(case, warm_start, left=len(cases) - number)
+        run.confirm(formulation)
+    except KeyboardInterrupt:
+        run.stops.append(Stop.INTERRUPTED)
+    return run.result(formulation)
+
+
+def module(problem: str, formulation: str, backend: str) -> Any:
+    """The module, where it states `problem` and `backend` carries it."""
+    problems.get(problem)
+    statement: Any = registry.entry("formulations", formulation)
+    known = registry.names("backends")
+    backend, _, solver = backend.partition(":")
+    registry.entry("backends", backend)
+    if solver and backend != "pulp":
+        raise Unsupported(
+            f"back end {backend}:{solver}: only pulp chooses among solvers; "
+            f"give {backend!r} alone"
+        )
+    if statement.problem != problem:
+        fitting = registry.entries_for("formulations", problem)
+        raise Unsupported(
+            f"formulation {formulation!r} states {statement.problem}, not {problem}: "
+            f"expected one of {', '.join(fitting) or 'none'}"
+        )
+    able = getattr(statement, "backends", known)
+    if backend not in able:
+        raise Unsupported(
+            f"back end {backend!r} cannot carry formulation {formulation!r}: "
+            f"expected one of {', '.join(able)}"
+        )
+    return statement
+
+
+@dataclass
+class _Run:
+    """What is known while the cases of a problem are solved one after the other."""
+
+    problem: str
+    data: Any
+    backend: str
+    statement: Any
+    limits: Limits
+    report: Report | None
+    asked: int = 0  # the number of cases
+    plan: Any | None = None
+    objective: Objective | None = None
+    # One a case that ended; None without a bound. Infeasible cases need none.
+    bounds: list[Objective | None] = field(default_factory=list)
+    infeasible: int = 0
+    doubted: float = 0.0  # the largest sums of answers whose word counts for nothing
+    stops: list[Stop] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    trace: list[TracePoint] = field(default_factory=list)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"build": 0.0, "solve": 0.0}
+    )
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.judge = problems.get(self.problem)
+        self.minimise = self.judge.sense == "minimise"
+        library, _, solver = self.backend.partition(":")
+        self.solver: Any = registry.entry("backends", library)
+        self.source = f"{self.backend} dual"
+        self.choice = {"solver": solver} if solver else {}
+
+    def start_from(self, plan: Any | None) -> None:
+        if plan is not None:
+            self.plan = plan
+            self.objective = problems.warm_start_objective(
+                self.problem, self.data, plan
+            )
+
+    def solve_case(self, case: Any, warm_start: Any | None, left: int) -> None:
+        """State and solve one case; `left` cases share the time that is left."""
+        begun = time.monotonic()
+        model = self.solver.backend(self.problem, **self.choice)
+        read_plan = self.statement.build(case, model)
+        if warm_start is not None and hasattr(self.statement, "hint"):
+            hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
+            for name, value in hinted.items():
+                model.hint(model.variables[name], value)
+        self.seconds["build"] += time.monotonic() - begun
+        listener = self._listener(case, left, model.span)
+        answer = model.solve(self._limits(left), listener)
+        self.seconds["solve"] += answer.seconds
+        self._take_plan(answer, read_plan)
+        self._take_word(case, answer, model.span)
+        if answer.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+
+    def confirm(self, formulation: str) -> None:
+        """Ask CP-SAT for what was claimed and is no proof, if there is time left."""
+        carried = _exactly_carried(self.problem, formulation)
+        unfinished = any(s not in (Stop.PROVED, Stop.GAP) for s in self.stops)
+        if not self.doubted or unfinished or carried is None:
+            return
+        limits = self._limits(left=1)
+        try:
+            found = solve(
+                *(self.problem, self.data, carried, EXACT),
+                limits=limits,
+                warm_start=self.plan,
+            )
+        except (BackendMissing, Unsupported):
+            return
+        for part, seconds in found.seconds.items():
+            self.seconds[part] += seconds
+        self.plan, self.objective = found.plan, found.objective
+        # The whole problem is one case now.
+        self.asked, self.bounds = 1, [found.bound.value if found.bound else None]
+        self.infeasible = int(found.status is Status.INFEASIBLE)
+        self.stops = [found.stop]
+        self.source = f"{EXACT} dual of {carried}"
+
+    def _limits(self, left: int) -> Limits:
+        if self.limits.time_s is None:
+            return self.limits
+        remaining = self.limits.time_s - (time.monotonic() - self.started)
+        share = max(0.0, remaining) / left
+        return Limits(**{**self.limits.__dict__, "time_s": share})
+
+    def _listener(
+        self, case: Any, left: int, span: Span
+    ) -> Callable[[float | None, float | None], None]:
+        """Progress of the solver, in the problem's objective."""
+        # A case's bound is not the problem's.
+        only = left == 1 and not self.bounds and _trusted(span)
+
+        def listen(incumbent: float | None, bound: float | None) -> None:
+            now = self.objective
+            if incumbent is not None:
+                reached = self._valued(case, _weaker(incumbent, self.minimise, span))
+                now = self._best(now, reached)
+            proved = self._bound(case, bound, span) if only else None
+            if self.trace and (now, proved) == (
+                self.trace[-1].incumbent,
+                self.trace[-1].bound,
+            ):
+                return
+            seconds = time.monotonic() - self.started
+            self.trace.append(TracePoint(seconds, now, proved))
+            if self.report is not None:
+                self.report(now, proved)
+
+        return listen
+
+    def _take_word(self, case: Any, answer: Answer, span: Span) -> None:
+        """Add what the answer says of all plans of a case to what is known."""
+        infeasible, bound = answer.status is Status.INFEASIBLE, answer.bound
+        if not _trusted(span) and (infeasible or bound is not None):
+            self.doubted = max(self.doubted, span.row)
+            infeasible, bound = False, None
+        if infeasible:
+            self.infeasible += 1
+            self.bounds.append(None)
+            return
+        self.bounds.append(self._bound(case, bound, span))
+        self.stops.append(answer.stop)
+
+    def _take_plan(self, answer: Answer, read_plan: ReadPlan) -> None:
+        """Keep the plan of an answer if it is the best so far, as judged."""
+        if answer.value is None:
+            return
+        plan = read_plan(answer.value)
+        found = self.judge.evaluate(self.data, plan)
+        if found.violations:
+            listed = "; ".join(map(str, found.violations[:5]))
+            if isinstance(answer.objective, int):
+                raise PlanRejected(f"{self.backend} on {self.problem}: {listed}")
+            self.reasons.append(
+                f"the plan of {self.backend}, which computes to {float(TOLERANCE)}, "
+                f"breaks a rule: {listed}"
+            )
+            return
+        best = self._best(self.objective, found.objective)
+        if best != self.objective:
+            self.plan, self.objective = plan, best
+
+    def _best(self, one: Objective | None, two: Objective | None) -> Objective | None:
+        there = [value for value in (one, two) if value is not None]
+        return (min if self.minimise else max)(there, default=None)
+
+    def _bound(self, case: Any, bound: float | None, span: Span) -> Objective | None:
+        if bound is None:
+            return None
+        return self._valued(case, _weaker(bound, self.minimise, span))
+
+    def _valued(self, case: Any, value: Fraction) -> Objective:
+        """The best objective of the problem where the statement's is `value`."""
+        if hasattr(self.statement, "bound"):
+            reached: Objective = self.statement.bound(case, value)
+            return reached
+        return math.ceil(value) if self.minimise else math.floor(value)
+
+    def result(self, formulation: str) -> Result:
+        """What is known."""
+        complete = len(self.bounds) == self.asked  # every case ended
+        bound = self._proved() if complete else None
+        if complete and self.infeasible == len(self.bounds):
+            status, stop = Status.INFEASIBLE, Stop.PROVED
+        elif self.plan is not None and bound == self.objective:
+            status, stop = Status.OPTIMAL, Stop.PROVED
+        else:
+            status = Status.UNDECIDED if self.plan is None else Status.FEASIBLE
+            stop = next((s for s in self.stops if s is not Stop.PROVED), Stop.GAP)
+            self._explain()
+        return Result(
+            problem=self.problem,
+            data=self.data,
+            method=Method(
+                formulation,
+                "exact",
+                formulation=formulation,
+                backend=self.backend,
+                version=self.solver.version(),
+                seed=self.limits.seed,
+                threads=min(
+                    self.limits.threads,
+                    getattr(self.solver, "MOST_THREADS", self.limits.threads),
+                ),
+            ),
+            status=status,
+            stop=stop,
+            plan=self.plan,
+            bound=None if bound is None else Bound(bound, self.source),
+            seconds=self.seconds,
+            reasons=tuple(self.reasons),
+            trace=tuple(self.trace),
+        )
+
+    def _explain(self) -> None:
+        if self.doubted:
+            self.reasons.append(
+                f"{self.backend} computes in floats: sums near {self.doubted:.0e} "
+                f"prove nothing there; use {EXACT} or the exact method"
+            )
+
+    def _proved(self) -> Objective | None:
+        """The bound of the problem: that of its most promising case."""
+        there = [bound for bound in self.bounds if bound is not None]
+        if len(there) + self.infeasible < len(self.bounds):
+            return None
+        return (min if self.minimise else max)(there, default=None)
+
+
+def _exactly_carried(problem: str, formulation: str) -> str | None:
+    """The statement itself where CP-SAT carries it, or another of the problem."""
+    known = [formulation, *registry.entries_for("formulations", problem)]
+    for name in known:
+        statement: Any = registry.entry("formulations", name)
+        if EXACT in getattr(statement, "backends", (EXACT,)):
+            return name
+    return None
+
+
+def _trusted(span: Span) -> bool:
+    """Whether floats tell apart the sums of a model, which are whole numbers."""
+    return span.row * TOLERANCE < 1
+
+
+def _weaker(value: float, minimise: bool, span: Span) -> Fraction:
+    """A solver's bound, less its tolerance; integers come from exact arithmetic."""
+    if isinstance(value, int):
+        return Fraction(value)
+    exactly = Fraction(value)
+    slack = max(
+        TOLERANCE * max(Fraction(1), abs(exactly)),
+        COSTS * Fraction(span.objective),
+    )
+    return exactly - slack if minimise else exactly + slack

@@ -1,0 +1,265 @@
+"""What is wrong with a file, in words: where, what was found, expected, the remedy.
+
+The records' own JSON schema says what each field expects, so that a message and the
+check that it speaks of cannot drift apart.
+"""
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import InstanceError, cut, escaped
+from .parsing import without_collection
+
+MOST_LINES = 10
+Loc = tuple[int | str, ...]
+R = TypeVar("R", bound=BaseModel)
+
+
+def validated(
+    record: type[R],
+    tree: Any,
+    where: str,
+    at: Loc = (),
+    *,
+    file: str | Path | None = None,
+    context: dict[str, Any] | None = None,
+) -> R:
+    """`tree` as a record; `InstanceError` with every problem, one a line.
+
+    `at` is the place of `tree` in its file, for the messages. `where` begins each; it
+    is the name of the file, unless `file` says that; that is empty where there is none.
+    `context` is what the record's own readers find there.
+    """
+    try:
+        with without_collection():
+            return record.model_validate_json(json.dumps(tree), context=context)
+    except ValidationError as error:
+        first = next(iter(_told_of(error)))["loc"]
+        raise InstanceError(
+            explained(error, record, where, at),
+            file=where if file is None else file,
+            field=path_of((*at, *first)),
+        ) from None
+
+
+def explained(
+    error: ValidationError, record: type[BaseModel], where: str, at: Loc = ()
+) -> str:
+    """The lines of a message for `error`, each beginning with the file `where`."""
+    schema = record.model_json_schema()
+    lines = []
+    for problem in _told_of(error):
+        loc = (*at, *problem["loc"])
+        place = f"{where}: {path}: " if (path := path_of(loc)) else f"{where}: "
+        lines.append(place + _complaint(schema, problem))
+    if (more := len(lines) - MOST_LINES) > 0:
+        lines[MOST_LINES:] = [f"{where}: and {more} more"]
+    return "\n".join(lines)
+
+
+def _told_of(error: ValidationError) -> list[Any]:
+    """The problems that do not follow from another one."""
+    problems = error.errors(include_url=False)
+    return [one for one in problems if not _follows_from_another(one, problems)]
+
+
+def path_of(loc: Loc) -> str:
+    """A place as it is written, `cluster.nodes[2].count`; long keys are cut."""
+    text = ""
+    for part in loc:
+        if part == "[key]":
+            continue
+        text += f"[{part}]" if isinstance(part, int) else f".{cut(escaped(part))}"
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """A value as its file shows it, shortened; lists and objects by their size."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)} field{'s' if len(value) != 1 else ''}"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return cut(escaped(json.dumps(value, ensure_ascii=False)))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names that a file has, each cut and the first ten of them; `none` without any."""
+    cuts = [cut(escaped(name)) for name in names]
+    more = [f"and {len(cuts) - MOST_LINES} more"] if len(cuts) > MOST_LINES else []
+    return ", ".join([*cuts[:MOST_LINES], *more]) or "none"
+
+
+def unknown_name(what: str, name: Any, known: list[str]) -> str:
+    """`found ..., expected ...; remedy` for a name that is none of `known`."""
+    return f"found {shown(name)}, expected {what}; {nearest(name, known)}"
+
+
+def nearest(name: Any, known: list[str]) -> str:
+    """The nearest of the known names, or all of them where none is near."""
+    near = get_close_matches(cut(str(name), 300), known, n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known are {', '.join(sorted(known))}"
+
+
+def _follows_from_another(problem: Any, problems: list[Any]) -> bool:
+    """Pydantic counts only the valid items of a list: too short, though it is not."""
+    loc = problem["loc"]
+    return problem["type"] == "too_short" and any(
+        other["loc"][: len(loc)] == loc and len(other["loc"]) > len(loc)
+        for other in problems
+    )
+
+
+# --- one problem -------------------------------------------------------------------
+
+
+def _complaint(schema: dict[str, Any], problem: Any) -> str:
+    kind, loc, value = problem["type"], problem["loc"], problem["input"]
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind == "extra_forbidden":
+        known = sorted(_node(schema, loc[:-1]).get("properties", {}))
+        return f"unknown field; {nearest(loc[-1], known)}"
+    node = _node(schema, loc)
+    if not node:
+        return f"found {shown(value)}: {problem['msg']}"
+    expected = _expected(schema, node)
+    if kind == "missing":
+        return f"missing; expected {expected}; add it"
+    remedy = _remedy(schema, kind, value, node)
+    return f"found {shown(value)}, expected {expected}; {remedy}"
+
+
+def _remedy(schema: dict[str, Any], kind: str, value: Any, node: dict[str, Any]) -> str:
+    if value is None:
+        return "give a value, or leave the field out if it has a default"
+    wants = {_followed(schema, branch).get("type") for branch in _branches(node)}
+    if kind == "literal_error":
+        names = [str(v) for b in _branches(node) for v in b.get("enum", [])]
+        return nearest(value, names) if isinstance(value, str) else "use one of them"
+    if isinstance(value, str) and wants & {"integer", "number"}:
+        return "write a plain number without quotes or unit"
+    if isinstance(value, str) and "boolean" in wants:
+        return "write true or false without quotes"
+    if isinstance(value, int | float) and "string" in wants:
+        return "put it in quotes"
+    if isinstance(value, float) and "integer" in wants:
+        return "write a whole number"
+    if "array" in wants and not isinstance(value, list):
+        return "write a list: [...]"
+    if "object" in wants and not isinstance(value, dict):
+        return "write its fields: {...}"
+    return "give such a value"
+
+
+# --- what the schema expects -----------------------------------------------------
+
+
+def _node(schema: dict[str, Any], loc: Loc) -> dict[str, Any]:
+    """The part of a JSON schema that a place is checked against; {} if there is none"""
+    node = schema
+    for part in loc:
+        if part == "[key]":
+            return {"type": "string", **node.get("propertyNames", {})}
+        for branch in _branches(_followed(schema, node)):
+            found = _child(_followed(schema, branch), part)
+            if found:
+                node = found
+                break
+        else:
+            return {}
+    return _followed(schema, node)
+
+
+def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
+    if isinstance(part, int):
+        prefix = node.get("prefixItems", [])
+        found = prefix[part] if part < len(prefix) else node.get("items")
+    else:
+        found = node.get("properties", {}).get(part) or node.get("additionalProperties")
+    return found if isinstance(found, dict) else {}
+
+
+def _branches(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return node.get("anyOf") or [node]
+
+
+def _followed(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    if len(parts := node.get("allOf", ())) == 1:  # how older pydantic adds a default
+        return _followed(schema, parts[0])
+    if reference := node.get("$ref"):
+        return dict(schema["$defs"][reference.rpartition("/")[2]])
+    return node
+
+
+def _expected(schema: dict[str, Any], node: dict[str, Any]) -> str:
+    texts = [_one(_followed(schema, branch)) for branch in _branches(node)]
+    return " or ".join(texts)
+
+
+def _one(node: dict[str, Any]) -> str:
+    if "const" in node:
+        return json.dumps(node["const"])
+    if "enum" in node:
+        return "one of " + ", ".join(json.dumps(value) for value in node["enum"])
+    match node.get("type"):
+        case "null":
+            return "null"
+        case "boolean":
+            return "true or false"
+        case "integer":
+            return "a whole number" + _range(node)
+        case "number":
+            return "a number" + _range(node)
+        case "string":
+            return _text(node)
+        case "array":
+            return "a list" + _items(node)
+        case "object" if "properties" in node:
+            names = node.get("required") or list(node["properties"])
+            return f"an object with {', '.join(names)}"
+    return "an object"
+
+
+def _range(node: dict[str, Any]) -> str:
+    parts = []
+    if "minimum" in node and "maximum" in node:
+        return f" from {_plain(node['minimum'])} to {_plain(node['maximum'])}"
+    if "minimum" in node:
+        parts.append(f"at least {_plain(node['minimum'])}")
+    if "exclusiveMinimum" in node:
+        parts.append(f"above {_plain(node['exclusiveMinimum'])}")
+    if "maximum" in node:
+        parts.append(f"at most {_plain(node['maximum'])}")
+    if "exclusiveMaximum" in node:
+        parts.append(f"below {_plain(node['exclusiveMaximum'])}")
+    return " " + " and ".join(parts) if parts else ""
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def _text(node: dict[str, Any]) -> str:
+    if "pattern" in node and "description" in node:
+        return f"text of the form {node['description']}"
+    if "maxLength" in node and "minLength" in node:
+        return f"text of {node['minLength']} to {node['maxLength']} characters"
+    if "maxLength" in node:
+        return f"text of at most {node['maxLength']} characters"
+    return "text"
+
+
+def _items(node: dict[str, Any]) -> str:
+    low, high = node.get("minItems"), node.get("maxItems")
+    if low is not None and low == high:
+        return f" of {low}"
+    if low is not None and high is not None:
+        return f" of {low} to {high}"
+    return f" of at least {low}" if low is not None else ""

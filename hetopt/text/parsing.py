@@ -1,0 +1,422 @@
+"""Text to plain data: JSON and YAML, bounded in size, depth and repetition.
+
+YAML is read by the core schema of YAML 1.2: only `true` and `false` are booleans,
+`1e9` is a number, a date is text. So `gpu: no` stays the text that it looks like.
+Aliases are allowed as long as the data they stand for stays small.
+"""
+
+import gc
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from csv import DictReader
+from csv import Error as CsvError
+from dataclasses import dataclass
+from io import StringIO
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import InstanceError, cut
+
+MAX_BYTES = 64 * 2**20
+MAX_DEPTH = 64
+MAX_VALUES = 5_000_000
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The object that a JSON (`.json`) or YAML (any other name) file holds."""
+    return parse_tree(read_text(path), str(path), is_json=path.suffix == ".json")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; `InstanceError` where it is absent, too large, not UTF-8."""
+    with readable(path):
+        if path.is_dir():
+            raise InstanceError.at(
+                path, None, "found a folder, expected a file; name a file"
+            )
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InstanceError.at(
+            path,
+            None,
+            f"found more than {MAX_BYTES >> 20} MiB, expected at most that; split the "
+            "file",
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError.at(
+            path,
+            None,
+            f"found a byte that is not UTF-8 at offset {error.start}, expected UTF-8 "
+            "text; save it as UTF-8",
+        ) from None
+
+
+@contextmanager
+def readable(
+    path: Path, expected: str = "one to read; check the path"
+) -> Iterator[None]:
+    """Opening and reading `path` within; `InstanceError` where it cannot be read.
+
+    A name may be one that no file can have: too long, with a NUL or a lone surrogate.
+    """
+    try:
+        yield
+    except InstanceError:
+        raise
+    except FileNotFoundError:
+        words = f"found no such file, expected {expected}"
+        raise InstanceError.at(path, None, words) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InstanceError.at(path, None, f"cannot be read: {reason}") from None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file: the names of its columns, and an iterator over its rows."""
+
+    columns: list[str]
+    rows: Iterator[tuple[int, dict[str, str | None]]]
+
+
+def read_table(path: Path) -> Table:
+    """A CSV file with a header; each row is the number of its line and its cells.
+
+    Lines may end as on any system, in old Excel's CR, too. What is not CSV is an
+    `InstanceError` with the line, when it is come to.
+    """
+    lines = DictReader(StringIO(read_text(path), newline=None), strict=True)
+    with _csv(path, lines):
+        lines.fieldnames = [name.strip() for name in lines.fieldnames or ()]
+
+    def rows() -> Iterator[tuple[int, dict[str, str | None]]]:
+        with _csv(path, lines):
+            for cells in lines:
+                yield lines.line_num, cells
+
+    return Table(list(lines.fieldnames), rows())
+
+
+@contextmanager
+def _csv(path: Path, lines: "DictReader[str]") -> Iterator[None]:
+    try:
+        yield
+    except CsvError as error:
+        # The reader counts a line when it has read it, the refused one not always.
+        raise InstanceError.at(
+            path, f"line {lines.line_num}", f"not CSV: {error}; correct the line"
+        ) from None
+
+
+def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
+    """The object in `text`; messages of `InstanceError` begin with `where`."""
+    tree = parse_value(text, where, is_json=is_json)
+    if not isinstance(tree, dict):
+        found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
+        raise InstanceError.at(
+            where,
+            None,
+            f"found {found}, expected an object with named fields; see the format in "
+            "the README",
+        )
+    return tree
+
+
+def read_value(path: Path) -> Any:
+    """What a JSON (`.json`) or YAML (any other name) file holds, a list for example."""
+    return parse_value(read_text(path), str(path), is_json=path.suffix == ".json")
+
+
+def parse_value(text: str, where: str, *, is_json: bool) -> Any:
+    """The value in `text`, bounded; messages of `InstanceError` begin with `where`."""
+    try:
+        with without_collection():
+            tree = _from_json(text) if is_json else _from_yaml(text)
+            depth = _depth(tree)
+        # Only escapes can write one: files are UTF-8, and hold no bare NUL.
+        if "\\" in text and (strange := _no_character(tree)):
+            raise _Refused(strange)
+    except json.JSONDecodeError as error:
+        raise InstanceError.at(
+            where,
+            f"line {error.lineno}, column {error.colno}",
+            f"not JSON: {error.msg}; correct the text there",
+        ) from None
+    except yaml.YAMLError as error:
+        raise InstanceError.at(where, None, _yaml_message(error)) from None
+    except _Refused as error:
+        raise InstanceError.at(where, None, str(error)) from None
+    except RecursionError:
+        depth, tree = MAX_DEPTH + 1, {}
+    except ValueError:  # Python reads no whole number of thousands of digits
+        raise InstanceError.at(
+            where,
+            None,
+            "found a number of thousands of digits, expected at most 10000000000000; "
+            "shorten it",
+        ) from None
+    if depth > MAX_DEPTH:
+        raise InstanceError.at(
+            where,
+            None,
+            f"found values nested more than {MAX_DEPTH} deep, expected at most "
+            f"{MAX_DEPTH} levels; flatten the file",
+        )
+    return tree
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No search for garbage meanwhile: of a large file it takes longer than reading.
+
+    Nothing that is read refers to itself, so there is none to be found.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+_KIND = {
+    list: "list",
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "true or false",
+}
+
+
+class _Refused(Exception):
+    """A reason of ours not to take a file, as the rest of the message."""
+
+
+# --- JSON ------------------------------------------------------------------------
+
+
+def _from_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [key for key, _ in pairs]
+        twin = next(key for key in made if names.count(key) > 1)
+        raise _Refused(_twice(twin))
+    return made
+
+
+def _no_constant(name: str) -> Any:
+    raise _Refused(f"found {name}, expected a finite number; correct the number")
+
+
+def _twice(key: str) -> str:
+    name = repr(cut(key))
+    return f"found the field {name} twice in one object, expected once; remove one"
+
+
+# --- YAML ------------------------------------------------------------------------
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The core schema: null, true, false, whole numbers, numbers; the rest is text."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+    yaml_constructors: dict[str | None, Any] = {}  # noqa: RUF012
+
+    def mapping(self, node: Any) -> dict[str, Any]:
+        """A mapping whose keys are text, each once."""
+        made: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            line = _line(key_node)
+            if not isinstance(key, str):
+                raise _Refused(
+                    f"line {line}: found the field name {cut(repr(key))}, expected "
+                    "text; put it in quotes"
+                )
+            if key in made:
+                raise _Refused(f"line {line}: {_twice(key)}")
+            made[key] = self.construct_object(value_node, deep=True)
+        return made
+
+    def sequence(self, node: Any) -> list[Any]:
+        """A list."""
+        return [self.construct_object(item, deep=True) for item in node.value]
+
+    def whole(self, node: Any) -> int:
+        """A decimal whole number."""
+        return int(self.scalar(node, r"[-+]?[0-9]{1,4000}", "a whole number"))
+
+    def number(self, node: Any) -> float:
+        """A decimal number."""
+        return float(self.scalar(node, _NUMBER, "a number"))
+
+    def scalar(self, node: Any, pattern: str, what: str) -> str:
+        """The text of a number; an explicit tag may stand before anything."""
+        text = str(self.construct_scalar(node))
+        if not re.fullmatch(pattern, text):
+            found = text if len(text) < 40 else f"{len(text)} characters"
+            raise _Refused(
+                f"line {_line(node)}: found {found}, expected {what}; correct it"
+            )
+        return text
+
+    def truth(self, node: Any) -> bool:
+        """True for `true`."""
+        return str(self.construct_scalar(node)).lower() == "true"
+
+    def nothing(self, node: Any) -> None:
+        """None."""
+
+    def unknown(self, node: Any) -> Any:
+        """Tags such as `!!python/object` or `!!timestamp` are refused."""
+        raise _Refused(
+            f"line {_line(node)}: found the tag {cut(node.tag)!r}, expected plain "
+            "data; remove the tag"
+        )
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    """Plain text that matches `pattern`, by its first characters, gets the tag."""
+    starts = [*first, ""] if tag == "null" else [*first]
+    _Loader.add_implicit_resolver(_TAG + tag, re.compile(pattern), starts)
+
+
+_resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN")
+_resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
+_resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
+_resolve(
+    "float",
+    f"^{_NUMBER}$",
+    "-+.0123456789",
+)
+for _tag, _method in {
+    "null": _Loader.nothing,
+    "bool": _Loader.truth,
+    "int": _Loader.whole,
+    "float": _Loader.number,
+    "str": _Base.construct_scalar,
+    "seq": _Loader.sequence,
+    "map": _Loader.mapping,
+}.items():
+    _Loader.add_constructor(_TAG + _tag, _method)
+_Loader.add_constructor(None, _Loader.unknown)
+
+
+def _from_yaml(text: str) -> Any:
+    _check_events(text)
+    return yaml.load(text, Loader=_Loader)
+
+
+def _check_events(text: str) -> None:
+    """Refuse deep nesting and aliases that stand for too much, before building it.
+
+    The size of an anchored value is known when it closes; an alias adds that size.
+    """
+    total = 0
+    opened: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}
+    events: Any = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise _Refused(
+                    f"line {_line(event)}: found the alias {cut(str(event.anchor))!r}, "
+                    "expected one of a value that ends before it; write the value out"
+                )
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor:
+                sizes[anchor] = total - before
+        if len(opened) > MAX_DEPTH:
+            raise RecursionError
+        if total > MAX_VALUES:
+            raise _Refused(
+                f"found more than {MAX_VALUES} values once aliases are written out, "
+                "expected fewer; write a smaller file"
+            )
+
+
+def _line(node: Any) -> int:
+    """The line, from 1, that a node or event starts on."""
+    return int(node.start_mark.line) + 1
+
+
+def _yaml_message(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}not YAML: {problem}; correct the text there"
+
+
+def _depth(tree: Any) -> int:
+    """How deep lists and objects are nested, without recursion; level by level."""
+    depth, level = 0, [tree] if isinstance(tree, dict | list) else []
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        inner = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [v for v in chain.from_iterable(inner) if type(v) in (dict, list)]
+    return depth
+
+
+_NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")
+
+
+def _no_character(tree: Any) -> str | None:
+    """What is wrong with the first text that no file name and no UTF-8 can hold."""
+    todo = [tree]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo += [*value.values(), *value]
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, str) and (found := _NO_CHARACTER.search(value)):
+            what = "the character NUL" if found[0] == "\0" else "half of a character"
+            text = cut(value).encode("unicode_escape").decode()
+            return f'found {what} in the text "{text}", expected whole text; remove it'
+    return None
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that YAML 1.1 or 1.2, or Go's reader, takes for something else."""
+
+
+for _tag, _pattern, _first in (
+    ("float", f"^{_NUMBER}$", "-+.0123456789"),
+    ("int", "^[-+]?0o[0-7]+$", "-+0"),
+    ("bool", "^[yYnN]$", "yYnN"),
+):
+    _Dumper.add_implicit_resolver(_TAG + _tag, re.compile(_pattern), [*_first])
+
+
+def yaml_text(tree: Any, **style: Any) -> str:
+    """Plain data as YAML, its objects in their order."""
+    return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, **style))
