@@ -13,7 +13,8 @@ from pathlib import Path
 
 import gap_table
 
-from hetopt import cli, files
+from hetopt import cli
+from hetopt.text import writing
 
 FOLDER = Path(__file__).resolve().parent
 README = FOLDER.parent / "README.md"
@@ -26,7 +27,7 @@ def main(words: list[str]) -> None:
     elif words == ["--gaps"]:
         text = README.read_text(encoding="utf-8")
         table = gap_table.made(FOLDER / "results" / "gaps")
-        files.write_text(README, gap_table.replaced(text, table))
+        writing.write_text(README, gap_table.replaced(text, table))
         print(f"written to {README}")
     else:
         out = [] if "--out" in words else ["--out", str(FOLDER / "results" / words[0])]

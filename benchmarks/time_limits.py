@@ -31,7 +31,8 @@ from _measuring import RESULTS, keep
 from _pages import grid
 
 import hetopt
-from hetopt import files, registry
+from hetopt import registry
+from hetopt.text import writing
 
 LINES, PAGE = "time_limits.jsonl", "time_limits.md"
 CLUSTERS = {
@@ -105,12 +106,12 @@ def write_inputs(folder: Path) -> None:
     That one as a user writes it: in rows.
     """
     plan = hetopt.plan(LOSING, "megatron")
-    files.write_json(folder / "old.json", plan.to_json())
+    writing.write_json(folder / "old.json", plan.to_json())
     instance = hetopt.load(CLUSTERS["1,024 nodes, links by pair"])
     document = instance.model_dump(mode="json")
     inter = document["cluster"]["inter"]
     inter["pairs"] = [list(pair.values()) for pair in inter["pairs"]]
-    files.write_json(folder / "pairs.json", document)
+    writing.write_json(folder / "pairs.json", document)
 
 
 def run(case: Case, wall: bool, folder: Path) -> dict[str, Any]:

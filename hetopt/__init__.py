@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .result import Bound, Result, Status, Stop
     from .schema import Instance
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOME = {
     "check": "api",
@@ -88,6 +88,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module(f"{__name__}.registry").version()
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,25 @@
 """A folder is a registry: every module in it is an entry, the file name its name."""
 
+import tomllib
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
 from .errors import UnknownName
+
+
+@cache
+def version() -> str:
+    """Of hetopt, as it is installed; of the checkout where it is not."""
+    from importlib import metadata  # as long to load as all of this package
+
+    try:
+        return metadata.version("hetopt")
+    except metadata.PackageNotFoundError:
+        project = Path(__file__).resolve().parent.parent / "pyproject.toml"
+        return str(tomllib.loads(project.read_text())["project"]["version"])
 
 
 def names(folder: str) -> list[str]:

@@ -280,7 +280,7 @@ def test_a_plan_of_another_problem_is_refused() -> None:
 
 
 def test_a_written_result_is_a_plan_file(tmp_path: Path) -> None:
-    from hetopt.files import write_json
+    from hetopt.text.writing import write_json
 
     result = hetopt.plan(SMALL, "megatron")
     path = tmp_path / "result.json"

@@ -302,11 +302,11 @@ def test_all_back_ends_load_in_one_process_in_every_order() -> None:
 def test_what_cbc_says_of_a_proof_when_its_time_is_up_counts_for_nothing(
     monkeypatch: pytest.MonkeyPatch, exit_code: int
 ) -> None:
-    from hetopt.backends import pulp
+    from hetopt.backends.pulp import cbc
 
-    run = pulp._wait
-    monkeypatch.setattr(pulp, "_wait", lambda command: (run(command)[0], exit_code))
-    monkeypatch.setattr(pulp, "_near", lambda limit_s, seconds: limit_s is not None)
+    run = cbc._wait
+    monkeypatch.setattr(cbc, "_wait", lambda command: (run(command)[0], exit_code))
+    monkeypatch.setattr(cbc, "_near", lambda limit_s, seconds: limit_s is not None)
     model = fresh("pulp")
     x = model.integer("x", 0, 1)
     model.add("never", 0, x >= 2)

@@ -16,10 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_report import HOSTILE, Page
 
-from hetopt import files, performance_profiles
+from hetopt import performance_profiles
 from hetopt.bench import process, statistics, suites
 from hetopt.report import bench as reports
-from hetopt.report import bench_page, charts
+from hetopt.report import bench_page, bench_summary, charts
+from hetopt.text import writing
 
 HEADER = {
     "suite": HOSTILE,
@@ -58,8 +59,8 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
-    return reports.report(Path("nowhere"), HEADER, found or rows())
+def made(found: list[dict[str, Any]] | None = None) -> bench_summary.Report:
+    return bench_summary.report(Path("nowhere"), HEADER, found or rows())
 
 
 # --- numbers -----------------------------------------------------------------------
@@ -287,12 +288,12 @@ def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
         )
         answer = process.run(task)
         answer["row"]["plan_file"] = f"plans/{number}.json"
-        files.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
+        writing.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
         found.append(answer["row"])
-    page = Page(bench_page.html(reports.report(tmp_path, HEADER, found)))
+    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
     assert len(page.of("svg", "plan")) == 2
     (tmp_path / "plans" / "1.json").write_text("{}")
-    page = Page(bench_page.html(reports.report(tmp_path, HEADER, found)))
+    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
     assert len(page.of("svg", "plan")) == 1
     assert "1 plans are not drawn" in page.words
 

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import api, cli, registry
+from hetopt.cli import planning
 from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
 from hetopt.result import Method, Result, Status, Stop
@@ -159,8 +160,8 @@ def test_check_shows_stage_times_and_headroom(tmp_path: Path) -> None:
         assert word in told.stdout
 
 
-@pytest.mark.parametrize("kind", list(cli.Kind))
-def test_list_gives_objects_with_a_name(kind: cli.Kind) -> None:
+@pytest.mark.parametrize("kind", list(planning.Kind))
+def test_list_gives_objects_with_a_name(kind: planning.Kind) -> None:
     entries = json.loads(hetopt("list", kind, "--json").stdout)
     assert entries
     assert all(entry["name"] and entry["description"] for entry in entries)
@@ -254,7 +255,7 @@ def result_with(status: Status) -> Result:
 def test_compare_exits_as_the_instances_best_answer(
     statuses: list[Status], code: int
 ) -> None:
-    assert cli._exit_of_comparison(map(result_with, statuses)) == code
+    assert planning._exit_of_comparison(map(result_with, statuses)) == code
 
 
 def test_our_own_bug_exits_1_and_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:

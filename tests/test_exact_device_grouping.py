@@ -16,9 +16,9 @@ from hetopt import registry
 from hetopt.errors import InstanceError
 from hetopt.exact import device_grouping as exact
 from hetopt.exact._certificates import Claim
-from hetopt.exact.device_grouping.patterns import Kinds, Question, complete, patterns
+from hetopt.exact.device_grouping.pattern import Kinds, Question, complete, patterns
+from hetopt.exact.device_grouping.pattern_search import search
 from hetopt.exact.device_grouping.programme import relax
-from hetopt.exact.device_grouping.search import search
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping
 from hetopt.problems.device_grouping import Data, DeviceType

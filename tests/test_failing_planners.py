@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import registry
+from hetopt import registry, search
 from hetopt.cli import app
 from hetopt.errors import InternalError, MethodFailed, PlanRejected
 from hetopt.exact import training_plan as exact
@@ -16,6 +16,7 @@ from hetopt.modelling import Limits
 from hetopt.planners import islands, megatron, whale
 from hetopt.plans import TrainingPlan
 from hetopt.scheduling.policies import frenzy
+from hetopt.search import symmetric
 
 RUN = CliRunner()
 TINY = "tiny/two-nodes"
@@ -66,11 +67,11 @@ def test_comparison_has_a_row_with_the_reason_of_a_planner_that_fails(
 def test_exact_method_starts_although_its_planners_fail(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(megatron, "plan", raising)
-    monkeypatch.setattr(islands, "plan", raising)
+    for home in (megatron, symmetric, islands, search.islands):
+        monkeypatch.setattr(home, "plan", raising)
     small = hetopt.load(TINY)
     if name == "exact":  # as a large cluster is solved
-        monkeypatch.setattr(exact._small_clusters, "is_small", lambda data: False)
+        monkeypatch.setattr(exact.small, "is_small", lambda data: False)
         assert len(exact.solve(small, limits=Limits(time_s=3)).failed) == 2
         return
     found = exact.solve(small, limits=Limits(time_s=10))
@@ -81,7 +82,7 @@ def test_exact_method_starts_although_its_planners_fail(
 def test_improve_goes_on_where_the_islands_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(islands, "search", raising)
+    monkeypatch.setattr(search.islands, "search", raising)
     found = hetopt.plan(TINY, improve=True, time_limit=4)
     assert found.plan is not None
     assert any("islands failed" in told for told in found.failed)

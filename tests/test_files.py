@@ -11,18 +11,12 @@ import yaml
 
 from hetopt import files
 from hetopt.errors import InstanceError, MixedData, UnknownName
-from hetopt.files import (
-    instance_names,
-    load_instance,
-    load_plan,
-    load_problem,
-    write_json,
-    write_text,
-)
+from hetopt.files import instance_names, load_instance, load_plan, load_problem
 from hetopt.plans import Partition, Provisioning, TrainingPlan
 from hetopt.problems import provisioning
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.text import parsing
+from hetopt.text.writing import write_json, write_text
 
 LIBRARY = Path(__file__).parent.parent / "instances"
 ONE_GPU = {

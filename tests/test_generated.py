@@ -6,6 +6,7 @@ from hetopt import api, files, problems
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.files.clusters import FAMILIES
 from hetopt.files.generated import OTHERS
+from hetopt.text import writing
 
 CLUSTERS = ("equal", "unequal", "islands", "tight_memory", "steep")
 
@@ -53,7 +54,7 @@ def test_a_plan_of_generated_data_is_judged_again(tmp_path) -> None:
     result = api.solve(name, time_limit=10)
     file = tmp_path / "result.json"
     document = result.to_json() | {"instance": name}
-    files.write_json(file, document)
+    writing.write_json(file, document)
     assert files.load_plan(file)[1:] == (result.data, result.plan)
 
 

@@ -14,13 +14,14 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.exporters import galvatron, hexiscale, sailor
 from hetopt.exporters._shapes import normal
-from hetopt.files import load_instance, load_plan, write_json
+from hetopt.files import load_instance, load_plan
 from hetopt.formats import importing
 from hetopt.importers import metis
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
+from hetopt.text.writing import write_json
 
 IMPORTS = Path(__file__).parent / "imports"
 PLANS = IMPORTS / "plans"

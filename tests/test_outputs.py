@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, files
+from hetopt import cli
 from hetopt.bench import journal, process
 from hetopt.errors import CannotWrite
 from hetopt.formats import exporting
+from hetopt.text import writing
 
 SMALL = "tiny/two-nodes"
 PLAN = ("plan", SMALL, "--planner", "megatron")
@@ -54,7 +55,7 @@ def test_a_reader_that_leaves_early_changes_nothing(
     words: tuple[str, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[2]))
     reading, writing = os.pipe()
     os.close(reading)
     told = run(*words, stdout=writing)
@@ -113,7 +114,7 @@ def test_every_answer_is_printed_even_where_out_cannot_be_written(
     if "plan.json" in words:
         assert hetopt(*PLAN, "--out", "plan.json").exit_code == 0
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(files, "_replace", full)
+    monkeypatch.setattr(writing, "_replace", full)
     told = hetopt(*words, "--json", "--out", out)
     assert told.exit_code == 2
     assert field in json.loads(told.stdout)
@@ -129,14 +130,14 @@ def test_an_output_in_a_folder_without_rights_is_refused_before_the_work(
 
     monkeypatch.setattr(Path, "touch", denied)
     with pytest.raises(CannotWrite, match=r"--out .*: cannot be written: Permission"):
-        files.check_writable(tmp_path / "plan.json")
+        writing.check_writable(tmp_path / "plan.json")
 
 
 def test_trying_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> None:
     old = tmp_path / "old.json"
     old.write_text("old")
-    files.check_writable(old)
-    files.check_writable(tmp_path / "new.json")
+    writing.check_writable(old)
+    writing.check_writable(tmp_path / "new.json")
     assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
     assert old.read_text() == "old"
 

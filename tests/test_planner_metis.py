@@ -18,7 +18,7 @@ from hetopt.modelling import Limits
 from hetopt.planners import metis
 from hetopt.planners.alpa_like.stages import Programme
 from hetopt.planners.metis import cuts as layer_cuts
-from hetopt.planners.metis import groups
+from hetopt.planners.metis import node_groups
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
 from hetopt.planners.metis.grid import Grid
 from hetopt.plans import TrainingPlan
@@ -145,7 +145,7 @@ def test_group_sizes_add_up_and_none_is_below_the_limit(
     gpus: int, variance: float
 ) -> None:
     for stages in range(1, gpus + 1):
-        found = list(groups.sizes(gpus, stages, variance, 10))
+        found = list(node_groups.sizes(gpus, stages, variance, 10))
         for order in found:
             assert len(order) == stages
             assert sum(order) == gpus
@@ -154,7 +154,7 @@ def test_group_sizes_add_up_and_none_is_below_the_limit(
 
 
 def test_all_orders_are_there_where_none_are_joined() -> None:
-    found = set(groups.sizes(8, 4, 1.0, 10))
+    found = set(node_groups.sizes(8, 4, 1.0, 10))
     powers = {
         order for parts in ((1, 1, 2, 4), (2, 2, 2, 2)) for order in permutations(parts)
     }

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import listing
+from hetopt.cli import listing, output
 
 MIXED = "autohet/a100-h20-4x4-gpt3-6.7b"
 
@@ -75,7 +75,7 @@ def test_the_tables_say_what_was_lost_weighed_and_carried(old: Path) -> None:
 def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
     options = ("--lost", "node0", "--planning", 0.3, "-o", "cloud_gbytes_per_s=none")
     told = hetopt("recover", old, MIXED, *options, "--json")
-    assert told.exit_code == cli.NO_PLAN
+    assert told.exit_code == output.NO_PLAN
     document = json.loads(told.stdout)
     assert document["status"] == "infeasible"
     assert "lies nowhere any more" in document["reasons"][0]
@@ -103,13 +103,13 @@ def test_bad_input_is_said_in_one_message(
     old: Path, words: tuple[str, ...], message: str
 ) -> None:
     told = hetopt("recover", old, MIXED, *words)
-    assert told.exit_code == cli.BAD_INPUT
+    assert told.exit_code == output.BAD_INPUT
     assert message in told.stderr
 
 
 def test_a_plan_of_another_model_is_refused(old: Path) -> None:
     told = hetopt("recover", old, "tiny/two-nodes")
-    assert told.exit_code == cli.BAD_INPUT
+    assert told.exit_code == output.BAD_INPUT
     assert "expected one model" in told.stderr
 
 

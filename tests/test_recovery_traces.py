@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import cli
 from hetopt.api.replaying import METHODS, Replayed, replay
+from hetopt.cli import output
 from hetopt.errors import InstanceError, MixedData, Unsupported
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
@@ -354,5 +355,5 @@ def test_what_the_command_refuses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = hetopt_command("recover", *files, *words)
-    assert told.exit_code == cli.BAD_INPUT
+    assert told.exit_code == output.BAD_INPUT
     assert message in told.stderr

@@ -13,7 +13,7 @@ from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import checkpoints, importing, measuring
+from hetopt.cli import checkpoints, importing, measuring, output
 from hetopt.cli.terminal import lines
 from hetopt.report import bench_tables, words
 
@@ -115,7 +115,7 @@ def test_the_plan_that_broke_the_table_of_targets_is_explained() -> None:
 
 
 def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    cli._show([renderable])
+    output.show([renderable])
     return STYLE.sub("", capsys.readouterr().out)
 
 

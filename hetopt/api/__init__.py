@@ -87,7 +87,7 @@ def plan(
     `UnknownName` for an unknown planner.
     """
     start = monotonic()
-    whole = _limits(time_limit, gap, threads, seed)
+    whole = limits_of(time_limit, gap, threads, seed)
     data = load(instance)
     # What took long to read takes as long to judge and to write at the end.
     limits = _less(whole, 2 * (monotonic() - start))
@@ -95,7 +95,9 @@ def plan(
     if planner is not None:
         if exact:
             raise Unsupported("a planner and exact were both asked for: choose one")
-        _known("planner", planner, registry.entries_for("planners", "training_plan"))
+        refuse_unknown(
+            "planner", planner, registry.entries_for("planners", "training_plan")
+        )
     elif options:
         raise Unsupported(_NO_PLANNER)
     if improve:
@@ -106,7 +108,7 @@ def plan(
             )
         found = _bounded(_improved(planner, data, limits, report, options))
     elif planner is not None:
-        found = _bounded(_heuristic(planner, data, limits, options))
+        found = _bounded(heuristic(planner, data, limits, options))
     else:
         found = _planned(data, exact, limits, report)
     try:
@@ -162,7 +164,7 @@ def solve(
     planner, by name (`planner_options`). Raises `InstanceError`, `UnknownName`,
     `BackendMissing` and `Unsupported`.
     """
-    limits = _limits(time_limit, gap, threads, seed)
+    limits = limits_of(time_limit, gap, threads, seed)
     name, data = posed(problem)
     if options and (backend or method not in methods_for(name)["planners"]):
         raise Unsupported(_NO_PLANNER)
@@ -176,13 +178,13 @@ def solve(
         raise Unsupported(
             "a queue of jobs has policies, no methods: use `hetopt schedule`"
         )
-    _known("method", method or name, [*chain.from_iterable(known.values())])
+    refuse_unknown("method", method or name, [*chain.from_iterable(known.values())])
     if method is None or method in known["exact"]:
         return _exact(name, data, limits, warm_start, report)
     if method in known["formulations"]:
         backend = carriers(method)[0]
         return _stated(name, data, method, backend, limits, warm_start, report)
-    return _bounded(_heuristic(method, data, limits, options))
+    return _bounded(heuristic(method, data, limits, options))
 
 
 def write_statement(
@@ -215,11 +217,13 @@ def provision(
     one `planner`, without a proof. Raises `InstanceError` for an instance without
     offers, or when both are given, and `UnknownName` for an unknown planner.
     """
-    limits = _limits(time_limit, gap, threads, seed)
+    limits = limits_of(time_limit, gap, threads, seed)
     data = provisioning_data(instance, deadline_s, budget_usd)
     if planner is not None:
-        _known("planner", planner, registry.entries_for("planners", "provisioning"))
-        return _heuristic(planner, data, limits)
+        refuse_unknown(
+            "planner", planner, registry.entries_for("planners", "provisioning")
+        )
+        return heuristic(planner, data, limits)
     return _exact("provisioning", data, limits, None, report)
 
 
@@ -239,7 +243,7 @@ def frontier(
     """
     from ..exact import provisioning
 
-    limits = _limits(time_limit, gap, threads, seed)
+    limits = limits_of(time_limit, gap, threads, seed)
     data = provisioning_data(instance, None, None)
     return provisioning.frontier(data, limits=limits, report=report)
 
@@ -261,9 +265,11 @@ def tradeoffs(
     """
     from .fronts import compared
 
-    limits = _limits(time_limit, gap, threads, seed)
+    limits = limits_of(time_limit, gap, threads, seed)
     for name in planners:
-        _known("planner", name, registry.entries_for("planners", "provisioning"))
+        refuse_unknown(
+            "planner", name, registry.entries_for("planners", "provisioning")
+        )
     data = provisioning_data(instance, None, None)
     return compared(load(instance).name, data, planners, limits, started, report)
 
@@ -286,7 +292,7 @@ def compare(
     instance, by whatever method of this report. `started` hears each method's name
     before it runs. Raises as `plan` does, before any work is done.
     """
-    limits = _limits(time_limit, gap, threads, seed)
+    limits = limits_of(time_limit, gap, threads, seed)
     if isinstance(instances, str | Path | Instance):
         instances = [instances]
     loaded = [load(instance) for instance in instances]
@@ -296,7 +302,7 @@ def compare(
     everyone = registry.entries_for("planners", "training_plan")
     chosen = list(dict.fromkeys(everyone if planners is None else planners))
     for name in chosen:
-        _known("planner", name, everyone)
+        refuse_unknown("planner", name, everyone)
     results: list[Result] = []
     try:
         for instance in loaded:
@@ -400,9 +406,10 @@ def _narrows(method: str, data: Any) -> bool:
     )
 
 
-def _limits(
+def limits_of(
     time_limit: float | None, gap: float | None, threads: int, seed: int
 ) -> Limits:
+    """The limits of a call; `Unsupported` for numbers that are none."""
     for word, value, least in (
         ("time_limit", time_limit, 0),
         ("gap", gap, 0),
@@ -422,17 +429,18 @@ def _less(limits: Limits, seconds: float) -> Limits:
     return replace(limits, time_s=max(0.0, limits.time_s - seconds))
 
 
-def _known(kind: str, name: str, known: list[str]) -> None:
+def refuse_unknown(kind: str, name: str, known: list[str]) -> None:
+    """`UnknownName` for a name that is not there."""
     if name not in known:
         raise UnknownName(kind, name, known)
 
 
 def _formulation(problem: str, method: str | None, backend: str) -> str:
     library = backend.partition(":")[0]
-    _known("backend", library, registry.names("backends"))
+    refuse_unknown("backend", library, registry.names("backends"))
     known = registry.entries_for("formulations", problem)
     if method is not None:
-        _known("formulation", method, known)
+        refuse_unknown("formulation", method, known)
         return method
     for name in known:
         if library in carriers(name):
@@ -474,7 +482,7 @@ def _stated(
     )
 
 
-def _heuristic(
+def heuristic(
     name: str,
     data: Any,
     limits: Limits,
@@ -536,7 +544,7 @@ def _improved(
         found = _best(_heuristics(data, limits))
     else:
         half = None if limits.time_s is None else limits.time_s / 2
-        found = _heuristic(planner, data, replace(limits, time_s=half), options)
+        found = heuristic(planner, data, replace(limits, time_s=half), options)
     try:
         return improving.improved(found, _less(limits, monotonic() - start), report)
     except KeyboardInterrupt:  # before the search, which keeps what it has
@@ -559,7 +567,7 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
         parts = _QUICK.get(name, waiting) if not planned else waiting
         share = replace(limits, time_s=None if left is None else left / parts)
         try:
-            results.append(_heuristic(name, data, share, attempt=tried))
+            results.append(heuristic(name, data, share, attempt=tried))
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -627,7 +635,7 @@ def _compared(
     for name in planners:
         if started:
             started(f"{instance.name}: {name}")
-        results.append(_bounded(_heuristic(name, instance, limits, attempt=tried)))
+        results.append(_bounded(heuristic(name, instance, limits, attempt=tried)))
         yield results[-1]
     if exact:
         if started:

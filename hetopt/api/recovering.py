@@ -106,13 +106,13 @@ def recover(
     how fast links are, `saved` which shards there are in fact. Raises `InstanceError`,
     `MixedData` and `UnknownName` for what does not fit together.
     """
-    limits = api._limits(time_limit, gap, threads, seed)
+    limits = api.limits_of(time_limit, gap, threads, seed)
     storage = storage or Storage()
-    api._known("method", method, methods())
+    api.refuse_unknown("method", method, methods())
     everyone = registry.entries_for("planners", "training_plan")
     for name in planners:
-        api._known("planner", name, everyone)
-    old, made = _trained(old_plan, old_instance)
+        api.refuse_unknown("planner", name, everyone)
+    old, made = trained(old_plan, old_instance)
     change = changes.between(old, api.load(instance), lost)
     _check_unsaved(change, storage)
     horizon = horizon or Horizon()
@@ -144,7 +144,7 @@ def methods() -> list[str]:
     return [METHOD, *registry.entries_for("planners", METHOD)]
 
 
-def _trained(
+def trained(
     plan: Place | TrainingPlan, instance: Place | Instance | None
 ) -> tuple[Instance, TrainingPlan]:
     """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
@@ -203,7 +203,7 @@ def _solved(method: str, data: Any, limits: Limits, report: Report | None) -> Re
 
     if method == METHOD:
         return recovery.solve(data, limits=limits, report=report)
-    result = api._heuristic(method, data, limits)
+    result = api.heuristic(method, data, limits)
     if result.plan is None:
         return result
     try:

@@ -134,14 +134,16 @@ def replay(
     the replay early, with what is known. Raises `InstanceError` for a wrong file,
     `MixedData` and `UnknownName` for what does not fit together.
     """
-    limits = api._limits(time_limit, None, threads, seed)
+    limits = api.limits_of(time_limit, None, threads, seed)
     storage = storage or Storage()
     for name in methods:
-        api._known("method", name, recovering.methods())
+        api.refuse_unknown("method", name, recovering.methods())
     for name in planners:
-        api._known("planner", name, registry.entries_for("planners", "training_plan"))
+        api.refuse_unknown(
+            "planner", name, registry.entries_for("planners", "training_plan")
+        )
     _check(checkpoint_s, restart_s, planning_s or 0.0, storage)
-    old = recovering._trained(old_plan, old_instance)
+    old = recovering.trained(old_plan, old_instance)
     data = api.load(instance)
     if (was := old[0].workload.global_batch) != data.workload.global_batch:
         raise MixedData(

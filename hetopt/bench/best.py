@@ -16,9 +16,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .. import __version__, files, problems
+from .. import files, problems, registry
 from ..errors import BoundContradicted, InstanceError
 from ..schema import Name, Record
+from ..text import writing
 from ..text.complaints import validated
 from ..text.parsing import read_tree
 from . import journal
@@ -116,7 +117,7 @@ def _better(best: Best | None, row: Row, folder: Path, header: Row) -> Best | No
         method=f"{row['method']} on {row['backend']}"
         if row.get("backend")
         else row["method"],
-        versions={"hetopt": __version__, **_solver(row, header)},
+        versions={"hetopt": registry.version(), **_solver(row, header)},
         date=str(header.get("started", time.strftime("%Y-%m-%d")))[:10],
     )
     if row.get("plan_file") and _is_better(best, row):
@@ -223,7 +224,7 @@ def _write(file: Path, best: Best) -> None:
     """A field a line: a plan of hundreds of GPUs is one line, not thousands."""
     fields = best.model_dump(mode="json", exclude_none=True)
     lines = [f" {json.dumps(key)}: {json.dumps(fields[key])}" for key in fields]
-    files.write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
+    writing.write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _told(before: Best | None, after: Best) -> str:

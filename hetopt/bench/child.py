@@ -16,7 +16,9 @@ from .. import api, files
 from ..api import scheduling
 from ..errors import HetoptError, InternalError
 from ..result import Result
+from ..text import writing
 from ..text.parsing import read_tree
+from .process import end_descendants
 from .records import Task
 
 # Address space is larger than memory: libraries map files, threads map stacks. The
@@ -42,7 +44,7 @@ def main(folder: str) -> None:
         answer = answered(task)
     except MemoryError:
         answer = {"row": _without_answer(task, "out of memory", "MemoryError")}
-    files.write_json(Path(folder, "answer.json"), answer)
+    writing.write_json(Path(folder, "answer.json"), answer)
 
 
 def answered(task: Task) -> dict[str, Any]:
@@ -63,13 +65,6 @@ def answered(task: Task) -> dict[str, Any]:
     if result.plan is not None:
         answer["document"] = document
     return answer
-
-
-def asked(task: Task) -> dict[str, Any]:
-    """What every row says of its task."""
-    fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
-    told = {name: getattr(task, name) for name in fields}
-    return {"key": task.key, **{k: v for k, v in told.items() if v is not None}}
 
 
 def solved(task: Task) -> Result:
@@ -106,7 +101,7 @@ def _row(task: Task, result: Result, document: dict[str, Any]) -> dict[str, Any]
         for point in document["trace"]
     ]
     return {
-        **asked(task),
+        **task.asked(),
         "size": None if size is None else size(result.data),
         "size_unit": unit,
         **{name: document[name] for name in names},
@@ -120,11 +115,11 @@ def _figures(task: Task) -> dict[str, Any]:
     sys.path.insert(0, str(task.folder))
     module = importlib.import_module(str(task.script))
     listed = [dict(found) for found in module.TABLES[task.table](task.time_limit_s)]
-    return {**asked(task), "status": "figures", "figures": listed, "seconds": {}}
+    return {**task.asked(), "status": "figures", "figures": listed, "seconds": {}}
 
 
 def _without_answer(task: Task, status: str, reason: str) -> dict[str, Any]:
-    return {**asked(task), "status": status, "reasons": [reason], "seconds": {}}
+    return {**task.asked(), "status": status, "reasons": [reason], "seconds": {}}
 
 
 def _limit_memory(mib: int) -> None:
@@ -140,8 +135,6 @@ def _limit_memory(mib: int) -> None:
 
 def _end_with_parent() -> None:
     """A parent that is killed closes our input; nobody would read the answer then."""
-    from .process import end_descendants
-
     while os.read(0, 1):
         pass
     end_descendants(os.getpid())

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError
-from ..files import writable, write_json, write_text
 from ..text.complaints import shown
+from ..text.writing import writable, write_json, write_text
 
 ROWS = "rows.jsonl"
 PLANS = "plans"

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
+from .. import registry
 from .records import Task
 
 PACKAGES = (
@@ -27,7 +27,7 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
         "suite": suite,
         "tasks": len(tasks),
         "tasks_digest": "sha256:" + hashlib.sha256(listed.encode()).hexdigest(),
-        "hetopt": __version__,
+        "hetopt": registry.version(),
         "commit": _git("rev-parse", "HEAD"),
         "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "machine": {

@@ -17,8 +17,8 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from ..files import write_json
 from ..text.parsing import read_tree
+from ..text.writing import write_json
 from .records import Task
 
 LOOK_S = 0.1
@@ -118,8 +118,6 @@ def _wait(
 
 
 def _answer(task: Task, folder: Path, why: str | None) -> Answer:
-    from .child import asked
-
     if why is None and (folder / "answer.json").exists():
         return read_tree(folder / "answer.json")
     status, reason = why or "crashed", ""
@@ -131,7 +129,7 @@ def _answer(task: Task, folder: Path, why: str | None) -> Answer:
         reason = f"ended after {task.wall_limit_s:g} s of wall time"
     else:
         reason = f"ended at more than {task.memory_mib} MiB"
-    row = {**asked(task), "status": status, "reasons": [reason], "seconds": {}}
+    row = {**task.asked(), "status": status, "reasons": [reason], "seconds": {}}
     return {"row": row}
 
 

@@ -1,6 +1,6 @@
 """What a suite file says, and the tasks that it becomes."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -72,3 +72,9 @@ class Task(Record):
             return f"{self.script}.{self.table}"
         by = self.method if self.backend is None else f"{self.method} on {self.backend}"
         return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
+
+    def asked(self) -> dict[str, Any]:
+        """What every row says of its task."""
+        fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
+        told = {name: getattr(self, name) for name in fields}
+        return {"key": self.key, **{k: v for k, v in told.items() if v is not None}}

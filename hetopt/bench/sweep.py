@@ -11,7 +11,6 @@ from typing import Any
 
 from ..errors import BackendMissing, Unsupported
 from . import process
-from .child import asked
 from .records import Task
 
 PATIENCE_S = 20  # for a Dask scheduler to answer
@@ -76,5 +75,5 @@ def _answer(future: Any, task: Task) -> process.Answer:
         found: process.Answer = future.result()
         return found
     reason = f"on the Dask cluster: {future.exception()}"
-    row = {**asked(task), "status": "crashed", "reasons": [reason], "seconds": {}}
+    row = {**task.asked(), "status": "crashed", "reasons": [reason], "seconds": {}}
     return {"row": row}

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InstanceError, InternalError
-from ..files import write_json
 from ..plans import Recovery
 from ..text.complaints import shown
 from ..text.parsing import read_tree
+from ..text.writing import write_json
 from .copying import Saved
 from .layout import MANIFEST, Manifest, Portion, Shard, read_manifest
 from .moves import Move, moves

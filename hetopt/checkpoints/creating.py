@@ -8,9 +8,9 @@ from zlib import crc32
 import numpy as np
 
 from ..errors import InstanceError
-from ..files import write_json
 from ..plans import Recovery, TrainingPlan, Transfer
 from ..schema import ModelSpec
+from ..text.writing import write_json
 from .layout import CLOUD, MANIFEST, Manifest, Shard, Tensor, Unit, folder_of
 from .tensor_files import DataType, header_bytes
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InstanceError
-from ..files import write_json
 from ..schema import name_fault
 from ..text.complaints import shown, validated
 from ..text.parsing import read_tree
+from ..text.writing import write_json
 from .copying import Saved
 from .layout import CLOUD, MANIFEST, Manifest, Portion, Shard, Tensor, Unit
 from .tensor_files import TensorFile, read_header

@@ -11,7 +11,7 @@ from .copying import Saved, portion
 from .layout import Portion, Unit
 from .tensor_files import ITEM_BYTES, header_bytes
 
-# Names of files that are not whole yet, ours and those of `files.write_text`.
+# Names of files that are not whole yet, ours and those of `writing.write_text`.
 DRAFT = re.compile(r"\..{1,100}\.[0-9a-f]{12}\.tmp")
 Pieces = Callable[[str], Sequence[tuple[Portion, Saved]]]
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import Unsupported
+from . import output
 from .options import flag
 from .output import OURS, stopped, written
 
@@ -73,10 +74,10 @@ def bench(
 
     Example: `hetopt bench smoke --workers 2 --out smoke-run`
     """
-    from .. import cli
     from ..bench import journal
     from ..bench.running import failed
     from ..report import bench as reports
+    from ..report import bench_summary
 
     if suite is not None and named is not None:
         raise Unsupported("the suite is named twice: give SUITE or --suite")
@@ -98,7 +99,7 @@ def bench(
             resume=resume,
         )
     header, rows = journal.read(folder)
-    made = reports.report(folder, header, rows)
+    made = bench_summary.report(folder, header, rows)
     lost = written(
         folder if folder.is_dir() else folder.parent,
         lambda path: reports.write(made, path),
@@ -106,14 +107,14 @@ def bench(
     )
     if update_best:
         _keep_best(folder)
-    cli._give(reports.document(made), reports.tables(made), as_json, lost)
+    output.give(reports.document(made), reports.tables(made), as_json, lost)
     if made.contradicted:
-        cli._complain(f"{len(made.contradicted)} plans that a bound contradicts")
+        output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)
     bad = failed(rows)
     if bad:
-        cli._complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
-        raise typer.Exit(OURS if "crashed" in bad else cli.NOT_FOUND)
+        output.complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
+        raise typer.Exit(OURS if "crashed" in bad else output.NOT_FOUND)
 
 
 def _folder(suite: str | None, out: Path | None) -> Path:
@@ -143,8 +144,7 @@ def _run(suite: str, out: Path, as_json: bool, **choices: Any) -> None:
 
 
 def _keep_best(folder: Path) -> None:
-    from .. import cli
     from ..bench import best
 
     for told in best.update(folder):
-        cli._tell(told)
+        output.tell(told)

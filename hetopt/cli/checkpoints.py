@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported
+from . import output
 from .options import AsJson
 
 if TYPE_CHECKING:
@@ -40,17 +41,17 @@ def checkpoint(
     Example: `hetopt checkpoint llama-2-7b --out whole` and
     `hetopt checkpoint whole --split plan.json --out shards`
     """
-    from .. import checkpoints, cli
+    from .. import checkpoints
 
     if split is not None and out is None:
         raise Unsupported("--split: expected --out DIR with it; name a folder")
     if out is None:
         found = _listed(folder)
         if as_json:
-            cli._print_json(found)
+            output.print_json(found)
         else:
-            cli._show([_table(found)])
-        raise typer.Exit(cli.PLAN if not found["incomplete"] else cli.NO_PLAN)
+            output.show([_table(found)])
+        raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
     if split is None:
         manifest = checkpoints.from_huggingface(folder, out)
         told = {"out": str(out), "written": len(manifest.units)}
@@ -60,9 +61,9 @@ def checkpoint(
         with moving() as bar:
             told = document(checkpoints.apply(recovery, folder, out, bar.report))
     if as_json:
-        cli._print_json(told)
+        output.print_json(told)
     else:
-        cli._tell(f"{told['written']} shards written to {out}")
+        output.tell(f"{told['written']} shards written to {out}")
 
 
 def moving() -> "Moved":

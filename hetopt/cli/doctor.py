@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import __version__, api, registry
+from .. import api, registry
 from ..errors import BackendMissing, HetoptError
 from ..problems.layer_partition import Data
 from ..result import Status
@@ -66,7 +66,7 @@ def report(findings: list[Finding]) -> dict[str, Any]:
     affinity = getattr(os, "sched_getaffinity", None)
     threads = len(affinity(0)) if affinity else os.cpu_count()
     return {
-        "hetopt": __version__,
+        "hetopt": registry.version(),
         "python": sys.version.split()[0],
         "threads": threads,
         "backends": [asdict(finding) for finding in findings],

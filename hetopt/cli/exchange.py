@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported, naming
+from . import output
 from .options import AsJson, flag
 from .output import written
 
@@ -70,11 +71,10 @@ def assemble(
     Example: `hetopt assemble config.json hosts.txt --from hostfile --global-batch 256
     --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
     """
-    from .. import cli
     from ..formats import importing
     from ..formats.assembling import assembled
 
-    cli._writable(out)
+    output.check_writable(out)
     importing.check(out)
     workload: dict[str, Any] = {
         "sequence_length": sequence_length,
@@ -82,7 +82,7 @@ def assemble(
         "micro_batch_sizes": _sizes(micro_batches),
     }
     importing.write(out, assembled(config, format, hosts, option or [], workload, name))
-    cli._tell(f"written to {out}")
+    output.tell(f"written to {out}")
 
 
 def export(
@@ -113,7 +113,7 @@ def export(
 
     Example: `hetopt export plan.json --to megatron --out run`
     """
-    from .. import api, cli
+    from .. import api
     from ..formats import exporting
     from ..plans import TrainingPlan
 
@@ -124,9 +124,9 @@ def export(
         with naming(plan):
             rows = exporting.explained(data, made)
         if as_json:
-            cli._print_json(rows)
+            output.print_json(rows)
         else:
-            cli._show([_table(rows)])
+            output.show([_table(rows)])
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
@@ -134,9 +134,9 @@ def export(
         texts = exporting.exported(to, data, made)
     paths = exporting.write(out, texts)
     if as_json:
-        cli._print_json({"target": to, "files": [str(path) for path in paths]})
+        output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:
-        cli._tell(f"written to {', '.join(map(str, paths))}")
+        output.tell(f"written to {', '.join(map(str, paths))}")
 
 
 def simulate(
@@ -172,13 +172,14 @@ def simulate(
 
     Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
     """
-    from .. import api, cli, files
+    from .. import api
     from ..explaining import simulator
     from ..plans import TrainingPlan
     from ..report import timeline
+    from ..text import writing
 
-    cli._writable(trace, "--trace")
-    cli._writable(out)
+    output.check_writable(trace, "--trace")
+    output.check_writable(out)
     if out is not None:
         timeline.check(out)
     name, data, made = api.posed_plan(plan, instance)
@@ -189,10 +190,10 @@ def simulate(
             data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
         )
     failed = (
-        written(trace, lambda path: files.write_json(path, found.to_chrome_trace())),
+        written(trace, lambda path: writing.write_json(path, found.to_chrome_trace())),
         written(out, lambda path: timeline.write(found, path)),
     )
-    cli._give(found.to_json(), [_simulated(found)], as_json, *failed)
+    output.give(found.to_json(), [_simulated(found)], as_json, *failed)
 
 
 def doctor(
@@ -202,16 +203,15 @@ def doctor(
 
     Example: `hetopt doctor`
     """
-    from .. import cli
     from .doctor import examined, report
 
     found = report(examined())
     if as_json:
-        cli._print_json(found)
+        output.print_json(found)
     else:
-        cli._show([_examined(found)])
+        output.show([_examined(found)])
     if not all(one["healthy"] for one in found["backends"]):
-        raise typer.Exit(cli.BAD_INPUT)
+        raise typer.Exit(output.BAD_INPUT)
 
 
 def _examined(found: dict[str, Any]) -> Any:

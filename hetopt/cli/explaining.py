@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import naming
+from . import output
 from .options import AsJson
 from .output import written
 
@@ -46,14 +47,13 @@ def explain(
 
     Example: `hetopt explain plan.json --out explained.html`
     """
-    from .. import cli
     from ..api import explaining
     from ..report import explained, explained_picture
 
-    cli._writable(out)
+    output.check_writable(out)
     if out is not None:
         explained_picture.check(out)
-    with cli._watch("us", time_limit) as watch, naming(plan):
+    with output.watch("us", time_limit) as watch, naming(plan):
         found = explaining.explain(
             plan,
             instance,
@@ -62,9 +62,9 @@ def explain(
             started=watch.started,
         )
     if found.interrupted:
-        cli._complain("interrupted: these are the changes looked at until then")
+        output.complain("interrupted: these are the changes looked at until then")
     failed = written(out, lambda path: explained_picture.write(found, path))
-    cli._give(found.to_json(), explained.tables(found), as_json, failed)
+    output.give(found.to_json(), explained.tables(found), as_json, failed)
     if found.violations:
-        cli._complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
-        raise typer.Exit(cli.BAD_INPUT)
+        output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
+        raise typer.Exit(output.BAD_INPUT)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import Unsupported
+from . import output
 from .options import flag
 from .output import written
 
@@ -66,25 +67,24 @@ def import_file(
     --instance espresso/llama-7b --out market.yaml`;
     `hetopt import metis-plan search.log --instance i.yaml --rank 2 --out plan.json`
     """
-    from .. import cli
     from ..formats import importing
 
     files, given = importing.split(format, paths or [], _OWN)
     options = [*given, *(option or [])]
     if judge:
-        from ..files import write_json
+        from ..text.writing import write_json
 
-        cli._writable(out)
+        output.check_writable(out)
         rows = importing.judged(format, files, options, instance)
         failed = written(out, lambda path: write_json(path, rows))
-        cli._give(rows, [_judged(rows)], as_json, failed)
+        output.give(rows, [_judged(rows)], as_json, failed)
         return
     if out is None:
         raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
-    cli._writable(out)
+    output.check_writable(out)
     importing.check(out)
     importing.write(out, importing.document(format, files, options, instance))
-    cli._tell(f"written to {out}")
+    output.tell(f"written to {out}")
 
 
 def _judged(rows: Iterable[dict[str, Any]]) -> Any:

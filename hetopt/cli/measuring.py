@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InstanceError, UnknownName
+from . import output
 from .options import AsJson, flag
 from .output import written
 
@@ -50,18 +51,17 @@ def detect(
 
     Example: `hetopt detect --instance hexiscale/setting-1-llama2-7b --out here.yaml`
     """
-    from .. import cli
     from ..formats import importing
     from ..measuring import detecting
 
-    cli._writable(out)
+    output.check_writable(out)
     if out is not None:
         importing.check(out)
     options = importing.typed(detecting.OPTIONS, option or [])
     found = importing.put_in(detecting.detected(name, **options), "detect", instance)
     failed = written(out, lambda path: importing.write(path, found))
     if as_json or out is None or failed is not None:
-        cli._give(found, (), True, failed)
+        output.give(found, (), True, failed)
 
 
 def profile(
@@ -108,13 +108,13 @@ def profile(
 
     Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
     """
-    from .. import cli, files
     from ..measuring.profiling import Asked, profiled
     from ..measuring.profiling.timing import How
+    from ..text import writing
     from .progress import Steps
     from .terminal import console
 
-    cli._writable(out)
+    output.check_writable(out)
     kind = dtype or ("bfloat16" if gpu else "float32")
     if kind not in ("bfloat16", "float16", "float32"):
         raise UnknownName("dtype", kind, ["bfloat16", "float16", "float32"])
@@ -132,8 +132,8 @@ def profile(
         found = profiled(asked, how, steps.report)
     if not found.rows:
         raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
-    failed = written(out, lambda path: files.write_json(path, found.rows))
-    cli._give(_document(found), [_table(found)], as_json, failed)
+    failed = written(out, lambda path: writing.write_json(path, found.rows))
+    output.give(_document(found), [_table(found)], as_json, failed)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:

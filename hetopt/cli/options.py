@@ -70,3 +70,11 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def listed(words: str, option: str = "--planners") -> list[str]:
+    """Names that commas separate."""
+    names = [word.strip() for word in words.split(",")]
+    if not all(names):
+        raise Unsupported(f"{option} {words!r}: expected names separated by commas")
+    return names

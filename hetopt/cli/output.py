@@ -12,12 +12,16 @@ from contextvars import ContextVar
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from ..errors import CannotWrite, HetoptError, InternalError
 from . import terminal
+
+if TYPE_CHECKING:
+    from ..result import Result, Status
+    from .progress import Watch
 
 PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -111,7 +115,7 @@ def complain(message: str) -> None:
 
 def check_writable(path: Path | None, option: str = "--out") -> None:
     """Refuse a file that cannot be written, before hours of work and not after."""
-    from ..files import check_writable as check
+    from ..text.writing import check_writable as check
 
     if path is not None:
         check(path, option)
@@ -148,6 +152,30 @@ def give(
     for failure in failures:
         if failure is not None:
             raise failure
+
+
+def deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
+    """Write and show a result, and leave with its exit code."""
+    from ..report import tables
+    from ..text.writing import write_json
+
+    document = result.to_json()
+    failed = written(out, lambda path: write_json(path, document))
+    give(document, tables.solved(result), as_json, failed)
+    raise typer.Exit(exit_of(result.status))
+
+
+def exit_of(status: "Status") -> int:
+    """The exit code of a result."""
+    return {"infeasible": NO_PLAN, "undecided": NOT_FOUND}.get(status.value, PLAN)
+
+
+def watch(unit: str, time_limit: float) -> "Watch":
+    """The progress line of a method."""
+    from .progress import Watch
+
+    limit = None if time_limit == float("inf") else time_limit
+    return Watch(terminal.console(stderr=True), unit, limit)
 
 
 # --- what is wrong ---------------------------------------------------------------

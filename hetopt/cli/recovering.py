@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ..errors import HetoptError, Unsupported
+from . import options, output
 from .options import AsJson, flag, pairs
 from .output import written
 
@@ -171,7 +172,6 @@ def recover(
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from .. import cli
     from ..api import applying, recovering
     from ..report import recovery
     from . import replaying
@@ -216,8 +216,8 @@ def recover(
     replaying.refuse("no --trace", along)
     method = method or recovering.METHOD
     time_limit = 60.0 if time_limit is None else time_limit
-    cli._writable(out if apply is None else None)
-    cli._writable(plan_out, "--plan-out")
+    output.check_writable(out if apply is None else None)
+    output.check_writable(plan_out, "--plan-out")
     places, asked, saved = _storage(option or []), "", None
     if apply is not None:
         if out is None:
@@ -229,11 +229,11 @@ def recover(
             failed = _write_plan(document["new_plan"], plan_out)
             _moved(document, apply, out, as_json, failed)
         saved = applying.saved_in(apply, instance, places)
-    with cli._watch("us", time_limit) as watch:
+    with output.watch("us", time_limit) as watch:
         found = recovering.recover(
             old_plan,
             instance,
-            [] if lost is None else cli._listed(lost, "--lost"),
+            [] if lost is None else options.listed(lost, "--lost"),
             old_instance=old_instance,
             new_plan=new_plan,
             planners=_planners(planner, new_plan),
@@ -254,7 +254,7 @@ def recover(
     if apply is None or out is None or found.result.plan is None:
         _deliver(found, None if apply else out, as_json, failed)
     if not as_json:
-        cli._show(recovery.shown(found))
+        output.show(recovery.shown(found))
     document = applying.to_apply(found.to_json(), asked, places)
     _moved(document, apply, out, as_json, failed)
 
@@ -262,23 +262,23 @@ def recover(
 def _deliver(
     found: "Recovered", out: Path | None, as_json: bool, failed: HetoptError | None
 ) -> NoReturn:
-    from .. import cli, files
     from ..report import recovery
+    from ..text import writing
 
     document = found.to_json()
-    lost = written(out, lambda path: files.write_json(path, document))
-    cli._give(document, recovery.shown(found), as_json, lost, failed)
-    raise typer.Exit(cli._exit_of(found.result.status))
+    lost = written(out, lambda path: writing.write_json(path, document))
+    output.give(document, recovery.shown(found), as_json, lost, failed)
+    raise typer.Exit(output.exit_of(found.result.status))
 
 
 def _write_plan(
     document: dict[str, Any] | None, plan_out: Path | None
 ) -> HetoptError | None:
-    from .. import files
+    from ..text import writing
 
     if document is None:
         return None
-    return written(plan_out, lambda path: files.write_json(path, document))
+    return written(plan_out, lambda path: writing.write_json(path, document))
 
 
 def _moved(
@@ -289,7 +289,6 @@ def _moved(
     failed: HetoptError | None,
 ) -> NoReturn:
     """Carry a recovery out on files, and say what was done."""
-    from .. import cli
     from ..api import applying
     from . import checkpoints
 
@@ -298,24 +297,23 @@ def _moved(
             done = applying.carried_out(document, checkpoint, out, bar.report)
     except HetoptError as error:
         if as_json:  # what to run next is known, though its states are not there
-            cli._print_json({**document, "applied": None})
+            output.print_json({**document, "applied": None})
         raise error from None
     moved = {**document, "applied": checkpoints.document(done)}
     if not as_json:
-        cli._tell(f"{done.written} shards written to {out}, {done.kept} kept")
-    cli._give(moved, (), as_json, failed)
-    raise typer.Exit(cli.PLAN)
+        output.tell(f"{done.written} shards written to {out}, {done.kept} kept")
+    output.give(moved, (), as_json, failed)
+    raise typer.Exit(output.PLAN)
 
 
 def _planners(words: str | None, new_plan: Path | None) -> tuple[str, ...]:
-    from .. import cli
     from ..recovery.replanning import PLANNERS
 
     if words is None:
         return PLANNERS
     if new_plan is not None:
         raise Unsupported("--planner and --new-plan were both asked for: choose one")
-    return tuple(cli._listed(words, "--planner"))
+    return tuple(options.listed(words, "--planner"))
 
 
 def _horizon(seconds: float | None, iterations: int | None) -> "Horizon":

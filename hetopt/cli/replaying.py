@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import typer
 
 from ..errors import Unsupported
+from . import options, output
 from .output import written
 
 
@@ -30,13 +31,12 @@ def replay(
     **choices: Any,
 ) -> NoReturn:
     """Replay, write, show, and leave with the exit code: 4 where the job never ran."""
-    from .. import cli
     from ..api import replaying
     from ..report import replay as report
     from .progress import Steps
     from .terminal import console
 
-    cli._writable(out)
+    output.check_writable(out)
     if out is not None:
         report.check(out)
     if counts not in ("share", "as_is"):
@@ -45,7 +45,7 @@ def replay(
         )
     listed: tuple[str, ...] = replaying.METHODS
     if methods is not None:
-        listed = tuple(cli._listed(methods, "--method"))
+        listed = tuple(options.listed(methods, "--method"))
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             *plan,
@@ -62,8 +62,8 @@ def replay(
             **choices,
         )
     if found.interrupted:
-        cli._complain("interrupted: this is what was replayed until then")
+        output.complain("interrupted: this is what was replayed until then")
     failed = written(out, lambda path: report.write(found, path))
-    cli._give(found.to_json(), report.shown(found), as_json, failed)
+    output.give(found.to_json(), report.shown(found), as_json, failed)
     ran = any(one.tally.iterations for one in found.replays)
-    raise typer.Exit(cli.PLAN if ran else cli.NOT_FOUND)
+    raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Interrupted, Unsupported
+from . import output
 from .options import AsJson
 from .output import check_writable, written
 
@@ -51,7 +52,6 @@ def fit(
 
     Example: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`
     """
-    from .. import cli
     from ..api import scheduling
 
     if (cluster is None) == (gpus is None):
@@ -63,7 +63,7 @@ def fit(
         rows = scheduling.fit(model, on, batch, sequence)
     except Interrupted as signal:
         rows, complete = signal.best, False
-        cli._complain("interrupted: this is what was looked at until then")
+        output.complain("interrupted: this is what was looked at until then")
     document = {
         "model": model,
         "batch": batch,
@@ -71,8 +71,8 @@ def fit(
         "complete": complete,
         "fits": [row.to_json() for row in rows],
     }
-    cli._give(document, [_fit_table(rows)] if rows else ["nothing fits"], as_json)
-    raise typer.Exit(cli.PLAN if rows else cli.NO_PLAN)
+    output.give(document, [_fit_table(rows)] if rows else ["nothing fits"], as_json)
+    raise typer.Exit(output.PLAN if rows else output.NO_PLAN)
 
 
 def schedule(
@@ -125,7 +125,6 @@ def schedule(
 
     Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
     """
-    from .. import cli
     from ..api import scheduling
 
     _writable(out)
@@ -147,7 +146,7 @@ def schedule(
         data,
         None if policy is None else _names("--policy", policy),
         rounds=rounds,
-        started=cli._tell,
+        started=output.tell,
     )
     _deliver(data, outcomes, out, as_json)
 
@@ -155,12 +154,11 @@ def schedule(
 def _deliver(
     data: "Data", outcomes: list["Outcome"], out: Path | None, as_json: bool
 ) -> None:
-    from .. import cli
-    from ..files import write_json, write_text
     from ..report import schedule as report
+    from ..text.writing import write_json, write_text
 
     if outcomes[-1].result.stop.value == "interrupted":
-        cli._complain(f"interrupted in {outcomes[-1].policy}: these are the others")
+        output.complain(f"interrupted in {outcomes[-1].policy}: these are the others")
     document = _document(data, outcomes)
 
     def write(path: Path) -> None:
@@ -170,9 +168,9 @@ def _deliver(
             write_json(path, document)
 
     failed = written(out, write)
-    cli._give(document, report.table(outcomes), as_json, failed)
+    output.give(document, report.table(outcomes), as_json, failed)
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
-    worst = max((cli._exit_of(one.status) for one in ended), default=cli.NOT_FOUND)
+    worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)
 
 

@@ -9,8 +9,8 @@ and memory is done twice, on purpose: by the judge (`hetopt.problems.training_pl
 and by whoever searches.
 """
 
-from .beyond import beyond
 from .settings import fixed, under
+from .support import beyond
 from .table import CostTable
 
 __all__ = ["CostTable", "beyond", "fixed", "under"]

@@ -10,11 +10,11 @@ from typing import Any
 from .. import registry
 from ..errors import InstanceError, InternalError, Unsupported
 from ..exporters._shapes import Feature, features, normal
-from ..files import writable
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance
 from ..search import choosing
+from ..text.writing import writable
 
 
 def names() -> list[str]:

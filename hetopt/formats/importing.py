@@ -15,6 +15,7 @@ from ..errors import InstanceError, UnknownName, Unsupported, escaped
 from ..importers._claims import Claim
 from ..problems import Evaluation, training_plan
 from ..schema import Cluster, Instance, ModelSpec
+from ..text import writing
 from ..text.complaints import validated
 from ..text.parsing import yaml_text
 
@@ -119,11 +120,11 @@ def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, A
 def write(out: Path, content: dict[str, Any]) -> None:
     """Write a document as YAML or JSON, by the suffix."""
     if out.suffix.lower() == ".json":
-        files.write_json(out, content)
+        writing.write_json(out, content)
         return
     plain = json.loads(json.dumps(content, allow_nan=False))
     text = yaml_text(plain, allow_unicode=True, width=100)
-    files.write_text(out, text)
+    writing.write_text(out, text)
 
 
 # --- plans -----------------------------------------------------------------------

@@ -14,7 +14,8 @@ from typing import Literal
 from ..errors import NoPlan
 from ..plans import Provisioning
 from ..problems.provisioning import Data
-from . import espresso_placer, whale_plus
+from . import whale_plus
+from .espresso import placer
 from .espresso.tables import Stages, Stock, Wish, counted
 
 problem: Literal["provisioning"] = "provisioning"
@@ -55,7 +56,7 @@ def one_type(data: Data, *, powers_of_two: bool) -> Iterator[tuple[Stock, Stages
                 if powers_of_two and (d * k).bit_count() != 1:
                     continue
                 counts = tuple(k * (i == t) for i in range(len(stock.kinds)))
-                placers = (espresso_placer.place, whale_plus.place)
+                placers = (placer.place, whale_plus.place)
                 made = [p for p in (place(stock, counts) for place in placers) if p]
                 if made:
                     yield stock, min(made, key=stock.iteration_us)

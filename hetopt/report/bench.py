@@ -7,80 +7,20 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
-from ..bench import best, statistics
-from ..bench.journal import Row
-from ..bench.statistics import Entry, Summary
-from ..files import write_text
+from ..bench import statistics
+from ..text.writing import write_text
 from . import bench_page, words
+from .bench_summary import Report
 from .bench_tables import Table, rich_table
 from .text import escaped
 
 NAME = "report"
-
-
-@dataclass(frozen=True)
-class Report:
-    """Header and rows of a run, and what they say."""
-
-    folder: Path
-    header: Row
-    rows: list[Row]
-    entries: list[Entry]
-    summaries: list[Summary]
-
-    @property
-    def contradicted(self) -> list[Entry]:
-        """Plans better than a bound that some row calls proved: somebody is wrong."""
-        return [entry for entry in self.entries if entry.contradicted]
-
-    @property
-    def counts(self) -> str:
-        """Solved and proved, and what was not, in one sentence."""
-        found = self.entries
-        solved = sum(entry.solved for entry in found)
-        proved = sum(entry.proved for entry in found)
-        parts = []
-        if found:
-            parts = [f"{len(found)} solves: {solved} with a plan, {proved} proved"]
-        none = sum(entry.status == "infeasible" for entry in found)
-        if none:
-            parts[0] += f" ({none} of them that there is none)"
-        for status in statistics.UNSOLVED:
-            if count := sum(entry.status == status for entry in found):
-                parts.append(f"{count} {status}")
-        if wrong := len(self.contradicted):
-            parts.append(f"{wrong} CONTRADICTED by a bound of the same data")
-        tables = [row for row in self.rows if row["kind"] == "figures"]
-        if tables:
-            parts.append(f"{len(tables)} tables of figures")
-        if lost := sum(row["status"] != "figures" for row in tables):
-            parts.append(f"{lost} of them without an answer")
-        if others := sum("commit" in row for row in self.rows):
-            parts.append(f"{others} rows made at another commit than the first")
-        missing = self.header.get("tasks", len(self.rows)) - len(self.rows)
-        if missing > 0:
-            parts.append(f"{missing} not run yet")
-        return ", ".join(parts)
-
-
-def report(folder: Path, header: Row, rows: list[Row]) -> Report:
-    """What the rows of a folder say."""
-    found = statistics.entries(rows, _known(rows))
-    return Report(folder, header, rows, found, statistics.summaries(found))
-
-
-def _known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
-    """What the library knows best of the rows' instances."""
-    names = {row["instance"] for row in rows if row["kind"] == "solve"}
-    found = [known for name in sorted(names) if (known := best.known(name))]
-    return {b.digest: (b.value("bound"), b.value("objective")) for b in found}
 
 
 def write(made: Report, folder: Path) -> None:

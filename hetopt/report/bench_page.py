@@ -11,6 +11,7 @@ from ..errors import HetoptError
 from ..files import load_plan
 from ..result import Method, Result, Status, Stop
 from . import bench_tables, charts, drawing, words
+from .bench_summary import Report
 from .bench_tables import Table
 from .page import Picture
 from .templates import template
@@ -18,7 +19,6 @@ from .templates import template
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .bench import Report
 
 MOST_GPUS = 320  # of a plan that is drawn: boxes get too narrow to read
 MOST_PLANS = 40  # drawn on a page: it would take too long to load
@@ -35,7 +35,7 @@ class Part:
     charts: tuple[charts.Chart, ...]
 
 
-def html(made: "Report") -> str:
+def html(made: Report) -> str:
     """The page: counts, tables that sort, charts, and plans side by side."""
     groups = statistics.by_problem(made.entries)
     results, left_out = _results(made)
@@ -75,7 +75,7 @@ def machine(header: Row) -> str:
     )
 
 
-def _part(made: "Report", problem: str, found: list[Entry]) -> Part:
+def _part(made: Report, problem: str, found: list[Entry]) -> Part:
     laws = statistics.growths(found)
     return Part(
         problem=problem,
@@ -123,7 +123,7 @@ def _charts(found: list[Entry]) -> Iterator[charts.Chart | None]:
 Drawable = tuple[str, str, Result]  # instance, method, the plan judged anew
 
 
-def _results(made: "Report") -> tuple[list[Drawable], str]:
+def _results(made: Report) -> tuple[list[Drawable], str]:
     """Training plans of instances that have several, and what is not drawn."""
     rows = [
         entry

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from ..explaining import Effect, Explanation, times, weights
 from . import words
-from .text import _table as markdown_table
-from .text import escaped
+from .text import escaped, markdown_table
 
 Cells = list[list[str]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import Unsupported
 from ..explaining import Explanation, times, weights
-from ..files import write_text
+from ..text.writing import write_text
 from . import explained, words
 from .explained import Bar
 from .frontier import PICTURES, save

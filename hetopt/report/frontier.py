@@ -10,7 +10,7 @@ from typing import Any
 
 from ..api.fronts import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..errors import Unsupported
-from ..files import write_bytes, write_text
+from ..text.writing import write_bytes, write_text
 from . import words
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -20,7 +20,7 @@ def shown(found: "Recovered") -> Iterator[RenderableType]:
         ("lost GPUs", ", ".join(sorted(change.wounded))),
         ("new", ", ".join(change.new_nodes)),
     ]
-    yield tables._facts((heading, text) for heading, text in told if text)
+    yield tables.facts_table((heading, text) for heading, text in told if text)
     if found.candidates:
         rows = [
             [
@@ -32,7 +32,7 @@ def shown(found: "Recovered") -> Iterator[RenderableType]:
             for candidate in found.candidates
         ]
         headings = [("plan", False), ("iteration", True), ("recovery", True)]
-        yield tables._table([*headings, ("", False)], rows)
+        yield tables.rich_table([*headings, ("", False)], rows)
         yield ""
     if found.new_plan is not None:
         from ..problems import training_plan

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..errors import Unsupported
-from ..files import write_json
+from ..text.writing import write_json
 from . import tables, words
 from .frontier import save
 
@@ -88,8 +88,8 @@ def shown(found: "Replayed") -> Iterator[RenderableType]:
         ("changes of the nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
     ]
-    yield tables._facts(facts)
-    yield tables._table(
+    yield tables.facts_table(facts)
+    yield tables.rich_table(
         [(name, bool(number)) for number, name in enumerate(COLUMNS)], rows(found)
     )
     for replay in found.replays:

@@ -38,17 +38,17 @@ def compared(report: GapReport) -> Iterator[RenderableType]:
         yield Text(words.plain(part.headline), style="dim")
         headings = [(column.heading, column.numeric) for column in COLUMNS]
         cells = ([column.text(row) for column in COLUMNS] for row in part.rows)
-        yield _table(headings, cells)
+        yield rich_table(headings, cells)
         yield ""
     if len(parts) > 1:
         yield Text("summary", style="bold")
         numbers = [(heading, True) for heading in SUMMARY_HEADINGS.values()]
-        yield _table([("planner", False), *numbers], summary_rows(report))
+        yield rich_table([("planner", False), *numbers], summary_rows(report))
 
 
 def solved(result: Result) -> Iterator[RenderableType]:
     """What is known, and the plan."""
-    yield _facts(_known(result))
+    yield facts_table(_known(result))
     if result.plan is not None and result.evaluation is not None:
         yield ""
         yield from judged(result.data, result.plan, result.evaluation)
@@ -56,10 +56,10 @@ def solved(result: Result) -> Iterator[RenderableType]:
 
 def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:
     """The plan with its times and memory, its totals, and the rules that it breaks."""
-    if table := _plan_table(data, plan, found.parts):
+    if table := _planrich_table(data, plan, found.parts):
         yield table
     if facts := list(_totals(found.parts)):
-        yield _facts(facts)
+        yield facts_table(facts)
     for violation in found.violations:
         yield Text(f"breaks {words.plain(str(violation))}", style="red")
 
@@ -83,7 +83,7 @@ def traded(front: Frontier) -> Iterator[RenderableType]:
         ("layers", False),
         ("status", False),
     ]
-    yield _table(headings, rows)
+    yield rich_table(headings, rows)
     whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
     yield Text(f"{len(rows)} plans: {whole}", style="dim")
 
@@ -119,7 +119,7 @@ def beside(found: Tradeoffs) -> Iterator[RenderableType]:
         ("GPUs", False),
     ]
     if rows:
-        yield _table(headings, rows)
+        yield rich_table(headings, rows)
 
 
 def _runs(plan: Provisioning) -> str:
@@ -241,28 +241,28 @@ def _rule(stage: Stage) -> str:
     return f", recompute {stage.recompute}" if stage.recompute else ""
 
 
-def _plan_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
+def _planrich_table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
     if isinstance(plan, TrainingPlan):
-        return _training_table(data, plan, parts) if "stages" in parts else None
+        return _trainingrich_table(data, plan, parts) if "stages" in parts else None
     if isinstance(plan, Grouping):
         rows = [
             [str(g.copies), ", ".join(f"{n} × {t}" for t, n in g.gpus.items())]
             for g in plan.groups
         ]
-        return _table([("groups", True), ("devices of each", False)], rows)
+        return rich_table([("groups", True), ("devices of each", False)], rows)
     if isinstance(plan, Recovery):
-        return _link_table(parts) if "carried" in parts else None
+        return _linkrich_table(parts) if "carried" in parts else None
     times = parts.get("stage_us")
     if times is None:
         return None
     if isinstance(plan, Partition):
-        return _stage_table(plan.order, plan.layers, times)
+        return _stagerich_table(plan.order, plan.layers, times)
     if isinstance(plan, Provisioning):
-        return _rented_table(plan, times, parts["headroom_mib"])
+        return _rentedrich_table(plan, times, parts["headroom_mib"])
     return None
 
 
-def _rented_table(
+def _rentedrich_table(
     plan: Provisioning, times: Iterable[int], headroom: Iterable[int]
 ) -> Table:
     """A row for each stage: GPUs, layers, time of a micro-batch, memory left."""
@@ -276,10 +276,10 @@ def _rented_table(
         for stage, us, mib in zip(plan.stages, times, headroom, strict=True)
     ]
     headings = [("stage", False), ("layers", True), ("time", True), ("headroom", True)]
-    return _table(headings, rows)
+    return rich_table(headings, rows)
 
 
-def _link_table(parts: dict[str, Any]) -> Table:
+def _linkrich_table(parts: dict[str, Any]) -> Table:
     """A row for each link, busiest first, with its share of the busiest one's time."""
     rows = sorted(parts["carried"].items(), key=lambda row: -row[1]["us"])
     most = max(1, parts["recovery_us"])
@@ -295,20 +295,20 @@ def _link_table(parts: dict[str, Any]) -> Table:
     if more := rows[MOST_LINKS:]:
         cells.append([f"and {len(more)} more", "", "", ""])
     headings = [("link", False), ("bytes", True), ("time", True), ("of busiest", True)]
-    return _table(headings, cells)
+    return rich_table(headings, cells)
 
 
-def _stage_table(
+def _stagerich_table(
     names: Iterable[str], layers: Iterable[int], times: Iterable[int]
 ) -> Table:
     rows = [
         [name, str(count), words.amount(us, "us")]
         for name, count, us in zip(names, layers, times, strict=True)
     ]
-    return _table([("stage", False), ("layers", True), ("time", True)], rows)
+    return rich_table([("stage", False), ("layers", True), ("time", True)], rows)
 
 
-def _training_table(
+def _trainingrich_table(
     instance: Instance, plan: TrainingPlan, parts: dict[str, Any]
 ) -> Table:
     """A row for each stage: layers, GPUs, compute and hop, memory and headroom."""
@@ -345,7 +345,7 @@ def _training_table(
         ("memory", True),
         ("headroom", True),
     ]
-    return _table(headings, rows)
+    return rich_table(headings, rows)
 
 
 def _memory(
@@ -367,7 +367,8 @@ def _memory(
 # --- drawing ---------------------------------------------------------------------
 
 
-def _table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table:
+def rich_table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table:
+    """A table for a terminal: headings, and whether a column holds numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, numeric in headings:
         table.add_column(
@@ -381,7 +382,8 @@ def _table(headings: list[tuple[str, bool]], rows: Iterable[list[str]]) -> Table
     return table
 
 
-def _facts(pairs: Iterable[tuple[str, str]]) -> Table:
+def facts_table(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Pairs of a name and what is known, one a line."""
     grid = Table.grid(padding=(0, 2))
     for heading, text in pairs:
         grid.add_row(Text(heading, style="dim"), Text(words.plain(text)))

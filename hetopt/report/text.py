@@ -18,10 +18,15 @@ def markdown(report: GapReport) -> str:
         headings = [column.heading for column in COLUMNS]
         right = [column.numeric for column in COLUMNS]
         cells = [[column.text(row) for column in COLUMNS] for row in section.rows]
-        out += [*_table(headings, right, cells), ""]
+        out += [*markdown_table(headings, right, cells), ""]
     headings = ["planner", *SUMMARY_HEADINGS.values()]
     right = [False] + [True] * len(SUMMARY_HEADINGS)
-    out += ["## Summary", "", *_table(headings, right, summary_rows(report)), ""]
+    out += [
+        "## Summary",
+        "",
+        *markdown_table(headings, right, summary_rows(report)),
+        "",
+    ]
     return "\n".join(out)
 
 
@@ -37,7 +42,10 @@ def comma_separated(report: GapReport) -> str:
     return buffer.getvalue()
 
 
-def _table(headings: list[str], right: list[bool], rows: list[list[str]]) -> list[str]:
+def markdown_table(
+    headings: list[str], right: list[bool], rows: list[list[str]]
+) -> list[str]:
+    """Lines of a table; `right` says which columns hold numbers."""
     rule = ["---:" if numeric else "---" for numeric in right]
     body = [[escaped(cell) for cell in row] for row in rows]
     return [f"| {' | '.join(line)} |" for line in ([headings, rule, *body])]

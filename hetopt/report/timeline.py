@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..errors import Unsupported
 from ..explaining.simulator import Simulation
-from ..files import write_text
+from ..text.writing import write_text
 from . import timeline_page
 from .frontier import PICTURES, save
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import Unsupported
-from ..files import write_text
 from ..gaps import GapReport
+from ..text.writing import write_text
 from . import page, text
 
 

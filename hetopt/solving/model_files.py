@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import registry
 from ..errors import Unsupported
-from ..files import write_text
+from ..text.writing import write_text
 from . import statements
 
 SUFFIXES = (".lp", ".mps")

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from .. import __version__, problems
+from .. import problems, registry
 from ..errors import InternalError, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
@@ -207,7 +207,7 @@ class Run:
                 self.problem,
                 "exact",
                 backend=self.backend,
-                version=__version__,
+                version=registry.version(),
                 seed=self.limits.seed,
                 threads=self.limits.threads,
             ),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -24,6 +24,7 @@ from ..errors import InstanceError, cut
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 64
+_AT_ONCE = 2**20
 MAX_VALUES = 5_000_000
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,6 +37,15 @@ def read_tree(path: Path) -> dict[str, Any]:
     return parse_tree(read_text(path), str(path), is_json=path.suffix == ".json")
 
 
+def _at_most(file: BinaryIO, most: int) -> bytes:
+    """The first bytes; a read of so many at once would take the memory beforehand."""
+    parts = []
+    while part := file.read(min(most, _AT_ONCE)):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
 def read_text(path: Path) -> str:
     """The text of a file; `InstanceError` where it is absent, too large, not UTF-8."""
     with readable(path):
@@ -44,7 +54,7 @@ def read_text(path: Path) -> str:
                 path, None, "found a folder, expected a file; name a file"
             )
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = _at_most(file, MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise InstanceError.at(
             path,

@@ -22,8 +22,8 @@ from typing import Any
 
 from ...errors import SolverFailed, Unsupported
 from ...modelling import Answer, Limits
-from .. import pulp
 from .._running import Report, relative_gap
+from . import cbc
 
 EXACT = {"GLPK_CMD"}  # cannot be asked for a gap, and stops at none
 WHOLE_SECONDS = {"GLPK_CMD"}
@@ -39,14 +39,14 @@ CHILD = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
 @cache
 def found() -> tuple[str, ...]:
     """PuLP's names of the solvers that it finds here, CBC left out."""
-    pulp._library()  # `BackendMissing` without it
+    cbc.library()  # `BackendMissing` without it
     told = subprocess.run(CHILD, capture_output=True, text=True, check=False)
     if told.returncode:
         raise SolverFailed(f"PuLP does not list its solvers: {told.stderr[-300:]}")
     return tuple(sorted(set(told.stdout.split()) - OURS))
 
 
-class Model(pulp.Model):
+class Model(cbc.Model):
     """A model that PuLP hands to the solver of that name."""
 
     def __init__(self, name: str, solver: str) -> None:

@@ -32,9 +32,9 @@ from ...solving.run import Halt, Report, Run
 from .._certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from .balance import balanced
 from .certificate import recheck
-from .patterns import Kinds, Question, TooMany, complete, patterns, to_plan
+from .pattern import Kinds, Question, TooMany, complete, patterns, to_plan
+from .pattern_search import Groups, box_for, round_relaxed, search, store, work
 from .programme import relax
-from .search import Groups, box_for, round_relaxed, search, store, work
 
 __all__ = ["Certificate", "problem", "recheck", "solve"]
 

@@ -4,7 +4,7 @@ from heapq import heapreplace
 
 import numpy as np
 
-from .patterns import Array, Kinds
+from .pattern import Array, Kinds
 
 _EXCHANGES = 400
 _EFFORT = 60_000  # exchanges looked at

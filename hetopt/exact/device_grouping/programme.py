@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .patterns import Array, Question
+from .pattern import Array, Question
 
 _TOLERANCE = 1e-9
 _SCALE = 2**24

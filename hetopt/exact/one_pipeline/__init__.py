@@ -25,6 +25,7 @@ space is Metis's (sections 4.1, 4.2 and Eq. 1); the method is our own.
 from collections.abc import Callable
 from heapq import heappop, heappush, nsmallest
 
+from ...bounds.longest import longest
 from ...costs import beyond
 from ...errors import ObjectiveMismatch, Unsupported
 from ...modelling import Limits
@@ -33,7 +34,6 @@ from ...problems import Objective
 from ...result import Result, Stop
 from ...schema import CostSettings, Instance
 from ...solving.run import Halt, Report, Run
-from ..training_plan.small.limits import longest
 from .boxes import Open, Size
 from .ground import BIG, Ground
 from .items import TooMany

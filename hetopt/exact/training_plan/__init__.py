@@ -35,7 +35,7 @@ from .. import one_pipeline
 from .._certificates import TrainingCertificate
 from . import certificate as certificates
 from . import small
-from .patterns import bound as patterns
+from .patterns import bound as pattern_bound
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -135,7 +135,7 @@ def _large(run: Run, instance: Instance) -> None:
         _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)
-    if run.objective is not None and patterns.applies(instance):
+    if run.objective is not None and pattern_bound.applies(instance):
         _refute(run, instance)
     # Another seed, or it would walk the same way again.
     _search(run, instance, 1.0, seed + 1)
@@ -154,7 +154,7 @@ def _line_up(run: Run, instance: Instance) -> None:
     """A single pipeline, where one is faster than the incumbent."""
     if instance.planned_cluster.gpu_count > _LINE_GPUS:
         return
-    share = _LINE_SHARE if patterns.applies(instance) else _LONG_SHARE
+    share = _LINE_SHARE if pattern_bound.applies(instance) else _LONG_SHARE
     seconds = max(0.0, _deadline(run, share) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     try:
@@ -217,13 +217,13 @@ def _refute(run: Run, instance: Instance) -> None:
 
     # What was refuted in time is known.
     with suppress(OutOfTime):
-        bound = patterns.PatternBound(instance, lowest, highest, check)
+        bound = pattern_bound.PatternBound(instance, lowest, highest, check)
         _refute_goals(run, bound, highest, check)
 
 
 def _refute_goals(
     run: Run,
-    bound: patterns.PatternBound,
+    bound: pattern_bound.PatternBound,
     highest: float,
     check: Callable[[], None],
 ) -> None:

@@ -1,6 +1,6 @@
 """Espresso: the cheapest offers that meet a deadline, by cost tree and CMR placer.
 
-The allocator is `tree` (Algorithm 1), the placer `espresso_placer`
+The allocator is `tree` (Algorithm 1), the placer `placer`
 (Algorithm 2); what the paper leaves open is said there. Under a budget the fastest
 plan is sought instead.
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 from ...plans import Provisioning
 from ...problems.provisioning import Data
-from .. import espresso_placer
+from .placer import place
 from .tree import Pruning, Search, cheapest_plan, searched
 
 problem: Literal["provisioning"] = "provisioning"
@@ -21,9 +21,9 @@ __all__ = ["Pruning", "Search", "explored", "plan"]
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
     """The cheapest plan found; `NoPlan` says how near it came. `seed` has no effect."""
-    return cheapest_plan(data, espresso_placer.place, "espresso", deadline)
+    return cheapest_plan(data, place, "espresso", deadline)
 
 
 def explored(data: Data, pruning: Pruning) -> Search:
     """The search with some prunings only: its plan, and what it opened and pruned."""
-    return searched(data, espresso_placer.place, pruning=pruning)
+    return searched(data, place, pruning=pruning)

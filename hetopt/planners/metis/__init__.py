@@ -32,8 +32,8 @@ from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...schema import Instance
 from .costs import Laid, LineCost
-from .groups import groups, rows, sizes
 from .intra import Intra, Shape
+from .node_groups import groups, rows, sizes
 
 problem: Literal["training_plan"] = "training_plan"
 

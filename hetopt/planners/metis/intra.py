@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .costs import Laid, LineCost, Row, Share
 from .cuts import NEVER, best, proportional
-from .groups import Group
+from .node_groups import Group
 
 _STEPS = 64  # partial plans of one mapping; the paper's recursion has no limit
 

@@ -37,7 +37,7 @@ from ...search.fast_cost import FastCost, Pipe, Slot
 from ...search.shortage import Shortage, worst_shortage
 from ...search.symmetric import equal_cuts, least_useful, measured, on_groups
 from .shares import Fits, cuts, proportional
-from .structures import Structure, one_pipeline, power_of, structures, work_before
+from .structure import Structure, one_pipeline, power_of, structures, work_before
 
 problem: Literal["training_plan"] = "training_plan"
 

@@ -18,6 +18,7 @@ from functools import cache, partial
 from itertools import islice, pairwise
 from math import inf
 
+from ....bounds.longest import longest
 from ....bounds.training_plan import training_plan_bound
 from ....costs import beyond, under
 from ....errors import InternalError
@@ -27,10 +28,9 @@ from ....schema import Instance, Recompute, exact
 from ....search import choosing, islands, symmetric
 from ....search.improving import improve
 from ....solving.run import Halt, Run
-from .chains import Chain, chains
+from .chain import Chain, chains
 from .cuts import TooMany
 from .join import Best, Found, Join
-from .limits import longest
 from .sets import Sets, worthwhile
 from .stages import Place, Shop, Stage
 from .syncs import Syncs

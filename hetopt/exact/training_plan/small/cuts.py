@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .chains import Chain
+from .chain import Chain
 from .stages import NEVER, Matrix
 
 _BLOCK = 1 << 20  # entries of a matrix that is made at a time

@@ -11,9 +11,9 @@ from math import floor
 
 import numpy as np
 
-from .chains import Chain
+from ....bounds.longest import Longest
+from .chain import Chain
 from .cuts import Cuts, cuts_within
-from .limits import Longest
 from .shares import shares
 from .stages import Matrix, Shop
 from .syncs import Syncs

@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from .chains import Chain
+from .chain import Chain
 from .stages import Matrix, Shop
 
 Used = tuple[int, ...]

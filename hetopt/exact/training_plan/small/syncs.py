@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from .chains import Chain
+from .chain import Chain
 from .stages import NEVER, Matrix, Shop
 
 

@@ -7,9 +7,9 @@ longest plan is beyond `MOST_US` is left to the methods for large clusters.
 from fractions import Fraction
 from typing import NamedTuple
 
-from ....costs import CostTable
-from ....costs.compute import ceil
-from ....schema import Instance, exact
+from ..costs import CostTable
+from ..costs.compute import ceil
+from ..schema import Instance, exact
 
 MOST_US = 1 << 46  # two years; far below `NEVER`, so that no sum or product overflows
 _PASSES = 3  # over the gradients, under any stage of ZeRO

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .patterns import Array, Question
+from .pattern import Array, Question
 from .programme import Relaxed
 
 Groups = list[tuple[int, ...]]

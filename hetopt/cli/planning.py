@@ -1,0 +1,415 @@
+"""`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from ..errors import Unsupported
+from . import output
+from .options import (
+    AsJson,
+    Gap,
+    InstanceWord,
+    Options,
+    Out,
+    Seed,
+    Threads,
+    TimeLimit,
+    flag,
+    listed,
+    valued,
+)
+
+if TYPE_CHECKING:
+    from ..api.fronts import Tradeoffs
+    from ..result import Result
+
+
+class Kind(StrEnum):
+    """What `hetopt list` lists."""
+
+    INSTANCES = "instances"
+    PROBLEMS = "problems"
+    FORMULATIONS = "formulations"
+    METHODS = "methods"
+    PLANNERS = "planners"
+    POLICIES = "policies"
+    BACKENDS = "backends"
+    FORMATS = "formats"
+    SUITES = "suites"
+
+
+def plan(
+    instance: InstanceWord,
+    planner: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this planner: `hetopt list planners`."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        flag(
+            "--exact", help="Insist on the exact method, where it may be unsupported."
+        ),
+    ] = False,
+    improve: Annotated[
+        bool,
+        flag("--improve", help="Local search on the planner's plan, never worse."),
+    ] = False,
+    option: Options = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
+
+    By default the exact method, starting from the best planner's plan.
+
+    Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
+    `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`
+    """
+    from .. import api
+
+    output.check_writable(out)
+    with output.watch("us", time_limit) as watch:
+        result = api.plan(
+            instance,
+            planner,
+            exact=exact,
+            improve=improve,
+            options=valued(option),
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    output.deliver(result, out, as_json)
+
+
+def solve(
+    file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="An exact method (the default), a statement or a planner.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Solve a statement on scip, cpsat or pulp."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Only write the statement, as .lp or .mps; several files where it has "
+            "several cases.",
+        ),
+    ] = None,
+    option: Options = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Solve one subproblem that is stated by itself.
+
+    Example: `hetopt solve grouping.json --method device_grouping_counts --backend
+    cpsat`
+    """
+    from .. import api, problems
+
+    output.check_writable(out)
+    name, data = api.posed(file)
+    if write is not None:
+        output.check_writable(write, "--write")
+        for written in api.write_statement(data, method, write):
+            output.tell(f"written to {written}")
+        return
+    with output.watch(problems.get(name).unit(data), time_limit) as watch:
+        result = api.solve(
+            data,
+            method,
+            backend,
+            options=valued(option),
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    output.deliver(result, out, as_json)
+
+
+def compare(
+    instances: Annotated[
+        list[str], typer.Argument(help="Paths, or names of `hetopt list instances`.")
+    ],
+    planners: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="These planners; all by default."),
+    ] = None,
+    exact: Annotated[
+        bool, flag("--exact", help="The exact method and its bound as well.")
+    ] = False,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a .html, .md, .csv or .json report."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the planners side by side: how far is each from what is proved?
+
+    Example: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`
+    """
+    from .. import api
+    from ..report import tables, writing
+
+    output.check_writable(out)
+    if out is not None:
+        writing.format_of(out)
+    with output.watch("us", time_limit) as watch:
+        report = api.compare(
+            instances,
+            None if planners is None else listed(planners),
+            exact=exact,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+            started=watch.started,
+        )
+    failed = output.written(out, lambda path: writing.write(report, path))
+    output.give(report.to_json(), tables.compared(report), as_json, failed)
+    raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+def provision(
+    instance: InstanceWord,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="S", help="Cheapest that ends within S seconds."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="USD", help="Fastest that costs no more."),
+    ] = None,
+    frontier: Annotated[
+        bool,
+        flag("--frontier", help="Every best trade of cost against time."),
+    ] = False,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="By this planner; with --frontier, `a,b,c` are set beside the front.",
+        ),
+    ] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the result document; with --frontier also .md, .csv, or a "
+            "picture, .png, .svg.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose which GPUs to rent, and how to place the model on them.
+
+    Example: `hetopt provision espresso/llama-7b --deadline 5500`
+    """
+    from .. import api
+
+    output.check_writable(out)
+    if frontier:
+        if deadline is not None or budget is not None:
+            raise Unsupported("--frontier has every deadline and budget: give it alone")
+        from ..report import frontier as pictures
+
+        if out is not None:
+            pictures.check(out)
+        with output.watch("points", time_limit) as watch:
+            found = api.tradeoffs(
+                instance,
+                [] if planner is None else listed(planner, "--planner"),
+                time_limit=time_limit,
+                gap=gap,
+                threads=threads,
+                seed=seed,
+                report=watch.report,
+                started=watch.started,
+            )
+        _deliver_front(found, out, as_json)
+    with output.watch("us" if budget is not None else "USD", time_limit) as watch:
+        result = api.provision(
+            instance,
+            planner,
+            deadline_s=deadline,
+            budget_usd=budget,
+            time_limit=time_limit,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            report=watch.report,
+        )
+    output.deliver(result, out, as_json)
+
+
+def check(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE", help="Judge it on this instead of its own instance."
+        ),
+    ] = None,
+    bound: Annotated[
+        bool,
+        flag("--bound", help="Derive the bound of a result document again."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
+
+    Example: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`
+    """
+    from .. import api, problems
+
+    name, data, made = api.posed_plan(plan, instance)
+    problem = problems.get(name)
+    found = problem.evaluate(data, made)
+    missing = api.check_bound(plan, instance) if bound else None
+    if as_json:
+        document = _judgement(name, data, made, found)
+        if missing is not None:
+            document |= {"bound_proved": not missing, "bound_misses": missing}
+        output.print_json(document)
+    else:
+        from ..report import tables
+
+        output.show(tables.judged(data, made, found))
+        if missing == []:
+            output.show(["the bound is proved again"])
+    if not found.valid:
+        count = len(found.violations)
+        output.complain(f"{plan}: the plan breaks {count} rule{'s' * (count > 1)}")
+        raise typer.Exit(output.BAD_INPUT)
+    if missing:
+        output.complain(f"{plan}: the bound is not proved: {'; '.join(missing)}")
+        raise typer.Exit(output.BAD_INPUT)
+
+
+def list_entries(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    schema: Annotated[
+        bool,
+        flag("--schema", help="With formats: JSON Schemas of our own files."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what there is, by name.
+
+    Example: `hetopt list planners`, `hetopt list formats --schema`
+    """
+    from . import listing
+
+    if schema:
+        from ..files import schemas
+
+        if kind is not Kind.FORMATS:
+            raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
+        output.print_json(schemas.schemas())
+        return
+    entries = listing.entries(kind.value)
+    if as_json:
+        output.print_json(entries)
+    else:
+        from ..report import tables
+
+        output.show([tables.named(entries)])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(plan)
+    app.command()(solve)
+    app.command()(compare)
+    app.command()(provision)
+    app.command()(check)
+    app.command("list")(list_entries)
+
+
+# --- answers ---------------------------------------------------------------------
+
+
+def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:
+    """Write and show a Pareto front, and leave with its exit code."""
+    from ..report import frontier, tables
+
+    front = found.front
+    failed = output.written(out, lambda path: frontier.write(found, path))
+    shown = [*tables.traded(front), *tables.beside(found)]
+    output.give(found.to_json(), shown, as_json, failed)
+    if front.points:
+        raise typer.Exit(output.PLAN)
+    raise typer.Exit(
+        output.NO_PLAN if front.stop.value == "proved" else output.NOT_FOUND
+    )
+
+
+def _exit_of_comparison(results: Iterable["Result"]) -> int:
+    """0 when every instance has a plan; otherwise what the worst instance gives."""
+    by_instance: dict[str, list[int]] = {}
+    for result in results:
+        by_instance.setdefault(result.digest, []).append(output.exit_of(result.status))
+    return max(map(_exit_of_instance, by_instance.values()))
+
+
+def _exit_of_instance(codes: list[int]) -> int:
+    """Of one instance: that there is no plan is said where nobody has one."""
+    if output.PLAN not in codes and output.NO_PLAN in codes:
+        return output.NO_PLAN
+    return min(codes)
+
+
+def _judgement(name: str, data: Any, made: Any, found: Any) -> dict[str, Any]:
+    """A judgement as a document: the fields of a result, and whether it is valid."""
+    from .. import problems
+
+    evaluation = found.to_json()
+    objective = found.objective
+    return {
+        "problem": name,
+        "instance": getattr(data, "name", None),
+        "digest": data.digest,
+        "valid": found.valid,
+        "sense": problems.get(name).sense,
+        "objective": objective if objective is None else _number(objective),
+        "unit": problems.get(name).unit(data),
+        "evaluation": evaluation,
+        "violations": evaluation["violations"],
+        "plan": made.model_dump(mode="json"),
+    }
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int) else float(value)
