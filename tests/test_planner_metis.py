@@ -135,8 +135,8 @@ def test_the_planners_cost_is_the_judges_on_random_pipelines(seed: int) -> None:
 
 def test_the_papers_example_has_five_orders_and_three_when_joined() -> None:
     """Four groups of one GPU and one of two, section 4.2.2."""
-    assert len(set(groups._orders((1, 1, 1, 1, 2), 5))) == 5
-    assert len(set(groups._orders((1, 1, 1, 1, 2), 3))) == 3
+    assert len(set(node_groups._orders((1, 1, 1, 1, 2), 5))) == 5
+    assert len(set(node_groups._orders((1, 1, 1, 1, 2), 3))) == 3
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5, 1.0])
