@@ -43,7 +43,9 @@ def entry(folder: str, name: str) -> ModuleType:
     known = names(folder)
     name = name.replace("-", "_")
     if name not in known:
-        raise UnknownName(folder.removesuffix("s"), name, known)
+        kind = folder.rpartition(".")[2]
+        one = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind[:-1]
+        raise UnknownName(one, name, known)
     return import_module(f"hetopt.{folder}.{name}")
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT), str(ROOT.parent)]
+sys.path[:0] = [str(ROOT), str(ROOT / "oracles"), str(ROOT.parent)]
 
 import soaking  # noqa: E402
 

@@ -5,10 +5,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-import hetopt
-from hetopt import registry
+from places import ROOT
 
-ROOT = Path(hetopt.__file__).resolve().parent.parent
+from hetopt import registry
 
 
 def sources() -> list[Path]:

@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("hetopt", "formulations", "instances")
 RUN = "from hetopt.cli import main\nmain()\n"
 WHERE = "import hetopt\nprint(hetopt.__file__)\n"

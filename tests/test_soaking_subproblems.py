@@ -5,8 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from places import TESTS
 
-FOUND = sorted((Path(__file__).parent / "defects").glob("soaked-*.json"))
+FOUND = sorted((TESTS / "defects").glob("soaked-*.json"))
 
 
 @pytest.mark.parametrize("file", FOUND, ids=lambda file: file.stem)

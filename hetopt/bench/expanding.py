@@ -93,7 +93,7 @@ def _methods(instance: str, group: Solve) -> Iterator[tuple[str, str | None]]:
             known = api.methods_for(_problem(instance))["planners"]
             yield from ((name, None) for name in known)
         elif method == "policies":
-            yield from ((name, None) for name in registry.names("policies"))
+            yield from ((name, None) for name in registry.names("scheduling.policies"))
         elif method == "statements":
             for name in api.methods_for(_problem(instance))["formulations"]:
                 yield from ((name, backend) for backend in _backends(name, group))

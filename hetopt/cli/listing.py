@@ -12,7 +12,7 @@ _FOLDER = {
     "formulations": "formulations",
     "methods": "exact",
     "planners": "planners",
-    "policies": "policies",
+    "policies": "scheduling.policies",
     "backends": "backends",
 }
 

@@ -25,7 +25,7 @@ WEIGHT = 25
 
 def draw(rng: Random) -> dict[str, Any]:
     """Up to 5 jobs of up to 2 models on up to 3 nodes, and what schedules them."""
-    known = registry.names("policies")
+    known = registry.names("scheduling.policies")
     return {
         "data": _data(rng),
         "policy": rng.choice([None, *known]),

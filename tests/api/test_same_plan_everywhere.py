@@ -1,0 +1,65 @@
+"""The same seed gives the same plan, however the processor adds and rounds."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from places import TESTS
+
+_SCRIPT = TESTS / "oracles" / "plans_by_name.py"
+
+
+def _without_simd() -> dict[str, str]:
+    """What switches off the vector instructions that numpy and libc choose from."""
+    config: Any = np.show_config(mode="dicts")
+    extensions = config["SIMD Extensions"].get("found", [])
+    return {
+        "NPY_DISABLE_CPU_FEATURES": " ".join(extensions),
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-FMA,-FMA_Usable",
+        "OPENBLAS_CORETYPE": "Prescott",
+    }
+
+
+_PROCESSORS = {
+    "as it is": {},
+    "Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
+    "SkylakeX": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    "without vectors": _without_simd(),
+}
+
+
+@cache
+def _plans(processor: str) -> dict[str, str] | None:
+    """Digests of plans by name; None where this machine lacks the instructions."""
+    given = {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "GLIBC_TUNABLES"}
+    kept = {name: value for name, value in os.environ.items() if name not in given}
+    done = subprocess.run(
+        [sys.executable, str(_SCRIPT)],
+        env=kept | _PROCESSORS[processor],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode < 0:  # ended by a signal: an illegal instruction
+        return None
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("processor", [p for p in _PROCESSORS if p != "as it is"])
+def test_plans_of_every_method_are_the_same_on_another_processor(
+    processor: str,
+) -> None:
+    other = _plans(processor)
+    if other is None:
+        pytest.skip(f"this machine cannot run the kernels of {processor}")
+    here = _plans("as it is")
+    assert here is not None
+    assert len(here) > 30
+    assert other == here

@@ -1,0 +1,324 @@
+"""The report of a suite: what was not solved is counted, gaps are to proofs."""
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from html_page import HOSTILE, Page
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hetopt import performance_profiles
+from hetopt.bench import process, statistics, suites
+from hetopt.report import bench as reports
+from hetopt.report import bench_page, bench_summary, charts
+from hetopt.text import writing
+
+HEADER = {
+    "suite": HOSTILE,
+    "tasks": 9,
+    "machine": {"processor": "P", "cores": 2, "memory_gib": 4},
+    "versions": {"ortools": "9"},
+    "threads": [1],
+}
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def row(instance: str, method: str, status: str, **more: Any) -> dict[str, Any]:
+    """A row of a solve as the journal has it."""
+    key = f"{instance} by {method}"
+    known = {"problem": "training_plan", "sense": "minimise", "unit": "us"}
+    fields = {"key": key, "kind": "solve", "instance": instance, "seed": 0}
+    if status in (*statistics.SOLVED, "infeasible", "undecided"):
+        fields |= known | {"digest": f"sha256:{instance}", "size": 8}
+    return {**fields, "method": method, "status": status, "seconds": {}, **more}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Two instances, three methods; one row of every way not to be solved."""
+    trace = [[0.0, None, 50.0], [0.1, 150, 50.0], [2.0, 100, 100]]
+    return [
+        row("a", "exact", "optimal", objective=100, bound=100)
+        | {"seconds": {"solve": 2.0, "trace": trace}},
+        row("a", "quick", "feasible", objective=125, seconds={"solve": 0.1}),
+        row("a", HOSTILE, "feasible", objective=150, seconds={"solve": 0.2}),
+        row("b", "exact", "feasible", objective=220, bound=200),
+        row("b", "quick", "feasible", objective=300, bound=10),
+        row("b", HOSTILE, "timeout", reasons=["ended after 1 s"]),
+        row("c", "exact", "infeasible"),
+        row("c", "quick", "undecided"),
+        row("c", HOSTILE, "crashed", reasons=["SIGSEGV: <b>"]),
+    ]
+
+
+def made(found: list[dict[str, Any]] | None = None) -> bench_summary.Report:
+    return bench_summary.report(Path("nowhere"), HEADER, found or rows())
+
+
+# --- numbers -----------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 10), max_size=30), st.sampled_from([0.5, 0.9, 1.0]))
+def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(
+    values: list[float], share: float
+) -> None:
+    found = performance_profiles.quantile(values, share)
+    enough = [
+        v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9
+    ]
+    assert found == min(enough, default=None)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("ABC"),
+        st.dictionaries(
+            st.sampled_from("xyz"), st.none() | st.floats(0.1, 50), min_size=1
+        ),
+        min_size=1,
+    ),
+    st.floats(1, 20),
+)
+def test_a_profile_counts_the_instances_within_a_factor_of_the_best(
+    costs: dict[str, dict[str, float | None]], factor: float
+) -> None:
+    solved = {x for mine in costs.values() for x, c in mine.items() if c is not None}
+    for method, profile in performance_profiles.profiles(costs).items():
+        within = 0
+        for instance in solved:
+            every = [mine.get(instance) for mine in costs.values()]
+            best = min(cost for cost in every if cost is not None)
+            mine = costs[method].get(instance)
+            within += mine is not None and mine / best <= factor
+        assert profile.share(factor) == (within / len(solved) if solved else 0)
+
+
+def test_growth_is_the_exponent_of_a_power_law() -> None:
+    law = performance_profiles.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
+    assert law is not None
+    assert (law.exponent, law.factor) == pytest.approx((1.75, 0.5))
+    assert law.at(100) == pytest.approx(0.5 * 100**1.75)
+    assert performance_profiles.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
+
+
+def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:
+    gaps = {(e.row["instance"], e.method): e.gap_to_bound for e in made().entries}
+    assert gaps["a", "quick"] == pytest.approx(0.25)
+    assert gaps["b", "quick"] == pytest.approx(0.5)
+    assert gaps["b", "exact"] == pytest.approx(0.1)
+    assert gaps["c", "quick"] is None
+
+
+def test_what_the_library_knows_is_a_reference_too() -> None:
+    known = {"sha256:a": (Fraction(110), Fraction(120))}
+    rows_ = [row("a", "one", "feasible", objective=150, bound=100)]
+    (found,) = statistics.entries(rows_, known)
+    assert (found.reference, found.best) == (110, 120)
+    assert found.gap_to_best == pytest.approx(0.25)
+
+
+def test_references_of_a_maximisation_are_its_own() -> None:
+    shared = {"sense": "maximise", "problem": "device_grouping"}
+    found = statistics.entries(
+        [
+            row("a", "one", "feasible", objective=80, bound=120, **shared),
+            row("a", "two", "feasible", objective=90, bound=100, **shared),
+        ]
+    )
+    assert [e.reference for e in found] == [100, 100]
+    assert [e.best for e in found] == [90, 90]
+    assert [e.gap_to_bound for e in found] == [pytest.approx(0.2), pytest.approx(0.1)]
+
+
+def test_fractions_are_compared_exactly() -> None:
+    third = {"objective": 1 / 3, "objective_exact": [1, 3]}
+    bound = {"bound": 0.3333333, "bound_exact": [1, 3]}
+    (found,) = statistics.entries([row("a", "x", "optimal", **third, **bound)])
+    assert found.objective == Fraction(1, 3)
+    assert found.gap_to_bound == pytest.approx(0, abs=0)
+
+
+def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
+    found = [
+        row("a", "one", "optimal", objective=100, bound=100),
+        row("a", "liar", "optimal", objective=130, bound=130),
+    ]
+    report = made(found)
+    assert [e.method for e in report.contradicted] == ["one"]
+    assert report.entries[0].gap_to_bound is None
+    assert "1 CONTRADICTED by a bound" in report.counts
+    assert "Plans that a bound contradicts" in reports.markdown(report)
+    assert "Plans that a bound contradicts" in bench_page.html(report)
+
+
+def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
+    found = statistics.entries(
+        [
+            row("a", "x", "optimal", size=8, stop="proved", seconds={"solve": 1.0}),
+            row("b", "x", "feasible", size=64, stop="time", seconds={"solve": 9.0}),
+        ]
+    )
+    assert statistics.sizes(found) == {"x": [(8.0, 1.0)]}
+
+
+STATUSES = [*statistics.SOLVED, "infeasible", *statistics.UNSOLVED]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.sampled_from("XY"), st.sampled_from(STATUSES)
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_every_row_is_counted_once(cases: list[tuple[str, str, str]]) -> None:
+    found = []
+    for number, (instance, method, status) in enumerate(cases):
+        plan = {"objective": 7, "bound": 7} if status in statistics.SOLVED else {}
+        found.append(row(instance, method, status, **plan) | {"key": str(number)})
+    summaries = statistics.summaries(statistics.entries(found))
+    assert sum(s.rows for s in summaries) == len(cases)
+    for s in summaries:
+        assert s.rows == s.solved + s.infeasible + sum(s.unsolved.values())
+        assert s.referenced <= s.solved
+
+
+def test_the_counts_say_what_was_not_solved() -> None:
+    assert made().counts == (
+        "9 solves: 5 with a plan, 2 proved (1 of them that there is none), "
+        "1 undecided, 1 timeout, 1 crashed"
+    )
+    assert made(rows()[:4]).counts.endswith("5 not run yet")
+
+
+def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
+    summary = {s.method: s for s in made().summaries}
+    assert set(statistics.by_problem(made().entries)) == {"training_plan"}
+    assert summary[HOSTILE].unsolved == {"timeout": 1, "crashed": 1}
+    assert summary["quick"].median_gap == pytest.approx(0.375)
+    assert summary["quick"].worst_gap == pytest.approx(0.5)
+
+
+# --- formats -----------------------------------------------------------------------
+
+
+def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
+    reports.write(made(), tmp_path)
+    names = {"report.html", "report.md", "report.csv", "report.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    document = json.loads((tmp_path / "report.json").read_text())
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
+    assert len(lines) == len(document["rows"]) == 9
+    for line, found in zip(lines, document["rows"], strict=True):
+        gap = found["gap_to_bound"]
+        assert line["status"] == found["status"]
+        assert line["gap_to_bound"] == ("" if gap is None else str(gap))
+    text = (tmp_path / "report.md").read_text()
+    assert made().counts in text
+    assert "1 timeout, 1 crashed" in text
+    assert "<script>" not in text.replace("\\<script\\>", "")
+
+
+def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
+    html = bench_page.html(made())
+    assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp", html)
+    page = Page(html)
+    assert len(page.of("script")) == 1
+    assert page.of("b") == []
+    assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
+    assert len(page.of("svg", "chart")) == 2  # quality, gap against time
+    assert "\x1b" not in html
+
+
+def test_a_chart_keeps_its_points_inside_and_in_order() -> None:
+    points = [(1.0, 5.0), (10.0, 2.0), (1000.0, 0.5)]
+    axes = (charts.Axis("x", log=True), charts.Axis("y", log=True, kind="seconds"))
+    drawn = charts.chart("t", "n", axes, {"s": points}, style="dots")
+    assert drawn is not None
+    xs = [dot[0] for dot in drawn.series[0].dots]
+    ys = [dot[1] for dot in drawn.series[0].dots]
+    assert xs == sorted(xs)
+    assert ys == sorted(ys)
+    assert xs[0] >= charts.LEFT
+    assert xs[-1] <= charts.WIDTH - charts.RIGHT
+    # Equal factors are equal distances: 10 is a third of the way from 1 to 1000.
+    assert (xs[1] - xs[0]) / (xs[2] - xs[0]) == pytest.approx(1 / 3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=8
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+@example([(5e-324, 5e-324)], False, False)
+@example([(5e-324, 5e-324), (1.0, 2.0)], True, True)
+@example([(1e308, -1e308), (float("inf"), 1.0), (3.0, 4.0)], True, False)
+def test_any_points_are_drawn_inside_with_marks_that_read(
+    points: list[tuple[float, float]], log_x: bool, log_y: bool
+) -> None:
+    axes = (charts.Axis("x", log=log_x), charts.Axis("y", log=log_y))
+    drawn = charts.chart("t", "n", axes, {"s": points}, style="dots")
+    if drawn is None:
+        return
+    for x, y, _ in drawn.series[0].dots:
+        assert charts.LEFT <= round(x, 6) <= charts.WIDTH - charts.RIGHT
+        assert charts.TOP <= round(y, 6) <= charts.HEIGHT - charts.BOTTOM
+    assert 0 < len(drawn.x_marks) <= 12
+    assert all(math.isfinite(mark.at) for mark in (*drawn.x_marks, *drawn.y_marks))
+
+
+def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
+    found = []
+    (tmp_path / "plans").mkdir()
+    for number, method in enumerate(("exact", "megatron")):
+        task = suites.Task(
+            kind="solve", instance="tiny/two-nodes", method=method, wall_limit_s=60
+        )
+        answer = process.run(task)
+        answer["row"]["plan_file"] = f"plans/{number}.json"
+        writing.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
+        found.append(answer["row"])
+    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
+    assert len(page.of("svg", "plan")) == 2
+    (tmp_path / "plans" / "1.json").write_text("{}")
+    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
+    assert len(page.of("svg", "plan")) == 1
+    assert "1 plans are not drawn" in page.words
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_a_browser_sorts_the_table(tmp_path: Path) -> None:
+    """Headless: the third heading of the first table is clicked twice."""
+    click = (
+        "<script>const t = document.querySelector('table.sortable');"
+        "const h = t.tHead.rows[0].cells[2].firstElementChild; h.click(); h.click();"
+        "document.title = [...t.tBodies[0].rows].map(r => r.cells[2].dataset.value)"
+        ".join(' ')</script>"
+    )
+    page = tmp_path / "page.html"
+    html = bench_page.html(made()).replace("</body>", f"{click}</body>")
+    page.write_text(html, encoding="utf-8")
+    assert CHROMIUM is not None
+    told = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    solved = [str(s.solved) for s in made().summaries]
+    ordered = " ".join(sorted(solved, key=int, reverse=True))
+    assert f"<title>{ordered}</title>" in told.stdout

@@ -1,0 +1,182 @@
+"""The cheap bound on training plans against all plans of tiny instances."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from brute_force_training import best_training_plan, tiny_instance
+from places import INSTANCES
+from random_plans import random_plan
+
+import hetopt
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.costs import CostTable
+from hetopt.files.clusters import generate
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bound_is_not_above_the_best_of_all_plans(seed: int) -> None:
+    instance = tiny_instance(seed)
+    bound = training_plan_bound(instance)
+    best = best_training_plan(instance)
+    assert bound.value > 0
+    assert best is None or bound.value <= best[0], bound
+
+
+@pytest.mark.parametrize("seed", [*range(100, 112), 3, 8])
+def test_bound_holds_for_stages_of_several_replicas_too(seed: int) -> None:
+    instance = tiny_instance(seed)
+    bound = training_plan_bound(instance)
+    best = best_training_plan(instance, several_replicas=True)
+    assert best is None or bound.value <= best[0], bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1600))
+def test_bound_is_not_above_the_best_of_all_plans_of_many(seed: int) -> None:
+    instance = tiny_instance(seed)
+    best = best_training_plan(instance, several_replicas=seed % 3 == 0)
+    assert best is None or training_plan_bound(instance).value <= best[0]
+
+
+@pytest.mark.parametrize("seed", range(20, 45))
+def test_no_random_plan_is_below_the_bound_or_the_best_of_all(seed: int) -> None:
+    instance = tiny_instance(seed)
+    if 1 not in instance.workload.micro_batch_sizes:
+        instance = _with_sizes(instance, [1, *instance.workload.micro_batch_sizes])
+    best = best_training_plan(instance)
+    for number in range(15):
+        plan = random_plan(instance, number)
+        several = any(
+            len(stage.replicas) > 1 for p in plan.pipelines for stage in p.stages
+        )
+        if not _timed(instance, plan):
+            continue
+        judged = training_plan.evaluate(instance, plan)
+        if judged.valid and not several:
+            assert best is not None
+            assert judged.objective >= best[0]
+
+
+@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "steep"])
+@pytest.mark.parametrize("size", ["small", "medium"])
+def test_no_random_plan_of_a_larger_instance_is_below_the_bound(
+    family: str, size: str
+) -> None:
+    instance = generate(family, size=size, seed=5)
+    bound = training_plan_bound(instance)
+    for number in range(3):
+        judged = training_plan.evaluate(instance, random_plan(instance, number))
+        assert judged.objective is None or judged.objective >= bound.value
+
+
+def test_bound_of_one_gpu_is_met_but_for_rounding() -> None:
+    instance = _one_gpu()
+    best = best_training_plan(instance)
+    assert best is not None
+    # Each of the 2 layers, and the whole, may have been rounded up by 1 us a sample.
+    samples = instance.workload.global_batch
+    assert 0 <= best[0] - training_plan_bound(instance).value <= 2 * samples + 1
+
+
+def test_bound_of_hexiscale_setting_1_prices_links_beyond_the_total_work() -> None:
+    instance = hetopt.load(str(INSTANCES / "hexiscale" / "setting-1-llama2-7b.yaml"))
+    table = CostTable(instance)
+    workload = instance.workload
+    flops = 4 * table.forward_flops_per_sample * workload.global_batch
+    work_us = Fraction(flops * 10**6) / table.peak_flops_per_s
+    bound = training_plan_bound(instance)
+    assert work_us * Fraction(106, 100) < bound.value < work_us * Fraction(120, 100)
+    assert bound.source == "total work, with activations or gradients across nodes"
+
+
+def test_faster_links_never_raise_the_bound_and_no_links_matter_in_the_limit() -> None:
+    source = hetopt.load(str(INSTANCES / "hexiscale" / "setting-2-llama2-7b.yaml"))
+    values = []
+    for bandwidth in (0.1, 0.7, 5.0, 100.0, 1e9):
+        document = source.model_dump(mode="json")
+        document["cluster"]["inter"]["gbytes_per_s"] = bandwidth
+        instance = Instance.model_validate_json(json.dumps(document))
+        values.append(training_plan_bound(instance).value)
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[1] > values[2] > values[-1]
+    table = CostTable(source)
+    flops = 4 * table.forward_flops_per_sample * source.workload.global_batch
+    least = Fraction(flops * 10**6) / table.peak_flops_per_s
+    assert values[-1] <= least * Fraction(1001, 1000)
+
+
+def test_layers_that_need_two_gpus_are_charged_for_tensor_parallelism() -> None:
+    loose, tight = _one_node(memory_gib=8.0), _one_node(memory_gib=0.25)
+    free, held = training_plan_bound(loose).value, training_plan_bound(tight).value
+    best = best_training_plan(tight)
+    assert best is not None
+    assert free < held <= best[0]
+    # Each of the 2 layers keeps 2 GPUs busy with all-reduces for each of the 4 samples,
+    # A (t - 1) 2 S H / (t beta) long; there are 4 GPUs.
+    reduced_us = 12 * 2 * 512 * 1024 / (2 * 5e3)
+    assert held >= free + 2 * 2 * 4 * reduced_us / 4 - 1
+
+
+@pytest.mark.parametrize(
+    "name", ["tiny/infeasible", "tiny/infeasible-layer", "tiny/profiled"]
+)
+def test_there_is_a_bound_with_or_without_a_plan(name: str) -> None:
+    instance = hetopt.load(str(INSTANCES / f"{name}.yaml"))
+    assert training_plan_bound(instance).value > 0
+
+
+def _timed(instance: Instance, plan) -> bool:
+    table = CostTable(instance)
+    return all(
+        table.measured(replica.node, replica.degree, replica.samples)
+        for pipeline in plan.pipelines
+        for stage in pipeline.stages
+        for replica in stage.replicas
+    )
+
+
+def _with_sizes(instance: Instance, sizes: list[int]) -> Instance:
+    document = instance.model_dump(mode="json")
+    document["workload"]["micro_batch_sizes"] = sizes
+    return Instance.model_validate_json(json.dumps(document))
+
+
+def _one_gpu() -> Instance:
+    return _built([{"name": "n0", "gpu": "A", "count": 1}], 8.0)
+
+
+def _one_node(memory_gib: float) -> Instance:
+    node = {"name": "n0", "gpu": "A", "count": 4, "intra_gbytes_per_s": 5}
+    return _built([node], memory_gib)
+
+
+def _built(nodes: list[dict[str, object]], memory_gib: float) -> Instance:
+    """Two layers of 20 M parameters: 0.3 GiB of states each."""
+    return Instance.model_validate_json(
+        json.dumps(
+            {
+                "name": "by-hand",
+                "model": {
+                    "name": "two",
+                    "layers": 2,
+                    "hidden": 1024,
+                    "heads": 8,
+                    "vocabulary": 0,
+                    "parameters_per_layer": 20_000_000,
+                },
+                "cluster": {
+                    "gpus": {"A": {"peak_tflops": 50, "memory_gib": memory_gib}},
+                    "nodes": nodes,
+                    "inter": {"gbytes_per_s": 1},
+                },
+                "workload": {
+                    "sequence_length": 512,
+                    "global_batch": 4,
+                    "costs": {"activations": "checkpoint", "head": "omit"},
+                },
+            }
+        )
+    )

@@ -1,0 +1,291 @@
+"""The simulator against closed forms, longest paths, and all plans of the library."""
+
+import json
+import re
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+from random_plans import random_plan
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.explaining.delays import delays, idle
+from hetopt.explaining.simulator import Simulation, simulate
+from hetopt.explaining.timeline import Schedule, Times, order, simulated
+from hetopt.files import load_instance, load_plan
+from hetopt.plans import TrainingPlan
+from hetopt.report import timeline, timeline_page
+
+LIBRARY = ROOT / "instances" / "hexiscale"
+PLANS = ["case-study-megatron", "case-study-hexiscale", "table-2"]
+DURATIONS = st.integers(0, 9)
+STAGES = st.lists(st.tuples(DURATIONS, DURATIONS), min_size=1, max_size=6)
+
+
+def times(pairs: list[tuple[int, int]]) -> list[Times]:
+    return [Times(Fraction(f), Fraction(b)) for f, b in pairs]
+
+
+def longest_path(pairs: list[tuple[int, int]], n: int, schedule: Schedule) -> int:
+    """The makespan as the longest path through what each pass must wait for."""
+    graph: Any = nx.DiGraph()
+    count = len(pairs)
+    for j in range(count):
+        sequence = list(order(schedule, count, j, n))
+        for before, after in pairwise(sequence):
+            graph.add_edge((*before, "end"), (*after, "start"), weight=0)
+        for m in range(n):
+            for kind, lasts in zip("FB", pairs[j], strict=True):
+                graph.add_edge((kind, j, m, "start"), (kind, j, m, "end"), weight=lasts)
+            if j:
+                graph.add_edge(("F", j - 1, m, "end"), ("F", j, m, "start"), weight=0)
+                graph.add_edge(("B", j, m, "end"), ("B", j - 1, m, "start"), weight=0)
+    return int(nx.dag_longest_path_length(graph))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@settings(max_examples=60)
+@given(pairs=STAGES, n=st.integers(1, 8))
+def test_the_simulation_ends_with_the_longest_path(
+    schedule: Schedule, pairs: list[tuple[int, int]], n: int
+) -> None:
+    line = simulated(times(pairs), n, schedule)
+    assert line.total_us == longest_path(pairs, n, schedule)
+    assert len(line.passes) == 2 * n * len(pairs)
+    path = line.critical_path()
+    assert path[0].start_us == 0
+    assert path[-1].end_us == line.total_us
+    assert all(a.end_us == b.start_us for a, b in pairwise(path))
+
+
+@settings(max_examples=60)
+@given(pairs=STAGES, n=st.integers(1, 8))
+def test_gpipe_takes_the_time_of_two_flow_shops(
+    pairs: list[tuple[int, int]], n: int
+) -> None:
+    forward, backward = zip(*pairs, strict=True)
+    expected = sum(forward) + sum(backward)
+    expected += (n - 1) * (max(forward) + max(backward))
+    assert simulated(times(pairs), n, "gpipe").total_us == expected
+
+
+@given(stages=st.integers(1, 8), n=st.integers(1, 12), f=DURATIONS, b=st.integers(1, 9))
+def test_equal_stages_take_the_closed_form_exactly(
+    stages: int, n: int, f: int, b: int
+) -> None:
+    line = simulated(times([(f, b)] * stages), n, "1f1b")
+    assert line.total_us == line.closed_us == (stages + n - 1) * (f + b)
+    assert line.bubble == pytest.approx((stages - 1) / (stages + n - 1))
+
+
+@given(pairs=STAGES, n=st.integers(1, 8))
+def test_1f1b_keeps_at_most_p_minus_j_micro_batches_in_flight(
+    pairs: list[tuple[int, int]], n: int
+) -> None:
+    for j in range(len(pairs)):
+        held = most = 0
+        for kind, _, _ in order("1f1b", len(pairs), j, n):
+            held += 1 if kind == "F" else -1
+            most = max(most, held)
+        assert (held, most) == (0, min(n, len(pairs) - j))
+
+
+@settings(max_examples=60)
+@given(
+    forward=st.lists(st.integers(1, 9), min_size=1, max_size=7), n=st.integers(1, 12)
+)
+def test_1f1b_never_exceeds_the_closed_form_where_passes_are_in_proportion(
+    forward: list[int], n: int
+) -> None:
+    line = simulated(times([(f, 3 * f) for f in forward]), n, "1f1b")
+    slowest = max(4 * f for f in forward)
+    before = min(sum(4 * f for f in forward[:j]) for j in range(len(forward)))
+    assert n * slowest + before <= line.total_us <= line.closed_us
+
+
+def test_stages_slow_in_opposite_passes_take_longer_than_the_closed_form() -> None:
+    """Stage 0 is slow forward, stage 1 backward: neither hides the other's wait.
+
+    By hand: F0 of stage 0 ends at 5, F0, F0 and B0 of stages 1, 2, 2 at 6, 7, 8, but
+    stage 1 first runs F1, which stage 0 ends at 10; B0 of stage 1 takes 11 to 16, of
+    stage 0 to 17; B1 of stage 1 takes 16 to 21, of stage 0 to 22.
+    """
+    line = simulated(times([(5, 1), (1, 5), (1, 1)]), 2, "1f1b")
+    assert (line.total_us, line.closed_us) == (22, 20)
+
+
+@settings(max_examples=80)
+@given(
+    pairs=STAGES,
+    groups=st.integers(1, 3),
+    runs=st.integers(1, 3),
+    shared=st.integers(-9, 9),
+    schedule=st.sampled_from(["1f1b", "gpipe"]),
+)
+def test_the_causes_of_a_difference_add_up_to_it(
+    pairs: list[tuple[int, int]], groups: int, runs: int, shared: int, schedule: Any
+) -> None:
+    runs = 1 if schedule == "gpipe" else runs
+    stages = [
+        Times(Fraction(f), Fraction(b), Fraction(min(shared, f, b))) for f, b in pairs
+    ]
+    n = groups * len(pairs)
+    line = simulated(stages, n, schedule, runs)
+    assert len(line.passes) == 2 * n * runs * len(pairs)
+    assert delays(line, 77).total_us == 77 - line.total_us
+    assert line.critical_path()[0].start_us == 0
+    for parts, whole in zip(idle(line), line.idle_us, strict=True):
+        assert min(vars(parts).values()) >= 0
+        assert parts.filling_us + parts.waiting_us + parts.draining_us == whole
+
+
+@given(f=st.integers(1, 8), b=st.integers(1, 8), behind=st.integers(1, 5))
+def test_quick_stages_behind_the_slowest_are_hidden(
+    f: int, b: int, behind: int
+) -> None:
+    """While they take f + b each, it has as many passes of 9 f, or 9 b, to do."""
+    line = simulated(times([(9 * f, 9 * b), *[(f, b)] * behind]), behind + 3, "1f1b")
+    found = delays(line, int(line.closed_us))
+    assert found.total_us == found.behind_us == behind * (f + b)
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(st.tuples(DURATIONS, DURATIONS, DURATIONS), min_size=1, max_size=6),
+    n=st.integers(1, 8),
+)
+def test_overlapped_transfers_end_with_the_longest_path_that_queues_on_links(
+    rows: list[tuple[int, int, int]], n: int
+) -> None:
+    """A link is a stage of its own in each direction, busy for one transfer."""
+    stages = [Times(Fraction(f), Fraction(b), Fraction(-hop)) for f, b, hop in rows]
+    line = simulated(stages, n, "1f1b")
+    graph: Any = nx.DiGraph()
+    for j, (f, b, _) in enumerate(rows):
+        for before, after in pairwise(order("1f1b", len(rows), j, n)):
+            graph.add_edge((*before, "end"), (*after, "start"), weight=0)
+        for m in range(n):
+            for kind, lasts in (("F", f), ("B", b)):
+                graph.add_edge((kind, j, m, "start"), (kind, j, m, "end"), weight=lasts)
+    for j, hop in enumerate(row[2] for row in rows[:-1]):
+        for kind, sender, receiver in (("F", j, j + 1), ("B", j + 1, j)):
+            for m in range(n):
+                sent, arrives = (kind, sender, m, "sent"), (kind, sender, m, "there")
+                graph.add_edge((kind, sender, m, "end"), sent, weight=0)
+                graph.add_edge(sent, arrives, weight=hop)
+                graph.add_edge(arrives, (kind, receiver, m, "start"), weight=0)
+                if m:
+                    free = (kind, sender, m - 1, "there")
+                    graph.add_edge(free, sent, weight=0)
+    assert line.total_us == int(nx.dag_longest_path_length(graph))
+    path = line.critical_path()
+    assert path[0].start_us == 0
+    assert path[-1].end_us == line.total_us
+    hops = [row[2] for row in rows]
+    sending = [
+        (f + hop, b + back) for (f, b, hop), back in zip(rows, [0, *hops], strict=False)
+    ]
+    assert line.total_us <= simulated(times(sending), n, "1f1b").total_us
+
+
+# --- plans -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_of_the_paper_take_at_most_the_closed_form(name: str) -> None:
+    _, data, plan = load_plan(LIBRARY / f"{name}.plan.json")
+    found = simulate(data, plan)
+    for line, judged in zip(found.timelines, found.judged_us, strict=True):
+        if data.workload.costs.pipeline == "critical":
+            assert line.closed_us == judged
+        assert Fraction(3, 4) * judged <= line.total_us <= judged
+    assert found.iteration_us <= found.judged_iteration_us
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_plans_are_simulated_by_the_judges_stage_times(seed: int) -> None:
+    data = load_instance("tiny/two-nodes")
+    found = simulate(data, random_plan(data, seed))
+    for line, judged in zip(found.timelines, found.judged_us, strict=True):
+        assert line.closed_us == judged
+    assert simulate(data, random_plan(data, seed), "gpipe").schedule == "gpipe"
+
+
+def test_a_plan_that_cannot_be_timed_is_refused() -> None:
+    _, data, plan = load_plan(LIBRARY / "case-study-megatron.plan.json")
+    half = TrainingPlan(pipelines=plan.pipelines[:1])
+    with pytest.raises(InstanceError, match="cannot be simulated: global_batch"):
+        simulate(data, half)
+
+
+def test_the_command_reports_traces_and_draws(tmp_path: Path) -> None:
+    plan = LIBRARY / "case-study-hexiscale.plan.json"
+    trace, picture = tmp_path / "trace.json", tmp_path / "timeline.png"
+    words = ["simulate", str(plan), "--trace", str(trace), "--out", str(picture)]
+    told = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    assert report["schedule"] == "1f1b"
+    events = json.loads(trace.read_text())["traceEvents"]
+    passes = [event for event in events if event["ph"] == "X"]
+    for number, row in enumerate(report["pipelines"]):
+        mine = [event for event in passes if event["pid"] == number]
+        assert max(e["ts"] + e["dur"] for e in mine) == pytest.approx(
+            row["simulated_us"]
+        )
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    table = CliRunner().invoke(cli.app, ["simulate", str(plan), "--schedule", "gpipe"])
+    assert "iteration" in table.stdout
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_the_page_is_whole_and_shows_every_pass(
+    tmp_path: Path, overlapped: bool
+) -> None:
+    file = LIBRARY / "case-study-hexiscale.plan.json"
+    page = tmp_path / "timeline.html"
+    words = ["simulate", str(file), "--out", str(page), "--json"]
+    told = CliRunner().invoke(cli.app, words + ["--overlapped"] * overlapped)
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    assert report["transfers"] == ("overlapped" if overlapped else "charged")
+    text = page.read_text()
+    assert "http" not in text.replace("http-equiv", "")  # nothing is fetched
+    _, data, plan = load_plan(file)
+    found = simulate(data, plan, transfers="overlapped" if overlapped else "charged")
+    pictures = re.findall(r"<svg class=\"timeline\".*?</svg>", text, re.DOTALL)
+    assert len(pictures) == len(found.timelines)
+    last = float(max(line.total_us for line in found.timelines))
+    for picture, line in zip(pictures, found.timelines, strict=True):
+        rows = ElementTree.fromstring(picture).findall("g")
+        assert len(rows) == len(line.times)
+        for j, row in enumerate(rows):
+            mine = [one for one in line.passes if one.stage == j]
+            bars = [(float(bar.attrib["x"]), bar.attrib["class"][0]) for bar in row]
+            assert [kind.upper() for _, kind in bars] == [one.kind for one in mine]
+            starts = [float(one.start_us) / last * timeline_page.WIDTH for one in mine]
+            assert [x for x, _ in bars] == pytest.approx(starts, abs=1e-3)
+        marked = picture.count(' c"')
+        assert marked == len(line.critical_path())
+
+
+def test_a_page_of_too_many_passes_is_refused(tmp_path: Path) -> None:
+    line = simulated(times([(1, 1)] * 31), 1000, "1f1b")
+    one = Fraction(1)
+    found = Simulation("1f1b", (line,), (1,), 0, 0, one, one, 1)
+    with pytest.raises(Unsupported, match="62000 passes, expected at most 60000"):
+        timeline.write(found, tmp_path / "timeline.html")
+
+
+def test_a_picture_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(Unsupported, match="expected one of"):
+        timeline.check(Path("timeline.gif"))

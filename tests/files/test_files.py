@@ -1,0 +1,377 @@
+"""Reading instances, problems and plans, and writing documents whole."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from places import INSTANCES
+
+from hetopt import files
+from hetopt.errors import InstanceError, MixedData, UnknownName
+from hetopt.files import instance_names, load_instance, load_plan, load_problem
+from hetopt.plans import Partition, Provisioning, TrainingPlan
+from hetopt.problems import provisioning
+from hetopt.result import Method, Result, Status, Stop
+from hetopt.text import parsing
+from hetopt.text.writing import write_json, write_text
+
+ONE_GPU = {
+    "pipelines": [
+        {
+            "micro_batches": 4,
+            "stages": [{"layers": [0, 3], "replicas": [{"gpus": ["node0:0"]}]}],
+        }
+    ]
+}
+
+
+def written(path: Path, document: Any) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+# --- instances -----------------------------------------------------------------
+
+
+def test_a_name_of_the_library_and_its_path_give_the_same_instance() -> None:
+    by_name = load_instance("tiny/two-nodes")
+    assert load_instance(INSTANCES / "tiny/two-nodes.yaml") == by_name
+    assert (
+        load_instance(str(INSTANCES / "tiny/two-nodes.yaml")).digest == by_name.digest
+    )
+
+
+def test_yaml_and_json_of_one_instance_have_the_same_digest(tmp_path: Path) -> None:
+    instance = load_instance("tiny/star")
+    as_json = written(tmp_path / "a.json", instance.model_dump(mode="json"))
+    as_yaml = tmp_path / "a.yaml"
+    as_yaml.write_text(yaml.safe_dump(instance.model_dump(mode="json")))
+    assert load_instance(as_json).digest == instance.digest
+    assert load_instance(as_yaml).digest == instance.digest
+
+
+def test_an_unknown_name_lists_the_nearest_ones() -> None:
+    with pytest.raises(UnknownName) as caught:
+        load_instance("tiny/two-node")
+    assert str(caught.value).startswith(
+        "unknown instance 'tiny/two-node': expected one of "
+    )
+    assert "tiny/two-nodes" in str(caught.value)
+    assert "hexiscale" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [load_instance, load_problem, load_plan])
+def test_a_path_that_leads_nowhere_is_bad_input(read: Any, tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match="found no such file"):
+        read(tmp_path / "absent.yaml")
+    with pytest.raises(InstanceError, match="found a folder, expected a file"):
+        read(tmp_path)
+
+
+def test_a_model_may_start_from_a_preset_and_differ(tmp_path: Path) -> None:
+    text = (INSTANCES / "tiny/two-nodes.yaml").read_text().splitlines()
+    text[2] = "model: {preset: llama-2-7b, layers: 4, name: short}"
+    file = tmp_path / "mine.yaml"
+    file.write_text("\n".join(text))
+    model = load_instance(file).model
+    assert (model.name, model.layers, model.hidden) == ("short", 4, 4096)
+    assert model.gated
+    assert model.intermediate == 11008
+
+
+# --- yaml ----------------------------------------------------------------------
+
+
+def tree(text: str) -> dict[str, Any]:
+    return parsing.parse_tree(text, "text", is_json=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("2024-01-01", "2024-01-01"),
+        ("1:30", "1:30"),
+        ("1_000", "1_000"),
+        ("0x10", "0x10"),
+        ("1e3", 1000.0),
+        ("-1.5E-2", -0.015),
+        (".5", 0.5),
+        ("010", 10),
+        ("+7", 7),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("'12'", "12"),
+    ],
+)
+def test_plain_yaml_values_are_what_they_look_like(text: str, value: Any) -> None:
+    found = tree(f"key: {text}")["key"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_an_alias_stands_for_its_value() -> None:
+    found = tree("a: &link {b: [1, 2]}\nc: *link\n")
+    assert found == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
+
+
+def test_aliases_that_multiply_are_refused_before_they_are_built() -> None:
+    lines = ["x0: &x0 [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"]
+    for i in range(1, 12):
+        lines.append(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]")
+    with pytest.raises(InstanceError, match="values once aliases are written out"):
+        tree("\n".join(lines))
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_deep_nesting_is_refused_at_any_depth(is_json: bool) -> None:
+    for depth in (70, 900, 100_000):
+        text = '{"a": ' + "[" * depth + "]" * depth + "}"
+        with pytest.raises(InstanceError, match="nested more than 64 deep"):
+            parsing.parse_tree(text, "text", is_json=is_json)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "MAX_BYTES", 2**20)
+    file = tmp_path / "large.json"
+    file.write_bytes(b" " * (2**20 + 1))
+    with pytest.raises(InstanceError, match="found more than 1 MiB"):
+        load_instance(file)
+
+
+def test_bytes_that_are_not_text_are_named_by_their_offset(tmp_path: Path) -> None:
+    file = tmp_path / "binary.yaml"
+    file.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(InstanceError, match="not UTF-8 at offset 6"):
+        load_instance(file)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None:
+    file = tmp_path / "marked.json"
+    content = json.dumps(load_instance("tiny/one-gpu").model_dump(mode="json"))
+    file.write_text(content, encoding="utf-8-sig")
+    assert load_instance(file).name == "tiny/one-gpu"
+
+
+# --- problems ------------------------------------------------------------------
+
+
+def test_an_instance_poses_training_plan_or_provisioning() -> None:
+    name, data = load_problem("tiny/two-nodes")
+    assert (name, data) == ("training_plan", load_instance("tiny/two-nodes"))
+    name, data = load_problem(INSTANCES / "tiny/offers.yaml")
+    assert name == "provisioning"
+    assert data == provisioning.data(load_instance("tiny/offers"))
+
+
+def test_a_problem_file_is_read_by_its_problem(tmp_path: Path) -> None:
+    _, data = load_problem("tiny/offers")
+    file = written(tmp_path / "p.json", data.model_dump(mode="json"))
+    assert load_problem(file) == ("provisioning", data)
+
+
+# --- plans -----------------------------------------------------------------------
+
+
+def test_a_plan_file_may_name_its_instance_or_hold_it(tmp_path: Path) -> None:
+    inline = load_instance("tiny/one-gpu").model_dump(mode="json")
+    plan = TrainingPlan.model_validate_json(json.dumps(ONE_GPU))
+    for own in ("tiny/one-gpu", inline):
+        document = {"instance": own, "plan": ONE_GPU, "origin": "extra keys are kept"}
+        file = written(tmp_path / "plan.json", document)
+        assert load_plan(file) == (
+            "training_plan",
+            load_instance("tiny/one-gpu"),
+            plan,
+        )
+
+
+def test_a_plan_file_may_name_an_instance_file_beside_it(tmp_path: Path) -> None:
+    text = (INSTANCES / "tiny/one-gpu.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text)
+    file = written(tmp_path / "plan.json", {"instance": "mine.yaml", "plan": ONE_GPU})
+    assert load_plan(file)[1].name == "tiny/one-gpu"
+    below = tmp_path / "below"
+    below.mkdir()
+    file = written(below / "plan.json", {"instance": "../mine.yaml", "plan": ONE_GPU})
+    with pytest.raises(InstanceError, match="expected a file in the folder of plan"):
+        load_plan(file)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("name: secret")
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    file = written(below / "plan.json", {"instance": "link.yaml", "plan": ONE_GPU})
+    with pytest.raises(InstanceError, match="expected a file in the folder of plan"):
+        load_plan(file)
+
+
+@pytest.mark.parametrize("given", ["name", "path", "record"])
+def test_an_instance_that_is_given_stands_in_for_the_files_own(
+    given: str, tmp_path: Path
+) -> None:
+    document = {"instance": "tiny/two-nodes", "digest": "sha256:0", "plan": ONE_GPU}
+    file = written(tmp_path / "plan.json", document)
+    instance: Any = {
+        "name": "tiny/one-gpu",
+        "path": INSTANCES / "tiny/one-gpu.yaml",
+        "record": load_instance("tiny/one-gpu"),
+    }[given]
+    assert load_plan(file, instance)[1].name == "tiny/one-gpu"
+
+
+def test_a_result_document_is_a_plan_file(tmp_path: Path) -> None:
+    instance = load_instance("tiny/one-gpu")
+    plan = TrainingPlan.model_validate_json(json.dumps(ONE_GPU))
+    result = Result(
+        "training_plan",
+        instance,
+        Method("by hand", "given"),
+        Status.FEASIBLE,
+        Stop.FINISHED,
+        plan=plan,
+    )
+    file = tmp_path / "result.json"
+    write_json(file, result.to_json())
+    assert load_plan(file) == ("training_plan", instance, plan)
+
+
+def test_a_result_of_another_version_of_its_instance_is_refused(
+    tmp_path: Path,
+) -> None:
+    document = {"instance": "tiny/one-gpu", "digest": "sha256:0", "plan": ONE_GPU}
+    with pytest.raises(MixedData, match="the plan was made for other data"):
+        load_plan(written(tmp_path / "plan.json", document))
+
+
+def test_plans_of_subproblems_are_known_by_their_fields(tmp_path: Path) -> None:
+    problem = {
+        "problem": "layer_partition",
+        "layer_mib": [1, 1, 1],
+        "stages": [{"name": "s", "memory_mib": 9, "layer_us": [1, 2, 3]}],
+        "in_flight_mib": [0, 0, 0],
+        "micro_batches": 2,
+    }
+    plan = {"order": ["s"], "layers": [3]}
+    file = written(tmp_path / "plan.json", {"instance": problem, "plan": plan})
+    name, data, read = load_plan(file)
+    assert (name, read) == ("layer_partition", Partition(order=("s",), layers=(3,)))
+    outside = written(tmp_path / "problem.json", problem)
+    alone = written(tmp_path / "alone.json", {"plan": plan})
+    assert load_plan(alone, outside) == (name, data, read)
+
+
+def test_a_plan_of_provisioning_takes_its_data_from_an_instance_of_offers(
+    tmp_path: Path,
+) -> None:
+    plan = {"data_parallel": 1, "stages": [{"gpu": "big", "layers": 6}]}
+    file = written(tmp_path / "plan.json", {"instance": "tiny/offers", "plan": plan})
+    name, data, read = load_plan(file)
+    assert name == "provisioning"
+    assert data == provisioning.data(load_instance("tiny/offers"))
+    assert read == Provisioning.model_validate_json(json.dumps(plan))
+
+
+def test_data_of_another_problem_are_not_taken_for_a_plan(tmp_path: Path) -> None:
+    file = written(tmp_path / "plan.json", {"instance": "x", "plan": ONE_GPU})
+    data = provisioning.data(load_instance("tiny/offers"))
+    other = written(tmp_path / "other.json", data.model_dump(mode="json"))
+    with pytest.raises(MixedData, match="found a problem 'provisioning'"):
+        load_plan(file, other)
+
+
+# --- writing ---------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    write_json(file, {"a": 1.5, "b": [None, "é"]})
+    assert json.loads(file.read_text(encoding="utf-8")) == {"a": 1.5, "b": [None, "é"]}
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "out.txt"
+    write_text(file, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InstanceError, match="cannot be written: No space left"):
+        write_text(file, "new")
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.txt"
+    texts = ["a" * 100_000, "b" * 100_000]
+    write_text(file, texts[0])
+    done = threading.Event()
+
+    def write_on() -> None:
+        for i in range(100):
+            write_text(file, texts[i % 2])
+        done.set()
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    seen = set()
+    while not done.is_set():
+        seen.add(file.read_text())
+    writer.join()
+    assert seen <= set(texts)
+
+
+def test_not_a_number_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(file, {"a": float("nan")})
+    assert not file.exists()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "absent" / "out.json"
+    with pytest.raises(InstanceError) as caught:
+        write_text(file, "text")
+    assert str(caught.value) == (
+        f"{file}: cannot be written: No such file or directory; name a file in a "
+        "folder that exists and may be written to"
+    )
+
+
+def test_a_link_is_written_through_and_a_pipe_directly(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard: list[str] = []
+    listener = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    listener.start()
+    write_text(pipe, "through")
+    listener.join()
+    assert heard == ["through"]
+
+
+def test_names_are_sorted_and_files_module_exports_what_it_says() -> None:
+    assert instance_names() == sorted(instance_names())
+    assert all(hasattr(files, name) for name in files.__all__)

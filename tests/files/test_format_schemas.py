@@ -1,0 +1,118 @@
+"""JSON Schemas of our files: what we read keeps them, what breaks them we refuse."""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from json_schema import faults
+from places import INSTANCES
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli, files, problems
+from hetopt.errors import HetoptError
+from hetopt.files import schemas
+from hetopt.text.parsing import read_tree
+
+SCHEMAS = {row["name"]: row["schema"] for row in schemas.schemas()}
+SHIPPED = sorted(INSTANCES.glob("*/*.yaml"))
+PLANS = sorted(INSTANCES.glob("*/*.plan.json"))
+
+
+def broken(tree: Any, name: str) -> list[str]:
+    return faults(tree, SCHEMAS[name], SCHEMAS[name])
+
+
+def format_of(tree: dict[str, Any]) -> str:
+    name = tree.get("problem", "instance")
+    return name if name in SCHEMAS else "instance"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_files_of_the_library_keep_their_schema(path: Path) -> None:
+    tree = read_tree(path)
+    assert broken(tree, format_of(tree)) == []
+
+
+def test_plan_files_of_the_library_keep_their_schema() -> None:
+    assert PLANS
+    for path in PLANS:
+        assert broken(read_tree(path), "plan") == []
+
+
+def changes(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Places of values in a tree, lists by their first."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield (*at, key)
+            yield from changes(value, (*at, key))
+    elif isinstance(tree, list) and tree:
+        yield from changes(tree[0], (*at, 0))
+
+
+def changed(tree: Any, at: tuple[Any, ...], value: Any) -> Any:
+    """The tree with another value at a place, None to leave it out."""
+    made = copy.deepcopy(tree)
+    inner = made
+    for key in at[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[at[-1]]
+    else:
+        inner[at[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("value", [None, [[]], -1, "?" * 3000, {"x": {}}])
+@pytest.mark.parametrize("name", ["tiny/two-nodes", "espresso/llama-7b"])
+def test_what_breaks_a_schema_is_refused_by_the_reader(
+    name: str, value: Any, tmp_path: Path
+) -> None:
+    tree = read_tree(INSTANCES / f"{name}.yaml")
+    path = tmp_path / "changed.json"
+    counted = 0
+    for at in changes(tree):
+        other = changed(tree, at, value)
+        if broken(other, "instance"):
+            counted += 1
+            path.write_text(json.dumps(other))
+            with pytest.raises(HetoptError):
+                files.load_instance(path)
+    assert counted > 5
+
+
+def test_every_problem_has_a_schema_of_its_file() -> None:
+    posed = {n for n in problems.names() if problems.get(n).Data is files.Instance}
+    assert set(SCHEMAS) == {
+        *("instance", "profile", "plan", "result", "error"),
+        *set(problems.names()) - posed,
+    }
+
+
+def test_result_documents_keep_their_schema_and_are_plan_files() -> None:
+    result = hetopt.plan("tiny/two-nodes", planner="megatron")
+    document = json.loads(json.dumps(result.to_json()))
+    assert broken(document, "result") == []
+    assert broken(document, "plan") == []
+    assert broken({**document, "found": 1}, "result") == ["unknown found"]
+
+
+def test_a_model_may_be_named_and_a_link_be_a_row() -> None:
+    tree = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
+    links = {"pairs": [["a", "b", 1.5], ["a", "c", 1, 20]]}
+    tree["cluster"]["inter"] = links
+    for model in ({"preset": "gpt2"}, {"config": "config.json", "name": "x"}):
+        assert broken({**tree, "model": model}, "instance") == []
+    assert broken({**tree, "model": {"preset": "gpt-9"}}, "instance")
+    links["pairs"].append(["a", "b"])
+    assert broken(tree, "instance")
+
+
+def test_the_command_lists_the_schemas() -> None:
+    told = CliRunner().invoke(cli.app, ["list", "formats", "--schema"])
+    assert json.loads(told.stdout) == schemas.schemas()
+    refused = CliRunner().invoke(cli.app, ["list", "planners", "--schema"])
+    assert refused.exit_code == 2

@@ -1,0 +1,303 @@
+"""Files that no editor of ours wrote: each gets an answer that names file and field."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import TESTS
+from typer.testing import CliRunner
+
+from hetopt import api, cli, files
+from hetopt.bench import journal
+from hetopt.errors import HetoptError, InstanceError
+from hetopt.recovery.replay import traces as spot
+from hetopt.scheduling import traces
+from hetopt.schema import Instance, tabled
+from hetopt.text.complaints import path_of
+from hetopt.text.parsing import read_table
+
+DEFECTS = TESTS / "defects"
+SMALL = "tiny/two-nodes"
+HEADERS = {
+    "jobs": "submit_s,duration_s,gpus",
+    "spot": "time_s,gpus",
+    "prices": "InstanceType,AcceleratorName,AcceleratorCount,Region,Price",
+}
+READERS: dict[str, Any] = {
+    "jobs": traces.read,
+    "spot": spot.read,
+    "prices": lambda path: api_skypilot(path),
+}
+
+
+def api_skypilot(path: Path) -> Any:
+    from hetopt.importers import skypilot
+
+    return skypilot.read([path], spot=False)
+
+
+def hetopt(*words: str | Path) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def refused(*words: str | Path) -> dict[str, Any]:
+    """The error of a command with exit code 2 and no traceback."""
+    told = hetopt(*words, "--json")
+    assert (told.exit_code, type(told.exception)) == (2, SystemExit), told.output
+    found: dict[str, Any] = json.loads(told.stdout)["error"]
+    return found
+
+
+# --- tables ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_on_any_system(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(end.join(["a, b", '1,"x, y"', "2,z", ""]).encode())
+    table = read_table(path)
+    assert table.columns == ["a", "b"]
+    cells = [row for _, row in table.rows]
+    assert cells == [{"a": "1", "b": "x, y"}, {"a": "2", "b": "z"}]
+
+
+def test_old_excels_job_trace_and_price_list_are_read() -> None:
+    (row,) = traces.read(DEFECTS / "cr-jobs.csv")
+    assert (row.submit_s, row.gpus) == (0, 1)
+    offers = api_skypilot(DEFECTS / "cr-vms.csv")["offers"]
+    assert {offer["gpu"] for offer in offers} == {"1xA6000", "8xV100"}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_header_field_that_is_too_long_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"{HEADERS[kind]},{'x' * 140_000}\n0,1,1,1,1,1\n")
+    with pytest.raises(InstanceError, match="not CSV: field larger") as caught:
+        READERS[kind](path)
+    assert caught.value.file == str(path)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_columns_with_long_names_are_cut_in_the_message(
+    kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"{'x' * 20_000}\n0\n")
+    with pytest.raises(InstanceError) as caught:
+        READERS[kind](path)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_job_with_an_endless_name_is_refused_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"job,submit_s,duration_s,gpus\n{'j' * 300},0,300,1\n")
+    found = refused("schedule", "frenzy/simulator-30", "--trace", path)
+    assert found["file"] == str(path)
+    assert found["field"] == "line 2: job"
+
+
+# --- texts -------------------------------------------------------------------------
+
+STRANGE = ["\0", "\ud800", "\udfff tail"]
+
+
+@pytest.mark.parametrize("text", STRANGE, ids=["NUL", "high", "low"])
+@pytest.mark.parametrize("place", ["value", "key", "file name"])
+def test_texts_that_no_file_can_hold_are_refused(
+    text: str, place: str, tmp_path: Path
+) -> None:
+    tree: Any = {"problem": text}
+    if place == "key":
+        tree = {text: 1}
+    if place == "file name":
+        tree = {"model": {"config": f"{text}.json"}}
+    path = tmp_path / "strange.json"
+    path.write_text(json.dumps(tree))
+    found = refused("solve", path)
+    assert found["file"] == str(path)
+    assert "expected whole text" in found["message"]
+
+
+def test_yaml_escapes_are_looked_at_too(tmp_path: Path) -> None:
+    path = tmp_path / "strange.yaml"
+    path.write_text('problem: "\\ud800"\n')
+    assert refused("solve", path)["file"] == str(path)
+
+
+@pytest.mark.parametrize("text", STRANGE, ids=["NUL", "high", "low"])
+def test_a_models_index_with_such_a_name_is_refused(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"wte.weight": text}}))
+    found = refused("checkpoint", folder, "--out", tmp_path / "whole")
+    assert found["file"] == str(index)
+    assert not (tmp_path / "whole").exists()
+
+
+def test_long_keys_are_cut_wherever_they_stand(tmp_path: Path) -> None:
+    key, path = "k" * 20_000, tmp_path / "long.json"
+    twice = f'{{"{key}": 1, "{key}": 2}}'
+    texts = [twice, json.dumps({"problem": "device_grouping", key: 1})]
+    texts += [json.dumps({"problem": key}), json.dumps({"plan": {key: 1}})]
+    for text in texts:
+        path.write_text(text)
+        for reader in (files.load_problem, files.load_plan):
+            with pytest.raises(HetoptError) as caught:
+                reader(path)
+            assert len(str(caught.value)) < 2000
+    assert path_of((key, 3)) == f"{'k' * 57}...[3]"
+    assert key not in refused("plan", key)["message"]
+
+
+# --- names of files ----------------------------------------------------------------
+
+LONG = "n" * 300
+
+INPUTS = [
+    ["plan", f"{LONG}.yaml"],
+    ["plan", LONG],
+    ["solve", f"{LONG}.json"],
+    ["compare", LONG],
+    ["provision", f"{LONG}.yaml"],
+    ["check", f"{LONG}.json"],
+    ["check", LONG],
+    ["fit", f"{LONG}.json", "--gpus", "A100-40G", "--batch", "2"],
+    ["fit", LONG, "--gpus", "A100-40G", "--batch", "2"],
+    ["fit", "gpt2", "--cluster", LONG, "--batch", "2"],
+    ["schedule", LONG],
+    ["schedule", SMALL, "--trace", LONG],
+    ["export", f"{LONG}.json", "--to", "megatron", "--out", "e"],
+    ["simulate", f"{LONG}.json"],
+    ["explain", f"{LONG}.json"],
+    ["recover", f"{LONG}.json", SMALL],
+    ["checkpoint", LONG],
+    ["checkpoint", LONG, "--out", "whole"],
+    ["bench", "smoke", "--suites", f"{LONG}.toml", "--out", "run"],
+    ["bench", "--report", LONG],
+    ["profile", LONG, "--sequence-length", "8", "--out", "rows.json"],
+]
+OUTPUTS = [
+    ["plan", SMALL, "--out", f"{LONG}.json"],
+    ["solve", SMALL, "--out", f"{LONG}.json"],
+    ["compare", SMALL, "--out", f"{LONG}.html"],
+    ["provision", "tiny/offers", "--frontier", "--out", f"{LONG}.svg"],
+    ["schedule", "frenzy/simulator-30", "--out", f"{LONG}.html"],
+    ["simulate", "plan.json", "--out", f"{LONG}.html"],
+    ["simulate", "plan.json", "--trace", f"{LONG}.json"],
+    ["explain", "plan.json", "--out", f"{LONG}.html"],
+    ["recover", "plan.json", SMALL, "--out", f"{LONG}.json"],
+    ["recover", "plan.json", SMALL, "--plan-out", f"{LONG}.json"],
+    ["export", "plan.json", "--to", "megatron", "--out", LONG],
+    ["bench", "smoke", "--out", LONG],
+    ["detect", "--out", f"{LONG}.yaml"],
+    ["profile", "gpt2", "--sequence-length", "8", "--out", f"{LONG}.json"],
+]
+
+
+@pytest.mark.parametrize("words", INPUTS, ids=lambda words: " ".join(words)[:24])
+def test_a_name_that_is_too_long_is_no_file(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(*words)["message"]
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: " ".join(words)[:24])
+def test_a_name_that_is_too_long_is_refused_before_the_work(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "plan.json" in words:
+        made = hetopt("plan", SMALL, "--planner", "megatron", "--out", "plan.json")
+        assert made.exit_code == 0
+    before = sorted(tmp_path.rglob("*"))
+    found = refused(*words)
+    assert found["kind"] == "cannot_write"
+    assert "File name too long" in found["message"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+# --- numbers that no table of a solver holds ----------------------------------------
+
+
+def test_memory_that_no_table_holds_is_refused_by_its_field() -> None:
+    found = refused("plan", DEFECTS / "large-memory.yaml")
+    assert found["field"] == "cluster.gpus.small.memory_gib"
+    assert "below 976562.5" in found["message"]
+
+
+def test_the_largest_memory_and_peak_of_the_schema_can_be_planned() -> None:
+    data = api.load(SMALL)
+    tree = data.model_dump(mode="json")
+    tree["cluster"]["gpus"]["small"] |= {"memory_gib": 976_562, "peak_tflops": 999_999}
+    large = Instance.model_validate(tree, strict=False)
+    for planner in ("autohet", "megatron"):
+        assert api.plan(large, planner).plan is not None
+
+
+def test_a_link_too_slow_for_the_table_is_refused_by_its_field() -> None:
+    path = DEFECTS / "slow-link-offers.yaml"
+    for words in ([], ["--planner", "espresso"], ["--frontier"]):
+        found = refused("provision", path, *words)
+        assert found["file"] == str(path)
+        assert found["field"].endswith("offers[0].by_data_parallel.2.sync_us")
+        assert "gbytes_per_s" in found["message"]
+
+
+def test_a_table_names_the_place_of_the_number() -> None:
+    from hetopt.problems.device_grouping import Data
+
+    device = {"type": "A", "count": 1, "gflops": 10**9, "memory_mib": 1}
+    fields = {"gpus": (device,), "minimum_memory_mib": 1, "micro_batches": 1}
+    with pytest.raises(InstanceError, match="found 1000000000") as caught:
+        tabled(Data, "here", fields)
+    assert caught.value.field == "here: gpus[0].gflops"
+
+
+# --- files of our own ----------------------------------------------------------------
+
+HEADER = {"suite": "mine", "tasks": 1}
+
+
+@pytest.mark.parametrize("row", [{}, HEADER, {"key": 3}])
+def test_a_row_without_a_key_is_refused_by_its_line(row: Any, tmp_path: Path) -> None:
+    path = tmp_path / journal.ROWS
+    path.write_text(f"{json.dumps(HEADER)}\n{json.dumps(row)}\n")
+    with (
+        pytest.raises(InstanceError, match="line 2: key: found") as caught,
+        journal.journal(tmp_path, HEADER, resume=True),
+    ):
+        pass
+    assert caught.value.file == str(path)
+    with pytest.raises(InstanceError, match="line 2: key"):
+        journal.read(tmp_path)
+
+
+def test_a_row_of_another_suite_is_refused_by_its_key(tmp_path: Path) -> None:
+    path = tmp_path / journal.ROWS
+    path.write_text(f'{json.dumps(HEADER)}\n{{"key": "stranger"}}\n')
+    with pytest.raises(InstanceError, match='key: found "stranger"'):
+        journal.sort(tmp_path, ["known"])
+
+
+@pytest.mark.parametrize("command", ["simulate", "explain", "export"])
+def test_what_is_wrong_with_a_plan_names_its_file(command: str, tmp_path: Path) -> None:
+    stage = {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node1:7"]}]}
+    plan = {"pipelines": [{"micro_batches": 9, "stages": [stage]}]}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"instance": SMALL, "plan": plan}))
+    more = ["--to", "megatron", "--out", tmp_path / "e"] if command == "export" else []
+    found = refused(command, path, *more)
+    assert found["file"] == str(path)
+    assert found["message"].startswith(f"{path}: ")
+
+
+def test_what_is_wrong_with_a_config_names_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", "num_attention_heads": {}}))
+    found = refused("fit", path, "--gpus", "A100-40G", "--batch", "2")
+    assert found["file"] == str(path)
+    assert found["message"].startswith(f"{path}: ")

@@ -1,0 +1,402 @@
+"""Hostile names in every field, for every target: refused, or run without effect.
+
+What a target writes is started with stand-ins for every program that it calls. They
+note down their words, and `ssh` runs its command in a shell, as the other host would.
+Then no file was made, and the calls are those of a run with harmless names.
+
+The default run takes a part of the names; all of them: `-m slow`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from exporter_plans import SHAPES, instance
+from fake_ray import RAY, written
+
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.formats import exporting
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance, name_fault
+from hetopt.text.complaints import validated
+from hetopt.text.parsing import parse_tree
+
+HARMLESS = "quiet"
+NAMES = {
+    "newline": "m\n$(touch STRUCK)",
+    "carriage-return": "m\r$(touch STRUCK)",
+    "nul": "m\0$(touch STRUCK)",
+    "escape": "m\x1b[2J\x9b",
+    "substitution": "$(touch STRUCK)",
+    "backticks": "`touch STRUCK`",
+    "semicolon": ";touch STRUCK",
+    "comment-out": "m; touch STRUCK #",
+    "pipe": "m|touch STRUCK",
+    "and": "m && touch STRUCK",
+    "background": "m & touch STRUCK &",
+    "single-quotes": "m'; touch STRUCK; '",
+    "double-quotes": 'm"; touch STRUCK; "',
+    "unbalanced-single": "it's $(touch STRUCK)",
+    "unbalanced-double": '12" $(touch STRUCK)',
+    "backslash": "m\\",
+    "hash": "# $(touch STRUCK)",
+    "format": "%s%n$(touch STRUCK)",
+    "template": "{{ $(touch STRUCK) }}",
+    "braces": "{plan}{0}",
+    "ifs": "m;touch${IFS}STRUCK",
+    "option": "-oProxyCommand=touch STRUCK",
+    "long-option": "--help",
+    "glob": "*",
+    "home": "~",
+    "blank": "a b",
+    "ends-in-blank": "a ",
+    "tab": "a\tb",
+    "right-to-left": "a\u202eb",
+    "zero-width": "a\u200bb",
+    "lone-surrogate": "a\ud800",
+    "emoji": "\N{SKULL}",
+    "long": "x" * 201,
+    "almost-long": "y" * 200,
+    "parents": "../../STRUCK",
+    "absolute": "/tmp/STRUCK",
+    "dots": "..",
+    "yaml-tag": "!!python/object/apply:os.system ['touch STRUCK']",
+    "yaml-anchor": "&a",
+    "yaml-alias": "*a",
+    "yaml-null": "null",
+    "yaml-yes": "yes",
+    "yaml-number": "1e3",
+    "yaml-mapping": "a: b",
+    "json": '"}, {"a": "',
+    "heredoc": "EOF",
+    "python": '""" + __import__("os").system("touch STRUCK") + """',
+    "rich": "[/x]",
+    "rich-bold": "[bold]",
+    "script": "</script><script>alert(1)</script>",
+    "formula": "=cmd()",
+}
+# The fields that reach files, with the names that the default run takes for each.
+FIELDS = {
+    "name": ("substitution",),
+    "model.name": ("newline", "substitution", "single-quotes"),
+    "cluster.nodes": ("newline", "option", "heredoc"),
+    "cluster.gpus": ("single-quotes", "right-to-left", "yaml-number"),
+}
+STANDS_IN = """\
+#!/bin/bash
+exec 9>> "$CALLS"
+flock 9
+printf '%s\\0' "${0##*/}" "$@" >&9
+printf '\\n\\0' >&9
+exec 9>&-
+"""
+SSH = """\
+while [ "$1" = -n ] || [ "$1" = -- ]; do shift; done
+case "$1" in -*) echo "an option: $1" >> "$STRUCK"; exit 1 ;; esac
+shift
+exec bash -c "$*"
+"""
+PROGRAMS = {
+    "ssh": SSH,
+    "scontrol": 'for host in $3; do echo "$host"; done\n',
+    "sky": '[ "$1" = status ] && echo 10.0.0.1; true\n',
+    "kubectl": '[ "$1" = apply ] && cat > "applied.$BASHPID.yaml"; true\n',
+    **dict.fromkeys(
+        ("srun", "sbatch", "torchrun", "deepspeed", "python3", "pdsh", "scp", "rsync"),
+        "",
+    ),
+    "train": "",
+    "touch": '/usr/bin/touch "$@"\n',
+}
+OURS = {
+    "deepspeed": {"deepspeed"},
+    "flagscale": set(),
+    "galvatron": {"ssh", "torchrun"},
+    "hexiscale": {"ssh", "python3"},
+    "jobset": {"kubectl", "train"},
+    "megatron": {"ssh", "torchrun"},
+    "ray": {"train"},
+    "sailor": set(),
+    "skypilot": {"sky", "train"},
+    "slurm": {"scontrol", "srun"},
+    "torchtitan": {"ssh", "torchrun"},
+}
+
+
+class Ground(NamedTuple):
+    """A folder to run in, with stand-ins, which note down their calls."""
+
+    root: Path
+    tools: Path
+
+    def run(
+        self, command: list[str], folder: Path, **env: str
+    ) -> "subprocess.CompletedProcess[str]":
+        base = {
+            "PATH": f"{self.tools / 'bin'}:{os.environ['PATH']}",
+            "PYTHONPATH": str(self.tools / "lib"),
+            "HOME": str(self.root / "home"),
+            "CALLS": str(self.root / "calls"),
+            "TOLD": str(self.root / "told"),  # to the stand-in of Ray
+            "STRUCK": str(self.root / "STRUCK"),
+        }
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**base, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def calls(self) -> list[tuple[str, ...]]:
+        told = self.root / "calls"
+        text = told.read_text() if told.exists() else ""
+        rows = [row for row in text.split("\n\0") if row]
+        return sorted(tuple(row.split("\0")[:-1]) for row in rows)
+
+    def struck(self) -> list[str]:
+        """Files that only a command within a name makes."""
+        return [str(path) for path in self.root.rglob("*STRUCK*")]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stand-ins for programs and for Ray's library."""
+    root = tmp_path_factory.mktemp("tools")
+    (root / "bin").mkdir()
+    for name, more in PROGRAMS.items():
+        path = root / "bin" / name
+        path.write_text(STANDS_IN + more)
+        path.chmod(0o755)
+    written(root / "lib", RAY)
+    return root
+
+
+def ground(root: Path, tools: Path) -> Ground:
+    for folder in ("home", "checkout"):
+        (root / folder).mkdir()
+    return Ground(root, tools)
+
+
+@cache
+def plan_for(target: str) -> TrainingPlan:
+    """The plan on most nodes that the target takes."""
+    taken = [plan for plan in SHAPES if not exporting.reasons(target, instance(), plan)]
+    return max(taken, key=lambda plan: len({r.node for r in plan.replicas()}))
+
+
+def named(
+    target: str, field: str, name: str
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The trees of an instance and of its plan with a name in a field; its old name."""
+    plan = plan_for(target)
+    node = plan.pipelines[0].stages[0].replicas[0].node
+    data = json.loads(instance().model_dump_json())
+    tree = json.loads(plan.model_dump_json())
+    if field == "name":
+        data["name"] = name
+    elif field == "model.name":
+        data["model"]["name"] = name
+    elif field == "cluster.nodes":
+        for one in data["cluster"]["nodes"]:
+            one["name"] = name if one["name"] == node else one["name"]
+        told = json.dumps(tree).replace(f'"{node}:', f"{json.dumps(name)[:-1]}:")
+        tree = json.loads(told)
+    else:
+        gpus, nodes = data["cluster"]["gpus"], data["cluster"]["nodes"]
+        gpu = next(one["gpu"] for one in nodes if one["name"] == node)
+        gpus[name] = gpus.pop(gpu)
+        for one in nodes:
+            one["gpu"] = name if one["gpu"] == gpu else one["gpu"]
+    return data, tree, node
+
+
+def refused_or_written(
+    target: str, field: str, name: str, folder: Path
+) -> dict[str, str] | str:
+    """The files that were written, or why not: a message that can be printed."""
+    data, tree, _ = named(target, field, name)
+    try:
+        made = validated(Instance, data, "instance.json")
+        plan = validated(TrainingPlan, tree, "plan.json")
+        files = exporting.exported(target, made, plan)
+    except (InstanceError, Unsupported) as error:
+        return str(error)
+    exporting.write(folder, files)
+    return files
+
+
+def run(target: str, files: dict[str, str], place: Ground, **env: str) -> str:
+    """Start what was written as its users do; the complaints, where it failed."""
+    folder = place.root / "written"
+    hosts = {f"SLURM_JOB_NODELIST_HET_GROUP_{i}": f"h{i}a h{i}b" for i in range(4)}
+    env = {
+        **{"SLURM_JOB_NODELIST": "h1 h2 h3 h4", "IMAGE": "i", "TRAIN": "train"},
+        **{"BASE_CONFIG": "m:f", "HEXISCALE": str(place.root / "checkout")},
+        **hosts,
+        **env,
+    }
+    told = []
+    for script in ("launch.sh", "job.sbatch"):
+        if script in files:
+            told.append(place.run(["bash", script, "--more", "a b"], folder, **env))
+    if target == "ray":
+        told.append(place.run([sys.executable, "launch.py"], folder, **env))
+    for task, more in nodes_of(target, files):
+        told.append(place.run(["bash", "-ec", task], folder, **{**more, **env}))
+    failed = [one for one in told if one.returncode]
+    return "".join(f"{one.args}: {one.returncode} {one.stderr}" for one in failed)
+
+
+def nodes_of(
+    target: str, files: dict[str, str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """What runs on the first node of every task of a scheduler, and its environment."""
+    if target == "skypilot":
+        for name in files:
+            if name.endswith(".yaml"):
+                task = yaml.safe_load(files[name])
+                ranks = {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}
+                yield task["run"], {**task["envs"], **ranks}
+    if target == "jobset":
+        for job in yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]:
+            pod = job["template"]["spec"]["template"]["spec"]
+            (container,) = pod["containers"]
+            env = {one["name"]: one["value"] for one in container["env"]}
+            yield container["command"][2], {**env, "JOB_COMPLETION_INDEX": "0"}
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> Any:
+    """The calls of a run with harmless names, by target and field."""
+    known: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+
+    def calls(target: str, field: str) -> list[tuple[str, ...]]:
+        if (target, field) not in known:
+            place = ground(tmp_path_factory.mktemp("harmless"), tools)
+            made = refused_or_written(target, field, HARMLESS, place.root / "written")
+            assert isinstance(made, dict)
+            assert run(target, made, place) == ""
+            known[target, field] = _without(place.calls(), place.root)
+        return known[target, field]
+
+    return calls
+
+
+def _without(calls: list[tuple[str, ...]], root: Path) -> list[tuple[str, ...]]:
+    """Calls without the folder that they were made in."""
+    return sorted(
+        tuple(word.replace(str(root), "ROOT") for word in call) for call in calls
+    )
+
+
+def pairs() -> Iterator[Any]:
+    for target in exporting.names():
+        for field, part in FIELDS.items():
+            for label in NAMES:
+                marks = [] if label in part else [pytest.mark.slow]
+                yield pytest.param(
+                    target, field, label, id=f"{target}-{field}-{label}", marks=marks
+                )
+
+
+@pytest.mark.parametrize(("target", "field", "label"), list(pairs()))
+def test_a_hostile_name_is_refused_or_runs_no_command(
+    target: str, field: str, label: str, tmp_path: Path, tools: Path, harmless: Any
+) -> None:
+    name, place = NAMES[label], ground(tmp_path, tools)
+    made = refused_or_written(target, field, name, tmp_path / "written")
+    if isinstance(made, str):
+        assert all(line.isprintable() for line in made.split("\n"))
+        assert len(made) < 2000
+        if label != "lone-surrogate":  # which no JSON holds, whatever the field
+            assert field in made
+        return
+    assert name_fault(name) is None
+    assert run(target, made, place) == ""
+    assert place.struck() == []
+    calls, known = _without(place.calls(), tmp_path), harmless(target, field)
+    assert {call[0] for call in calls} <= OURS[target]
+    assert Counter(call[0] for call in calls) == Counter(call[0] for call in known)
+    if field in ("name", "model.name"):
+        assert calls == known
+    elif any(HARMLESS in word for call in known for word in call):
+        assert any(name.lower() in word.lower() for call in calls for word in call)
+    _is_data(made, name)
+
+
+def _is_data(files: dict[str, str], name: str) -> None:
+    """YAML and JSON files hold the name whole, whoever reads them, or not at all."""
+    for file, text in files.items():
+        if file.endswith(".yaml"):
+            assert yaml.safe_load(text) == parse_tree(text, file, is_json=False)
+        if file == "plan.json":
+            assert json.dumps(name) in text
+
+
+# --- what the user sets ------------------------------------------------------------
+
+SETS = {
+    "deepspeed": ("TRAIN",),
+    "galvatron": ("TRAIN", "PORT"),
+    "hexiscale": ("MODEL", "PORT"),
+    "jobset": ("IMAGE", "TRAIN"),
+    "megatron": ("PRETRAIN", "PORT"),
+    "skypilot": ("CLUSTER", "TRAIN"),
+    "torchtitan": ("BASE_CONFIG", "PORT"),
+}
+SET_TO = [
+    *("substitution", "single-quotes"),
+    *(
+        pytest.param(label, marks=pytest.mark.slow)
+        for label in ("double-quotes", "semicolon", "glob", "and", "hash", "blank")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "variable"),
+    [(target, variable) for target, names in SETS.items() for variable in names],
+)
+@pytest.mark.parametrize("label", SET_TO)
+def test_what_the_user_sets_reaches_the_program_as_one_word(
+    target: str, variable: str, label: str, tmp_path: Path, tools: Path
+) -> None:
+    value, place = NAMES[label], ground(tmp_path, tools)
+    made = refused_or_written(target, "name", "n", tmp_path / "written")
+    assert isinstance(made, dict)
+    env = {"IMAGE": "i", "HEXISCALE": str(tmp_path / "checkout")}
+    env |= {"BASE_CONFIG": "m:f", variable: value}
+    done = place.run(["bash", "launch.sh", value], tmp_path / "written", **env)
+    assert done.returncode == 0, done.stderr
+    assert place.struck() == []
+    calls = [call for call in place.calls() if call[0] != "ssh"]
+    assert {call[0] for call in calls} <= OURS[target]
+    if target == "jobset":
+        _applied_with(tmp_path / "written", value)
+        return
+    words = [word for call in calls for word in call]
+    assert words.count(value) >= 1
+    spelt = {"BASE_CONFIG": "BASE_CONFIG={}", "CLUSTER": "{}-big-8"}
+    if not (target == "skypilot" and variable == "TRAIN"):
+        assert spelt.get(variable, "{}").format(value) in words
+    else:
+        assert f"TRAIN={value}" in words
+
+
+def _applied_with(folder: Path, value: str) -> None:
+    (text,) = (
+        text
+        for path in folder.glob("applied.*.yaml")
+        if "JobSet" in (text := path.read_text())
+    )
+    assert value in json.dumps(yaml.safe_load(text)).encode().decode("unicode_escape")

@@ -1,0 +1,363 @@
+"""Exporters: what a target can express is read back equal, the rest is refused."""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from exporter_plans import (
+    EVEN,
+    MIXED,
+    SHAPES,
+    UNEVEN,
+    asymmetric,
+    instance,
+    pipeline,
+)
+from places import ROOT
+from typer.testing import CliRunner
+
+from hetopt import cli, registry
+from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.exporters import flagscale, megatron
+from hetopt.exporters._shapes import Feature, normal
+from hetopt.files import load_plan
+from hetopt.formats import exporting
+from hetopt.importers import hostfile
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
+
+TARGETS = registry.names("exporters")
+
+
+# --- what is exported is read back -----------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("number", range(len(SHAPES)))
+def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
+    number: int, target: str
+) -> None:
+    data, plan = instance(), SHAPES[number]
+    exporter: Any = registry.entry("exporters", target)
+    why = exporting.reasons(target, data, plan)
+    if why:
+        with pytest.raises(Unsupported) as caught:
+            exporting.exported(target, data, plan)
+        assert all(reason in str(caught.value) for reason in why)
+        return
+    files = exporting.exported(target, data, plan)
+    assert exporter.validate(files) == []
+    assert normal(exporter.read(files)) == normal(plan)
+
+
+# --- Megatron-LM -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("Et*6|tt|t*4L", ["Etttttt", "tt", "ttttL"]),
+        ("E,t|(t|)*2,t,L", ["Et", "t", "t", "tL"]),
+    ],
+)
+def test_layouts_are_read_as_megatron_reads_them(text: str, stages: list[str]) -> None:
+    assert megatron.unrolled(text).split("|") == stages
+
+
+def test_uneven_stages_are_told_by_a_layout_and_for_older_releases() -> None:
+    text = megatron.export(instance(), UNEVEN)["arguments.txt"]
+    assert "--pipeline-model-parallel-layout 'Et*5|t*4|t*3L'" in text
+    first, last = "--decoder-first-pipeline-num-layers 5", "-pipeline-num-layers 3"
+    assert first in text
+    assert last in text
+    assert "layout" not in megatron.export(instance(), EVEN)["arguments.txt"]
+
+
+def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) -> None:
+    for name, text in megatron.export(instance(), UNEVEN).items():
+        (tmp_path / name).write_text(text)
+    fake = tmp_path / "ssh"
+    fake.write_text('#!/bin/sh\nhost=$1; shift\nexport HOST=$host\nsh -c "$*"\n')
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$HOST" "$CUDA_VISIBLE_DEVICES" "$@" '
+        f'> "{tmp_path}/told.$HOST.$CUDA_VISIBLE_DEVICES"\n'
+    )
+    for program in (fake, torchrun):
+        program.chmod(0o755)
+    subprocess.run(
+        ["bash", str(tmp_path / "launch.sh"), "--data-path", "my data|x"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=True,
+    )
+    told = sorted(path.read_text().splitlines() for path in tmp_path.glob("told.*"))
+    assert [(words[0], words[1]) for words in told] == [
+        ("a0", "0,1,2,3,4,5,6,7"),
+        ("a1", "0,1,2,3,4,5,6,7"),
+        ("b0", "0,1,2,3"),
+        ("b1", "0,1,2,3"),
+    ]
+    assert [words[words.index("--node-rank") + 1] for words in told] == [*"0123"]
+    for words in told:
+        assert words[words.index("--data-path") + 1] == "my data|x"
+        place = words.index("--pipeline-model-parallel-layout")
+        assert words[place + 1] == "Et*5|t*4|t*3L"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("Et*5|t*4|t*3L", "Et*5|t*7L", "the layout has 2 stages, pp is 3"),
+        ("Et*5|t*4|t*3L", "Et*5|t*4|t*2L", "the layout has 11 layers, not 12"),
+        ("Et*5|t*4|t*3L", "t*5|t*4|t*3L", "begin with E"),
+        ("Et*5|t*4|t*3L", "EEt*5|t*4|t*3L", "not one E"),
+        ("Et*5|t*4|t*3L", "Et*5|x|t*7L", "unknown letters"),
+        ("model-parallel-size 4", "model-parallel-size 5", "tp x pp = 15"),
+        ("--global-batch-size 32", "--global-batch-size 31", "not divisible by 4"),
+        ("--num-attention-heads 8", "--num-attention-heads 6", "divisible by tp 4"),
+    ],
+)
+def test_broken_megatron_files_are_told_by_its_rules(
+    old: str, new: str, rule: str
+) -> None:
+    files = megatron.export(instance(), UNEVEN)
+    broken = {name: text.replace(old, new) for name, text in files.items()}
+    assert broken != files
+    assert any(rule in one for one in megatron.validate(broken))
+
+
+# --- FlagScale -------------------------------------------------------------------
+
+
+def test_flagscale_meshes_follow_degree_replicas_and_type() -> None:
+    files = flagscale.export(instance(), MIXED)
+    hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
+    assert hetero["hetero_process_meshes"] == [4, 1, 1, 2, 2, 1, 1, 1, 4, 1]
+    assert hetero["hetero_device_types"] == ["big", "small"]
+    assert hetero["hetero_pipeline_layer_split"] == [6, 4, 2]
+    assert files["hostfile"].splitlines() == [
+        "a0 slots=8 type=big",
+        "a1 slots=8 type=big",
+        "b0 slots=4 type=small",
+    ]
+
+
+def test_the_hostfile_for_flagscale_is_read_by_our_own_importer() -> None:
+    text = flagscale.export(instance(), MIXED)["hostfile"]
+    found = hostfile.hosts(text, "hostfile")
+    assert [(h.name, h.gpu, h.gpus) for h in found][2] == ("b0", "small", 4)
+
+
+def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
+    gpus = [f"{node}:{i}" for node in ("a0", "b0", "a1") for i in range(4)]
+    gpus = [*gpus[:8], *(f"a1:{i}" for i in range(4))]
+    plan = TrainingPlan(
+        pipelines=(pipeline(gpus, [(4, 4, 1), (4, 4, 1), (4, 4, 1)], 8, 4),)
+    )
+    files = exporting.exported("flagscale", instance(), plan)
+    hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
+    assert hetero["hetero_device_types"] == ["big", "small", "big.2"]
+    swapped = {**files, "hostfile": files["hostfile"].replace("big.2", "big")}
+    assert flagscale.validate(swapped) == [
+        "the ranks of a mesh are not of its device type"
+    ]
+
+
+def _hetero(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda tree: tree["system"]["hetero"].update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (_hetero("hetero_process_meshes", [4, 1, 1, 2]), "no multiple of 5"),
+        (_hetero("hetero_pipeline_layer_split", [6, 4, 3]), "the split has 13 layers"),
+        (_hetero("hetero_pipeline_layer_split", [6, 6]), "do not have 3 stages"),
+        (_hetero("hetero_device_types", ["big"]), "1 device types for 2 meshes"),
+        (_hetero("hetero_current_device_type", "x"), "not among the types"),
+        (
+            _hetero("hetero_process_meshes", [4, 1, 1, 2, 2, 1, 2, 1, 4, 1]),
+            "context-parallel sizes differ",
+        ),
+        (
+            _hetero("hetero_process_meshes", [4, 1, 1, 2, 2, 1, 1, 1, 3, 1]),
+            "not divisible by every dp",
+        ),
+        (
+            lambda tree: tree["model"].pop("untie_embeddings_and_output_weights"),
+            "tied embeddings",
+        ),
+    ],
+)
+def test_broken_flagscale_files_are_told_by_its_rules(
+    change: Callable[[dict[str, Any]], None], rule: str
+) -> None:
+    files = flagscale.export(instance(), MIXED)
+    tree = yaml.safe_load(files["train/plan.yaml"])
+    change(tree)
+    broken = {**files, "train/plan.yaml": yaml.safe_dump(tree)}
+    assert any(rule in one for one in flagscale.validate(broken))
+
+
+# --- refusals --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "plan", "model", "reason"),
+    [
+        ("megatron", MIXED, {}, Feature.MIXED_DEGREES.value),
+        ("megatron", asymmetric(), {}, Feature.DIFFERENT_CUTS.value),
+        ("megatron", asymmetric(), {}, Feature.DIFFERENT_BATCHES.value),
+        (
+            "megatron",
+            EVEN,
+            {"parameters_per_layer": 7},
+            "told by numbers of parameters",
+        ),
+        (
+            "megatron",
+            UNEVEN,
+            {"heads": 8, "kv_heads": 2},
+            "does not divide 8 heads and 2",
+        ),
+        ("flagscale", asymmetric(), {}, Feature.DIFFERENT_CUTS.value),
+        ("flagscale", MIXED, {"tied_embeddings": True}, "embedding and head are tied"),
+        ("flagscale", UNEVEN, {}, Feature.MIXED_TYPES_IN_STAGE.value),
+    ],
+)
+def test_what_a_target_cannot_express_is_named(
+    target: str, plan: TrainingPlan, model: dict[str, Any], reason: str
+) -> None:
+    if (target, plan) == ("flagscale", UNEVEN):
+        gpus = ["a0:0", "b0:0", "a0:1", "b0:1"]
+        plan = TrainingPlan(pipelines=(pipeline(gpus, [(6, 1, 2), (6, 1, 2)], 8, 4),))
+    with pytest.raises(Unsupported) as caught:
+        exporting.exported(target, instance(**model), plan)
+    assert reason in str(caught.value)
+
+
+def test_hosts_with_names_for_no_shell_are_refused() -> None:
+    data = instance().model_dump(mode="json")
+    data["cluster"]["nodes"][0]["name"] = "a0; rm -rf ~"
+    named = Instance.model_validate_json(json.dumps(data))
+    text = EVEN.model_dump_json().replace("a0:", "a0; rm -rf ~:")
+    plan = TrainingPlan.model_validate_json(text)
+    for target in TARGETS:
+        with pytest.raises(Unsupported, match="has a name that is no host's"):
+            exporting.exported(target, named, plan)
+
+
+def test_a_plan_that_the_judge_refuses_is_not_exported() -> None:
+    with pytest.raises(InstanceError, match="breaks rules: global_batch"):
+        exporting.exported("megatron", instance(batch=31), EVEN)
+
+
+def test_an_unknown_target_lists_the_known() -> None:
+    with pytest.raises(UnknownName, match="megatron"):
+        exporting.exported("horovod", instance(), EVEN)
+
+
+# --- the command line ------------------------------------------------------------
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Callable[[TrainingPlan], Path]:
+    def write(plan: TrainingPlan) -> Path:
+        path = tmp_path / "plan.json"
+        whole = {
+            "instance": instance().model_dump(mode="json", exclude_none=True),
+            "plan": plan.model_dump(mode="json"),
+        }
+        path.write_text(json.dumps(whole))
+        return path
+
+    return write
+
+
+def test_the_command_writes_files_that_are_read_back(
+    plan_file: Callable[[TrainingPlan], Path], tmp_path: Path
+) -> None:
+    path = plan_file(MIXED)
+    out = tmp_path / "run"
+    words = f"export {path} --to flagscale --out {out} --json"
+    told = CliRunner().invoke(cli.app, shlex.split(words))
+    assert told.exit_code == 0
+    files = {
+        str(Path(name).relative_to(out)): Path(name).read_text()
+        for name in json.loads(told.stdout)["files"]
+    }
+    assert normal(flagscale.read(files)) == normal(MIXED)
+
+
+def test_explain_says_which_target_can_run_the_plan(
+    plan_file: Callable[[TrainingPlan], Path],
+) -> None:
+    path = plan_file(MIXED)
+    told = CliRunner().invoke(cli.app, ["export", str(path), "--explain", "--json"])
+    rows = {row["name"]: row for row in json.loads(told.stdout)}
+    assert rows["flagscale"]["reasons"] == []
+    assert Feature.MIXED_DEGREES.value in rows["megatron"]["reasons"]
+    assert rows["megatron"]["features"][Feature.UNEVEN_LAYERS.value]
+    table = CliRunner().invoke(cli.app, ["export", str(path), "--explain"])
+    assert "can run it" in table.stdout
+    refused = ["export", str(path), "--to", "megatron", "--out", "nowhere"]
+    assert CliRunner().invoke(cli.app, refused).exit_code == 2
+
+
+def test_plans_of_the_library_go_where_their_papers_say() -> None:
+    root = ROOT / "instances" / "hexiscale"
+    _, data, plan = load_plan(root / "case-study-megatron.plan.json")
+    assert exporting.reasons("megatron", data, plan) == []
+    _, data, plan = load_plan(root / "case-study-hexiscale.plan.json")
+    assert Feature.MIXED_DEGREES.value in exporting.reasons("megatron", data, plan)
+
+
+def test_formats_are_listed_with_their_direction() -> None:
+    told = CliRunner().invoke(cli.app, ["list", "formats", "--json"])
+    rows = {(row["name"], row["direction"]) for row in json.loads(told.stdout)}
+    assert {("hostfile", "import"), *((name, "export") for name in TARGETS)} <= rows
+    assert "export" in CliRunner().invoke(cli.app, ["list", "formats"]).stdout
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+}
+
+
+def test_a_config_and_nvidia_smi_lead_to_files_that_launch(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    for host in ("n1", "n2"):
+        rows = (f"{i}, NVIDIA A100-SXM4-80GB, 81920" for i in range(8))
+        (tmp_path / f"{host}.csv").write_text("\n".join(rows))
+    at = tmp_path
+    steps = [
+        f"assemble {at}/config.json {at}/n1.csv {at}/n2.csv --from nvidia_smi "
+        "--global-batch 32 --sequence-length 2048 -o inter_gbytes_per_s=12.5 "
+        f"--out {at}/instance.yaml",
+        f"plan {at}/instance.yaml --planner megatron --out {at}/plan.json",
+        f"export {at}/plan.json --instance {at}/instance.yaml --to megatron "
+        f"--out {at}/megatron",
+        f"export {at}/plan.json --instance {at}/instance.yaml --to flagscale "
+        f"--out {at}/flagscale",
+    ]
+    for step in steps:
+        told = CliRunner().invoke(cli.app, shlex.split(step))
+        assert told.exit_code == 0, told.output
+    arguments = (at / "megatron" / "arguments.txt").read_text()
+    assert "--num-query-groups 8" in arguments
+    assert "--swiglu" in arguments
+    assert (at / "megatron" / "launch.sh").is_file()
+    assert (at / "flagscale" / "train" / "plan.yaml").is_file()

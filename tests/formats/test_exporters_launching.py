@@ -1,0 +1,450 @@
+"""What exporters wrote is started, by programs and libraries that tell what they got.
+
+Nothing here is installed: `ssh`, `srun`, `sky`, `kubectl` and the Python libraries are
+stand-ins that write down how they were called.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from exporter_plans import EVEN, MIXED, UNEVEN, asymmetric, instance
+from fake_ray import RAY, written
+
+from hetopt.files import load_plan
+from hetopt.formats import exporting
+from hetopt.plans import TrainingPlan
+
+TELLS = """\
+#!/usr/bin/env python3
+import json, os, sys
+with open(os.environ["TOLD"], "a") as file:
+    keys = ("MASTER_ADDR", "CUDA_VISIBLE_DEVICES")
+    told = {key: os.environ[key] for key in keys if key in os.environ}
+    print(json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], told]), file=file)
+"""
+SSH = """\
+#!/bin/sh
+while [ "$1" = -n ] || [ "$1" = -- ]; do shift; done
+shift
+exec bash -c "$*"
+"""
+SCONTROL = '#!/bin/sh\nfor host in $3; do echo "$host"; done\n'
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Export a plan, run a command in the folder, and tell the calls that it made."""
+
+    def start(
+        target: str, plan: TrainingPlan, command: str, tools: dict[str, str], **env: str
+    ) -> list[Any]:
+        folder = tmp_path / "a folder"
+        exporting.write(folder, exporting.exported(target, instance(), plan))
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        for name, text in tools.items():
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        told = tmp_path / "told"
+        told.touch()
+        path = f"{programs}:{os.environ['PATH']}"
+        subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "TOLD": str(told), **env},
+            check=True,
+        )
+        return [json.loads(line) for line in told.read_text().splitlines()]
+
+    return start
+
+
+# --- Schedulers --------------------------------------------------------------------
+
+
+def test_slurm_starts_the_program_on_every_node_of_every_component(
+    started: Callable[..., list[Any]],
+) -> None:
+    calls = started(
+        "slurm",
+        MIXED,
+        "bash job.sbatch",
+        {"srun": TELLS, "scontrol": SCONTROL},
+        SLURM_JOB_NODELIST_HET_GROUP_0="n7 n8",
+        SLURM_JOB_NODELIST_HET_GROUP_1="m3",
+    )
+    rows = sorted(
+        (words[0], words[3], words[-1], told["MASTER_ADDR"]) for _, words, told in calls
+    )
+    assert rows == [
+        ("--het-group=0", "--nodelist=n7", "a0", "n7"),
+        ("--het-group=0", "--nodelist=n8", "a1", "n7"),
+        ("--het-group=1", "--nodelist=m3", "b0", "n7"),
+    ]
+    assert all(Path(words[-2]).name == "plan.json" for _, words, _ in calls)
+
+
+def test_slurm_fails_where_a_node_fails(started: Callable[..., list[Any]]) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        started(
+            "slurm",
+            EVEN,
+            "bash job.sbatch",
+            {"srun": "#!/bin/sh\nexit 3\n", "scontrol": SCONTROL},
+            SLURM_JOB_NODELIST="n7",
+        )
+
+
+def test_skypilot_launches_the_others_with_the_address_of_the_first(
+    started: Callable[..., list[Any]],
+) -> None:
+    sky = TELLS + '\nif sys.argv[1] == "status": print("10.0.0.1")\n'
+    calls = started("skypilot", MIXED, "bash launch.sh --retry", {"sky": sky})
+    assert [words for _, words, _ in calls] == [
+        [
+            *("launch", "--yes", "--detach-run", "-c", "hetopt-big-8"),
+            *("--env", "TRAIN=./train.sh", "big-8.yaml", "--retry"),
+        ],
+        ["status", "--ip", "hetopt-big-8"],
+        [
+            *("launch", "--yes", "--detach-run", "-c", "hetopt-small-4"),
+            *("--env", "TRAIN=./train.sh", "--env", "HEAD=10.0.0.1"),
+            *("small-4.yaml", "--retry"),
+        ],
+    ]
+
+
+def test_a_skypilot_node_learns_the_plan_and_its_name(
+    started: Callable[..., list[Any]],
+) -> None:
+    task = exporting.exported("skypilot", instance(), MIXED)["big-8.yaml"]
+    run = yaml.safe_load(task)["run"]
+    envs = yaml.safe_load(task)["envs"]
+    calls = started(
+        "skypilot",
+        MIXED,
+        run,
+        {"train": TELLS},
+        **{**envs, "TRAIN": "train"},
+        SKYPILOT_NODE_IPS="10.0.0.1\n10.0.0.2",
+        SKYPILOT_NODE_RANK="1",
+    )
+    assert calls == [["train", ["plan.json", "a1"], {"MASTER_ADDR": "10.0.0.1"}]]
+
+
+def test_a_jobset_is_applied_with_its_plan_and_image(
+    started: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    kubectl = TELLS + (
+        "with open(os.environ['TOLD'] + '.in', 'w') as file:\n"
+        "    file.write('' if sys.argv[1] == 'create' else sys.stdin.read())\n"
+    )
+    command = 'bash launch.sh -n mine; cp "$TOLD.in" applied.yaml'
+    calls = started(
+        "jobset", MIXED, command, {"kubectl": kubectl}, IMAGE="me/train:1", TRAIN="t"
+    )
+    assert calls[-1][1] == ["apply", "-f", "-", "-n", "mine"]
+    assert "--from-file=plan.json" in calls[0][1] + calls[1][1]
+    applied = yaml.safe_load((tmp_path / "a folder" / "applied.yaml").read_text())
+    for job in applied["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        assert container["image"] == "me/train:1"
+        assert {"name": "TRAIN", "value": "t"} in container["env"]
+
+
+def test_pods_ask_for_the_gpus_of_their_nodes_by_product() -> None:
+    text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')
+    data = type(instance()).model_validate_json(text)
+    files = exporting.exported("jobset", data, MIXED)
+    jobs = yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]
+    assert [job["name"] for job in jobs] == ["a100-80gb-sxm4-8", "small-4"]
+    pods = [job["template"]["spec"]["template"]["spec"] for job in jobs]
+    assert [pod["nodeSelector"]["nvidia.com/gpu.product"] for pod in pods] == [
+        "NVIDIA-A100-SXM4-80GB",
+        "small",
+    ]
+    limits = [pod["containers"][0]["resources"]["limits"] for pod in pods]
+    assert limits == [{"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 4}]
+
+
+def test_ray_places_a_bundle_on_every_node_and_trains_there(
+    started: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    written(tmp_path / "lib", RAY)
+    calls = started(
+        "ray",
+        MIXED,
+        f"{sys.executable} launch.py",
+        {"train": TELLS},
+        PYTHONPATH=str(tmp_path / "lib"),
+        TRAIN="train",
+    )
+    (group,) = (call for call in calls if call[0] == "group")
+    assert group[1] == [{"GPU": 8}, {"GPU": 8}, {"GPU": 4}]
+    assert group[2] == {
+        "strategy": "STRICT_SPREAD",
+        "bundle_label_selector": [
+            {"gpu-type": "big"},
+            {"gpu-type": "big"},
+            {"gpu-type": "small"},
+        ],
+    }
+    placed = [call[1:] for call in calls if call[0] == "on"]
+    assert placed == [[0, 0], [0, 8], [1, 8], [2, 4]]
+    trained = [call for call in calls if call[0] == "train"]
+    assert [words for _, words, _ in trained] == [
+        ["plan.json", node] for node in ("a0", "a1", "b0")
+    ]
+    assert {told["MASTER_ADDR"] for *_, told in trained} == {"10.0.0.1"}
+
+
+@pytest.mark.parametrize("target", ["jobset", "ray", "skypilot", "slurm"])
+def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
+    target: str, tmp_path: Path
+) -> None:
+    exporting.write(tmp_path, exporting.exported(target, instance(), MIXED))
+    name, data, plan = load_plan(tmp_path / "plan.json")
+    assert (name, data.digest, plan) == ("training_plan", instance().digest, MIXED)
+
+
+# --- HexiScale ---------------------------------------------------------------------
+
+
+def test_hexiscale_is_started_on_every_machine_with_its_number(
+    started: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    (tmp_path / "checkout").mkdir()
+    calls = started(
+        "hexiscale",
+        asymmetric(),
+        "bash launch.sh --run-iter 5",
+        {"ssh": SSH, "python3": TELLS.replace("env python3", f"env {sys.executable}")},
+        HEXISCALE=str(tmp_path / "checkout"),
+    )
+    found = {}
+    for _, words, _ in calls:
+        place = words.index("--current_device")
+        found[words[place + 1]] = words[:place]
+    assert sorted(found) == ["0", "1"]
+    words = found["0"]
+    assert words == found["1"]
+    assert words[words.index("--micro_batch_num") + 1 :][:2] == ["5", "3"]
+    assert words[words.index("--global_batch_size") + 1 :][:2] == ["20", "12"]
+    assert words[words.index("--layer-num") + 1] == "12"
+    assert words[words.index("--master_addr") + 1] == "a0"
+    path = Path(words[words.index("--all_hetero_configs_path") + 1])
+    assert json.loads(path.read_text()) == {
+        "hetero_configs": [[4, 4], [4, 4]],
+        "layer_partitions": [[6, 6], [7, 5]],
+        "devices_id": [[[0] * 4, [0] * 4], [[1] * 4, [1] * 4]],
+    }
+
+
+# --- Python that DeepSpeed and torchtitan import -------------------------------------
+
+DEEPSPEED = {
+    "deepspeed/__init__.py": "",
+    "deepspeed/pipe.py": """\
+class PipelineModule:
+    def __init__(self, layers, topology, **options):
+        self._topo, self.options = topology, options
+        self._layer_specs = list(layers)
+        self.bounds = []
+        for self.global_rank in range(topology.world):
+            self._partition_layers()
+    def _set_bounds(self, start=None, stop=None):
+        self.bounds.append((start, stop))
+""",
+    "deepspeed/runtime/__init__.py": "",
+    "deepspeed/runtime/pipe/__init__.py": "",
+    "deepspeed/runtime/pipe/topology.py": """\
+from types import SimpleNamespace
+class PipeModelDataParallelTopology:
+    def __init__(self, num_pp, num_mp, num_dp):
+        self.world, self.inner = num_pp * num_mp * num_dp, num_mp * num_dp
+    def get_coord(self, rank):
+        return SimpleNamespace(pipe=rank // self.inner)
+""",
+}
+
+
+def ran(folder: Path, library: dict[str, str], code: str, **env: str) -> Any:
+    """What a script tells as JSON, in a folder, with a library of these files."""
+    written(folder / "library", library)
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder / 'library'}:{folder}", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def test_deepspeed_builds_the_layers_that_the_plan_says(tmp_path: Path) -> None:
+    exporting.write(tmp_path, exporting.exported("deepspeed", instance(), UNEVEN))
+    found = ran(
+        tmp_path,
+        DEEPSPEED,
+        "import json\n"
+        "from pipeline_plan import PlannedPipeline\n"
+        "made = PlannedPipeline(range(15), before=1, loss_fn=None)\n"
+        "print(json.dumps([made.parts, made.bounds, sorted(made.options)]))\n",
+    )
+    assert found[0] == [0, 6, 10, 15]
+    assert found[1] == [[0, 6]] * 8 + [[6, 10]] * 8 + [[10, 15]] * 8
+    assert found[2] == ["activation_checkpoint_interval", "loss_fn"]
+
+
+def test_deepspeed_refuses_a_model_of_fewer_layers(tmp_path: Path) -> None:
+    exporting.write(tmp_path, exporting.exported("deepspeed", instance(), UNEVEN))
+    code = (
+        "import json\n"
+        "from pipeline_plan import PlannedPipeline\n"
+        "try:\n"
+        "    PlannedPipeline(range(12))\n"
+        "except ValueError as error:\n"
+        "    print(json.dumps(str(error)))\n"
+    )
+    assert "expected 1 before the 12" in ran(tmp_path, DEEPSPEED, code)
+
+
+OLDER = {
+    "parallelism": {
+        "pipeline_parallel_degree": 1,
+        "tensor_parallel_degree": 1,
+        "data_parallel_shard_degree": -1,
+        "data_parallel_replicate_degree": 1,
+        "fsdp_reshard_after_forward": "default",
+        "pipeline_parallel_schedule": "",
+        "module_fqns_per_model_part": None,
+        "pipeline_parallel_microbatch_size": 1,
+    },
+    "training": {"local_batch_size": 8, "global_batch_size": -1, "seq_len": 2048},
+    "activation_checkpoint": {"mode": "selective"},
+}
+NEWEST = {
+    "parallelism": {
+        "pipeline_parallel_degree": 1,
+        "tensor_parallel_degree": 1,
+        "data_parallel_shard_degree": -1,
+        "data_parallel_replicate_degree": 1,
+        "fsdp_reshard_after_forward": "default",
+        "pipeline_parallel_schedule": "",
+        "pipeline_parallel_module_fqns_per_model_part": None,
+        "num_pp_microbatches": 1,
+    },
+    "training": {
+        "num_tokens_per_microbatch_per_dp_rank": 1,
+        "num_tokens_per_train_step": -1,
+        "max_context_length": 1,
+    },
+    "activation_checkpoint": {"mode": "selective"},
+}
+TITAN = """\
+from types import SimpleNamespace
+RELEASE = {release}
+def base():
+    return SimpleNamespace(**{{k: SimpleNamespace(**v) for k, v in RELEASE.items()}})
+"""
+SPLIT = """\
+def generate_llm_fqn_per_model_part(stages, layers):
+    return [["tok_embeddings", "layers.0", "norm", "{head}"]]
+"""
+TELL = (
+    "import json\n"
+    "from hetopt_plan import plan\n"
+    "made = plan()\n"
+    "print(json.dumps({k: vars(v) for k, v in vars(made).items()}))\n"
+)
+
+
+def titan(release: dict[str, Any], head: str) -> dict[str, str]:
+    return {
+        "titan_base.py": TITAN.format(release=release),
+        "torchtitan/__init__.py": "",
+        "torchtitan/distributed/__init__.py": "",
+        "torchtitan/distributed/pipeline_parallel.py": SPLIT.format(head=head),
+    }
+
+
+@pytest.mark.parametrize(
+    ("release", "head"), [(OLDER, "output"), (NEWEST, "lm_head")], ids=["older", "new"]
+)
+def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
+    release: dict[str, Any], head: str, tmp_path: Path
+) -> None:
+    exporting.write(tmp_path, exporting.exported("torchtitan", instance(), UNEVEN))
+    base = {"BASE_CONFIG": "titan_base:base"}
+    found = ran(tmp_path, titan(release, head), TELL, **base)
+    fields = found["parallelism"]
+    assert fields["pipeline_parallel_degree"] == 3
+    assert fields["tensor_parallel_degree"] == 4
+    assert fields["data_parallel_shard_degree"] == 2
+    assert fields["pipeline_parallel_schedule"] == "1F1B"
+    assert fields["fsdp_reshard_after_forward"] == "never"
+    (parts,) = (value for key, value in fields.items() if "fqns" in key)
+    assert [len(part) for part in parts] == [6, 4, 5]
+    assert parts[0][:2] == ["tok_embeddings", "layers.0"]
+    assert parts[2] == ["layers.9", "layers.10", "layers.11", "norm", head]
+    assert found["activation_checkpoint"] == {"mode": "full"}
+    training = found["training"]
+    if release is OLDER:
+        assert fields["pipeline_parallel_microbatch_size"] == 2
+        wanted = {"local_batch_size": 16, "global_batch_size": 32, "seq_len": 128}
+    else:
+        assert fields["num_pp_microbatches"] == 8
+        wanted = {
+            "num_tokens_per_microbatch_per_dp_rank": 2 * 128,
+            "num_tokens_per_train_step": 32 * 128,
+            "max_context_length": 128,
+        }
+    assert training == wanted
+
+
+def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) -> None:
+    exporting.write(tmp_path, exporting.exported("torchtitan", instance(), UNEVEN))
+    other = {**OLDER, "training": {"batch": 1}}
+    code = (
+        "import json\n"
+        "from hetopt_plan import plan\n"
+        "try:\n"
+        "    plan()\n"
+        "except AttributeError as error:\n"
+        "    print(json.dumps(str(error)))\n"
+    )
+    told = ran(tmp_path, titan(other, "output"), code, BASE_CONFIG="titan_base:base")
+    assert "this torchtitan has none of" in told
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("", ["--no-python", "--module", "hetopt_plan", "BASE_CONFIG=m:f"]),
+        ("toml", ["-m", "--job.config_file", "plan.toml", "--model.name", "llama 3"]),
+    ],
+)
+def test_torchtitan_is_started_with_either_configuration(
+    config: str, words: list[str], started: Callable[..., list[Any]]
+) -> None:
+    calls = started(
+        "torchtitan",
+        UNEVEN,
+        "bash launch.sh --model.name 'llama 3'",
+        {"ssh": SSH, "torchrun": TELLS},
+        CONFIG=config,
+        BASE_CONFIG="m:f",
+    )
+    assert len(calls) == 4
+    for _, given, _ in calls:
+        assert set(words) <= set(given)

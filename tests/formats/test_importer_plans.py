@@ -1,0 +1,402 @@
+"""Plans that others made are read as they stand, and judged: whole, fitting, slow."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from places import TESTS
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.costs import CostTable
+from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.exporters import galvatron, hexiscale, sailor
+from hetopt.exporters._shapes import normal
+from hetopt.files import load_instance, load_plan
+from hetopt.formats import importing
+from hetopt.importers import metis
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.text.complaints import validated
+from hetopt.text.writing import write_json
+
+IMPORTS = TESTS / "imports"
+PLANS = IMPORTS / "plans"
+
+
+@pytest.fixture(scope="module")
+def instance() -> Instance:
+    """Four fast GPUs in a node, four slow ones in two; six layers, a batch of 32."""
+    read = metis.read(
+        [IMPORTS / "metis" / "profiles"],
+        hostfile=IMPORTS / "metis" / "hostfile",
+        clusterfile=IMPORTS / "metis" / "clusterfile.json",
+        bandwidth_unit="bytes/s",
+        parameter_unit="elements",
+        hidden=512,
+        heads=8,
+        sequence_length=256,
+        global_batch=32,
+    )
+    return validated(Instance, read, "imported")
+
+
+@pytest.fixture
+def there(instance: Instance, tmp_path: Path) -> str:
+    """The instance's file."""
+    path = tmp_path / "instance.json"
+    write_json(path, instance.model_dump(mode="json"))
+    return str(path)
+
+
+def plan_of(format: str, file: Path, there: str, *options: str) -> TrainingPlan:
+    document = importing.document(format, [file], options, there)
+    return validated(TrainingPlan, document["plan"], "plan")
+
+
+def layout(plan: TrainingPlan) -> list[Any]:
+    """Layers, GPUs and samples of every stage, short."""
+    return [
+        (stage.layers, [(" ".join(r.gpus), r.samples) for r in stage.replicas])
+        for pipeline in plan.pipelines
+        for stage in pipeline.stages
+    ]
+
+
+# --- Metis -----------------------------------------------------------------------
+
+
+def test_metis_fills_stages_with_gpus_in_the_order_of_its_types(there: str) -> None:
+    plan = plan_of("metis-plan", PLANS / "metis.log", there, "rank=2")
+    assert plan.pipelines[0].micro_batches == 8
+    assert layout(plan) == [
+        ((0, 2), [("10.0.0.2:0 10.0.0.2:1", 2), ("10.0.0.2#2:0 10.0.0.2#2:1", 2)]),
+        ((2, 6), [("10.0.0.1:0 10.0.0.1:1", 2), ("10.0.0.1:2 10.0.0.1:3", 2)]),
+    ]
+
+
+def test_a_mixed_group_shares_by_the_time_of_one_sequence(
+    there: str, instance: Instance
+) -> None:
+    plan = plan_of("metis-plan", PLANS / "metis.log", there, "rank=3")
+    table = CostTable(instance)
+    speeds = [
+        1 / sum(table.layer_us(node, 1, 1))
+        for node in ["10.0.0.1"] * 4 + ["10.0.0.2"] * 2 + ["10.0.0.2#2"] * 2
+    ]
+    exactly = [32 * speed / sum(speeds) for speed in speeds]
+    shares = [replica.samples for replica in plan.pipelines[0].stages[0].replicas]
+    assert sum(shares) == 32
+    assert all(abs(a - b) < 1 for a, b in zip(shares, exactly, strict=True))
+
+
+def test_a_ranked_list_is_judged_beside_its_claims(there: str) -> None:
+    rows = importing.judged("metis-plan", [PLANS / "metis.log"], [], there)
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row["claimed_us"] for row in rows][:3] == [51250, 60500, 71125]
+    assert [row["complete"] for row in rows] == [True, True, True, False, False, None]
+    assert rows[3]["broken"] == ["empty_stage: pipelines[0].stages[1]: [3, 3]"]
+    assert rows[4]["broken"][0] == "layer_missing: pipelines[0]: layer 5"
+    assert "2 replicas of 4 GPUs in a group of 4" in rows[5]["refused"]
+    for row in rows[:3]:
+        rank = f"rank={row['rank']}"
+        plan = plan_of("metis-plan", PLANS / "metis.log", there, rank)
+        found = training_plan.evaluate(load_instance(there), plan)
+        assert row["judged_us"] == found.objective
+        assert row["fits"] == (not any(v.rule == "memory" for v in found.violations))
+
+
+def test_check_names_the_fault_of_an_imported_plan(there: str, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    words = ["import", "metis-plan", str(PLANS / "metis.log"), "--instance", there]
+    run = CliRunner().invoke(cli.app, [*words, "--rank", "5", "--out", str(out)])
+    assert run.exit_code == 0, run.output
+    checked = CliRunner().invoke(cli.app, ["check", str(out), "--json"])
+    assert checked.exit_code == 2
+    rules = {v["rule"] for v in json.loads(checked.stdout)["violations"]}
+    assert rules == {"layer_missing", "group_across_nodes"}
+    table = CliRunner().invoke(cli.app, [*words, "--judge"])
+    assert table.exit_code == 0
+    assert "0.071125" in table.stdout
+    document = CliRunner().invoke(cli.app, [*words, "--judge", "--json"])
+    assert len(json.loads(document.stdout)) == 6
+
+
+LINE = "1, 9.5, (<DeviceType.X90: 'x90'>, <DeviceType.Y10: 'y10'>), [4, 4], {}, 8, {}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("rank, cost", r"found no plan, expected lines `rank, cost"),
+        (LINE.format("[(4, 1)]", "[0, 6]"), r"line 1: .* expected node_sequence"),
+        (LINE.format("[(4, 1), (4, 1)]", "[0, 6"), r"line 1: .* as Python writes"),
+        (LINE.format("[(4, 1), (4, 1)", "[0, 5, 6]"), r"line 1: .* as Python writes"),
+        (LINE.format("[(4, 1), __import__('os')]", "[0, 5, 6]"), r"line 1: .* as Pyth"),
+        (
+            LINE.format("[(4, 1), (4, 1)]", "[0, -5, 6]"),
+            r"line 1: .* expected node_seq",
+        ),
+        (
+            LINE.replace("Y10", "Z1").format("[(4, 1), (4, 1)]", "[0, 5, 6]"),
+            r"line 1: found type 'Z1', expected one of the instance: X90, Y10",
+        ),
+        (
+            LINE.replace("8,", "64,").format("[(4, 1), (4, 1)]", "[0, 5, 6]"),
+            r"line 1: found 64 batches of a global batch of 32",
+        ),
+        (
+            LINE.format("[(4, 1), (4, 1)]", "[" + "0," * 9000 + "6]"),
+            r"line 1: found .* c",
+        ),
+    ],
+)
+def test_a_line_that_is_no_plan_is_named(
+    there: str, tmp_path: Path, line: str, message: str
+) -> None:
+    (tmp_path / "log").write_text(line + "\n")
+    with pytest.raises(InstanceError, match=message):
+        importing.document("metis-plan", [tmp_path / "log"], [], there)
+
+
+def test_variants_of_the_log_are_the_same_plan(there: str, tmp_path: Path) -> None:
+    wanted = plan_of("metis-plan", PLANS / "metis.log", there)
+    for line in (
+        "1, 51.25, ('X90', 'y10'), (4, 4), ((4, 1), [4, 1]), 4, (0, 5, 6)",
+        "1,51.25,(DeviceType.X90, DeviceType.Y10), [4, 4], [(4, 1), [4, 1]], 4,[0,5,6]",
+        "1, inf, ['fast', 'slow'], [4, 4], [(4, 1), (4, 1)], 4, [0, 5, 6], 2",
+    ):
+        (tmp_path / "log").write_text(f"noise\n{line}\n")
+        types = "types=fast:X90,slow:Y10"
+        assert plan_of("metis-plan", tmp_path / "log", there, types) == wanted
+
+
+# --- HexiScale, Sailor, Galvatron --------------------------------------------------
+
+
+def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
+    cluster = {
+        "gpus": {"A": {"peak_tflops": 9, "memory_gib": 9}},
+        "nodes": [
+            {"name": name, "gpu": "A", "count": 4, "intra_gbytes_per_s": 9}
+            for name in ("m0", "m1")
+        ],
+        "inter": {"gbytes_per_s": 1},
+    }
+    tree = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    tree |= {"cluster": cluster}
+    write_json(tmp_path / "i.json", tree)
+    there = str(tmp_path / "i.json")
+    file = PLANS / "hexiscale.json"
+    plan = plan_of("hexiscale-plan", file, there, "micro_batches=3,1")
+    assert [pipeline.micro_batches for pipeline in plan.pipelines] == [3, 1]
+    assert layout(plan) == [
+        ((0, 2), [("m0:0 m0:1 m0:2 m0:3", 1)]),
+        ((2, 4), [("m1:0 m1:1", 1)]),
+        ((0, 4), [("m1:2 m1:3", 1)]),
+    ]
+    turned = plan_of("hexiscale-plan", file, there, "machines=m1,m0")
+    assert turned.pipelines[0].stages[0].replicas[0].node == "m1"
+    assert sum(p.micro_batches for p in turned.pipelines) == 4
+
+
+def test_sailors_list_is_read_and_judged(there: str) -> None:
+    rows = importing.judged("sailor-plan", [PLANS / "sailor.json"], [], there)
+    assert [row["claimed_us"] for row in rows] == [80_000, 100_000, 1_000_000]
+    assert [row["complete"] for row in rows] == [True, False, None]
+    assert "found no 8 GPUs of 'X90' left" in rows[2]["refused"]
+    plan = plan_of("sailor-plan", PLANS / "sailor.json", there)
+    assert (plan.pipelines[0].micro_batches, plan.pipelines[0].micro_batch_size) == (
+        8,
+        4,
+    )
+
+
+def test_galvatrons_lists_get_the_ends_of_the_instance(there: str) -> None:
+    plan = plan_of("galvatron-plan", PLANS / "galvatron.json", there)
+    assert [stage.layers for stage in plan.pipelines[0].stages] == [(0, 3), (3, 6)]
+    assert [len(s.replicas) for s in plan.pipelines[0].stages] == [2, 4]
+    assert training_plan.evaluate(load_instance(there), plan).objective is not None
+
+
+def grids(instance: Instance) -> Iterator[TrainingPlan]:
+    """Plans that every one of the three tools can say: equal stages, whole nodes."""
+    for seed in range(6):
+        random = Random(f"grid {seed}")
+        cut = random.randint(1, 5)
+        t = random.choice([1, 2])
+        gpus = list(instance.planned_cluster.gpu_ids())
+        stages = []
+        for j, layers in enumerate(((0, cut), (cut, 6))):
+            mine = gpus[4 * j : 4 * j + 4]
+            groups = [tuple(mine[r : r + t]) for r in range(0, 4, t)]
+            replicas = tuple(Replica(gpus=group, samples=2) for group in groups)
+            stages.append(Stage(layers=layers, replicas=replicas))
+        size = 2 * (4 // t)
+        yield TrainingPlan(
+            pipelines=(
+                Pipeline(
+                    micro_batches=32 // size,
+                    micro_batch_size=size,
+                    stages=tuple(stages),
+                ),
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("format", "exporter", "file"),
+    [
+        ("galvatron-plan", galvatron, "galvatron_config.json"),
+        ("sailor-plan", sailor, "sailor_plan.json"),
+        ("hexiscale-plan", hexiscale, "hetero_configs.json"),
+    ],
+)
+def test_what_our_exporters_write_is_read_back(
+    instance: Instance,
+    there: str,
+    tmp_path: Path,
+    format: str,
+    exporter: Any,
+    file: str,
+) -> None:
+    for plan in grids(instance):
+        (tmp_path / file).write_text(exporter.export(instance, plan)[file])
+        read = plan_of(format, tmp_path / file, there, *_batches(format, plan))
+        wanted = training_plan.evaluate(instance, plan)
+        found = training_plan.evaluate(instance, read)
+        assert found.violations == wanted.violations
+        if format != "hexiscale-plan":  # which turns replicas into pipelines
+            assert normal(read) == normal(plan)
+            assert found.objective == wanted.objective
+
+
+def _batches(format: str, plan: TrainingPlan) -> list[str]:
+    if format != "hexiscale-plan":
+        return []
+    (pipeline,) = plan.pipelines
+    count = len(pipeline.stages[0].replicas)
+    counts = ",".join([str(pipeline.micro_batches)] * count)
+    return [f"micro_batches={counts}", "micro_batch_size=2"]
+
+
+@pytest.mark.parametrize(
+    ("format", "file", "change", "message"),
+    [
+        ("hexiscale-plan", "hexiscale.json", {"layer_partitions": [[2]]}, "as many"),
+        ("hexiscale-plan", "hexiscale.json", {"hetero_configs": 4}, "hetero_configs: "),
+        (
+            "hexiscale-plan",
+            "hexiscale.json",
+            {"devices_id": [[[0] * 4, [9, 9]], [[1, 1]]]},
+            r"devices_id\[0\]\[1\]: found machine 9, expected 0 to 2",
+        ),
+        (
+            "hexiscale-plan",
+            "hexiscale.json",
+            {"devices_id": [[[0] * 3, [1, 1]], [[1, 1]]]},
+            r"devices_id\[0\]: expected 2 stages as in hetero_configs",
+        ),
+        ("galvatron-plan", "galvatron.json", {"pp_deg": 3}, "found pp_division of 2"),
+        ("galvatron-plan", "galvatron.json", {"chunks": 0}, "chunks: found 0"),
+        (
+            "galvatron-plan",
+            "galvatron.json",
+            {"tp_sizes_enc": "2,1,1,1"},
+            r"stage 0: found layers of degrees 1, 2, expected one degree",
+        ),
+        (
+            "galvatron-plan",
+            "galvatron.json",
+            {"pp_division": "a"},
+            "pp_division: found",
+        ),
+        (
+            "galvatron-plan",
+            "galvatron.json",
+            {"tp_sizes_enc": "3,3,1,1"},
+            r"stage 0: found degree 3 for 4 GPUs",
+        ),
+    ],
+)
+def test_a_fault_of_a_plan_file_is_named(
+    there: str, tmp_path: Path, format: str, file: str, change: Any, message: str
+) -> None:
+    tree = json.loads((PLANS / file).read_text()) | change
+    write_json(tmp_path / file, tree)
+    with pytest.raises(InstanceError, match=message):
+        importing.document(format, [tmp_path / file], [], there)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("mbs", "2", r"mbs: found '2', expected a whole number"),
+        ("pipeline_list", [], r"pipeline_list: expected pipelines"),
+        (
+            "layers",
+            [[0, 2]],
+            r"layers_per_stage\[0\]: expected numbers of layers in a r",
+        ),
+        ("layers", [[0], [1]], r"layers_per_stage of 2 stages, tmp_per_stage of 1"),
+        ("stages", [[["X90", 4]]], r"tmp_per_stage\[0\]\[0\]: expected \[\[\[TYPE"),
+        (
+            "stages",
+            [[[[["Z1", 4, "z"]], 2]]],
+            r"found type 'Z1', expected one of the in",
+        ),
+    ],
+)
+def test_a_fault_of_a_sailor_plan_is_named(
+    there: str, tmp_path: Path, place: str, value: Any, message: str
+) -> None:
+    plan = json.loads((PLANS / "sailor.json").read_text())[1]
+    if place in plan:
+        plan[place] = value
+    names = {"layers": "layers_per_stage", "stages": "tmp_per_stage"}
+    if place in names:
+        plan["pipeline_list"][0][names[place]] = value
+    write_json(tmp_path / "plan.json", plan)
+    with pytest.raises(InstanceError, match=message):
+        importing.document("sailor-plan", [tmp_path / "plan.json"], [], there)
+
+
+# --- the command -------------------------------------------------------------------
+
+
+def test_a_plan_needs_its_instance_and_a_rank_that_is_there(there: str) -> None:
+    log = [PLANS / "metis.log"]
+    with pytest.raises(
+        InstanceError, match="read against an instance; give --instance"
+    ):
+        importing.document("metis-plan", log, [], None)
+    with pytest.raises(InstanceError, match="rank=7: found ranks 1 to 6"):
+        importing.document("metis-plan", log, ["rank=7"], there)
+    with pytest.raises(Unsupported, match="hostfile reads no plans"):
+        importing.judged("hostfile", log, [], there)
+    with pytest.raises(UnknownName, match="option 'rnak': expected one of rank"):
+        importing.split("metis-plan", ["log", "--rnak", "1"])
+
+
+def test_a_plan_for_an_instance_of_the_library_names_it(tmp_path: Path) -> None:
+    plan = {"hetero_configs": [[2], [2]], "layer_partitions": [[4], [4]]}
+    plan |= {"devices_id": [[[0, 0]], [[1, 1]]]}
+    write_json(tmp_path / "hetero_configs.json", plan)
+    made = importing.document(
+        "hexiscale-plan", [tmp_path / "hetero_configs.json"], [], "tiny/two-nodes"
+    )
+    assert made["instance"] == "tiny/two-nodes"
+    write_json(tmp_path / "plan.json", made)
+    _, data, read = load_plan(tmp_path / "plan.json")
+    assert training_plan.evaluate(data, read).valid
+
+
+def test_options_of_a_format_are_flags_of_the_command() -> None:
+    paths, options = importing.split(
+        "metis-plan", ["a.log", "--types", "A:B", "--rank=2"]
+    )
+    assert (paths, options) == ([Path("a.log")], ["types=A:B", "rank=2"])

@@ -1,0 +1,122 @@
+"""AutoHet's planner: links that its plans use, and two ways to its grouping."""
+
+from itertools import combinations
+
+import pytest
+from places import INSTANCES
+from random_plans import random_plan
+
+import hetopt
+from hetopt import Limits, Status
+from hetopt.errors import NoPlan
+from hetopt.files.clusters import generate
+from hetopt.planners import autohet
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
+
+FAMILIES = ["equal", "unequal", "islands", "tight_memory", "steep"]
+
+
+def shipped(name: str) -> Instance:
+    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
+
+
+# --- links -----------------------------------------------------------------------
+
+
+def counted(plan: TrainingPlan) -> dict[str, dict[str, int]]:
+    """The links of a plan, pair by pair."""
+    found = {
+        kind: {"intra": 0, "inter": 0}
+        for kind in ("tensor_parallel", "synchronisation", "hops")
+    }
+
+    def note(kind: str, near: bool) -> None:
+        found[kind]["intra" if near else "inter"] += 1
+
+    everyone = []
+    for pipeline in plan.pipelines:
+        behind = None
+        for stage in pipeline.stages:
+            here = {gpu.split(":")[0] for r in stage.replicas for gpu in r.gpus}
+            if behind is not None:
+                note("hops", bool(here & behind))
+            behind = here
+            for replica in stage.replicas:
+                nodes = {gpu.split(":")[0] for gpu in replica.gpus}
+                if len(replica.gpus) > 1:
+                    note("tensor_parallel", len(nodes) == 1)
+                everyone.append((nodes, set(range(*stage.layers))))
+    for (a, some), (b, others) in combinations(everyone, 2):
+        for _ in some & others:
+            note("synchronisation", a == b)
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_links_of_a_plan_are_those_counted_pair_by_pair(family: str, seed: int) -> None:
+    instance = generate(family, size="small", seed=seed)
+    plan = random_plan(instance, seed)
+    judged = training_plan.evaluate(instance, plan)
+    assert judged.parts["links"] == counted(plan)
+
+
+# --- grouping --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["statement", "counts"])
+@pytest.mark.parametrize(
+    ("name", "t"),
+    [
+        ("a100-h20-2x2-gpt3-6.7b", 1),
+        ("4-a100-2-h800-llama-6.7b", 1),
+        ("4-a100-2-h800-llama-6.7b", 2),
+        ("h800-a100-4x4-gpt3-6.7b", 2),
+    ],
+)
+def test_statements_and_the_method_agree_on_the_best_grouping(
+    by: autohet.GroupingBy, name: str, t: int
+) -> None:
+    data = autohet.grouping_data(FastCost(shipped(f"autohet/{name}")), t, 1)
+    proved = [autohet.grouped(data, way, Limits()) for way in ("method", by)]
+    assert {result.status for result in proved} == {Status.OPTIMAL}
+    assert proved[0].objective == proved[1].objective
+
+
+@pytest.mark.parametrize("by", ["statement", "counts"])
+def test_groups_of_a_statement_become_plans_as_those_of_the_method_do(
+    by: autohet.GroupingBy,
+) -> None:
+    instance = shipped("autohet/a100-h20-2x2-gpt3-6.7b")
+    plans = [autohet.plan(instance, grouping_by=way) for way in ("method", by)]
+    one, two = (training_plan.evaluate(instance, plan) for plan in plans)
+    assert one.valid
+    assert two.valid
+    assert one.objective == two.objective
+
+
+def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None:
+    """Section V: 1 A100 + 1 H20, and 3 H20; one group of all has longer bubbles."""
+    instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
+    gpus = instance.planned_cluster.node
+    plan = autohet.plan(instance, micro_batches=16)
+    named = autohet.plan_of_groups(instance, 1, [{"A100": 1, "H20": 1}, {"H20": 3}])
+    for found in (plan, named):
+        assert sorted(
+            sorted(gpus[stage.replicas[0].node].gpu for stage in pipeline.stages)
+            for pipeline in found.pipelines
+        ) == [["A100", "H20"], ["H20", "H20", "H20"]]
+    one, two = (training_plan.evaluate(instance, found) for found in (plan, named))
+    assert one.valid
+    assert one.objective == two.objective
+
+
+def test_groups_that_do_not_fit_are_refused_with_a_reason() -> None:
+    instance = shipped("autohet/4-a100-2-h800-llama-6.7b")
+    with pytest.raises(
+        NoPlan, match=r"of these groups .*layers do not fit on 1 stages"
+    ):
+        autohet.plan_of_groups(instance, 1, [{"H800": 1}, {"A100": 4, "H800": 1}])

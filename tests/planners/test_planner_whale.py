@@ -1,0 +1,205 @@
+"""Whale: shares in proportion to compute under memory, layers too; its structures."""
+
+import json
+from fractions import Fraction
+from itertools import combinations, pairwise, permutations, product
+from random import Random
+from typing import Any
+
+import pytest
+from changed_records import changed
+from places import INSTANCES
+
+import hetopt
+from hetopt.errors import NoPlan
+from hetopt.files.clusters import generate
+from hetopt.planners import megatron, whale
+from hetopt.planners.whale.shares import cuts, proportional
+from hetopt.plans import Pipeline, TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance, exact
+
+
+def shipped(name: str) -> Instance:
+    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
+
+
+def power(instance: Instance, node: str) -> Fraction:
+    """Effective TFLOP/s."""
+    gpu = instance.planned_cluster.gpus[instance.planned_cluster.node[node].gpu]
+    return exact(gpu.peak_tflops) * exact(gpu.efficiency)
+
+
+# --- shares ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_shares_have_the_least_largest_load_that_whole_numbers_and_caps_allow(
+    seed: int,
+) -> None:
+    rng = Random(f"shares/{seed}")
+    count, total = rng.randint(1, 4), rng.randint(1, 9)
+    powers = [Fraction(rng.randint(1, 9), rng.randint(1, 3)) for _ in range(count)]
+    caps = [rng.randint(0, 6) for _ in range(count)]
+    ranges = [range(1, cap + 1) for cap in caps]
+    loads = [
+        max(s / p for s, p in zip(shares, powers, strict=True))
+        for shares in product(*ranges)
+        if sum(shares) == total
+    ]
+    found = proportional(powers, caps, total)
+    assert (found is None) == (not loads)
+    if found is not None:
+        assert sum(found) == total
+        assert all(1 <= s <= cap for s, cap in zip(found, caps, strict=True))
+        assert max(s / p for s, p in zip(found, powers, strict=True)) == min(loads)
+
+
+def test_shares_without_caps_are_proportional_where_that_is_whole() -> None:
+    assert proportional([Fraction(624), Fraction(312)], [99, 99], 9) == [6, 3]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cuts_have_the_least_largest_load_that_memory_allows(seed: int) -> None:
+    rng = Random(f"cuts/{seed}")
+    layers, stages = rng.randint(1, 7), rng.randint(1, 4)
+    each = [rng.randint(1, 9) for _ in range(layers)]
+    work = [sum(each[:i]) for i in range(layers + 1)]
+    powers = [rng.randint(1, 9) for _ in range(stages)]
+    sizes, room = [rng.randint(1, 5) for _ in range(layers)], rng.randint(4, 18)
+
+    def fits(j: int, first: int, last: int) -> bool:
+        return sum(sizes[first:last]) <= room - j
+
+    def load(ends: list[int]) -> Fraction:
+        spans = zip(pairwise(ends), powers, strict=True)
+        return max(Fraction(work[b] - work[a], p) for (a, b), p in spans)
+
+    def whole(ends: list[int]) -> bool:
+        return all(a < b and fits(j, a, b) for j, (a, b) in enumerate(pairwise(ends)))
+
+    every = (
+        [0, *inner, layers] for inner in combinations(range(1, layers), stages - 1)
+    )
+    loads = [load(ends) for ends in every if whole(ends)]
+    found = cuts(work, powers, fits)
+    assert (found is None) == (not loads)
+    if found is not None:
+        assert (found[0], found[-1], len(found)) == (0, layers, stages + 1)
+        assert whole(found)
+        assert load(found) == min(loads)
+
+
+# --- plans -----------------------------------------------------------------------
+
+
+def with_samples(seed: int) -> Instance:
+    """A random instance whose micro-batches replicas share; memory may be short."""
+    instance = generate(["unequal", "tight_memory"][seed % 2], size="tiny", seed=seed)
+
+    def larger(data: dict[str, Any]) -> None:
+        data["workload"] |= {"micro_batch_sizes": [8], "global_batch": 16}
+
+    return changed(instance, larger)
+
+
+def planned(instance: Instance, **switches: bool) -> TrainingPlan | None:
+    try:
+        plan = whale.plan(instance, **switches)
+    except NoPlan:
+        return None
+    assert training_plan.evaluate(instance, plan).valid
+    return plan
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -> None:
+    instance = with_samples(seed)
+    plan = planned(instance)
+    for i, pipeline in enumerate(plan.pipelines if plan else ()):
+        for j, stage in enumerate(pipeline.stages):
+            for one, two in permutations(range(len(stage.replicas)), 2):
+                giver, taker = stage.replicas[one], stage.replicas[two]
+                last = giver.samples / power(instance, giver.node)
+                sooner = (taker.samples + 1) / power(instance, taker.node) < last
+                if sooner and giver.samples > 1:
+                    document = plan.model_dump(mode="json")
+                    replicas = document["pipelines"][i]["stages"][j]["replicas"]
+                    replicas[one]["samples"] -= 1
+                    replicas[two]["samples"] += 1
+                    other = TrainingPlan.model_validate_json(json.dumps(document))
+                    judged = training_plan.evaluate(instance, other)
+                    assert {v.rule for v in judged.violations} == {"memory"}
+
+
+def test_some_of_these_plans_have_unequal_samples() -> None:
+    plans = [planned(with_samples(seed)) for seed in range(40)]
+    stages = [s for plan in plans if plan for p in plan.pipelines for s in p.stages]
+    assert any(len({r.samples for r in stage.replicas}) > 1 for stage in stages)
+
+
+@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
+@pytest.mark.parametrize("seed", range(8))
+def test_micro_batches_are_in_proportion_to_the_pace_of_pipelines(
+    family: str, seed: int
+) -> None:
+    instance = generate(family, size="small", seed=seed)
+    plan = planned(instance)
+    pipelines = plan.pipelines if plan else ()
+    for one, two in product(pipelines, repeat=2):
+        later = (two.micro_batches + 1) * load(instance, two)
+        if one.micro_batches > 1 and later < one.micro_batches * load(instance, one):
+            assert instance.workload.costs.in_flight == "gpipe"
+
+
+def load(instance: Instance, pipeline: Pipeline) -> Fraction:
+    """Work over compute of the slowest stage of a pipeline of single replicas."""
+    model, workload = instance.model, instance.workload
+    s, rounds = workload.sequence_length, 3 + (workload.costs.recompute == "full")
+    loads = []
+    for j, stage in enumerate(pipeline.stages):
+        flops = sum(2 * model.active_parameters[x] * s for x in stage.span)
+        flops += len(stage.span) * 4 * s * s * model.attention_width
+        work = rounds * flops
+        if j == len(pipeline.stages) - 1 and workload.costs.head == "include":
+            work += 6 * model.embedding_parameters * s
+        loads.append(Fraction(work) / power(instance, stage.replicas[0].node))
+    return max(loads)
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize(
+    "name", ["h800-a100-4x4-gpt3-6.7b", "5-a100-3-h800-llama-6.7b"]
+)
+def test_replicas_of_a_stage_have_the_same_layers(name: str, equal: bool) -> None:
+    instance = shipped(f"autohet/{name}")
+    plan = planned(instance, equal_layers=equal)
+    assert plan is not None
+    spans = [tuple(stage.layers for stage in p.stages) for p in plan.pipelines]
+    assert len(set(spans)) == 1
+    if equal:
+        sizes = [last - first for first, last in spans[0]]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
+    instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
+    plan = planned(instance)
+    assert plan is not None
+    gpus = instance.planned_cluster.node
+    types = [gpus[s.replicas[0].node].gpu for s in plan.pipelines[0].stages]
+    assert types == ["H20"] * 4 + ["A100"]
+
+
+@pytest.mark.parametrize(
+    "name", [p.stem for p in sorted((INSTANCES / "autohet").glob("*.yaml"))]
+)
+def test_whale_is_never_slower_than_megatron_on_the_settings_of_autohet(
+    name: str,
+) -> None:
+    instance = shipped(f"autohet/{name}")
+    found = [
+        training_plan.evaluate(instance, planner.plan(instance)).objective
+        for planner in (whale, megatron)
+    ]
+    assert found[0] <= found[1]

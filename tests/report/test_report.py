@@ -1,0 +1,211 @@
+"""Reports: every number is the judge's, every name is shown as it is."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from html_page import HOSTILE, Page
+
+from hetopt.errors import Unsupported
+from hetopt.files import load_instance
+from hetopt.gaps import GapReport
+from hetopt.plans import TrainingPlan
+from hetopt.report import page, rows, text, words, writing
+from hetopt.result import Bound, Method, Result, Status, Stop
+from hetopt.schema import Instance
+
+TWO_STAGES = {
+    "pipelines": [
+        {
+            "micro_batches": 4,
+            "stages": [
+                {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node0:1"]}]},
+                {"layers": [3, 4], "replicas": [{"gpus": ["node1:0"]}]},
+            ],
+        }
+    ]
+}
+TWO_PIPELINES = {
+    "pipelines": [
+        {
+            "micro_batches": 3,
+            "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["node0:0"]}]}],
+        },
+        {
+            "micro_batches": 1,
+            "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["node1:1"]}]}],
+        },
+    ]
+}
+
+
+def made(
+    plan: dict[str, Any], by: str = "someone", instance: Instance | None = None
+) -> Result:
+    """A result of a plan that is written by hand."""
+    return Result(
+        problem="training_plan",
+        data=instance or load_instance("tiny/two-nodes"),
+        method=Method(by, "heuristic"),
+        status=Status.FEASIBLE,
+        stop=Stop.FINISHED,
+        plan=TrainingPlan.model_validate_json(json.dumps(plan)),
+        bound=Bound(1000, "a guess"),
+        seconds={"solve": 0.25},
+    )
+
+
+def none(by: str, reason: str) -> Result:
+    """A result without a plan."""
+    return replace(
+        made(TWO_STAGES, by),
+        status=Status.UNDECIDED,
+        plan=None,
+        evaluation=None,
+        bound=None,
+        reasons=(reason,),
+    )
+
+
+@pytest.fixture
+def report() -> GapReport:
+    """Two plans, one method without a plan, and a second instance."""
+    other = load_instance("tiny/two-nodes").model_copy(update={"name": HOSTILE})
+    return GapReport.of(
+        [
+            made(TWO_STAGES),
+            made(TWO_PIPELINES, "other"),
+            none("nobody", "no room: <b>12 MiB</b> short"),
+            made(TWO_STAGES, "someone", other),
+        ]
+    )
+
+
+def test_the_page_needs_nothing_else(report: GapReport) -> None:
+    html = page.html(report)
+    assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp", html)
+    fetching = {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
+    for tag, attributes in Page(html).tags:
+        assert not fetching & set(attributes), tag
+        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
+
+
+def test_hostile_names_are_shown_and_not_run(report: GapReport) -> None:
+    html = page.html(report)
+    assert len(Page(html).of("script")) == 1
+    assert Page(html).of("b") == []
+    assert "<script>alert(1)</script> & | `x` [y](z) " in Page(html).words
+    assert "\x1b" not in html
+
+
+def test_the_page_draws_one_box_a_stage(report: GapReport) -> None:
+    found = Page(page.html(report))
+    assert len(found.of("svg", "plan")) == 3
+    assert len(found.of("rect", "box")) == 2 + 2 + 2
+    assert len(found.of("rect", "hop")) == 2
+    assert "layers 0–2 on 2 × big on node0" in found.words
+
+
+def test_boxes_are_as_wide_as_their_stages_are_long() -> None:
+    result = made(TWO_PIPELINES)
+    found = Page(page.html(GapReport.of([result])))
+    wide = [float(box["width"] or 0) for box in found.of("rect", "box")]
+    assert result.evaluation is not None
+    times = [stages[0]["compute_us"] for stages in result.evaluation.parts["stages"]]
+    assert wide[0] / wide[1] == pytest.approx(times[0] / times[1], rel=1e-3)
+
+
+def test_boxes_of_one_gpu_type_have_one_colour_and_others_another() -> None:
+    found = Page(page.html(GapReport.of([made(TWO_STAGES), made(TWO_PIPELINES)])))
+    colours = [box["fill"] for box in found.of("rect", "box")]
+    assert colours[0] == colours[2] != colours[1] == colours[3]
+
+
+def test_unknown_values_sort_last_and_are_no_zero(report: GapReport) -> None:
+    cells = Page(page.html(report)).of("td", "number")
+    columns = sum(column.numeric for column in rows.COLUMNS)
+    summary = 3 * len(rows.SUMMARY_HEADINGS)
+    nobody = cells[summary + 2 * columns : summary + 3 * columns]
+    assert [cell["data-value"] for cell in nobody] == ["", "", "", "", "0.25", "", ""]
+
+
+def test_the_comma_separated_numbers_are_the_reports(report: GapReport) -> None:
+    table = list(csv.DictReader(io.StringIO(text.comma_separated(report))))
+    for line, row in zip(table, report.rows, strict=True):
+        assert line["instance"] == row.instance
+        assert line["method"] == row.method
+        objective = row.result.objective
+        assert line["iteration_us"] == ("" if objective is None else str(objective))
+        gap = row.gap_to_bound
+        assert line["gap_to_bound"] == ("" if gap is None else str(gap))
+
+
+def test_markdown_cells_keep_their_columns_whatever_the_names(
+    report: GapReport,
+) -> None:
+    lines = text.markdown(report).splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    widths = {len(re.findall(r"(?<!\\)\|", line)) - 1 for line in tables}
+    assert widths == {len(rows.COLUMNS), 1 + len(rows.SUMMARY_HEADINGS)}
+    assert not any("<script>" in line or "<b>" in line for line in lines)
+
+
+def test_the_headline_is_the_strongest_bound() -> None:
+    strong = replace(made(TWO_PIPELINES), bound=Bound(2000, "a proof"))
+    (section,) = rows.sections(GapReport.of([made(TWO_STAGES), strong]))
+    assert section.bound == Bound(2000, "a proof")
+    assert section.headline == "no plan is faster than 2 ms (proof: a proof)"
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".csv", ".json"])
+def test_the_suffix_says_the_format(
+    report: GapReport, suffix: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"report{suffix}"
+    writing.write(report, path)
+    assert path.read_text(encoding="utf-8") == writing.FORMATS[suffix](report)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_json_report_is_the_document(report: GapReport, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    writing.write(report, path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document == report.to_json()
+
+
+def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"'\.pdf', expected one of \.html, \.md"):
+        writing.format_of(tmp_path / "report.pdf")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (26_312_345, "us", "26.31 s"),
+        (812_300, "us", "812.3 ms"),
+        (9_458, "us", "9.46 ms"),
+        (290_123_456, "us", "290.1 s"),
+        (31.4278, "USD", "31.43 USD"),
+        (0.037590, "USD", "0.03759 USD"),
+        (1234, "GFLOP/s", "1,234 GFLOP/s"),
+        (None, "us", "–"),
+    ],
+)
+def test_amounts_read_as_people_say_them(
+    value: float | None, unit: str, shown: str
+) -> None:
+    assert words.amount(value, unit) == shown
+
+
+def test_progress_says_what_is_known_and_no_more() -> None:
+    assert words.progress(None, None, "us") == "no plan yet"
+    assert words.progress(None, 10_000_000, "us") == "bound 10.00 s"
+    assert words.progress(12_000_000, 10_000_000, "us") == (
+        "plan 12.00 s, bound 10.00 s, gap 20.00%"
+    )

@@ -1,0 +1,476 @@
+"""Policies and the simulator: whatever they do, the judge accepts it and knows it."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli, registry
+from hetopt.api import scheduling
+from hetopt.costs.marp import capacity
+from hetopt.errors import NoPlan
+from hetopt.exact import job_round as exact_round
+from hetopt.files import load_problem
+from hetopt.problems import job_scheduling
+from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.scheduling import catalogue, has_gaps, simulator, workloads
+from hetopt.scheduling.idle import Idle
+from hetopt.scheduling.policies import _rounds, frenzy, opportunistic
+from hetopt.schema import Cluster
+from hetopt.solving import statements
+
+POLICIES = registry.names("scheduling.policies")
+SMALL = catalogue.cluster(
+    [("RTX2080Ti", 4), ("A100-40G", 4), ("A100-40G", 2), ("RTX6000", 1)], 6.25
+)
+
+
+def random_queue(seed: int, jobs: int = 10) -> Data:
+    """Jobs on an uneven cluster, from idle to crowded; short trials and rounds."""
+    random = Random(f"queue {seed}")
+    made = workloads.queue(
+        jobs, seed, SMALL, f"q{seed}", every_s=random.choice([0, 60, 900])
+    )
+    assumptions = Assumptions(
+        launch_s=random.choice([0, 30]),
+        restart_s=random.choice([0, 60]),
+        trial_s=random.choice([1, 120]),
+        round_s=random.choice([60, 1000]),
+        efficiency=random.choice(["per_gpu", "throughput"]),
+    )
+    return made.model_copy(update={"assumptions": assumptions})
+
+
+@pytest.mark.parametrize("rounds", [None, True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_judge_accepts_every_schedule_of_every_policy(
+    policy: str, rounds: bool | None
+) -> None:
+    for seed in range(3 if policy == "sia" else 8):
+        data = random_queue(seed)
+        run = simulator.simulate(data, policy, rounds=rounds)
+        found = job_scheduling.evaluate(data, run.schedule)
+        assert not found.violations, (seed, found.violations[:3])
+        assert len(run.decision_s) > 0
+        if rounds:
+            check_starts_at_rounds(data, run.schedule)
+
+
+def check_starts_at_rounds(data: Data, schedule: Any) -> None:
+    length = job_scheduling.micro(data.assumptions.round_s)
+    starts = [lease.start_us for entry in schedule.jobs for lease in entry.leases]
+    assert all(start % length == 0 for start in starts)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_same_queue_gives_the_same_schedule(policy: str) -> None:
+    data = random_queue(1)
+    first, second = (simulator.simulate(data, policy).schedule for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("policy", ["frenzy", "opportunistic"])
+def test_what_works_on_events_never_interrupts_a_job(policy: str) -> None:
+    for seed in range(6):
+        for entry in simulator.simulate(random_queue(seed), policy).schedule.jobs:
+            assert [lease.trial for lease in entry.leases[:-1]] == [True] * (
+                len(entry.leases) - 1
+            )
+            if policy == "frenzy":
+                assert len(entry.leases) == 1
+
+
+# --- HAS -------------------------------------------------------------------------
+
+
+def has_as_printed(
+    idle: dict[str, int], size: dict[str, int], gpus: int, need: int
+) -> dict[str, int] | None:
+    """Lines 13 to 37 of algorithm 1, with >=, on nodes with idle GPUs of a size."""
+    idle = dict(idle)
+    if sum(n for node, n in idle.items() if size[node] >= need) < gpus:
+        return None
+    given: dict[str, int] = {}
+    while gpus > 0:
+        fit = min(size[node] for node, n in idle.items() if n and size[node] >= need)
+        nodes = sorted((n, node) for node, n in idle.items() if size[node] == fit)
+        for count, node in nodes:
+            if count >= gpus:
+                given[node], gpus = gpus, 0
+                break
+        else:
+            count, node = nodes[-1]
+            given[node], idle[node] = count, 0
+            gpus -= count
+    return given
+
+
+def test_best_fit_takes_from_nodes_as_full_as_algorithm_1_does() -> None:
+    """Equal nodes may differ by name; how many GPUs come from which kind may not."""
+    for seed in range(400):
+        random = Random(f"has {seed}")
+        kinds = ["RTX2080Ti", "A100-40G", "A100-80G"]
+        nodes = [(random.choice(kinds), random.randint(1, 8)) for _ in range(6)]
+        cluster = catalogue.cluster(nodes, 5.0)
+        size = {n.name: capacity(cluster.gpus[n.gpu]) for n in cluster.nodes}
+        idle = Idle(cluster, lambda gpu, c=cluster: capacity(c.gpus[gpu]))
+        for node in cluster.nodes:
+            idle.take(node.name, random.randint(0, node.count))
+        free = {node.name: idle.on(node.name) for node in cluster.nodes}
+        need, gpus = random.choice([1, 20 * 2**30, 60 * 2**30]), random.randint(1, 20)
+        enough = [kind for kind in idle.kinds if kind >= need]
+        held = idle.best_fit(enough, gpus)
+        want = has_as_printed(free, size, gpus, need)
+        assert (held is None) == (want is None)
+        if held is not None and want is not None:
+            assert shape(held, free, size) == shape(want, free, size)
+        assert {node.name: idle.on(node.name) for node in cluster.nodes} == free
+
+
+def shape(
+    held: dict[str, int], free: dict[str, int], size: dict[str, int]
+) -> Counter[tuple[int, int, int]]:
+    return Counter((size[node], free[node], n) for node, n in held.items())
+
+
+def test_taken_gpus_come_back_and_none_is_taken_twice() -> None:
+    idle, random = Idle(SMALL, ["RTX2080Ti", "A100-40G", "RTX6000"].index), Random("i")
+    held: list[tuple[str, ...]] = []
+    for _ in range(500):
+        node = random.choice(SMALL.nodes)
+        if random.random() < 0.5 and idle.on(node.name):
+            held.append(idle.take(node.name, random.randint(1, idle.on(node.name))))
+        elif held:
+            idle.give(held.pop(random.randrange(len(held))))
+        busy = [gpu for gpus in held for gpu in gpus]
+        assert len(set(busy)) == len(busy)
+        assert sum(map(idle.total, idle.kinds)) == SMALL.gpu_count - len(busy)
+
+
+def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
+    for seed in range(20):
+        data = random_queue(seed)
+        policy, random = frenzy.policy(data), Random(seed)
+        idle = Idle(data.cluster, frenzy.kinds(data))
+        for node in data.cluster.nodes:
+            idle.take(node.name, random.randint(0, node.count))
+        for job in data.jobs:
+            trained = data.trained(job)
+            found = policy.place(trained, idle)
+            for option in frenzy.ranked(data, trained):
+                degrees = option.data_parallel, option.tensor_parallel
+                room = sum(
+                    idle.on(node.name)
+                    for node in data.cluster.nodes
+                    if data.rates.fits(trained, node.gpu, *degrees)
+                )
+                if room >= option.gpus:
+                    assert found is not None
+                    wanted = found[0].data_parallel, found[0].tensor_parallel
+                    assert wanted == degrees
+                    assert sum(found[1].values()) == option.gpus
+                    break
+            else:
+                assert found is None
+
+
+def test_marps_ranking_follows_the_efficiency_that_the_assumptions_name() -> None:
+    data = load_problem("frenzy/simulator-30")[1]
+    for word in ("per_gpu", "throughput"):
+        changed = data.assumptions.model_copy(update={"efficiency": word})
+        queue = data.model_copy(update={"assumptions": changed})
+        for job in queue.jobs:
+            ranked = frenzy.ranked(queue, queue.trained(job))
+            paid = [o.step_us * (o.gpus if word == "per_gpu" else 1) for o in ranked]
+            assert paid == sorted(paid)
+
+
+def test_a_later_job_passes_one_that_cannot_be_served() -> None:
+    cluster = catalogue.cluster([("A100-40G", 2)], 5.0)
+    models = {m: catalogue.job_model(m) for m in ("gpt2-xl", "bert-base")}
+    jobs = (
+        Job(name="first", model="bert-base", batch=1, samples=90_000, submit_s=0),
+        Job(name="large", model="gpt2-xl", batch=1, samples=100, submit_s=1),
+        Job(name="small", model="bert-base", batch=1, samples=100, submit_s=2),
+    )
+    data = Data(name="q", cluster=cluster, models=models, jobs=jobs)
+    one, two = (
+        {e.job: e.leases[0].start_us for e in simulator.simulate(data, p).schedule.jobs}
+        for p in ("frenzy", "opportunistic")
+    )
+    assert min(o.gpus for o in data.rates.options(data.trained(jobs[1]))) == 2
+    assert one["small"] < one["large"]
+    assert two["small"] >= two["large"]
+
+
+# --- opportunistic ---------------------------------------------------------------
+
+
+def test_opportunistic_tries_more_tensor_parallelism_then_more_gpus() -> None:
+    cluster = catalogue.cluster([("RTX2080Ti", 8)], 5.0)
+    model = {"gpt2-medium": catalogue.job_model("gpt2-medium")}
+    job = Job(name="j", model="gpt2-medium", batch=8, samples=80, submit_s=0, gpus=2)
+    data = Data(name="q", cluster=cluster, models=model, jobs=(job,))
+    (entry,) = simulator.simulate(data, "opportunistic").schedule.jobs
+    tried = [(x.data_parallel, x.tensor_parallel) for x in entry.leases]
+    assert tried == [(2, 1), (1, 2), (4, 1), (2, 2)]
+    fits = [data.rates.fits(data.trained(job), "RTX2080Ti", *x) for x in tried]
+    assert fits == [False, False, False, True]
+    assert [lease.trial for lease in entry.leases] == [True, True, True, False]
+
+
+def test_opportunistic_takes_the_strongest_type_with_enough_idle_gpus() -> None:
+    data = random_queue(2)
+    assert opportunistic.ordered(data) == ["A100-40G", "RTX6000", "RTX2080Ti"]
+    job = Job(name="j", model="bert-base", batch=16, samples=160, submit_s=0, gpus=4)
+    models = {"bert-base": catalogue.job_model("bert-base")}
+    twice = (job, job.model_copy(update={"name": "k"}))
+    queue = Data(name="q", cluster=SMALL, models=models, jobs=twice)
+    one, two = simulator.simulate(queue, "opportunistic").schedule.jobs
+    assert {gpu.partition(":")[0] for gpu in one.leases[0].gpus} == {"node1"}
+    assert {gpu.partition(":")[0] for gpu in two.leases[0].gpus} == {"node0"}
+
+
+def test_opportunistic_serves_every_job_that_fits_whatever_its_user_asks() -> None:
+    for gpus in (1, 3, 5, 11):
+        data = random_queue(gpus)
+        jobs = tuple(job.model_copy(update={"gpus": gpus}) for job in data.jobs)
+        queue = data.model_copy(update={"jobs": jobs})
+        made = simulator.simulate(queue, "opportunistic").schedule
+        assert not job_scheduling.evaluate(queue, made).violations
+
+
+# --- rounds ----------------------------------------------------------------------
+
+
+class Rounds:
+    """Records the rounds' problems while the exact policy works."""
+
+    def __init__(self, data: Data) -> None:
+        self.seen: list[Any] = []
+
+        def solve(round_: Any) -> Any:
+            self.seen.append(round_)
+            return exact_round.solve(round_).plan
+
+        self.policy = _rounds.RoundPolicy(data, solve)
+
+    def run(self, data: Data) -> None:
+        idle = Idle(data.cluster, _rounds.kinds(data))
+        length = job_scheduling.micro(data.assumptions.round_s)
+        simulator.Simulation(data, self.policy, idle).run(length)
+
+
+def test_sias_program_and_the_exact_round_agree_on_every_round_of_a_queue() -> None:
+    data = random_queue(3, jobs=14)
+    rounds = Rounds(data)
+    rounds.run(data)
+    assert len(rounds.seen) > 10
+    for round_ in rounds.seen[::4]:
+        sia = statements.solve("job_round", round_, "sia_round", "pulp")
+        exact = exact_round.solve(round_)
+        assert sia.objective == exact.objective
+        assert exact.status.value == "optimal"
+
+
+def test_costs_of_configurations_are_sias_formula() -> None:
+    data = random_queue(4)
+    offers = _rounds.Offers(data)
+    for job in data.jobs:
+        trained = data.trained(job)
+        best = offers.best(trained)
+        slowest = max(option.step_us for option in best.values())
+        for option in best.values():
+            for parts in (32, 16, 1):
+                goodput = slowest / option.step_us * parts / 32
+                want = 10_000 * goodput**-0.5
+                assert offers.cost(trained, option.step_us, parts) == pytest.approx(
+                    want, abs=1.001
+                )
+
+
+def test_nobody_beats_the_round_that_the_exact_policy_proves() -> None:
+    """Scattering GPUs at random never costs less than the proved optimum."""
+    data = random_queue(5)
+    rounds = Rounds(data)
+    rounds.run(data)
+    random = Random("rounds")
+    for round_ in rounds.seen[:20]:
+        least = exact_round.solve(round_).objective
+        for _ in range(20):
+            room = {(s.gpu, s.size): s.gpus for s in round_.slots}
+            cost = 0
+            for c in round_.classes:
+                for _ in range(c.jobs):
+                    f = random.choice([None, *c.configurations])
+                    sizes = [k for k in room if f and k[0] == f.gpu and k[1] <= f.gpus]
+                    if f and all(room[k] >= f.gpus for k in sizes):
+                        for k in sizes:
+                            room[k] -= f.gpus
+                        cost += f.cost
+                    else:
+                        cost += c.unserved
+            assert least is not None
+            assert cost >= least
+
+
+def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
+    """Sia's configurations are powers of two; d = 3 alone fits this job."""
+    cluster = catalogue.cluster([("A100-40G", 3)], 5.0)
+    models = {"gpt2": catalogue.job_model("gpt2")}
+    job = Job(name="j", model="gpt2", batch=75, samples=75, submit_s=0)
+    data = Data(name="q", cluster=cluster, models=models, jobs=(job,))
+    options = {(o.data_parallel, o.tensor_parallel) for o in _options(data)}
+    assert options == {(3, 1)}
+    with pytest.raises(NoPlan, match="never serves j, although the cluster is idle"):
+        simulator.simulate(data, "exact")
+    (outcome,) = scheduling.schedule(data, ["exact"])
+    assert outcome.result.status.value == "undecided"
+    assert scheduling.schedule(data, ["frenzy"])[0].result.plan is not None
+
+
+def _options(data: Data) -> Any:
+    return data.rates.options(data.trained(data.jobs[0]))
+
+
+def test_has_never_beats_the_proved_round_where_both_choose_from_the_same() -> None:
+    for name in ("frenzy/simulator-60", "frenzy/testbed-30"):
+        found = has_gaps.by_round(load_problem(name)[1])
+        assert len(found) > 10
+        assert all(row.cost >= row.least for row in found if row.comparable)
+        assert any(row.comparable and row.cost > row.least for row in found)
+        assert all(row.started <= row.waiting for row in found)
+
+
+# --- size ------------------------------------------------------------------------
+
+
+def big(gpus: int) -> Cluster:
+    nodes = gpus // 8
+    kinds = ["RTX2080Ti", "A100-40G", "RTX6000", "A100-80G"]
+    return catalogue.cluster([(kinds[i % 4], 8) for i in range(nodes)], 6.25)
+
+
+def test_a_thousand_jobs_on_a_thousand_gpus_are_simulated_and_accepted() -> None:
+    data = workloads.queue(1000, 1, big(1000), "big", every_s=2)
+    run = simulator.simulate(data, "frenzy")
+    assert not job_scheduling.evaluate(data, run.schedule).violations
+
+
+def test_has_looks_at_as_many_buckets_whatever_the_number_of_nodes() -> None:
+    """Work is counted, not timed: nodes that best fit touches."""
+    for gpus in (80, 8000):
+        idle = Idle(big(gpus), lambda gpu: 1)
+        held = idle.best_fit([1], 20)
+        assert held is not None
+        assert sorted(held.values()) == [4, 8, 8]
+
+
+# --- the command and the page ----------------------------------------------------
+
+
+def told(*words: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, ["schedule", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_schedule_of_one_policy_is_a_result_that_check_accepts(tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    code, said, _ = told(
+        "frenzy/testbed-30", "--policy", "frenzy", "--json", "--out", out
+    )
+    assert code == 0
+    document = json.loads(said)
+    assert document == json.loads(out.read_text(encoding="utf-8"))
+    assert document["bound"] <= document["objective"]
+    assert document["metrics"]["jobs"] == 30
+    assert document["offered_load"] > 0
+    checked = CliRunner().invoke(cli.app, ["check", str(out), "--json"])
+    assert checked.exit_code == 0
+    assert json.loads(checked.stdout)["objective"] == document["objective"]
+
+
+def test_schedule_writes_a_page_with_a_gantt_chart_a_policy_and_the_cdf(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "queue.html"
+    code, said, _ = told(
+        "frenzy/testbed-30", "--policy", "frenzy,opportunistic", "--out", page
+    )
+    assert code == 0
+    assert "opportunistic" in said
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 3
+    assert len(re.findall("who held which GPU", text)) == 2
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
+
+
+def strip(text: str) -> str:
+    """The page without the metadata that every SVG of matplotlib carries."""
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+
+
+def test_schedule_takes_the_jobs_of_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    lines = [f"{i * 50},{900 + i},{1 + i % 2}" for i in range(8)]
+    trace.write_text("submit_s,duration_s,gpus\n" + "\n".join(lines))
+    words = ("frenzy/testbed-30", "--trace", trace, "--policy", "frenzy,opportunistic")
+    code, said, _ = told(*words, "--jobs", "5", "--load", "0.5", "--json")
+    assert code == 0
+    document = json.loads(said)
+    assert len(document["instance"]["jobs"]) == 5
+    assert document["offered_load"] == pytest.approx(0.5, rel=0.01)
+    assert [row["policy"] for row in document["results"]] == ["frenzy", "opportunistic"]
+
+
+def test_a_queue_of_which_nothing_fits_is_proved_to_have_no_schedule(
+    tmp_path: Path,
+) -> None:
+    data = load_problem("frenzy/simulator-30")[1]
+    small = catalogue.cluster([("RTX2080Ti", 1)], 5.0)
+    jobs = (Job(name="j", model="gpt2-7b", batch=2, samples=2, submit_s=0),)
+    path = tmp_path / "queue.json"
+    queue = data.model_copy(update={"cluster": small, "jobs": jobs})
+    path.write_text(queue.model_dump_json())
+    code, said, _ = told(path, "--policy", "frenzy", "--json")
+    assert code == 3
+    document = json.loads(said)
+    assert document["status"] == "infeasible"
+    assert "no degrees of parallelism fit gpt2-7b at batch 2" in document["reasons"][0]
+    code, said, _ = told(path, "--policy", "frenzy")
+    assert "refused j: no degrees of parallelism" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["frenzy/simulator-30", "--jobs", "3"], "jobs: expected with --trace only"),
+        (["frenzy/simulator-30", "--policy", "x"], "unknown policy 'x': expected one"),
+        (["tiny/two-nodes"], "has one model and no jobs"),
+        (["frenzy/simulator-30", "--out", "x.txt"], "expected one of .html, .json"),
+        (["frenzy/simulator-30", "--out", "no/x.html"], "a folder that exists"),
+        (
+            ["frenzy/simulator-30", "--trace", "t.csv", "--where", "a"],
+            "expected COLUMN=VALUE",
+        ),
+        (["frenzy/simulator-30", "--trace", "no.csv"], "found no such file"),
+    ],
+)
+def test_bad_words_are_refused_with_a_remedy(words: list[str], message: str) -> None:
+    code, said, error = told(*words)
+    assert (code, said) == (2, "")
+    assert message in " ".join(error.split())
+
+
+def test_policies_are_listed_and_queues_are_instances() -> None:
+    listed = CliRunner().invoke(cli.app, ["list", "policies", "--json"])
+    assert [row["name"] for row in json.loads(listed.stdout)] == POLICIES
+    listed = CliRunner().invoke(cli.app, ["list", "instances", "--json"])
+    names = [row["name"] for row in json.loads(listed.stdout)]
+    assert "frenzy/testbed-60" in names
+    assert names == sorted(names)
