@@ -13,7 +13,7 @@ import hetopt
 from hetopt import load
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
-from hetopt.exact.one_pipeline.ground import BIG
+from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.one_pipeline.shares import least_us, shared
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan

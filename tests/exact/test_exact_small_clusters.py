@@ -14,7 +14,7 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact.training_plan.small import is_small, solve_small
 from hetopt.exact.training_plan.small.shares import shares
-from hetopt.exact.training_plan.small.stages import Shop
+from hetopt.exact.training_plan.small.stages import StageTables
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
@@ -202,7 +202,7 @@ def test_the_order_of_nodes_does_not_change_the_optimum():
 
 
 def test_listing_millions_of_stages_can_be_ended():
-    shop = Shop(hetopt.load("metis/t4-v100-8-wide-resnet-2b"))
+    tables = StageTables(hetopt.load("metis/t4-v100-8-wide-resnet-2b"))
     checks = count()
 
     def check() -> None:
@@ -210,7 +210,7 @@ def test_listing_millions_of_stages_can_be_ended():
             raise Halt(Stop.TIME)
 
     with pytest.raises(Halt):
-        deque(shop.stages(32, 32, check), maxlen=0)
+        deque(tables.stages(32, 32, check), maxlen=0)
 
 
 def test_a_small_cluster_has_at_most_eight_gpus():

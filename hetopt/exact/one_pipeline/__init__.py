@@ -34,8 +34,8 @@ from ...problems import Objective
 from ...result import Result, Stop
 from ...schema import CostSettings, Instance
 from ...solving.run import Halt, Report, Run
-from .boxes import Open, Size
-from .ground import BIG, Ground
+from .boxes import OpenBox, Size
+from .cluster_tables import BIG, ClusterTables
 from .items import TooMany
 
 problem = "one_pipeline"
@@ -113,13 +113,13 @@ def _refuse(instance: Instance) -> None:
 
 
 def _work(run: Run, instance: Instance) -> None:
-    ground = Ground(instance)
+    cluster = ClusterTables(instance)
     batch = instance.workload.global_batch
     sizes = []
     for b in sorted({b for b in instance.workload.micro_batch_sizes if batch % b == 0}):
         run.check()
         try:
-            sizes.append(Size(ground, b))
+            sizes.append(Size(cluster, b))
         except TooMany:
             raise Halt(Stop.MEMORY) from None
     _Boxes(run, sizes).work()
@@ -131,12 +131,12 @@ class _Boxes:
     def __init__(self, run: Run, sizes: list[Size]) -> None:
         self.run, self.sizes = run, sizes
         self._number = 0  # a heap of boxes with equal bounds keeps their order
-        self._open: list[tuple[int, int, int, Open]] = []
+        self._open: list[tuple[int, int, int, OpenBox]] = []
         for place, size in enumerate(sizes):
             self._push(place, size.whole())
         self._limit = BIG
 
-    def _push(self, place: int, job: Open) -> None:
+    def _push(self, place: int, job: OpenBox) -> None:
         self._number += 1
         heappush(self._open, (job.bound, self._number, place, job))
 

@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from .counts import Counted, Priced
-from .ground import BIG, Array, Ground
+from .cluster_tables import BIG, Array, ClusterTables
+from .counts import LeastByCount, LeastByPrice
 from .items import Builder
 from .kinds import Kinds
 from .prices import Prices, Walk
-from .search import Box, Looking, Part, Rest, Search
-from .stages import Laid, Stages
+from .search import Box, BoxSearch, LeastBefore, Part, Search
+from .stages import PlacedStage, Stages
 
 Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should take
 
@@ -36,7 +36,7 @@ _PARTS = 20_000  # partial pipelines looked at before a box is halved instead
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenBox:
     """A box that may hold a pipeline of `bound` or more, with prices to start from.
 
     `items` are those that some pipeline below `limit` may have; None for all. A
@@ -54,48 +54,48 @@ class Open:
 class Size:
     """The pipelines of micro-batches of `b` sequences; `TooMany` if too large."""
 
-    def __init__(self, ground: Ground, b: int) -> None:
-        self.ground, self.b = ground, b
-        self.n = ground.instance.workload.global_batch // b
-        kinds = Kinds(ground, b)
-        items = Builder(ground, kinds, self.n).build()
-        self.prices = Prices(ground, kinds, items)
-        self.stages = Stages(ground, kinds, self.n)
+    def __init__(self, cluster: ClusterTables, b: int) -> None:
+        self.cluster, self.b = cluster, b
+        self.n = cluster.instance.workload.global_batch // b
+        kinds = Kinds(cluster, b)
+        items = Builder(cluster, kinds, self.n).build()
+        self.prices = Prices(cluster, kinds, items)
+        self.stages = Stages(cluster, kinds, self.n)
         self.search = Search(kinds, self.prices, self.stages, self.total, self.totals)
 
     def total(self, sum_us: int, slowest: int, sync: int) -> int:
         """Iteration time of a pipeline."""
-        return self.ground.cost.whole_us(sum_us + (self.n - 1) * slowest, sync)
+        return self.cluster.cost.whole_us(sum_us + (self.n - 1) * slowest, sync)
 
     def totals(self, sums: Array, slowest: Array, syncs: Array) -> Array:
         """`total` of many pipelines."""
-        a, b = self.ground.cost.pipeline_factor, self.ground.cost.sync_factor
+        a, b = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
         pipes = -(-a.numerator * (sums + (self.n - 1) * slowest) // a.denominator)
         return pipes - (-b.numerator * syncs // b.denominator)
 
-    def whole(self) -> Open:
+    def whole(self) -> OpenBox:
         """The box of all pipelines."""
         items = self.prices.items
         if not len(items):
-            return Open(BIG, Box(0, 0, 0, 0), ())
+            return OpenBox(BIG, Box(0, 0, 0, 0), ())
         tau = np.minimum(self.prices.item_shared, self.prices.item_apart)
         # Items are bounds from below: what stages take at most, only a limit says.
         box = Box(int(tau.min()), _ENDLESS, 0, _ENDLESS)
-        return Open(0, box, (0,) * len(self.ground.gpus))
+        return OpenBox(0, box, (0,) * len(self.cluster.gpus))
 
     def work(
         self,
-        job: Open,
+        job: OpenBox,
         limit: Callable[[], int],
         found: Found,
         check: Callable[[], None],
         search: bool = True,
-    ) -> list[Open]:
+    ) -> list[OpenBox]:
         """What remains open of a box: none of it holds a pipeline below its bound."""
         top = limit()
         box = self._cut(job.box, top)
         if box is None:
-            return [Open(top, job.box, job.prices)]
+            return [OpenBox(top, job.box, job.prices)]
         items = job.items if job.items is not None and job.limit >= top else None
         if items is None:
             items = np.arange(len(self.prices.items))
@@ -103,17 +103,17 @@ class Size:
         walk, prices, items = self._priced(items, box, job.prices, top, check)
         bound = max(job.bound, self._bound(walk.bound_us, box))
         if bound >= top:  # items were left out that only a plan of `top` can have
-            return [Open(top, job.box, prices)]
+            return [OpenBox(top, job.box, prices)]
         if not search and self._width(box) * _LEVEL <= bound:
-            return [Open(bound, job.box, prices, settled=True)]
+            return [OpenBox(bound, job.box, prices, settled=True)]
         halves = self._halved(box)
         few = len(items) <= _FEW or self._narrow(box, bound, top)
         if search and (not halves or few):
             done = self._searched(items, box, prices, limit, found, check, bool(halves))
             if done is not None:
-                return [Open(max(bound, done), job.box, prices)]
-        parts = [Open(bound, half, prices, items, top) for half in halves]
-        return parts + [Open(top, rest, prices) for rest in _outside(job.box, box)]
+                return [OpenBox(max(bound, done), job.box, prices)]
+        parts = [OpenBox(bound, half, prices, items, top) for half in halves]
+        return parts + [OpenBox(top, rest, prices) for rest in _outside(job.box, box)]
 
     # --- bounds ------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Size:
 
     def _room(self, box: Box, top: int) -> int:
         """The largest sum of stage times below `top` in a box."""
-        factor, other = self.ground.cost.pipeline_factor, self.ground.cost.sync_factor
+        factor, other = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
         sync = -(-other.numerator * box.sync_low // other.denominator)
         most = Fraction(top - 1 - sync) / factor
         return int(most // 1) - (self.n - 1) * box.slow_low
@@ -219,17 +219,20 @@ class Size:
         hurried: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""
-        if hurried and not Counted.fits(self.prices, items):
+        if hurried and not LeastByCount.fits(self.prices, items):
             return None
         rest = self._rest(items, box, np.array(prices, np.int64))
-        if isinstance(rest, Counted) and self._bound(rest.bound_us, box) >= limit():
+        if (
+            isinstance(rest, LeastByCount)
+            and self._bound(rest.bound_us, box) >= limit()
+        ):
             return limit()
-        looking = self._looking(items, rest, box, limit, found, check)
-        return limit() if looking.all(_PARTS if hurried else None) else None
+        search = self._search_of(items, rest, box, limit, found, check)
+        return limit() if search.all(_PARTS if hurried else None) else None
 
     def dive(
         self,
-        job: Open,
+        job: OpenBox,
         rise: float,
         limit: Callable[[], int],
         found: Found,
@@ -244,30 +247,30 @@ class Size:
         room = self._room(box, limit())
         items = self.prices.walk(items, box.slow_high, row, room).kept
         rest = self._rest(items, box, row)
-        self._looking(items, rest, box, limit, found, check).dive(_DIVE)
+        self._search_of(items, rest, box, limit, found, check).dive(_DIVE)
 
-    def _rest(self, items: Array, box: Box, prices: Array) -> Rest:
+    def _rest(self, items: Array, box: Box, prices: Array) -> LeastBefore:
         """What layers before a cut take: by counts, or by prices of too many items."""
-        if Counted.fits(self.prices, items):
-            return Counted(self.prices, items, box.slow_high)
-        return Priced(self.prices.values(items, box.slow_high, prices), prices)
+        if LeastByCount.fits(self.prices, items):
+            return LeastByCount(self.prices, items, box.slow_high)
+        return LeastByPrice(self.prices.values(items, box.slow_high, prices), prices)
 
-    def _looking(
+    def _search_of(
         self,
         items: Array,
-        rest: Rest,
+        rest: LeastBefore,
         box: Box,
         limit: Callable[[], int],
         found: Found,
         check: Callable[[], None],
-    ) -> Looking:
-        return Looking(
+    ) -> BoxSearch:
+        return BoxSearch(
             self.search,
             items,
             rest,
             box,
             limit,
-            lambda whole: found(self.plan(whole.laid), self._us(whole)),
+            lambda whole: found(self.plan(whole.placed), self._us(whole)),
             check,
         )
 
@@ -276,16 +279,16 @@ class Size:
 
     # --- plans -------------------------------------------------------------------
 
-    def plan(self, laid: tuple[Laid, ...]) -> TrainingPlan:
+    def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""
-        given = [0] * len(self.ground.count)
+        given = [0] * len(self.cluster.count)
         stages = []
-        for k, stage in enumerate(laid, start=1):
-            later = laid[k - 2] if k > 1 else None
+        for k, stage in enumerate(placed, start=1):
+            later = placed[k - 2] if k > 1 else None
             samples = self.stages.samples(stage, k, later)
             replicas = []
             for node, _ in stage.places:
-                name = self.ground.cost.names[node]
+                name = self.cluster.cost.names[node]
                 for share in samples[node]:
                     ids = range(given[node], given[node] + stage.t)
                     given[node] += stage.t

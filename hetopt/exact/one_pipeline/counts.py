@@ -1,21 +1,21 @@
 """What the stages before a cut take at least, by the GPUs that are left for them.
 
-`Counted` is exact for stages by counts (whole GPUs by class of nodes), `Priced` the
-weaker bound of `prices`, where the tables of `Counted` are too large.
+`LeastByCount` is exact for stages by counts (whole GPUs by class of nodes),
+`LeastByPrice` the weaker bound of `prices`, where those tables are too large.
 """
 
 from math import prod
 
 import numpy as np
 
-from .ground import BIG, Array
+from .cluster_tables import BIG, Array
 from .prices import Prices
 
 _ENTRIES = 40_000_000  # of a table, 8 bytes each
 _STEPS = 60_000  # items whose tables are merged
 
 
-class Counted:
+class LeastByCount:
     """Least sum of stage times before each cut, by tag and by GPUs left."""
 
     def __init__(self, prices: Prices, items: Array, slowest: int) -> None:
@@ -118,14 +118,14 @@ class Counted:
                     np.minimum(ends[key][here], before, out=ends[key][here])
 
 
-class Priced:
+class LeastByPrice:
     """The bound by prices on what is before each cut."""
 
     def __init__(self, value: Array, prices: Array) -> None:
         self._value, self._prices = value, prices
 
     def least(self, first: Array, tag: Array, left: Array) -> Array:
-        """As `Counted.least`, a bound from below."""
+        """As `LeastByCount.least`, a bound from below."""
         found: Array = np.maximum(self._value[first, tag] - left @ self._prices, 0)
         return found
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .ground import BIG, Array, Ground
+from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds, Pattern
 
 MOST = 12_000_000  # items of one micro-batch size, about 60 bytes each
@@ -46,8 +46,8 @@ class _Rows(NamedTuple):
 class Builder:
     """Makes the items of one micro-batch size; `n` micro-batches."""
 
-    def __init__(self, ground: Ground, kinds: Kinds, n: int) -> None:
-        self.ground, self.kinds, self.n = ground, kinds, n
+    def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
+        self.cluster, self.kinds, self.n = cluster, kinds, n
         self._rows: dict[int, _Rows] = {}
         for t in sorted({p.t for p in kinds.patterns}):
             numbers = [i for i, p in enumerate(kinds.patterns) if p.t == t]
@@ -57,7 +57,7 @@ class Builder:
         self._kind = self._kind_table()
         self._syncs = np.array([kinds.sync_sums(p) for p in kinds.patterns], np.int64)
         self._least: dict[tuple[object, ...], Array] = {}
-        self._behind = [BIG] * (ground.layers + 1)  # stages after a cut, at the least
+        self._behind = [BIG] * (cluster.layers + 1)  # stages after a cut, at the least
 
     def _kind_table(self) -> Array:
         """Kind of each pattern in each bracket of samples, -1 where it has none."""
@@ -74,7 +74,7 @@ class Builder:
     def build(self) -> Items:
         """All items that fit; `TooMany` where the tables would be too large."""
         parts: list[tuple[Array, ...]] = []
-        layers, total = self.ground.layers, 0
+        layers, total = self.cluster.layers, 0
         self._behind[layers] = 0
         for last in range(layers, 0, -1):
             if self._behind[last] >= BIG:
@@ -110,7 +110,7 @@ class Builder:
                 kind = self._kind[rows.numbers, bracket]
                 # More samples for one replica pay only where they save time.
                 better = (us < before) & (kind >= 0)
-                if last == self.ground.layers and high < self.kinds.b:
+                if last == self.cluster.layers and high < self.kinds.b:
                     continue  # no hop: only the least time counts
                 before = np.where(better, us, before)
                 chosen = np.flatnonzero(better)
@@ -130,7 +130,7 @@ class Builder:
 
     def _sync_us(self, numbers: Array, span: range) -> Array:
         sums = self._syncs[numbers]
-        ends = (span.start == 0) + (span.stop == self.ground.layers)
+        ends = (span.start == 0) + (span.stop == self.cluster.layers)
         found: Array = sums[:, span.stop] - sums[:, span.start] + ends * sums[:, -1]
         return found
 
@@ -138,12 +138,12 @@ class Builder:
         self, first: int, last: int, k: int, t: int
     ) -> tuple[tuple[int, ...], ...]:
         """Least time of 1, 2, ... samples or more on a replica, by class of nodes."""
-        ground, table = self.ground, []
-        for c in ground.kinds:
+        cluster, table = self.cluster, []
+        for c in cluster.kinds:
             row = [BIG] * self.kinds.b
-            if t <= ground.largest[c]:
-                for s in ground.allowed(c, t, self.n, first, last, k, self.kinds.b):
-                    row[s - 1] = ground.span_us(c, t, s, first, last)
+            if t <= cluster.largest[c]:
+                for s in cluster.allowed(c, t, self.n, first, last, k, self.kinds.b):
+                    row[s - 1] = cluster.span_us(c, t, s, first, last)
             for s in range(self.kinds.b - 2, -1, -1):
                 row[s] = min(row[s], row[s + 1])
             table.append(tuple(row))

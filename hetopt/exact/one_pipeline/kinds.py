@@ -1,7 +1,7 @@
 """Stages by counts: what is known of a stage before its nodes are chosen.
 
 A *packed* stage has all its replicas on one node, a *spread* one on several. Stages
-are laid from the last to the first; the *tag* of the stage laid last says what the
+are placed from the last to the first; the *tag* of the stage placed last says what the
 next one can use of it: its degree and its classes of nodes, and, where it is packed,
 the GPUs that are left on its node (`room`). A *move* lays a stage of some *kind*
 before one with a tag: sharing a node with it, or not. Its hop and its
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .ground import BIG, Array, Ground
+from .cluster_tables import BIG, Array, ClusterTables
 
 
 class Tag(NamedTuple):
-    """What is known of the stage that was laid last; `room` is -1 where spread."""
+    """What is known of the stage that was placed last; `room` is -1 where spread."""
 
     classes: tuple[int, ...]
     t: int
@@ -59,14 +59,14 @@ class Pattern(NamedTuple):
         return tuple(c for c, m in enumerate(self.replicas) if m)
 
 
-END = Tag((), 0, -1)  # before the last stage, nothing was laid
+END = Tag((), 0, -1)  # before the last stage, nothing was placed
 
 
 class Kinds:
     """Patterns, kinds, tags and moves for micro-batches of `b` sequences."""
 
-    def __init__(self, ground: Ground, b: int) -> None:
-        self.ground, self.b = ground, b
+    def __init__(self, cluster: ClusterTables, b: int) -> None:
+        self.cluster, self.b = cluster, b
         # lru_cache on bound methods of this object only: it dies with the object.
         self._between = lru_cache(None)(self._between_us)
         self._within = lru_cache(None)(self._within_us)
@@ -97,23 +97,23 @@ class Kinds:
     # --- patterns ----------------------------------------------------------------
 
     def _packed(self) -> Iterator[Pattern]:
-        for c in self.ground.kinds:
-            for t in range(1, self.ground.largest[c] + 1):
-                for m in range(1, min(self.b, self.ground.largest[c] // t) + 1):
-                    replicas = [0] * len(self.ground.kinds)
+        for c in self.cluster.kinds:
+            for t in range(1, self.cluster.largest[c] + 1):
+                for m in range(1, min(self.b, self.cluster.largest[c] // t) + 1):
+                    replicas = [0] * len(self.cluster.kinds)
                     replicas[c] = m
                     yield Pattern(t, tuple(replicas), True)
 
     def _spread(self) -> Iterator[Pattern]:
-        ground = self.ground
-        for t in range(1, max(ground.largest) + 1):
+        cluster = self.cluster
+        for t in range(1, max(cluster.largest) + 1):
             most = [
-                min(self.b, sum(ground.count[i] // t for i in rows))
-                for rows in ground.members
+                min(self.b, sum(cluster.count[i] // t for i in rows))
+                for rows in cluster.members
             ]
             for replicas in product(*(range(m + 1) for m in most)):
                 nodes = sum(
-                    sum(ground.count[i] >= t for i in ground.members[c])
+                    sum(cluster.count[i] >= t for i in cluster.members[c])
                     for c, m in enumerate(replicas)
                     if m
                 )
@@ -140,7 +140,7 @@ class Kinds:
         """Tags that a stage of a kind may have."""
         if not kind.gpus:
             return [Tag(kind.classes, kind.t, -1)]
-        spare = self.ground.largest[kind.classes[0]] - kind.gpus
+        spare = self.cluster.largest[kind.classes[0]] - kind.gpus
         return [Tag(kind.classes, kind.t, room) for room in range(spare + 1)]
 
     @cached_property
@@ -157,7 +157,7 @@ class Kinds:
     def _hop(self, kind: Kind, own: Tag, later: Tag) -> tuple[int, int]:
         """Hop of a stage before `later` that ends with `own`: shared, apart."""
         fresh = not kind.gpus or (
-            own.room == self.ground.largest[kind.classes[0]] - kind.gpus
+            own.room == self.cluster.largest[kind.classes[0]] - kind.gpus
         )
         if later == END:
             return BIG, 0 if fresh else BIG
@@ -179,7 +179,7 @@ class Kinds:
 
     def _joins(self, kind: Kind, own: Tag, later: Tag, c: int) -> bool:
         """Whether a stage can have a node of class `c` in common with `later`."""
-        size = self.ground.largest[c]
+        size = self.cluster.largest[c]
         room = later.room if later.room >= 0 else size - later.t
         if not kind.gpus:
             return kind.t <= room
@@ -187,48 +187,48 @@ class Kinds:
 
     def _between_us(self, x: int, y: int, t: int, samples: int) -> int:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
-        members = self.ground.members
+        members = self.cluster.members
         links = {
-            self.ground.table.link(
-                self.ground.cost.names[i], self.ground.cost.names[j]
+            self.cluster.table.link(
+                self.cluster.cost.names[i], self.cluster.cost.names[j]
             ): (i, j)
             for i in members[x]
             for j in members[y]
-            if i != j and self.ground.count[j] >= t
+            if i != j and self.cluster.count[j] >= t
         }
         return min(
-            (self.ground.cost.hop_us(i, j, t, samples) for i, j in links.values()),
+            (self.cluster.cost.hop_us(i, j, t, samples) for i, j in links.values()),
             default=BIG,
         )
 
     def _within_us(self, c: int, t: int, samples: int) -> int:
         """Hop inside a node of class `c`; BIG where it has one GPU."""
-        if self.ground.largest[c] < 2:
+        if self.cluster.largest[c] < 2:
             return BIG
         node = next(
             i
-            for i in self.ground.members[c]
-            if self.ground.count[i] == self.ground.largest[c]
+            for i in self.cluster.members[c]
+            if self.cluster.count[i] == self.cluster.largest[c]
         )
-        return self.ground.cost.hop_us(node, node, t, samples)
+        return self.cluster.cost.hop_us(node, node, t, samples)
 
     # --- synchronisation -----------------------------------------------------------
 
     def sync_sums(self, pattern: Pattern) -> list[int]:
-        """Least sync before each layer, as `Ground.summed` takes it."""
-        model = self.ground.instance.model
+        """Least sync before each layer, as `ClusterTables.summed` takes it."""
+        model = self.cluster.instance.model
         one = {p: self._sync_us(pattern, p) for p in {*model.parameters}}
         ends = 0
-        if self.ground.instance.workload.costs.head == "include":
+        if self.cluster.instance.workload.costs.head == "include":
             ends = self._sync_us(pattern, model.embedding_parameters)
         return [*accumulate((one[p] for p in model.parameters), initial=0), ends]
 
     def _sync_us(self, pattern: Pattern, parameters: int) -> int:
-        ground, n, t = self.ground, pattern.total, pattern.t
+        cluster, n, t = self.cluster, pattern.total, pattern.t
         if pattern.packed:
             node = self._roomiest(pattern.classes[0])
-            return ground.table.sync_us(parameters, [(node, t)] * n)
-        classes, costs = pattern.classes, ground.instance.workload.costs
+            return cluster.table.sync_us(parameters, [(node, t)] * n)
+        classes, costs = pattern.classes, cluster.instance.workload.costs
         volume = costs.gradient_bytes * parameters
         if costs.sync == "bottleneck":
             best = max(self._rates(x, y)[1] for x in classes for y in classes)
@@ -242,7 +242,7 @@ class Kinds:
         """Least time of one replica of class `c` to all others, in s."""
         others = [self._peer_s(c, y, chunk) for y in pattern.classes]
         away = min(one for one in others if one is not None)
-        mates = min(pattern.replicas[c], self.ground.largest[c] // pattern.t) - 1
+        mates = min(pattern.replicas[c], self.cluster.largest[c] // pattern.t) - 1
         if not mates:
             return (pattern.total - 1) * away
         latency, rate = self._inside(c)
@@ -259,9 +259,9 @@ class Kinds:
         return max(self._links(x, y), key=lambda link: link[1], default=none)
 
     def _links_between(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
-        names, members = self.ground.cost.names, self.ground.members
+        names, members = self.cluster.cost.names, self.cluster.members
         return frozenset(
-            self.ground.table.link(names[i], names[j])
+            self.cluster.table.link(names[i], names[j])
             for i in members[x]
             for j in members[y]
             if i != j
@@ -269,12 +269,14 @@ class Kinds:
 
     def _inside(self, c: int) -> tuple[Fraction, Fraction]:
         name = self._roomiest(c)
-        return self.ground.table.link(name, name)
+        return self.cluster.table.link(name, name)
 
     def _roomiest(self, c: int) -> str:
         """Name of a node of class `c` that no other has more GPUs than."""
-        ground = self.ground
-        return ground.cost.names[max(ground.members[c], key=lambda i: ground.count[i])]
+        cluster = self.cluster
+        return cluster.cost.names[
+            max(cluster.members[c], key=lambda i: cluster.count[i])
+        ]
 
 
 def _brackets(b: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ground import BIG, Array, Ground
+from .cluster_tables import BIG, Array, ClusterTables
 from .items import Items
 from .kinds import Kinds
 
@@ -25,14 +25,14 @@ class Walk:
 
 
 class Prices:
-    """Priced walks over the items of one micro-batch size."""
+    """LeastByPrice walks over the items of one micro-batch size."""
 
-    def __init__(self, ground: Ground, kinds: Kinds, items: Items) -> None:
-        self.items, self.layers = items, ground.layers
+    def __init__(self, cluster: ClusterTables, kinds: Kinds, items: Items) -> None:
+        self.items, self.layers = items, cluster.layers
         self.use = np.array(
             [[p.t * m for m in p.replicas] for p in kinds.patterns], np.int64
         )
-        self.gpus = np.array(ground.gpus, np.int64)
+        self.gpus = np.array(cluster.gpus, np.int64)
         self.shared, self.apart = kinds.hops
         self.pair_kind = np.array([kind for kind, _ in kinds.pairs], np.int64)
         self.pair_tag = np.array([tag for _, tag in kinds.pairs], np.int64)

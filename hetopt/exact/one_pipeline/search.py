@@ -1,4 +1,4 @@
-"""Pipelines on named nodes, laid from the last stage to the first.
+"""Pipelines on named nodes, placed from the last stage to the first.
 
 A partial pipeline is left where what it takes, with the least that the layers before
 it can take, reaches the limit; where an alike one (the same layers, GPUs left and
@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .ground import BIG, Array
+from .cluster_tables import BIG, Array
 from .kinds import END, Kinds
 from .prices import Prices
-from .stages import Free, Laid, Stages
+from .stages import Free, PlacedStage, Stages
 
 
 class Box(NamedTuple):
@@ -29,7 +29,7 @@ class Box(NamedTuple):
     sync_high: int
 
 
-class Rest(Protocol):
+class LeastBefore(Protocol):
     """What is before a cut takes at least, see `counts`."""
 
     def least(self, first: Array, tag: Array, left: Array) -> Array: ...
@@ -38,10 +38,10 @@ class Rest(Protocol):
 
 
 class Part(NamedTuple):
-    """A partial pipeline: layers from `cut` on are laid."""
+    """A partial pipeline: layers from `cut` on are placed."""
 
     cut: int
-    laid: tuple[Laid, ...]  # the last stage first
+    placed: tuple[PlacedStage, ...]  # the last stage first
     free: Free
     left: tuple[int, ...]  # GPUs left by class of nodes
     sum_us: int
@@ -83,7 +83,7 @@ class Search:
         totals: Callable[[Array, Array, Array], Array],
     ) -> None:
         self.kinds, self.prices, self.stages = kinds, prices, stages
-        self.ground, self.total, self.totals = stages.ground, total, totals
+        self.cluster, self.total, self.totals = stages.cluster, total, totals
         self._pairs: dict[int, list[int]] = {}
         for pair, kind in enumerate(prices.pair_kind):
             self._pairs.setdefault(int(kind), []).append(pair)
@@ -106,20 +106,20 @@ class Search:
         )
 
     def begin(self) -> Part:
-        """Nothing laid yet."""
-        ground = self.ground
-        free, left = tuple(ground.count), tuple(ground.gpus)
-        return Part(ground.layers, (), free, left, 0, 0, 0)
+        """Nothing placed yet."""
+        cluster = self.cluster
+        free, left = tuple(cluster.count), tuple(cluster.gpus)
+        return Part(cluster.layers, (), free, left, 0, 0, 0)
 
 
-class Looking:
+class BoxSearch:
     """A search of one box."""
 
     def __init__(
         self,
         owner: Search,
         items: Array,
-        rest: Rest,
+        rest: LeastBefore,
         box: Box,
         limit: Callable[[], int],
         found: Found,
@@ -155,7 +155,7 @@ class Looking:
         waves: dict[int, dict[tuple[object, ...], list[Part]]] = {}
         self._keep(waves, self.owner.begin())
         count = 0
-        for cut in range(self.owner.ground.layers, 0, -1):
+        for cut in range(self.owner.cluster.layers, 0, -1):
             for alike in waves.pop(cut, {}).values():
                 for at in alike:
                     count += 1
@@ -183,16 +183,16 @@ class Looking:
 
     def _shape(self, at: Part) -> tuple[object, ...]:
         """Equal for partial pipelines that can be completed alike."""
-        if not at.laid:
+        if not at.placed:
             return ()
-        later, alike = at.laid[-1], self.owner.ground.alike
+        later, alike = at.placed[-1], self.owner.cluster.alike
         behind = dict(later.places)
         shape = sorted(
             (alike[i], gpus, i in behind)
             for i, gpus in enumerate(at.free)
             if gpus or i in behind
         )
-        k = self.owner.stages.place(0, len(at.laid) + 1)
+        k = self.owner.stages.place(0, len(at.placed) + 1)
         return (later.t, k, tuple(shape))
 
     # --- one stage more --------------------------------------------------------------
@@ -201,33 +201,36 @@ class Looking:
         """All ways to lay one more stage, with their bounds, the least first."""
         self.check()
         owner = self.owner
-        later = at.laid[-1] if at.laid else None
+        later = at.placed[-1] if at.placed else None
         rows, found = owner.prices.items, []
         for item in self._promising(at, later):
             pattern = owner.kinds.patterns[int(rows.pattern[item])]
             first = int(rows.first[item])
             for places in owner.stages.places(pattern, at.free, later):
-                laid = Laid(first, at.cut, pattern.t, places)
-                if (step := self._step(at, laid, later)) is not None:
+                placed = PlacedStage(first, at.cut, pattern.t, places)
+                if (step := self._step(at, placed, later)) is not None:
                     found.append(step)
         found.sort(key=lambda step: (step[0], step[1].cut, step[1].sum_us))
         return found
 
     def _step(
-        self, at: Part, laid: Laid, later: Laid | None
+        self, at: Part, placed: PlacedStage, later: PlacedStage | None
     ) -> tuple[int, Part] | None:
         """The bound and the partial pipeline with one stage more; None if too slow."""
         stages, box = self.owner.stages, self.box
-        tau, sync = stages.tau_us(laid, len(at.laid) + 1, later), stages.sync_us(laid)
+        tau, sync = (
+            stages.tau_us(placed, len(at.placed) + 1, later),
+            stages.sync_us(placed),
+        )
         if tau > box.slow_high or sync > box.sync_high:
             return None
         free, left = list(at.free), list(at.left)
-        for node, count in laid.places:
-            free[node] -= count * laid.t
-            left[self.owner.ground.kind[node]] -= count * laid.t
+        for node, count in placed.places:
+            free[node] -= count * placed.t
+            left[self.owner.cluster.kind[node]] -= count * placed.t
         onward = Part(
-            laid.first,
-            (*at.laid, laid),
+            placed.first,
+            (*at.placed, placed),
             tuple(free),
             tuple(left),
             at.sum_us + tau,
@@ -235,9 +238,9 @@ class Looking:
             max(at.sync_us, sync),
         )
         least = 0
-        if laid.first:
-            tag = self.owner.kinds.tag_number[stages.tag(laid, onward.free)]
-            least = self.rest.one(laid.first, tag, onward.left)
+        if placed.first:
+            tag = self.owner.kinds.tag_number[stages.tag(placed, onward.free)]
+            least = self.rest.one(placed.first, tag, onward.left)
         bound = self.owner.total(
             onward.sum_us + least,
             max(onward.slowest_us, box.slow_low),
@@ -245,7 +248,7 @@ class Looking:
         )
         return None if bound >= self.limit() else (bound, onward)
 
-    def _promising(self, at: Part, later: Laid | None) -> list[int]:
+    def _promising(self, at: Part, later: PlacedStage | None) -> list[int]:
         """Items that may come next, by counts alone."""
         steps, box, owner = self._steps_at(at.cut), self.box, self.owner
         tag = owner.stages.tag(later, at.free) if later else END

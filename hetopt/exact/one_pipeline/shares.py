@@ -6,7 +6,7 @@ time; measured times may fall as samples grow, and some may be missing.
 
 from collections.abc import Sequence
 
-from .ground import BIG
+from .cluster_tables import BIG
 
 Times = Sequence[Sequence[int]]  # by class: us of 1, 2, ... samples; BIG where none
 

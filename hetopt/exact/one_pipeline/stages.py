@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from .ground import BIG, Ground
+from .cluster_tables import BIG, ClusterTables
 from .kinds import Kinds, Pattern, Tag
 from .shares import least_us, shared
 
@@ -12,7 +12,7 @@ Places = tuple[tuple[int, int], ...]  # (node, replicas on it), nodes ascending
 Free = tuple[int, ...]  # GPUs left, by node
 
 
-class Laid(NamedTuple):
+class PlacedStage(NamedTuple):
     """A stage on its nodes."""
 
     first: int
@@ -24,9 +24,9 @@ class Laid(NamedTuple):
 class Stages:
     """Stages of `n` micro-batches of `b` sequences; what was computed is kept."""
 
-    def __init__(self, ground: Ground, kinds: Kinds, n: int) -> None:
-        self.ground, self.kinds, self.b, self.n = ground, kinds, kinds.b, n
-        self._pairs = bool(ground.instance.planned_cluster.inter.pairs)
+    def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
+        self.cluster, self.kinds, self.b, self.n = cluster, kinds, kinds.b, n
+        self._pairs = bool(cluster.instance.planned_cluster.inter.pairs)
         # lru_cache on bound methods of this object only: it dies with the object.
         self._rows = lru_cache(None)(self._time_rows)
         self._computing = lru_cache(None)(self._compute_us)
@@ -38,17 +38,21 @@ class Stages:
     # --- where ---------------------------------------------------------------------
 
     def places(
-        self, pattern: Pattern, free: Free, later: Laid | None
+        self, pattern: Pattern, free: Free, later: PlacedStage | None
     ) -> Iterator[Places]:
         """Choices of nodes for a pattern, one of all that are alike."""
         behind = dict(later.places) if later else {}
         groups: list[list[list[int]]] = []
-        for c in self.ground.kinds:
+        for c in self.cluster.kinds:
             alike: dict[tuple[int, int, int], list[int]] = {}
             if pattern.replicas[c]:
-                for node in self.ground.members[c]:
+                for node in self.cluster.members[c]:
                     if free[node] >= pattern.t:
-                        key = (self.ground.alike[node], free[node], behind.get(node, 0))
+                        key = (
+                            self.cluster.alike[node],
+                            free[node],
+                            behind.get(node, 0),
+                        )
                         alike.setdefault(key, []).append(node)
             groups.append(list(alike.values()))
         if pattern.packed:
@@ -78,51 +82,55 @@ class Stages:
 
     # --- what it takes ---------------------------------------------------------------
 
-    def tau_us(self, laid: Laid, k: int, later: Laid | None) -> int:
+    def tau_us(self, placed: PlacedStage, k: int, later: PlacedStage | None) -> int:
         """Time of a stage at position `k` from the end, its hop included."""
-        return self._best(laid, k, later)[0]
+        return self._best(placed, k, later)[0]
 
-    def samples(self, laid: Laid, k: int, later: Laid | None) -> dict[int, list[int]]:
+    def samples(
+        self, placed: PlacedStage, k: int, later: PlacedStage | None
+    ) -> dict[int, list[int]]:
         """Samples of the replicas on each node, for that time."""
-        replicas = self._replicas(laid.places)
-        most = self._best(laid, k, later)[1]
-        times = self._times(laid, k)
+        replicas = self._replicas(placed.places)
+        most = self._best(placed, k, later)[1]
+        times = self._times(placed, k)
         limit = self._computing(times, replicas, most)
         dealt = shared(times, replicas, self.b, most, limit)
-        kind = self.ground.kind
+        kind = self.cluster.kind
         return {
             node: [dealt[kind[node]].pop() for _ in range(count)]
-            for node, count in laid.places
+            for node, count in placed.places
         }
 
-    def sync_us(self, laid: Laid) -> int:
+    def sync_us(self, placed: PlacedStage) -> int:
         """Time to synchronise the stage's gradients."""
-        if len(laid.places) == 1 and laid.places[0][1] == 1:
+        if len(placed.places) == 1 and placed.places[0][1] == 1:
             return 0
-        span = range(laid.first, laid.last)
-        return self.ground.sync_us(laid.t, laid.places, span)
+        span = range(placed.first, placed.last)
+        return self.cluster.sync_us(placed.t, placed.places, span)
 
-    def tag(self, laid: Laid, free: Free) -> Tag:
+    def tag(self, placed: PlacedStage, free: Free) -> Tag:
         """The stage's tag, where `free` GPUs are left after it."""
-        classes = tuple(sorted({self.ground.kind[node] for node, _ in laid.places}))
-        room = free[laid.places[0][0]] if len(laid.places) == 1 else -1
-        return Tag(classes, laid.t, room)
+        classes = tuple(sorted({self.cluster.kind[node] for node, _ in placed.places}))
+        room = free[placed.places[0][0]] if len(placed.places) == 1 else -1
+        return Tag(classes, placed.t, room)
 
     def _counted(self, places: Places) -> tuple[int, ...]:
-        counts = [0] * len(self.ground.kinds)
+        counts = [0] * len(self.cluster.kinds)
         for node, count in places:
-            counts[self.ground.kind[node]] += count
+            counts[self.cluster.kind[node]] += count
         return tuple(counts)
 
-    def _best(self, laid: Laid, k: int, later: Laid | None) -> tuple[int, int]:
+    def _best(
+        self, placed: PlacedStage, k: int, later: PlacedStage | None
+    ) -> tuple[int, int]:
         """Least time, and the most samples that a replica takes for it."""
-        replicas = self._replicas(laid.places)
-        ways = self._ways(laid.places, later.places if later else ())
+        replicas = self._replicas(placed.places)
+        ways = self._ways(placed.places, later.places if later else ())
         t = later.t if later else 0
-        place = self.place(laid.last, k)
-        key = (laid.first, laid.last, laid.t, place, replicas, ways, t)
+        place = self.place(placed.last, k)
+        key = (placed.first, placed.last, placed.t, place, replicas, ways, t)
         if key not in self._taus:
-            times = self._times(laid, k)
+            times = self._times(placed, k)
             share = -(-self.b // sum(replicas))
             floor, best = self._computing(times, replicas, self.b), (BIG, self.b)
             for most in range(share, self.b + 1):
@@ -137,7 +145,7 @@ class Stages:
     def _links(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
         """Pairs of nodes that stand for all links from a stage to the next."""
         ends: dict[object, tuple[int, int]] = {}
-        kind = self.ground.kind
+        kind = self.cluster.kind
         for x, _ in places:
             for y, _ in later:
                 key = (x, y) if self._pairs else (kind[x], kind[y], x == y)
@@ -148,9 +156,9 @@ class Stages:
 
     def _speakers(self, x: int, y: int) -> tuple[int, int]:
         """The first pair of nodes with the same link as `x` and `y`."""
-        members, kind = self.ground.members, self.ground.kind
+        members, kind = self.cluster.members, self.cluster.kind
         if x == y:
-            node = max(members[kind[x]], key=lambda i: (self.ground.count[i], -i))
+            node = max(members[kind[x]], key=lambda i: (self.cluster.count[i], -i))
             return node, node
         first = members[kind[x]][0]
         second = next(i for i in members[kind[y]] if i != first)
@@ -158,19 +166,19 @@ class Stages:
 
     def _hop_us(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
         return min(
-            (self.ground.cost.hop_us(x, y, t, samples) for x, y in ways), default=0
+            (self.cluster.cost.hop_us(x, y, t, samples) for x, y in ways), default=0
         )
 
-    def _times(self, laid: Laid, k: int) -> tuple[tuple[int, ...], ...]:
-        classes = tuple(sorted({self.ground.kind[node] for node, _ in laid.places}))
-        place = self.place(laid.last, k)
-        return self._rows(laid.first, laid.last, laid.t, place, classes)
+    def _times(self, placed: PlacedStage, k: int) -> tuple[tuple[int, ...], ...]:
+        classes = tuple(sorted({self.cluster.kind[node] for node, _ in placed.places}))
+        place = self.place(placed.last, k)
+        return self._rows(placed.first, placed.last, placed.t, place, classes)
 
     def place(self, last: int, k: int) -> int:
         """A position from the end that needs as much memory as `k` does."""
-        if last == self.ground.layers:
+        if last == self.cluster.layers:
             return 1
-        rule = self.ground.cost.costs.in_flight
+        rule = self.cluster.cost.costs.in_flight
         return max(2, min(k, self.n)) if rule == "1f1b" else 2
 
     def _time_rows(
@@ -178,11 +186,11 @@ class Stages:
     ) -> tuple[tuple[int, ...], ...]:
         """Time of 1, 2, ... samples by class of nodes; BIG where they do not fit."""
         table = []
-        for c in self.ground.kinds:
+        for c in self.cluster.kinds:
             row = [BIG] * self.b
             if c in classes:
-                for s in self.ground.allowed(c, t, self.n, first, last, k, self.b):
-                    row[s - 1] = self.ground.span_us(c, t, s, first, last)
+                for s in self.cluster.allowed(c, t, self.n, first, last, k, self.b):
+                    row[s - 1] = self.cluster.span_us(c, t, s, first, last)
             table.append(tuple(row))
         return tuple(table)
 

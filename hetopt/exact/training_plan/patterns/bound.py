@@ -33,7 +33,7 @@ from ....schema import Instance
 from ... import _certificates
 from ..._certificates import TrainingCertificate
 from .node_kinds import fleet
-from .prices import Group, Market
+from .prices import Group, Pricing
 from .visits import Grid, Table, VisitTables
 
 # Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
@@ -165,17 +165,17 @@ class PatternBound:
         left = (time_us - self.sync_factor * case.sync_low_us) / self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
         for level in range(len(_RATIOS)):
-            market = self._market(case, level)
-            start = case.prices.get(len(market.groups))
-            verdict = market.refute(left, start)
+            pricing = self._pricing(case, level)
+            start = case.prices.get(len(pricing.groups))
+            verdict = pricing.refute(left, start)
             if verdict.refuted or level == 0:
-                case.prices[len(market.groups)] = verdict.prices
+                case.prices[len(pricing.groups)] = verdict.prices
             if verdict.refuted:
                 case.proof = verdict.prices
                 return True
         return False
 
-    def _market(self, case: Case, level: int) -> Market:
+    def _pricing(self, case: Case, level: int) -> Pricing:
         members: dict[tuple[int, float], int] = {}
         for node, share in enumerate(case.shares_high):
             key = (self.kind_of[node], share)
@@ -192,7 +192,7 @@ class PatternBound:
                     (self.most_weights / case.pipelines_low).astype(np.float32),
                 )
             )
-        return Market(
+        return Pricing(
             self.instance.workload.global_batch,
             self.layers,
             float(self.layers),

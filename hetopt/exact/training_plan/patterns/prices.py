@@ -51,7 +51,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Market:
+class Pricing:
     """Groups of nodes, and the grid of bottlenecks.
 
     `shares` is what all nodes' shares sum to, in average layers; `pipelines` is the
@@ -97,17 +97,17 @@ class _Step:
 
 
 class _Search:
-    def __init__(self, market: Market, time_us: float) -> None:
-        self.market = market
-        gpus = [g.nodes * g.gpus for g in market.groups]
+    def __init__(self, pricing: Pricing, time_us: float) -> None:
+        self.pricing = pricing
+        gpus = [g.nodes * g.gpus for g in pricing.groups]
         none = [0.0] * len(gpus)
-        supply = [*gpus, *none, market.shares, market.pipelines]
+        supply = [*gpus, *none, pricing.shares, pricing.pipelines]
         self.supply = np.array(supply, float)
-        inverse = market.grid.inverse
+        inverse = pricing.grid.inverse
         self.samples = np.where(
             inverse > 0,
             1 + np.float32(time_us) * inverse,
-            np.float32(market.batch),
+            np.float32(pricing.batch),
         )
         self.limited: set[int] = set()
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
@@ -121,25 +121,25 @@ class _Search:
             worth = np.array([row[0] for row in self.columns.values()])
             uses = np.array([row[1] for row in self.columns.values()], float).T
             value, amounts, prices = maximise(worth, uses, self.supply)
-            if value >= self.market.batch and not self._limit_more(amounts):
+            if value >= self.pricing.batch and not self._limit_more(amounts):
                 break
         return Verdict(False, tuple(prices))
 
     def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
-        fastest = [np.nanmin(g.visits.final[:, 1, -1]) for g in self.market.groups]
+        fastest = [np.nanmin(g.visits.final[:, 1, -1]) for g in self.pricing.groups]
         speeds = [1 / v if 0 < v < np.inf else 1e-6 for v in fastest]
-        return np.array(speeds + [0.0] * (self.market.goods - len(speeds)))
+        return np.array(speeds + [0.0] * (self.pricing.goods - len(speeds)))
 
     def _scaled(self, prices: Array) -> Array:
         """Prices at which all goods together are worth just less than the batch."""
         prices = np.maximum(prices, 1e-9 * self._fair_prices())
-        return prices * (self.market.batch * (1 - 1e-7) / _value(prices, self.supply))
+        return prices * (self.pricing.batch * (1 - 1e-7) / _value(prices, self.supply))
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
         goods = [
-            self._price_of_visits(i, prices) for i in range(len(self.market.groups))
+            self._price_of_visits(i, prices) for i in range(len(self.pricing.groups))
         ]
         steps, tables = self._priced(goods)
         cost = tables[1][-1] + np.float32(prices[-1])
@@ -152,7 +152,7 @@ class _Search:
                 break
             if all(abs(int(g) - other) >= _APART for other in taken):
                 taken.append(int(g))
-                visits = _read_back(steps, tables, self.market.layers, int(g))
+                visits = _read_back(steps, tables, self.pricing.layers, int(g))
                 self._add(int(g), visits, goods)
         return bool(taken)
 
@@ -160,9 +160,9 @@ class _Search:
 
     def _price_of_visits(self, i: int, prices: Array) -> Table:
         """Price of the goods that a visit of group `i` takes, by [k - 1, y]."""
-        group = self.market.groups[i]
+        group = self.pricing.groups[i]
         gpus = np.arange(1, group.gpus + 1)[:, None]
-        balance = prices[len(self.market.groups) + i]
+        balance = prices[len(self.pricing.groups) + i]
         claims = (prices[-2] + balance) * group.claims - balance * group.held
         priced: Table = (prices[i] * gpus + claims).astype(np.float32)
         return priced
@@ -172,7 +172,7 @@ class _Search:
 
         The first table is of pipelines that go on, the second of those that ended.
         """
-        groups = self.market.groups
+        groups = self.pricing.groups
         lowest = [
             (
                 (group.visits.onward + each[:, :, None]).min(0),
@@ -190,7 +190,7 @@ class _Search:
             onward = np.minimum.reduce([lowest[i][0] for i in free])
             final = np.minimum.reduce([lowest[i][1] for i in free])
             for y in range(1, shape[0]):
-                self.market.check()
+                self.pricing.check()
                 going[y] = (onward[1 : y + 1] + going[y - 1 :: -1]).min(0)
             for y in range(1, shape[0]):
                 ended[y] = (final[1 : y + 1] + going[y - 1 :: -1]).min(0)
@@ -198,14 +198,14 @@ class _Search:
         for i in sorted(self.limited):
             for _ in range(groups[i].nodes):
                 steps.append(_Step((i,), *lowest[i], (going, ended)))
-                self.market.check()
+                self.pricing.check()
                 going, ended = _one_more(going, ended, *lowest[i])
         return steps, (going, ended)
 
     def _add(self, g: int, visits: list["_Visit"], goods: list[Table]) -> None:
         """Keep the cheapest pattern of interval `g`, made of `visits`, as a column."""
-        groups = self.market.groups
-        uses = [0.0] * self.market.goods
+        groups = self.pricing.groups
+        uses = [0.0] * self.pricing.goods
         uses[-1] = 1.0
         spent = 0.0
         seen = []
@@ -230,7 +230,7 @@ class _Search:
 
         Whether there were any: then their columns go, and pricing obeys the limit.
         """
-        groups = self.market.groups
+        groups = self.pricing.groups
         over = set()
         kept = {}
         for amount, (key, row) in zip(amounts, self.columns.items(), strict=True):

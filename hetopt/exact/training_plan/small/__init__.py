@@ -32,7 +32,7 @@ from .chain import Chain, chains
 from .cuts import TooMany
 from .join import Best, Found, Join
 from .sets import Sets, worthwhile
-from .stages import Place, Shop, Stage
+from .stages import Place, Stage, StageTables
 from .syncs import Syncs
 
 _GPUS = 8
@@ -168,7 +168,7 @@ class _Search:
     def __init__(self, part: _Part, clock: Run, bound: int, alone: bool) -> None:
         self._part, self._clock, self._alone = part, clock, alone
         self._instance = instance = part.instance
-        self._shop = Shop(instance, part.pipelines or 1)
+        self._tables = StageTables(instance, part.pipelines or 1)
         self._longest = longest(instance)
         self._costs = instance.workload.costs
         self.bound = bound
@@ -197,18 +197,18 @@ class _Search:
         """Rows of stages for `us`; of one replica each where there are too many."""
         found: list[Chain] = []
         for size in sorted(set(self._instance.workload.micro_batch_sizes)):
-            if size > self._shop.batch:
+            if size > self._tables.batch:
                 continue
-            replicas = min(size, sum(self._shop.gpus))
+            replicas = min(size, sum(self._tables.gpus))
             while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
                 replicas -= 1
                 self._complete = False
-            found += chains(self._shop, size, replicas, us, self._clock.check)
+            found += chains(self._tables, size, replicas, us, self._clock.check)
         return found
 
     def _count(self, size: int, replicas: int) -> int:
         """Rows of stages, had each stage any layers; at least so many, where many."""
-        stages = self._shop.stages(size, replicas, self._clock.check)
+        stages = self._tables.stages(size, replicas, self._clock.check)
         few = list(islice(stages, _MOST_CHAINS + 1))
         if len(few) > _MOST_CHAINS:  # each is a row by itself
             return len(few)
@@ -223,7 +223,7 @@ class _Search:
                     found += times * (1 + count(left))
             return found
 
-        return count(self._shop.gpus)
+        return count(self._tables.gpus)
 
     def _better_than(self, target: int) -> bool:
         """Find the best plan below `target`, if any; whether there is one.
@@ -254,7 +254,9 @@ class _Search:
                 break
             self._tighten(least)
             self.explored += 1
-            join = Join(self._shop, syncs, chosen, best, self._found, self._clock.check)
+            join = Join(
+                self._tables, syncs, chosen, best, self._found, self._clock.check
+            )
             try:
                 join.run(pipelines_us)
             except TooMany:
@@ -279,10 +281,10 @@ class _Search:
 
         None where there are more than `most`.
         """
-        best, shop = self._best(value), self._shop
+        best, tables = self._best(value), self._tables
         us = best.us_left(0)
         left, sharp = self._sharp(us)
-        every = Sets(shop, left, sharp, self._clock.check, self._part.pipelines)
+        every = Sets(tables, left, sharp, self._clock.check, self._part.pipelines)
         sets = list(islice(every, None if most == inf else int(most) + 1))
         if len(sets) > most:
             return None
@@ -291,7 +293,7 @@ class _Search:
             self._clock.check()
             # Rows with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
-            syncs = Syncs(shop, chosen, self._synced)
+            syncs = Syncs(tables, chosen, self._synced)
             pipelines_us = self._least_us(best, syncs.least, chosen)
             if pipelines_us is not None:
                 least = best.whole_us(pipelines_us, syncs.least)
@@ -302,8 +304,8 @@ class _Search:
     def _sharp(self, us: int) -> tuple[list[Chain], list[int]]:
         """Chains that may be part of a better plan, and the most samples of each."""
         if us > self._listed[0]:
-            listed, shop = self._chains(us), self._shop
-            pairs = worthwhile(shop, listed, [chain.samples(us) for chain in listed])
+            listed, tables = self._chains(us), self._tables
+            pairs = worthwhile(tables, listed, [chain.samples(us) for chain in listed])
             for chain, share in pairs:
                 self._clock.check()
                 chain.sharpen(us, share)
@@ -311,7 +313,7 @@ class _Search:
         left = self._listed[1]  # those of more time will do
         while True:
             sharp = [chain.samples_sharp(us) for chain in left]
-            pairs = worthwhile(self._shop, left, sharp)
+            pairs = worthwhile(self._tables, left, sharp)
             if len(pairs) == len(left):
                 return left, sharp
             left = [chain for chain, _ in pairs]
@@ -323,7 +325,7 @@ class _Search:
 
         def enough(us: int) -> bool:
             each = [chain.samples_sharp(us) for chain in chosen]
-            return min(each) > 0 and sum(each) >= self._shop.batch
+            return min(each) > 0 and sum(each) >= self._tables.batch
 
         low, high = -1, best.us_left(sync_us)
         if high < 0 or not enough(high):
@@ -335,7 +337,7 @@ class _Search:
 
     def _found(self, better: Found) -> None:
         self._clock.check()
-        plan = _plan(self._shop, better)
+        plan = _plan(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         if self._clock.objective != better.objective:
             raise InternalError(
@@ -344,17 +346,17 @@ class _Search:
             )
 
 
-def _rule(shop: Shop, stage: Stage) -> Recompute | None:
+def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
     """The rule of recomputation, None for the workload's own."""
     rule = stage[0].rule
-    return shop.rules[rule] if rule else None
+    return tables.rules[rule] if rule else None
 
 
-def _plan(shop: Shop, found: Found) -> TrainingPlan:
+def _plan(tables: StageTables, found: Found) -> TrainingPlan:
     """The plan with names of GPUs; those of each pool are handed out in order."""
     free = [
         iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
-        for pool in shop.pools
+        for pool in tables.pools
     ]
 
     def replica(place: Place) -> Replica:
@@ -370,7 +372,7 @@ def _plan(shop: Shop, found: Found) -> TrainingPlan:
                     PlanStage(
                         layers=run,
                         replicas=tuple(map(replica, stage)),
-                        recompute=_rule(shop, stage),
+                        recompute=_rule(tables, stage),
                     )
                     for run, stage in zip(pairwise(cuts), chain.stages, strict=True)
                 ),

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .stages import NEVER, Matrix, Shop, Stage
+from .stages import NEVER, Matrix, Stage, StageTables
 
 _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
@@ -35,7 +35,7 @@ class Range:
 class Chain:
     """A row of stages for micro-batches of `size` samples."""
 
-    shop: Shop
+    tables: StageTables
     size: int
     stages: tuple[Stage, ...]
     used: tuple[int, ...]
@@ -75,7 +75,7 @@ class Chain:
         if len(values) > _POINTS:
             edges = np.linspace(0, len(values), _POINTS + 1).astype(int)
             low, values = values[edges[:-1]], values[edges[1:] - 1]
-        below = np.full((len(values), self.shop.layers + 1), NEVER)
+        below = np.full((len(values), self.tables.layers + 1), NEVER)
         below[:, -1] = 0
         for times in reversed(tables):
             open_ = np.where(times[None] <= values[:, None, None], times, NEVER)
@@ -90,7 +90,7 @@ class Chain:
     def most(self, j: int) -> Matrix:
         """Most micro-batches for which each run of layers fits on stage `j`."""
         behind = len(self.stages) - 1 - j
-        return self.shop.most(self.stages[j], j == 0, behind)
+        return self.tables.most(self.stages[j], j == 0, behind)
 
     @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:
@@ -101,7 +101,7 @@ class Chain:
     def stage_us(self) -> list[Matrix]:
         """Time of each stage over each run of layers, with its hop."""
         return [
-            _with_hop(self.shop, stage, self.stages[j + 1 : j + 2])
+            _with_hop(self.tables, stage, self.stages[j + 1 : j + 2])
             for j, stage in enumerate(self.stages)
         ]
 
@@ -117,20 +117,20 @@ def _micro_batches(part: Range, slowest: Matrix, total: Matrix, us: int) -> int:
     return min(n, part.most) if n >= part.least else 0
 
 
-def _with_hop(shop: Shop, stage: Stage, behind: tuple[Stage, ...]) -> Matrix:
-    times = shop.compute_us(stage, not behind)
-    return np.asarray(times + shop.hop_us(stage, behind[0]) if behind else times)
+def _with_hop(tables: StageTables, stage: Stage, behind: tuple[Stage, ...]) -> Matrix:
+    times = tables.compute_us(stage, not behind)
+    return np.asarray(times + tables.hop_us(stage, behind[0]) if behind else times)
 
 
 def chains(
-    shop: Shop, size: int, replicas: int, us: int, check: Callable[[], None]
+    tables: StageTables, size: int, replicas: int, us: int, check: Callable[[], None]
 ) -> Iterator[Chain]:
     """Every row of stages that may be part of a plan whose pipelines end within `us`.
 
     Left out are rows without a cut that fits, and rows that use their GPUs so badly
     that all others together cannot make up for it.
     """
-    return _Lister(shop, size, replicas, us, check).grow((), shop.gpus)
+    return _Lister(tables, size, replicas, us, check).grow((), tables.gpus)
 
 
 class _Lister:
@@ -138,18 +138,18 @@ class _Lister:
 
     def __init__(
         self,
-        shop: Shop,
+        tables: StageTables,
         size: int,
         replicas: int,
         us: int,
         check: Callable[[], None],
     ) -> None:
-        self._shop, self._size, self._us, self._check = shop, size, us, check
-        self._stages = list(shop.stages(size, replicas, check))
-        self._ends = _ends(shop, size)
+        self._tables, self._size, self._us, self._check = tables, size, us, check
+        self._stages = list(tables.stages(size, replicas, check))
+        self._ends = _ends(tables, size)
         self._least = np.array(self._ends)[:, None, None]
-        self._fluid = shop.fluid
-        start = np.full(shop.layers + 1, NEVER)
+        self._fluid = tables.fluid
+        start = np.full(tables.layers + 1, NEVER)
         start[-1] = 0
         self._start = np.repeat(start[None], len(self._ends), axis=0)
 
@@ -161,22 +161,22 @@ class _Lister:
     ) -> Iterator[Chain]:
         """Put every stage in front of `behind`, of `least` sums and maxima."""
         self._check()
-        shop, before = self._shop, least or (self._start, self._start)
+        tables, before = self._tables, least or (self._start, self._start)
         for stage, used in self._stages:
             left = tuple(f - u for f, u in zip(free, used, strict=True))
             if min(left) < 0:
                 continue
             row = (stage, *behind)
-            us = _with_hop(shop, stage, behind[:1])
+            us = _with_hop(tables, stage, behind[:1])
             total, top = self._fronted(stage, us, len(behind), before, first=True)
             if self._promising(total[:, :1], top[:, :1], left, slice(1)):
-                gpus = tuple(g - f for g, f in zip(shop.gpus, left, strict=True))
+                gpus = tuple(g - f for g, f in zip(tables.gpus, left, strict=True))
                 limit = list(
-                    _ranges(shop, self._size, self._ends, len(row), total, top)
+                    _ranges(tables, self._size, self._ends, len(row), total, top)
                 )
                 if limit:
-                    yield Chain(shop, self._size, row, gpus, limit)
-            if len(row) < shop.layers and any(left):
+                    yield Chain(tables, self._size, row, gpus, limit)
+            if len(row) < tables.layers and any(left):
                 both = self._fronted(stage, us, len(behind), before, first=False)
                 ahead = slice(1, None)
                 if self._promising(both[0][:, 1:], both[1][:, 1:], left, ahead):
@@ -192,7 +192,7 @@ class _Lister:
     ) -> tuple[Matrix, Matrix]:
         """Least sums and maxima over the layers from each on, with one more stage."""
         fits = np.where(
-            self._shop.most(stage, first, behind)[None] >= self._least, us, NEVER
+            self._tables.most(stage, first, behind)[None] >= self._least, us, NEVER
         )
         sums, tops = before
         total = np.minimum((fits + sums[:, None, :]).min(axis=2), NEVER)
@@ -211,7 +211,7 @@ class _Lister:
         if self._fluid is None or not open_.any():
             return bool(open_.any())
         rates, shares = self._fluid[0].tolist(), self._fluid[1][starts]
-        limit = self._shop.batch // self._size
+        limit = self._tables.batch // self._size
         n = np.minimum((self._us - total) // np.maximum(top, 1) + 1, limit)
         n = np.where(top == 0, limit, n) * self._size
         mine = np.where(open_, n * (1 - shares[None]), -np.inf).max()
@@ -219,25 +219,30 @@ class _Lister:
             count * rate * self._us for count, rate in zip(left, rates, strict=True)
         )
         # Floats: a little more is allowed than the bound says.
-        return bool(mine + rest >= self._shop.batch * (1 - 1e-9))
+        return bool(mine + rest >= self._tables.batch * (1 - 1e-9))
 
 
-def _ends(shop: Shop, size: int) -> list[int]:
+def _ends(tables: StageTables, size: int) -> list[int]:
     """The least n of each range of micro-batches, but for the rows' own lengths."""
-    costs = shop.costs
+    costs = tables.costs
     if costs.in_flight == "one" or costs.activations == "checkpoint":
         return [1]
     if costs.in_flight == "1f1b":
-        return [sum(shop.gpus), 1]
-    return [1 << k for k in range((shop.batch // size).bit_length())]
+        return [sum(tables.gpus), 1]
+    return [1 << k for k in range((tables.batch // size).bit_length())]
 
 
 def _ranges(
-    shop: Shop, size: int, ends: list[int], length: int, total: Matrix, top: Matrix
+    tables: StageTables,
+    size: int,
+    ends: list[int],
+    length: int,
+    total: Matrix,
+    top: Matrix,
 ) -> Iterator[Range]:
-    limit = shop.batch // size
+    limit = tables.batch // size
     for k, least in enumerate(ends):
-        if shop.costs.in_flight == "gpipe" and len(ends) > 1:
+        if tables.costs.in_flight == "gpipe" and len(ends) > 1:
             most = min(limit, 2 * least - 1)
         elif len(ends) == 1:
             most = limit

@@ -44,7 +44,7 @@ class Cuts:
     def first_us(self) -> Matrix:
         """Pipeline time of 1, 2, ... micro-batches, up to the number of stages."""
         taus, count = self._taus, len(self.chain.stages)
-        if self.chain.shop.costs.pipeline == "critical":
+        if self.chain.tables.costs.pipeline == "critical":
             more = np.arange(count)[None] * self.slowest[:, None]
             return np.asarray(taus.sum(axis=1)[:, None] + more)
         return np.stack([_lockstep(taus, n) for n in range(1, count + 1)], axis=1)
@@ -56,13 +56,13 @@ class Cuts:
             self.chain.most(j)[self.cuts[:, j], self.cuts[:, j + 1]]
             for j in range(len(self.chain.stages))
         ]
-        limit = self.chain.shop.batch // self.chain.size
+        limit = self.chain.tables.batch // self.chain.size
         return np.asarray(np.minimum(np.min(fitting, axis=0), limit))
 
     @cached_property
     def stage_of(self) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Stage of each layer."""
-        layers = np.arange(self.chain.shop.layers)
+        layers = np.arange(self.chain.tables.layers)
         inner = self.cuts[:, 1:-1]
         found = np.zeros((len(self.cuts), len(layers)), dtype=np.int16)
         for j in range(inner.shape[1]):
@@ -73,9 +73,9 @@ class Cuts:
     def hidden(self) -> Matrix:
         """Backward times of the stages before each, which hide synchronisation."""
         found = np.zeros(self._taus.shape, dtype=np.int64)
-        if self.chain.shop.costs.sync_overlap == "backward":
+        if self.chain.tables.costs.sync_overlap == "backward":
             for j, stage in enumerate(self.chain.stages[:-1]):
-                behind = self.chain.shop.backward_us(stage, False)
+                behind = self.chain.tables.backward_us(stage, False)
                 taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]
                 found[:, j + 1] = found[:, j] + taken
         return found
@@ -117,7 +117,7 @@ def cuts_within(
     tables = [
         np.where(mask, chain.times(j, n), NEVER) for j, mask in enumerate(allowed)
     ]
-    width = chain.shop.layers + 1
+    width = chain.tables.layers + 1
     sums = [np.full(width, NEVER) for _ in range(len(tables) + 1)]
     sums[-1][-1] = 0
     tops = [row.copy() for row in sums]

@@ -15,7 +15,7 @@ from ....bounds.longest import Longest
 from .chain import Chain
 from .cuts import Cuts, cuts_within
 from .shares import shares
-from .stages import Matrix, Shop
+from .stages import Matrix, StageTables
 from .syncs import Syncs
 
 _PAIRS = 1 << 20  # joins looked at together, by time
@@ -74,7 +74,7 @@ class Join:
 
     def __init__(
         self,
-        shop: Shop,
+        tables: StageTables,
         syncs: Syncs,
         chains: Sequence[Chain],
         best: Best,
@@ -82,7 +82,7 @@ class Join:
         check: Callable[[], None],
     ) -> None:
         """`found` is told every better plan; `best` is kept up to date here."""
-        self._shop, self._syncs, self._chains = shop, syncs, tuple(chains)
+        self._tables, self._syncs, self._chains = tables, syncs, tuple(chains)
         self._best, self._found, self._check = best, found, check
         self._lists: list[Cuts] = []
 
@@ -93,7 +93,7 @@ class Join:
         most = [chain.samples_sharp(us) for chain in self._chains]
         for i, chain in enumerate(self._chains):
             others = sum(most) - most[i]
-            n = max(1, -(-(self._shop.batch - others) // chain.size))
+            n = max(1, -(-(self._tables.batch - others) // chain.size))
             allowed = [runs <= sync_us for runs in self._syncs.runs_of(i)]
             cuts = cuts_within(chain, n, us, allowed, self._check)
             if not len(cuts.cuts):
@@ -116,7 +116,7 @@ class Join:
         for start in range(0, len(chosen), step):
             self._check()
             block = have[start : start + step, None] + mine[None]
-            rows, added = np.nonzero((block >= self._shop.batch) & (mine > 0)[None])
+            rows, added = np.nonzero((block >= self._tables.batch) & (mine > 0)[None])
             joined = np.concatenate([chosen[rows + start], added[:, None]], axis=1)
             for first in range(0, len(joined), _JOINS):
                 self._check()
@@ -142,7 +142,7 @@ class Join:
         us = self._us_left(self._sync_us(joined))
         later = self._later(level, self._best.us_left(self._syncs.least))
         each = [self._samples(i, joined[:, i], us) for i in range(level + 1)]
-        enough = np.sum(each, axis=0) + later >= self._shop.batch
+        enough = np.sum(each, axis=0) + later >= self._tables.batch
         return np.asarray(joined[enough & (np.min(each, axis=0) > 0)])
 
     def _us_left(self, sync_us: Matrix) -> Matrix:
@@ -153,12 +153,12 @@ class Join:
     def _sync_us(self, joined: Matrix) -> Matrix:
         """Synchronisation of joined cuts; the least, where rows are still to come."""
         count = joined.shape[1]
-        codes = np.zeros((len(joined), self._shop.layers), dtype=np.int64)
+        codes = np.zeros((len(joined), self._tables.layers), dtype=np.int64)
         for i in range(count):
             codes *= len(self._chains[i].stages)
             codes += self._lists[i].stage_of[joined[:, i]]
-        each = self._syncs.known(count)[self._shop.size_of[None], codes]
-        ahead = np.zeros((len(joined), self._shop.layers + 1), dtype=np.int64)
+        each = self._syncs.known(count)[self._tables.size_of[None], codes]
+        ahead = np.zeros((len(joined), self._tables.layers + 1), dtype=np.int64)
         np.cumsum(each, axis=1, out=ahead[:, 1:])
         slowest = np.zeros(len(joined), dtype=np.int64)
         for i in range(count):
@@ -178,7 +178,7 @@ class Join:
         while len(joined):
             us = self._us_left(sync_us)
             each = [self._samples(i, joined[:, i], us) for i in range(joined.shape[1])]
-            spare = np.sum(each, axis=0) - self._shop.batch
+            spare = np.sum(each, axis=0) - self._tables.batch
             open_ = (spare >= 0) & (np.min(each, axis=0) > 0)
             joined, sync_us, us = joined[open_], sync_us[open_], us[open_]
             order = np.argsort(-spare[open_], kind="stable")
@@ -216,4 +216,4 @@ class Join:
             int(self._samples(i, rows[i : i + 1], at)[0]) // size
             for i, size in enumerate(sizes)
         )
-        return shares(self._shop.batch, sizes, most)
+        return shares(self._tables.batch, sizes, most)

@@ -6,7 +6,7 @@ from itertools import permutations, product
 import numpy as np
 
 from .chain import Chain
-from .stages import Matrix, Shop
+from .stages import Matrix, StageTables
 
 Used = tuple[int, ...]
 
@@ -30,14 +30,14 @@ def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, i
 
 
 def worthwhile(
-    shop: Shop, chains: Sequence[Chain], samples: Sequence[int]
+    tables: StageTables, chains: Sequence[Chain], samples: Sequence[int]
 ) -> list[tuple[Chain, int]]:
     """Chains that can be part of a set that does the batch; and their least share."""
     pairs = [(chain.used, s) for chain, s in zip(chains, samples, strict=True)]
-    most = most_together(shop.gpus, pairs)
+    most = most_together(tables.gpus, pairs)
     found = []
     for chain, most_here in zip(chains, samples, strict=True):
-        share = shop.batch - most[_left(shop.gpus, chain.used)]
+        share = tables.batch - most[_left(tables.gpus, chain.used)]
         if most_here and most_here >= share:
             found.append((chain, share))
     return found
@@ -52,7 +52,7 @@ class Sets:
 
     def __init__(
         self,
-        shop: Shop,
+        tables: StageTables,
         chains: Sequence[Chain],
         samples: Sequence[int],
         check: Callable[[], None],
@@ -62,8 +62,8 @@ class Sets:
 
         With `count` the sets are of so many chains.
         """
-        self._shop, self._check, self._count = shop, check, count
-        self._renamings = list(_renamings(shop))
+        self._tables, self._check, self._count = tables, check, count
+        self._renamings = list(_renamings(tables))
         keys = {id(chain): self._least_key((chain,)) for chain in chains}
         order = sorted(
             zip(chains, samples, strict=True),
@@ -76,12 +76,12 @@ class Sets:
             [keys[id(chain)] == (_key(chain),) for chain in self._chains], dtype=bool
         )
         pairs = [(chain.used, s) for chain, s in order]
-        self._most = most_together(shop.gpus, pairs)
+        self._most = most_together(tables.gpus, pairs)
         self._open: dict[Used, tuple[Matrix, Matrix]] = {}
 
     def __iter__(self) -> Iterator[tuple[Chain, ...]]:
         seen = set()
-        for chosen in self._extend((), self._shop.gpus, self._shop.batch, 0):
+        for chosen in self._extend((), self._tables.gpus, self._tables.batch, 0):
             chains = tuple(self._chains[k] for k in chosen)
             if len(self._renamings) > 1:
                 key = self._least_key(chains)
@@ -137,11 +137,11 @@ def _key(chain: Chain, names: Sequence[int] | None = None) -> tuple[object, ...]
     return (chain.size, stages)
 
 
-def _renamings(shop: Shop) -> Iterator[list[int]]:
+def _renamings(tables: StageTables) -> Iterator[list[int]]:
     """Every way to exchange pools that are alike, the unchanged one first."""
-    for orders in product(*(permutations(group) for group in shop.alike)):
-        names = list(range(len(shop.pools)))
-        for group, order in zip(shop.alike, orders, strict=True):
+    for orders in product(*(permutations(group) for group in tables.alike)):
+        names = list(range(len(tables.pools)))
+        for group, order in zip(tables.alike, orders, strict=True):
             for old, new in zip(group, order, strict=True):
                 names[old] = new
         yield names

@@ -47,7 +47,7 @@ class Place(NamedTuple):
 Stage = tuple[Place, ...]  # sorted
 
 
-class Shop:
+class StageTables:
     """Every stage of one instance, and what it costs; everything is kept."""
 
     def __init__(self, instance: Instance, replicas: int = 1) -> None:

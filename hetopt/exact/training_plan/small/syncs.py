@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from .chain import Chain
-from .stages import NEVER, Matrix, Shop
+from .stages import NEVER, Matrix, StageTables
 
 
 class Syncs:
@@ -15,25 +15,25 @@ class Syncs:
 
     def __init__(
         self,
-        shop: Shop,
+        tables: StageTables,
         chains: Sequence[Chain],
         kept: dict[object, int],
     ) -> None:
         """`kept` is shared by all sets of a run."""
-        self._shop, self._chains, self._kept = shop, chains, kept
+        self._tables, self._chains, self._kept = tables, chains, kept
         self._groups = [chain.groups for chain in chains]
         shape = tuple(len(chain.stages) for chain in chains)
-        sizes = shop.sizes
+        sizes = tables.sizes
         self.table = np.zeros((len(sizes), *shape), dtype=np.int64)
         for where in product(*map(range, shape)):
             for c, parameters in enumerate(sizes):
                 self.table[(c, *where)] = self._one(parameters, where)
         self.embedding = self.head = 0
-        if shop.costs.head == "include":
-            parameters = shop.table.model.embedding_parameters
+        if tables.costs.head == "include":
+            parameters = tables.table.model.embedding_parameters
             self.embedding = self._one(parameters, (0,) * len(shape))
             self.head = self._one(parameters, tuple(n - 1 for n in shape))
-        self.overlap = shop.costs.sync_overlap == "backward"
+        self.overlap = tables.costs.sync_overlap == "backward"
 
     def _one(self, parameters: int, where: tuple[int, ...]) -> int:
         groups: list[tuple[int, int]] = []
@@ -42,13 +42,13 @@ class Syncs:
         key = (parameters, *sorted(groups))
         found = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = self._shop.sync_us(parameters, groups)
+            found = self._kept[key] = self._tables.sync_us(parameters, groups)
         return found
 
     @cached_property
     def least(self) -> int:
         """A lower bound on the synchronisation, whatever the cuts."""
-        first = self.table[(self._shop.size_of[0], *[0] * len(self._chains))]
+        first = self.table[(self._tables.size_of[0], *[0] * len(self._chains))]
         starts = int(first) + self.embedding
         if self.overlap:
             return starts
@@ -63,17 +63,17 @@ class Syncs:
         moves = _moves(shape)
         flat = self.table.reshape(self.table.shape[0], -1)
         reached = np.full(len(moves), NEVER)
-        reached[0] = flat[self._shop.size_of[0], 0]
+        reached[0] = flat[self._tables.size_of[0], 0]
         if len(flat) == 1:
             return self._equal_layers(reached, moves + flat)
-        for size in self._shop.size_of[1:]:
+        for size in self._tables.size_of[1:]:
             reached = (reached[:, None] + moves).min(axis=0) + flat[size]
             reached = np.minimum(reached, NEVER)
         return int(reached[-1])
 
     def _equal_layers(self, reached: Matrix, step: Matrix) -> int:
         """The same where a layer is like the next: powers of a step, by squares."""
-        left = self._shop.layers - 1
+        left = self._tables.layers - 1
         while left:
             if left & 1:
                 reached = np.minimum((reached[:, None] + step).min(axis=0), NEVER)
@@ -92,7 +92,7 @@ class Syncs:
         least = self.table.min(axis=others)
         found = []
         for j in range(least.shape[1]):
-            each = least[self._shop.size_of, j]
+            each = least[self._tables.size_of, j]
             ahead = np.cumsum([0, *each], dtype=np.int64)
             runs = ahead[None, :] - ahead[:, None]
             runs = runs + (self.embedding if j == 0 else 0)

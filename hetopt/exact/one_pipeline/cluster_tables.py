@@ -22,7 +22,7 @@ Array = NDArray[np.int64]
 BIG = 1 << 60  # longer than any plan, in us; twice of it is still an int64
 
 
-class Ground:
+class ClusterTables:
     """Nodes, layer times, memory, hops and synchronisation of one instance."""
 
     def __init__(self, instance: Instance) -> None:
