@@ -32,11 +32,7 @@ def entries(kind: str) -> list[dict[str, str]]:
 
         return [{"name": n, "description": d} for n, d in sorted(known().items())]
     if kind == "formats":
-        read, written = _folder("importers"), _folder("exporters")
-        return [
-            *({**entry, "direction": "import"} for entry in read),
-            *({**entry, "direction": "export"} for entry in written),
-        ]
+        return _formats()
     if kind == "planners":
         return [{**e, "options": _options(e["name"])} for e in _folder("planners")]
     return _folder(_FOLDER[kind])
@@ -46,6 +42,23 @@ def _folder(folder: str) -> list[dict[str, str]]:
     return [
         {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
         for name in registry.names(folder)
+    ]
+
+
+def _formats() -> list[dict[str, str]]:
+    from .. import formats
+
+    return [
+        {
+            "name": name,
+            "description": (module.__doc__ or "").partition("\n")[0],
+            "direction": direction,
+        }
+        for direction, modules in (
+            ("import", formats.importers()),
+            ("export", formats.exporters()),
+        )
+        for name, module in modules.items()
     ]
 
 

@@ -147,7 +147,7 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
 
 def _model(name: str) -> "ModelSpec":
     from ..catalogue.architectures import PRESETS
-    from ..importers import huggingface
+    from ..formats import huggingface
     from ..schema import ModelSpec
 
     if name in PRESETS:

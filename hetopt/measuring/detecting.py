@@ -15,10 +15,10 @@ from typing import Any
 
 from ..catalogue.gpus import GPUS
 from ..errors import InstanceError, Unsupported
-from ..importers import _hosts
-from ..importers._hosts import Host
+from ..formats.importing import clusters
+from ..formats.importing.clusters import Host
 
-OPTIONS = _hosts.OPTIONS
+OPTIONS = clusters.OPTIONS
 _MIB = 2**20
 _MOST_NVLINKS = 18  # of a card, so far
 # What two GPUs have in common, by NVML's levels, slowest first.
@@ -45,7 +45,7 @@ def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
         nvml.nvmlShutdown()
     if not hosts:
         raise Unsupported("NVML finds no GPU on this machine")
-    made = _hosts.cluster(hosts, _settings(hosts, options))
+    made = clusters.cluster(hosts, _settings(hosts, options))
     return {"source": "NVML", "cluster": made}
 
 
@@ -58,12 +58,12 @@ def _nvml() -> Any:
         ) from None
 
 
-def _settings(hosts: list[Host], options: dict[str, Any]) -> _hosts.Settings:
+def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     """The options; types of one machine are joined by its bus where none is given."""
-    settings = _hosts.Settings(**options)
+    settings = clusters.Settings(**options)
     if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
         return settings
-    cards = [_hosts.card(host, settings) for host in hosts]
+    cards = [clusters.card(host, settings) for host in hosts]
     if unknown := [card for card in cards if card not in GPUS]:
         raise InstanceError(
             f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "

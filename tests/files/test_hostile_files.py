@@ -32,9 +32,9 @@ READERS: dict[str, Any] = {
 
 
 def api_skypilot(path: Path) -> Any:
-    from hetopt.importers import skypilot
+    from hetopt.formats.skypilot import prices
 
-    return skypilot.read([path], spot=False)
+    return prices.read([path], spot=False)
 
 
 def hetopt(*words: str | Path) -> Any:

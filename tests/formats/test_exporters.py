@@ -22,17 +22,15 @@ from exporter_plans import (
 from places import ROOT
 from typer.testing import CliRunner
 
-from hetopt import cli, registry
+from hetopt import cli, formats
 from hetopt.errors import InstanceError, UnknownName, Unsupported
-from hetopt.exporters import flagscale, megatron
-from hetopt.exporters._shapes import Feature, normal
 from hetopt.files import load_plan
-from hetopt.formats import exporting
-from hetopt.importers import hostfile
+from hetopt.formats import exporting, flagscale, hostfile, megatron
+from hetopt.formats.exporting.shapes import Feature, normal
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
-TARGETS = registry.names("exporters")
+TARGETS = list(formats.exporters())
 
 
 # --- what is exported is read back -----------------------------------------------
@@ -44,7 +42,7 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
     number: int, target: str
 ) -> None:
     data, plan = instance(), SHAPES[number]
-    exporter: Any = registry.entry("exporters", target)
+    exporter: Any = formats.exporter(target)
     why = exporting.reasons(target, data, plan)
     if why:
         with pytest.raises(Unsupported) as caught:
@@ -53,7 +51,7 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
         return
     files = exporting.exported(target, data, plan)
     assert exporter.validate(files) == []
-    assert normal(exporter.read(files)) == normal(plan)
+    assert normal(exporter.read_back(files)) == normal(plan)
 
 
 # --- Megatron-LM -----------------------------------------------------------------
@@ -292,7 +290,7 @@ def test_the_command_writes_files_that_are_read_back(
         str(Path(name).relative_to(out)): Path(name).read_text()
         for name in json.loads(told.stdout)["files"]
     }
-    assert normal(flagscale.read(files)) == normal(MIXED)
+    assert normal(flagscale.read_back(files)) == normal(MIXED)
 
 
 def test_explain_says_which_target_can_run_the_plan(

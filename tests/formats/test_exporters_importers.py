@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, UNEVEN, asymmetric, instance
 
-from hetopt import registry
-from hetopt.exporters._shapes import normal
+from hetopt import formats
 from hetopt.formats import exporting
+from hetopt.formats.exporting.shapes import normal
 from hetopt.plans import TrainingPlan
 
 HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
@@ -25,7 +25,7 @@ HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
 def test_an_importer_reads_the_plan_that_was_exported(
     target: str, file: str, plan: TrainingPlan, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    importer: Any = registry.entry("importers", f"{target}_plan")
+    importer: Any = formats.importer(f"{target}_plan")
     data = instance()
     exporting.write(tmp_path, exporting.exported(target, data, plan))
     (claim,) = importer.claims(tmp_path / file, data, **options)

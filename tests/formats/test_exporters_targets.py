@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, EVEN, SHAPES, instance
 
-from hetopt import registry
+from hetopt import formats
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
-TARGETS = registry.names("exporters")
+TARGETS = list(formats.exporters())
 LAUNCHERS = {"jobset", "ray", "skypilot", "slurm"}
 Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
 

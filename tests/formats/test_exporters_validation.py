@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance
 
-from hetopt import registry
+from hetopt import formats
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
@@ -102,5 +102,5 @@ def test_broken_files_are_told_by_the_rules_of_their_target(
     files = exporting.exported(target, instance(), plan)
     broken = {**files, name: files[name].replace(old, new)}
     assert broken != files
-    exporter: Any = registry.entry("exporters", target)
+    exporter: Any = formats.exporter(target)
     assert any(rule in one for one in exporter.validate(broken))

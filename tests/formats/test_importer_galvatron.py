@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
-from hetopt.importers import galvatron
+from hetopt.formats.galvatron import profiles as galvatron
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 

@@ -16,7 +16,7 @@ from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.formats import importing
-from hetopt.importers import metis
+from hetopt.formats.metis import profiles as metis
 from hetopt.planners import megatron
 from hetopt.problems import training_plan
 from hetopt.schema import Instance

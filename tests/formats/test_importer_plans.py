@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
-from hetopt.exporters import galvatron, hexiscale, sailor
-from hetopt.exporters._shapes import normal
 from hetopt.files import load_instance, load_plan
 from hetopt.formats import importing
-from hetopt.importers import metis
+from hetopt.formats.exporting.shapes import normal
+from hetopt.formats.galvatron import launch as galvatron
+from hetopt.formats.hexiscale import launch as hexiscale
+from hetopt.formats.metis import profiles as metis
+from hetopt.formats.sailor import launch as sailor
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance

@@ -15,7 +15,7 @@ from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
-from hetopt.importers import sailor
+from hetopt.formats.sailor import profiles as sailor
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 

@@ -11,7 +11,7 @@ from hetopt import cli
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance
 from hetopt.formats import importing
-from hetopt.importers import skypilot
+from hetopt.formats.skypilot import prices
 
 LAMBDA = (
     "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,"
@@ -51,7 +51,7 @@ def listed(tmp_path: Path) -> Path:
 
 
 def offers(path: Path, **options: Any) -> dict[str, Any]:
-    read = skypilot.read([path], **options)
+    read = prices.read([path], **options)
     return {offer["gpu"]: offer for offer in read["offers"]}
 
 

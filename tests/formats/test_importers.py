@@ -12,7 +12,7 @@ from hetopt.catalogue.architectures import PRESETS
 from hetopt.catalogue.gpus import GPUS, named
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
-from hetopt.importers import hostfile, huggingface, nvidia_smi, sinfo
+from hetopt.formats import hostfile, huggingface, nvidia_smi, sinfo
 from hetopt.schema import Cluster, ModelSpec
 
 CONFIG = {

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.errors import Unsupported
-from hetopt.importers import nvidia_smi
+from hetopt.formats import nvidia_smi
 from hetopt.measuring.detecting import detected
 from hetopt.schema import Cluster
 

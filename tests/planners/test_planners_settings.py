@@ -15,7 +15,7 @@ import hetopt
 from hetopt import registry
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import NoPlan
-from hetopt.importers import metis
+from hetopt.formats.metis import profiles as metis
 from hetopt.planners import whale
 from hetopt.planners.whale.shares import cuts
 from hetopt.plans import TrainingPlan

@@ -13,7 +13,7 @@ from typing import Any
 import drawing
 from claims import refuted, solved
 
-from hetopt import registry
+from hetopt import formats
 from hetopt.errors import InstanceError
 from hetopt.formats.assembling import assembled
 from hetopt.schema import Instance
@@ -56,7 +56,7 @@ def _read(folder: Path, data: Tree) -> Tree:
         told = [f"{name}={value}" for name, value in options.items()]
         return assembled(paths[0], "hostfile", paths[1:], told, data["workload"])
     options |= {k: folder / v for k, v in options.items() if k in _PATHS}
-    made: Tree = registry.entry("importers", data["format"]).read(paths, **options)
+    made: Tree = formats.importer(data["format"]).read(paths, **options)
     return made
 
 

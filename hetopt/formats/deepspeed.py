@@ -1,0 +1,189 @@
+"""DeepSpeed: a PipelineModule cut as planned, its configuration and its hostfile.
+
+`pipeline_plan.py` is Python: a subclass of `PipelineModule` that sets `self.parts`,
+for DeepSpeed's own ways to cut know only numbers of layers or of parameters
+(deepspeed/runtime/pipe/module.py). The layers themselves are the user's, whatever
+their shape, and so are their tensor-parallel groups (`mpu`). Ranks are in the order of
+`PipeModelDataParallelTopology`: stages, replicas, tensor-parallel ranks. The launcher
+gives a host neighbouring ranks, on its GPUs in the order of `--include`.
+"""
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..schema import Instance
+from ..text.parsing import parse_tree
+from .exporting.launching import (
+    GRID,
+    HOST,
+    bad_hosts,
+    gpus_of,
+    ranks,
+    runs,
+    scattered,
+    staged,
+)
+from .exporting.literals import assigned
+from .exporting.shapes import Feature, normal
+
+SUPPORTS = GRID | {
+    Feature.LISTED_PARAMETERS,
+    Feature.ZERO_1,
+    Feature.SINGLE_PRECISION,
+}
+MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
+HOSTS, LAUNCH = "hostfile", "launch.sh"
+_MODULE = '''\
+"""The pipeline of a plan of hetopt, for DeepSpeed.
+
+Give `PlannedPipeline` the layers in order, as to PipelineModule: `before` entries that
+go to the first stage (the embedding), the {layers} transformer layers, and what goes to
+the last stage (norm, head).
+"""
+
+from deepspeed.pipe import PipelineModule
+from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
+
+CUTS = {cuts}
+TENSOR_PARALLEL = {degree}
+REPLICAS = {replicas}
+CHECKPOINT_INTERVAL = {interval}
+
+
+class PlannedPipeline(PipelineModule):
+    """The model's layers on the stages of the plan."""
+
+    def __init__(self, layers, before=1, **options):
+        layers = list(layers)
+        if len(layers) < before + CUTS[-1]:
+            raise ValueError(
+                f"found {{len(layers)}} entries, expected {{before}} before the "
+                f"{{CUTS[-1]}} transformer layers, and these"
+            )
+        self.cuts = [0, *(before + cut for cut in CUTS[1:-1]), len(layers)]
+        options.setdefault("activation_checkpoint_interval", CHECKPOINT_INTERVAL)
+        topology = PipeModelDataParallelTopology(
+            num_pp=len(CUTS) - 1, num_mp=TENSOR_PARALLEL, num_dp=REPLICAS
+        )
+        super().__init__(layers=layers, topology=topology, **options)
+
+    def _partition_layers(self, method="uniform"):
+        stage = self._topo.get_coord(self.global_rank).pipe
+        self.parts = self.cuts
+        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])
+'''
+_LAUNCH = """\
+#!/usr/bin/env bash
+# Start TRAIN, which builds a PlannedPipeline and calls deepspeed.initialize, on every
+# GPU of the plan; further arguments are passed on.
+set -euo pipefail
+cd "$(dirname "$0")"
+deepspeed --force_multi --hostfile hostfile --include "{include}" \\
+  "${{TRAIN:-train.py}}" --deepspeed --deepspeed_config ds_config.json "$@"
+"""
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Hosts that cannot be named, or whose GPUs do not get neighbouring ranks."""
+    gpus = ranks(normal(plan).pipelines[0])
+    return bad_hosts(plan) + scattered(runs(gpus))
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`pipeline_plan.py`, `ds_config.json`, `hostfile` and `launch.sh`."""
+    pipeline = normal(plan).pipelines[0]
+    replicas = pipeline.stages[0].replicas
+    cluster, parts = data.planned_cluster, runs(ranks(pipeline))
+    module = _MODULE.format(
+        layers=data.model.layers,
+        cuts=[0, *(stage.layers[1] for stage in pipeline.stages)],
+        degree=replicas[0].degree,
+        replicas=len(replicas),
+        interval=1 if data.workload.costs.recompute == "full" else 0,
+    )
+    costs = data.workload.costs
+    config = {
+        "train_batch_size": data.workload.global_batch,
+        "train_micro_batch_size_per_gpu": replicas[0].samples,
+        "gradient_accumulation_steps": pipeline.micro_batches,
+        "bf16": {"enabled": costs.precision != "fp32"},
+        "zero_optimization": {"stage": costs.zero},
+    }
+    include = "@".join(f"{host}:{','.join(map(str, held))}" for host, held in parts)
+    hosts = (f"{host} slots={cluster.node[host].count}\n" for host, _ in parts)
+    return {
+        MODULE: module,
+        CONFIG: json.dumps(config, indent=1) + "\n",
+        HOSTS: "".join(hosts),
+        LAUNCH: _LAUNCH.format(include=include),
+    }
+
+
+# --- DeepSpeed's own rules -------------------------------------------------------
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Rules of the batch, of the topology, of the launcher that the files break."""
+    told, config = assigned(files[MODULE], MODULE), _config(files)
+    cuts, degree, replicas = told["CUTS"], told["TENSOR_PARALLEL"], told["REPLICAS"]
+    parts = _parts(files)
+    world = len(gpus_of(parts))
+    broken = []
+    if world != degree * replicas * (len(cuts) - 1):
+        broken.append(
+            f"{world} ranks for {len(cuts) - 1} stages of {replicas} replicas of "
+            f"{degree} GPUs"
+        )
+    if cuts[0] != 0 or any(a >= b for a, b in pairwise(cuts)):
+        broken.append(f"the cuts {cuts} do not begin at 0 and increase")
+    batch = config["train_micro_batch_size_per_gpu"] * replicas
+    if config["train_batch_size"] != batch * config["gradient_accumulation_steps"]:
+        broken.append(
+            f"train_batch_size is {config['train_batch_size']}, not micro-batch x "
+            "accumulation steps x replicas"
+        )
+    hosts = [host for host, _ in parts]
+    if len(set(hosts)) < len(hosts):
+        broken.append("a host is named twice")
+    return broken
+
+
+def read_back(files: dict[str, str]) -> TrainingPlan:
+    """The plan that DeepSpeed would run: one pipeline, replicas side by side."""
+    told, config = assigned(files[MODULE], MODULE), _config(files)
+    cuts = told["CUTS"]
+    layers = [b - a for a, b in pairwise(cuts)]
+    samples = config["train_micro_batch_size_per_gpu"]
+    shape = (told["TENSOR_PARALLEL"], told["REPLICAS"], samples)
+    steps = config["gradient_accumulation_steps"]
+    return staged(gpus_of(_parts(files)), layers, [shape] * len(layers), steps)
+
+
+def _config(files: dict[str, str]) -> dict[str, Any]:
+    return parse_tree(files[CONFIG], CONFIG, is_json=True)
+
+
+def _parts(files: dict[str, str]) -> list[tuple[str, list[int]]]:
+    """Hosts in the order of the hostfile with the GPUs that `--include` names."""
+    match = re.search(r'--include "([^"]+)"', files[LAUNCH])
+    if match is None:
+        raise InstanceError(f"{LAUNCH}: found no --include, expected one")
+    held = {}
+    for word in match[1].split("@"):
+        one = re.fullmatch(rf"(?P<host>{HOST}):(?P<gpus>[0-9]+(,[0-9]+)*)", word)
+        if one is None:
+            raise InstanceError(f"{LAUNCH}: found {word!r}, expected HOST:GPU,GPU")
+        held[one["host"]] = [int(index) for index in one["gpus"].split(",")]
+    parts = []
+    for line in files[HOSTS].splitlines():
+        one = re.fullmatch(rf"(?P<host>{HOST}) slots=(?P<slots>[0-9]+)", line)
+        if one is None or one["host"] not in held:
+            raise InstanceError(f"{HOSTS}: found {line!r}, expected an included host")
+        if any(index >= int(one["slots"]) for index in held[one["host"]]):
+            raise InstanceError(f"{HOSTS}: {one['host']} has no GPU that is included")
+        parts.append((one["host"], held[one["host"]]))
+    return parts

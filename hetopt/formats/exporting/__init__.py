@@ -1,0 +1,118 @@
+"""Plans written for other tools, after a check that the tool can express them."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from ... import formats
+from ...errors import InstanceError, InternalError, Unsupported
+from ...plans import TrainingPlan
+from ...problems import training_plan
+from ...schema import Instance
+from ...search import choosing
+from ...text.writing import writable
+from .shapes import Feature, features, normal
+
+
+def names() -> list[str]:
+    """The targets, sorted."""
+    return list(formats.exporters())
+
+
+def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Why `target` cannot take a plan; none where it can.
+
+    Raises `UnknownName` for a target that is not there.
+    """
+    exporter: Any = formats.exporter(target)
+    data, plan = choosing.settled(data, plan)
+    if any(stage.recompute for pipe in plan.pipelines for stage in pipe.stages):
+        return ["stages that recompute by different rules"]
+    used = features(data, plan)
+    lacking = [str(one.value) for one in Feature if one in used - exporter.SUPPORTS]
+    # What a target says of its own takes for granted that it has the features.
+    return lacking or list(exporter.refusals(data, plan))
+
+
+def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
+    """One row a target: the plan's features that it has or lacks, and its reasons."""
+    used = features(*choosing.settled(data, plan))
+    rows = []
+    for target in names():
+        exporter: Any = formats.exporter(target)
+        rows.append(
+            {
+                "name": target,
+                "features": {
+                    str(one.value): one in exporter.SUPPORTS
+                    for one in Feature
+                    if one in used
+                },
+                "reasons": reasons(target, data, plan),
+            }
+        )
+    return rows
+
+
+def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """The texts for `target` by file name, checked by its rules and read back.
+
+    Raises `InstanceError` for a plan that the judge refuses, `Unsupported` for one
+    that the target cannot express, with every reason.
+    """
+    if broken := training_plan.evaluate(data, plan).violations:
+        listed = "; ".join(map(str, broken[:5]))
+        raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
+    if why := reasons(target, data, plan):
+        raise Unsupported(
+            f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
+            "(hetopt export --explain) or another plan"
+        )
+    data, plan = choosing.settled(data, plan)
+    exporter: Any = formats.exporter(target)
+    files: dict[str, str] = exporter.export(data, plan)
+    if wrong := exporter.validate(files):
+        raise InternalError(f"export to {target}: {'; '.join(wrong)}")
+    if normal(exporter.read_back(files)) != normal(plan):
+        raise InternalError(f"export to {target}: another plan was read back")
+    return files
+
+
+def write(out: Path, files: dict[str, str]) -> list[Path]:
+    """Write texts into a folder, all of them or none.
+
+    They go to a folder that takes the name when it is whole. Of a folder that is there
+    already, the files of these names are replaced, once all are on the disk.
+    """
+    place = Path(os.path.realpath(out))
+    with writable(out):
+        there = place.is_dir() and any(place.iterdir())
+        place.parent.mkdir(parents=True, exist_ok=True)
+    name = f".export.{secrets.token_hex(6)}.tmp"
+    draft = place / name if there else place.with_name(name)
+    try:
+        for file in sorted(files):
+            with writable(out / file):
+                (draft / file).parent.mkdir(parents=True, exist_ok=True)
+                (draft / file).write_text(files[file], encoding="utf-8")
+        with writable(out):
+            if there:
+                _put(draft, place, files)
+            else:
+                draft.rename(place)
+    finally:
+        rmtree(draft, ignore_errors=True)
+    return [out / file for file in sorted(files)]
+
+
+def _put(draft: Path, place: Path, files: Iterable[str]) -> None:
+    """Let files take the places of those before them; refused before the first."""
+    for file in sorted(files):
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        if (place / file).is_dir():
+            raise IsADirectoryError(None, f"{file} is a folder there")
+    for file in sorted(files):
+        (draft / file).replace(place / file)

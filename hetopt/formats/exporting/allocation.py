@@ -1,0 +1,109 @@
+"""What the exporters of schedulers share: machines asked for, the plan beside them.
+
+A scheduler is asked for machines: so many of a GPU type, with so many GPUs. It knows
+neither layers nor pipelines, so the plan itself travels as `plan.json`, a plan file of
+ours, and on every machine `TRAIN plan.json NODE` is started: the training program
+learns what to run from the plan, and which of the plan's nodes it is. The k-th GPU that
+the plan uses on a node is the k-th that the scheduler grants.
+
+Every feature of a plan can be carried so. `read` returns the plan of `plan.json`;
+`disagreements` holds the machines that a launch file asks for against it.
+"""
+
+import json
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from ...errors import InstanceError
+from ...plans import TrainingPlan
+from ...schema import Instance
+from ...text.complaints import validated
+from ...text.parsing import parse_tree
+from .launching import bad_hosts
+from .shapes import Feature, place
+
+SUPPORTS = frozenset(Feature)
+PLAN = "plan.json"
+LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+
+
+class Share(NamedTuple):
+    """Nodes of one GPU type that take part with as many GPUs each."""
+
+    gpu: str
+    gpus: int
+    nodes: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """A name for files and jobs."""
+        return f"{self.gpu.lower()}-{self.gpus}".replace(".", "-").replace("_", "-")
+
+
+def shares(data: Instance, plan: TrainingPlan) -> list[Share]:
+    """The machines of a plan by type and number of GPUs, in the cluster's order."""
+    used = Counter(place(gpu)[0] for r in plan.replicas() for gpu in r.gpus)
+    found: dict[tuple[str, int], list[str]] = {}
+    for node in data.planned_cluster.nodes:
+        if node.name in used:
+            found.setdefault((node.gpu, used[node.name]), []).append(node.name)
+    return [Share(gpu, gpus, tuple(names)) for (gpu, gpus), names in found.items()]
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Nodes and GPU types with names that no scheduler takes."""
+    types = sorted({share.gpu for share in shares(data, plan)})
+    labels = [share.label for share in shares(data, plan)]
+    found = bad_hosts(plan) + [
+        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
+        for name in types
+        if not re.fullmatch(LABEL, name)
+    ]
+    if len(set(labels)) < len(labels):
+        found.append(f"GPU types {', '.join(types)} differ by case or dots alone")
+    return found
+
+
+def plan_text(data: Instance, plan: TrainingPlan) -> str:
+    """`plan.json`: the plan with its whole instance."""
+    whole = {
+        "instance": data.model_dump(mode="json", exclude_none=True),
+        "plan": plan.model_dump(mode="json"),
+    }
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def carried(files: dict[str, str]) -> tuple[Instance, TrainingPlan]:
+    """The instance and the plan of `plan.json`; `InstanceError` where it is none."""
+    tree = parse_tree(files[PLAN], PLAN, is_json=True)
+    if not {"instance", "plan"} <= set(tree):
+        raise InstanceError(f"{PLAN}: expected a plan file with instance and plan")
+    return (
+        validated(Instance, tree["instance"], PLAN, ("instance",)),
+        validated(TrainingPlan, tree["plan"], PLAN, ("plan",)),
+    )
+
+
+def read_back(files: dict[str, str]) -> TrainingPlan:
+    """The plan that travels beside the launch files."""
+    return carried(files)[1]
+
+
+def disagreements(files: dict[str, str], asked: list[Share]) -> list[str]:
+    """Where the machines that are asked for are not those of the plan."""
+    wanted = shares(*carried(files))
+    if asked == wanted:
+        return []
+    lacking = [_told(share) for share in wanted if share not in asked]
+    needless = [_told(share) for share in asked if share not in wanted]
+    parts = []
+    if lacking:
+        parts.append(f"the plan needs {'; '.join(lacking)}")
+    if needless:
+        parts.append(f"asked for are {'; '.join(needless)}")
+    return parts or ["the machines are asked for in another order than the plan's"]
+
+
+def _told(share: Share) -> str:
+    return f"{share.gpus} {share.gpu} on each of {', '.join(share.nodes)}"

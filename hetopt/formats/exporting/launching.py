@@ -1,0 +1,178 @@
+"""What the exporters of launchers share: hosts that can be named, grids of ranks.
+
+A grid of ranks is started by one torchrun for every run of neighbouring ranks on a
+host, in the order of the ranks: so a host may take part in stages that are not
+neighbours.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from ...errors import InstanceError, escaped
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
+from ...schema import Instance
+from .shapes import Feature, place
+
+# What a grid of ranks can express: (stages x replicas x degree), GPUs of any type.
+GRID = frozenset(
+    {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+)
+Parts = list[tuple[str, list[int]]]
+
+HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?"
+
+
+def bad_hosts(plan: TrainingPlan) -> list[str]:
+    """Reasons to refuse nodes whose names no launcher takes for a host."""
+    nodes = sorted({replica.node for replica in plan.replicas()})
+    return [
+        f"node {name!r} has a name that is no host's: rename it in cluster.nodes"
+        for name in nodes
+        if not re.fullmatch(HOST, name)
+    ]
+
+
+def comment(text: str) -> str:
+    """A text as a comment of a script: one line, whatever it holds."""
+    return f"# {escaped(text)}"
+
+
+def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Reasons to refuse degrees that do not divide the heads, by Megatron's rule."""
+    heads, groups = data.model.heads, data.model.kv_heads or data.model.heads
+    degrees = sorted({replica.degree for replica in plan.replicas()})
+    return [
+        f"tensor-parallel degree {t} does not divide {heads} heads and {groups} "
+        "key-value heads"
+        for t in degrees
+        if heads % t or groups % t
+    ]
+
+
+def ranks(pipeline: Pipeline) -> list[str]:
+    """GPUs in Megatron's order of ranks: within a replica, replicas, then stages."""
+    return [
+        gpu
+        for stage in pipeline.stages
+        for replica in stage.replicas
+        for gpu in replica.gpus
+    ]
+
+
+def runs(gpus: Sequence[str]) -> Parts:
+    """Neighbouring GPUs of one node: the node and the indices."""
+    return [
+        (node, [index for _, index in run])
+        for node, run in groupby(map(place, gpus), key=lambda at: at[0])
+    ]
+
+
+def scattered(parts: Parts) -> list[str]:
+    """Reasons to refuse hosts that do not serve with neighbouring ranks."""
+    hosts = [host for host, _ in parts]
+    return [
+        f"host {host!r} serves stages or replicas that are not neighbours"
+        for host in sorted({host for host in hosts if hosts.count(host) > 1})
+    ]
+
+
+def staged(
+    gpus: Sequence[str],
+    layers: Sequence[int],
+    shapes: Sequence[tuple[int, int, int]],
+    micro_batches: int,
+) -> TrainingPlan:
+    """The plan of GPUs in order of ranks; `shapes` are (degree, replicas, samples)."""
+    stages, first, used = [], 0, 0
+    for count, (degree, replicas, samples) in zip(layers, shapes, strict=True):
+        groups = []
+        for _ in range(replicas):
+            groups.append(
+                Replica(gpus=tuple(gpus[used : used + degree]), samples=samples)
+            )
+            used += degree
+        stages.append(Stage(layers=(first, first + count), replicas=tuple(groups)))
+        first += count
+    _, replicas, samples = shapes[0]
+    return TrainingPlan(
+        pipelines=(
+            Pipeline(
+                micro_batches=micro_batches,
+                micro_batch_size=replicas * samples,
+                stages=tuple(stages),
+            ),
+        )
+    )
+
+
+# --- torchrun --------------------------------------------------------------------
+
+# What the user sets is quoted for the shell of the other host, which reads it again.
+_HEAD = """\
+#!/usr/bin/env bash
+# Start every part of the run over ssh, in the folder of this file on every host.
+{about}set -euo pipefail
+cd "$(dirname "$0")"
+pids=()
+{setup}port="$(printf %q "${{PORT:-29500}}")"
+here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
+"""
+
+# The script fails where a part of it did.
+WAIT = """\
+status=0
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+exit "$status"
+"""
+
+
+def torchruns(about: str, setup: str, gpus: Sequence[str]) -> str:
+    """A script that starts `$run`, which `setup` sets, on the GPUs as its ranks.
+
+    `about` are comments: what the user may set.
+    """
+    parts = runs(gpus)
+    lines = []
+    for number, (host, indices) in enumerate(parts):
+        devices = ",".join(map(str, indices))
+        lines.append(
+            f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
+            f"--nnodes {len(parts)} --node-rank {number} "
+            f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
+            '--master-port $port $run" & pids+=($!)'
+        )
+    head = _HEAD.format(about=about, setup=setup)
+    return head + "\n".join(lines) + "\n" + WAIT
+
+
+def torchrun_parts(text: str, where: str) -> Parts:
+    """Host and GPU indices of every torchrun, which must count up without a gap."""
+    pattern = (
+        rf'ssh (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
+        r"torchrun --nnodes (?P<of>\d+) --node-rank (?P<rank>\d+) "
+        r"--nproc-per-node (?P<n>\d+) "
+    )
+    found = list(re.finditer(pattern, text))
+    parts = []
+    for number, match in enumerate(found):
+        indices = [int(index) for index in match["gpus"].split(",")]
+        if (int(match["rank"]), int(match["of"])) != (number, len(found)):
+            raise InstanceError(
+                f"{where}: found node rank {match['rank']} out of order"
+            )
+        if int(match["n"]) != len(indices):
+            raise InstanceError(f"{where}: found {match['n']} ranks on {match['gpus']}")
+        parts.append((match["host"], indices))
+    return parts
+
+
+def twice_held(parts: Parts) -> list[str]:
+    """A complaint where a GPU runs two ranks."""
+    held = [(host, index) for host, indices in parts for index in indices]
+    return ["a GPU runs two ranks"] if len(set(held)) < len(held) else []
+
+
+def gpus_of(parts: Parts) -> list[str]:
+    """The GPUs in order of their ranks."""
+    return [f"{host}:{index}" for host, indices in parts for index in indices]

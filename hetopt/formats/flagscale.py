@@ -1,0 +1,296 @@
+"""FlagScale: an experiment of heterogeneous Megatron, its hostfile with GPU types.
+
+Neighbouring stages of one degree, number of replicas and GPU type are a process mesh
+[tp, cp, ep, dp, pp] (flagscale/train/arguments.py). FlagScale orders ranks by the
+place of their type in `hetero_device_types`, then by host and GPU: so a host serves
+neighbouring stages with its GPUs in order of index, and where a type returns after
+another its hosts get a type of their own, `A800.2`. The run is started by static
+rendezvous, which keeps the order of the hostfile.
+"""
+
+import re
+from itertools import groupby
+from typing import Any
+
+from ..errors import InstanceError
+from ..plans import Pipeline, TrainingPlan
+from ..schema import Instance
+from ..text.parsing import parse_tree, yaml_text
+from .exporting import megatron_model
+from .exporting.allocation import LABEL
+from .exporting.launching import (
+    HOST,
+    bad_degrees,
+    bad_hosts,
+    ranks,
+    runs,
+    scattered,
+    staged,
+)
+from .exporting.shapes import Feature, normal
+
+SUPPORTS = frozenset(
+    {
+        Feature.UNEVEN_LAYERS,
+        Feature.MIXED_DEGREES,
+        Feature.MIXED_REPLICAS,
+        Feature.MIXED_TYPES,
+        *megatron_model.SETTINGS,
+    }
+)
+EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Hosts whose GPUs do not get neighbouring ranks; what Megatron refuses."""
+    pipeline = normal(plan).pipelines[0]
+    return [
+        *bad_hosts(plan),
+        *_bad_labels(data, pipeline),
+        *bad_degrees(data, plan),
+        *_scattered(pipeline),
+        *_micro_batch(pipeline),
+        *_tied(data, pipeline),
+    ]
+
+
+def _bad_labels(data: Instance, pipeline: Pipeline) -> list[str]:
+    """FlagScale puts types into commands; what it takes for one must be one."""
+    node = data.planned_cluster.node
+    types = {node[r.node].gpu for stage in pipeline.stages for r in stage.replicas}
+    found = [
+        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
+        for name in sorted(types)
+        if not re.fullmatch(LABEL, _kind(name))
+    ]
+    if len({_kind(name) for name in types}) < len(types):
+        found.append(f"GPU types {', '.join(sorted(types))} differ by blanks alone")
+    return found
+
+
+def _kind(gpu: str) -> str:
+    return re.sub(r"\s+", "-", gpu)
+
+
+def _scattered(pipeline: Pipeline) -> list[str]:
+    parts = runs(ranks(pipeline))
+    hosts = [host for host, _ in parts]
+    return scattered(parts) + [
+        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
+        for host, indices in parts
+        if hosts.count(host) == 1 and indices != list(range(len(indices)))
+    ]
+
+
+def _micro_batch(pipeline: Pipeline) -> list[str]:
+    """dp0 x mbs is the micro-batch of all stages; mbs is that of the first."""
+    counts = {len(stage.replicas) for stage in pipeline.stages}
+    return [
+        f"a micro-batch of {pipeline.micro_batch_size} is not divisible by {n} replicas"
+        for n in sorted(counts)
+        if pipeline.micro_batch_size % n
+    ]
+
+
+def _tied(data: Instance, pipeline: Pipeline) -> list[str]:
+    first, last = pipeline.stages[0].replicas[0], pipeline.stages[-1].replicas[0]
+    if data.model.tied_embeddings and first.degree != last.degree:
+        return [
+            "embedding and head are tied, and the first and the last stage have "
+            f"tensor-parallel degrees {first.degree} and {last.degree}"
+        ]
+    return []
+
+
+Mesh = tuple[int, int, str]
+
+
+def _labelled(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
+    """Stages with their (degree, replicas, type), the type numbered as it returns."""
+    found: list[tuple[Mesh, Any]] = []
+    times: dict[str, int] = {}
+    last = None
+    for stage in pipeline.stages:
+        replica = stage.replicas[0]
+        kind = _kind(data.planned_cluster.node[replica.node].gpu)
+        if kind != last:
+            times[kind] = times.get(kind, 0) + 1
+        last = kind
+        label = kind if times[kind] == 1 else f"{kind}.{times[kind]}"
+        found.append(((replica.degree, len(stage.replicas), label), stage))
+    return found
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`config.yaml`, `train/plan.yaml` and `hostfile`."""
+    pipeline = normal(plan).pipelines[0]
+    labelled = _labelled(data, pipeline)
+    meshes: list[int] = []
+    types: list[str] = []
+    for (t, d, label), run in groupby(labelled, key=lambda pair: pair[0]):
+        meshes += [t, 1, 1, d, len(list(run))]
+        types.append(label)
+    largest = max(mesh[0] for mesh, _ in labelled)
+    fields = megatron_model.fields(data, largest)
+    samples = pipeline.micro_batch_size // len(pipeline.stages[0].replicas)
+    model = {"micro_batch_size": samples, **fields}
+    system: dict[str, Any] = {
+        "tensor_model_parallel_size": meshes[0],
+        "pipeline_model_parallel_size": len(pipeline.stages),
+        "hetero": {
+            "enable_hetero": True,
+            "hetero_device_types": types,
+            "hetero_current_device_type": types[0],
+            "hetero_pipeline_layer_split": [len(s.span) for s in pipeline.stages],
+            "hetero_process_meshes": meshes,
+        },
+    }
+    if "bf16" in model:
+        system["precision"] = {"bf16": model.pop("bf16")}
+    for name in ("sequence_parallel", "use_distributed_optimizer"):
+        if name in model:
+            system[name] = model.pop(name)
+    system |= {key: model.pop(key) for key in list(model) if "recompute" in key}
+    return {
+        EXPERIMENT: _yaml(_experiment(data)),
+        TRAIN: _yaml({"system": system, "model": model, "data": {}}),
+        HOSTS: _hostfile(labelled, pipeline),
+    }
+
+
+def _experiment(data: Instance) -> dict[str, Any]:
+    return {
+        "defaults": ["_self_", {"train": "plan"}],
+        "experiment": {
+            "exp_name": _folder(data.model.name),
+            "exp_dir": "outputs",
+            "task": {
+                "type": "train",
+                "backend": "megatron",
+                "entrypoint": "flagscale/train/train_gpt.py",
+            },
+            "runner": {
+                "backend": "torchrun",
+                "rdzv_backend": "static",
+                "hostfile": HOSTS,
+            },
+            "envs": {"CUDA_DEVICE_MAX_CONNECTIONS": 1},
+        },
+        "action": "run",
+    }
+
+
+def _folder(name: str) -> str:
+    """A name as that of a folder: no path, nothing that a shell reads."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "hetopt"
+
+
+def _hostfile(labelled: list[tuple[Mesh, Any]], pipeline: Pipeline) -> str:
+    label = {
+        replica.node: kind
+        for (_, _, kind), stage in labelled
+        for replica in stage.replicas
+    }
+    return "".join(
+        f"{host} slots={len(indices)} type={label[host]}\n"
+        for host, indices in runs(ranks(pipeline))
+    )
+
+
+def _yaml(tree: dict[str, Any]) -> str:
+    return yaml_text(tree, default_flow_style=None, width=88)
+
+
+# --- FlagScale's own rules -------------------------------------------------------
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Rules of `pre_validate_args` and of the rank mapper that the files break."""
+    system, model = _parsed(files)
+    hetero = system["hetero"]
+    flat, split = hetero["hetero_process_meshes"], hetero["hetero_pipeline_layer_split"]
+    types = hetero["hetero_device_types"]
+    if len(flat) % 5:
+        return [f"hetero_process_meshes has {len(flat)} numbers, no multiple of 5"]
+    meshes = [flat[i : i + 5] for i in range(0, len(flat), 5)]
+    broken = []
+    stages = system["pipeline_model_parallel_size"]
+    if sum(mesh[4] for mesh in meshes) != stages or len(split) != stages:
+        broken.append(f"meshes and split do not have {stages} stages")
+    if sum(split) != model["num_layers"]:
+        broken.append(f"the split has {sum(split)} layers, not {model['num_layers']}")
+    if len({mesh[1] for mesh in meshes}) > 1:
+        broken.append("the context-parallel sizes differ")
+    batch = meshes[0][3] * model["micro_batch_size"]
+    if any(batch % mesh[3] for mesh in meshes):
+        broken.append(f"dp0 x micro-batch = {batch} is not divisible by every dp")
+    if model["global_batch_size"] % batch:
+        broken.append(f"the global batch is not divisible by {batch}")
+    if len(types) != len(meshes):
+        broken.append(f"{len(types)} device types for {len(meshes)} meshes")
+    if hetero["hetero_current_device_type"] not in types:
+        broken.append("hetero_current_device_type is not among the types")
+    if (
+        "untie_embeddings_and_output_weights" not in model
+        and meshes[0][0] != meshes[-1][0]
+    ):
+        broken.append("tied embeddings on first and last stages of different degrees")
+    heads = model["num_attention_heads"]
+    groups = model.get("num_query_groups", heads)
+    if any(heads % mesh[0] or groups % mesh[0] for mesh in meshes):
+        broken.append("a degree does not divide the heads")
+    return broken or _bad_types(files[HOSTS], meshes, types)
+
+
+def _bad_types(hostfile: str, meshes: list[list[int]], types: list[str]) -> list[str]:
+    """Every mesh must get GPUs of its own type, all of them used."""
+    if unknown := sorted({kind for _, _, kind in _hosts(hostfile)} - set(types)):
+        return [f"the hostfile has unknown types: {', '.join(unknown)}"]
+    got = [kind for _, kind in _logical(hostfile, types)]
+    want = [
+        kind
+        for (t, c, _, d, p), kind in zip(meshes, types, strict=True)
+        for _ in range(t * c * d * p)
+    ]
+    return [] if got == want else ["the ranks of a mesh are not of its device type"]
+
+
+def read_back(files: dict[str, str]) -> TrainingPlan:
+    """The plan that FlagScale would run: one pipeline of all meshes."""
+    system, model = _parsed(files)
+    hetero = system["hetero"]
+    flat = hetero["hetero_process_meshes"]
+    batch = flat[3] * model["micro_batch_size"]
+    shapes = [
+        (flat[i], flat[i + 3], batch // flat[i + 3])
+        for i in range(0, len(flat), 5)
+        for _ in range(flat[i + 4])
+    ]
+    gpus = [gpu for gpu, _ in _logical(files[HOSTS], hetero["hetero_device_types"])]
+    layers = hetero["hetero_pipeline_layer_split"]
+    return staged(gpus, layers, shapes, model["global_batch_size"] // batch)
+
+
+def _logical(hostfile: str, types: list[str]) -> list[tuple[str, str]]:
+    """GPUs and their types in the order of FlagScale's logical ranks."""
+    physical = [
+        (f"{host}:{index}", kind)
+        for host, slots, kind in _hosts(hostfile)
+        for index in range(slots)
+    ]
+    return sorted(physical, key=lambda pair: types.index(pair[1]))
+
+
+def _hosts(text: str) -> list[tuple[str, int, str]]:
+    found = []
+    for line in text.splitlines():
+        match = re.fullmatch(rf"({HOST}) slots=(\d+) type=(\S+)", line)
+        if match is None:
+            raise InstanceError(f"{HOSTS}: found {line!r}, expected host slots= type=")
+        found.append((match[1], int(match[3]), match[4]))
+    return found
+
+
+def _parsed(files: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    tree = parse_tree(files[TRAIN], TRAIN, is_json=False)
+    return tree["system"], tree["model"]

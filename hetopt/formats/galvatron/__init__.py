@@ -1,0 +1,1 @@
+"""Galvatron: profiles and strategies that it writes, and a strategy written for it."""

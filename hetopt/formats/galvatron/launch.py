@@ -1,0 +1,174 @@
+"""Galvatron: its parallel strategy, layer by layer, and a torchrun for each host.
+
+`galvatron_config.json` is what `--galvatron_config_path` takes: lists of one number a
+layer, separated by commas (galvatron/utils/config_utils.py). Every stage has as many
+GPUs; within it each layer has its own tensor-parallel degree, and the GPUs left are
+replicas. Ranks are in the order of stages, replicas, tensor-parallel ranks
+(`tp_consecutive_flags` 1). A global batch is cut into `chunks` micro-batches; embedding
+and head are cut alike (`vtp`).
+"""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+from ...errors import InstanceError
+from ...plans import TrainingPlan
+from ...schema import Instance
+from ...text.parsing import parse_tree
+from ..exporting.launching import (
+    GRID,
+    bad_degrees,
+    bad_hosts,
+    gpus_of,
+    ranks,
+    staged,
+    torchrun_parts,
+    torchruns,
+    twice_held,
+)
+from ..exporting.shapes import Feature, normal
+
+SUPPORTS = GRID | {
+    Feature.MIXED_DEGREES,
+    Feature.MIXED_REPLICAS,
+    Feature.LISTED_PARAMETERS,
+    Feature.ZERO_2,
+    Feature.ZERO_3,
+}
+CONFIG, LAUNCH = "galvatron_config.json", "launch.sh"
+_LISTS = (
+    "tp_sizes_enc",
+    "tp_consecutive_flags",
+    "dp_types_enc",
+    "use_sp",
+    "cp_sizes_enc",
+    "checkpoint",
+)
+_REPLICAS = {0: "ddp", 2: "zero2", 3: "zero3"}
+_ABOUT = """\
+# TRAIN is the path of the model's training script; further arguments (model, data,
+# optimiser) are passed on.
+"""
+_SETUP = """\
+train="$(printf %q "${TRAIN:-train_dist.py}")"
+run="$train --galvatron_config_path ./galvatron_config.json ${*@Q}"
+"""
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Stages of different sizes, shares that are not whole, a head cut otherwise."""
+    pipeline = normal(plan).pipelines[0]
+    sizes = [_size(stage.replicas) for stage in pipeline.stages]
+    found = bad_hosts(plan) + bad_degrees(data, plan)
+    if len(set(sizes)) > 1:
+        found.append(f"stages have {sizes} GPUs, and must have the same number")
+    first, last = pipeline.stages[0].replicas[0], pipeline.stages[-1].replicas[0]
+    if first.degree != last.degree:
+        found.append(
+            f"the first and the last stage have tensor-parallel degrees {first.degree} "
+            f"and {last.degree}, and embedding and head must be cut alike"
+        )
+    return found
+
+
+def _size(replicas: Any) -> int:
+    return sum(replica.degree for replica in replicas)
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`galvatron_config.json` and `launch.sh`."""
+    pipeline = normal(plan).pipelines[0]
+    layers = data.model.layers
+    costs = data.workload.costs
+    degrees = [
+        stage.replicas[0].degree for stage in pipeline.stages for _ in stage.span
+    ]
+    config = {
+        "pp_deg": len(pipeline.stages),
+        "tp_sizes_enc": _list(degrees),
+        "tp_consecutive_flags": _list([1] * layers),
+        "dp_types_enc": _list([0] * layers),
+        "use_sp": _list([0] * layers),
+        "cp_sizes_enc": _list([1] * layers),
+        "checkpoint": _list([int(costs.recompute == "full")] * layers),
+        "global_bsz": data.workload.global_batch,
+        "chunks": pipeline.micro_batches,
+        "pp_division": _list([len(stage.span) for stage in pipeline.stages]),
+        "pipeline_type": "gpipe" if costs.in_flight == "gpipe" else "pipedream_flush",
+        "default_dp_type": _REPLICAS[costs.zero],
+        "vtp": degrees[0],
+        "vsp": 0,
+    }
+    return {
+        CONFIG: json.dumps(config, indent=1) + "\n",
+        LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline)),
+    }
+
+
+def _list(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+# --- Galvatron's own rules -------------------------------------------------------
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Rules of `check_hp_config` and of the batch that the files break."""
+    config, parts = _config(files), torchrun_parts(files[LAUNCH], LAUNCH)
+    division, world = config["pp_division"], len(gpus_of(parts))
+    stages, batch = config["pp_deg"], config["global_bsz"]
+    broken = []
+    if len(division) != stages or min(division) < 1:
+        broken.append(f"pp_division {division} is not of {stages} stages with layers")
+    for name in _LISTS:
+        if len(config[name]) != sum(division):
+            broken.append(f"{name} has {len(config[name])} layers, not {sum(division)}")
+    if world % stages:
+        return [*broken, f"{world} ranks are not divisible by pp_deg {stages}"]
+    for degree in sorted(set(config["tp_sizes_enc"])):
+        if (world // stages) % degree:
+            broken.append(f"{world // stages} GPUs of a stage are not divisible by tp")
+        elif batch % (config["chunks"] * (world // stages // degree)):
+            broken.append(
+                f"the global batch {batch} is not divisible by chunks x replicas of "
+                f"tensor-parallel degree {degree}"
+            )
+    return broken + twice_held(parts)
+
+
+def read_back(files: dict[str, str]) -> TrainingPlan:
+    """The plan that Galvatron would run: one pipeline of equally large stages.
+
+    `InstanceError` where layers of one stage have different degrees: no plan of ours
+    says that.
+    """
+    config = _config(files)
+    gpus = gpus_of(torchrun_parts(files[LAUNCH], LAUNCH))
+    division, chunks = config["pp_division"], config["chunks"]
+    size, batch = len(gpus) // config["pp_deg"], config["global_bsz"] // chunks
+    cuts = [sum(division[:stage]) for stage in range(len(division) + 1)]
+    shapes = []
+    for first, last in pairwise(cuts):
+        degrees = set(config["tp_sizes_enc"][first:last])
+        if len(degrees) > 1:
+            raise InstanceError(
+                f"{CONFIG}: layers {first} to {last - 1} of one stage have the "
+                f"tensor-parallel degrees {sorted(degrees)}, expected one"
+            )
+        degree = degrees.pop()
+        shapes.append((degree, size // degree, batch * degree // size))
+    return staged(gpus, division, shapes, chunks)
+
+
+def _config(files: dict[str, str]) -> dict[str, Any]:
+    """The configuration with its lists as lists."""
+    config = parse_tree(files[CONFIG], CONFIG, is_json=True)
+    for name in (*_LISTS, "pp_division"):
+        try:
+            config[name] = [int(word) for word in str(config[name]).split(",")]
+        except (KeyError, ValueError):
+            raise InstanceError(
+                f"{CONFIG}: {name}: expected whole numbers separated by commas"
+            ) from None
+    return config

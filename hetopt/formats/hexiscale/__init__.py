@@ -1,0 +1,1 @@
+"""HexiScale (FlashFlex): plans that it writes, and a plan written for it."""

@@ -1,0 +1,66 @@
+"""A hostfile (`host slots=8 type=A100`, comments) as the cluster of an instance.
+
+The format of DeepSpeed, of Open MPI and, with `type=`, of FlagScale. A host without a
+type has GPUs of the option `gpu`. Options are those of all importers of clusters.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InstanceError
+from ..text.parsing import read_text
+from .importing import clusters
+from .importing.clusters import Host
+
+OPTIONS = clusters.OPTIONS
+
+
+def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+    """`{"source": ..., "cluster": ...}` of the hosts of all files, in their order."""
+    found = [host for path in paths for host in hosts(read_text(path), str(path))]
+    names = ", ".join(path.name for path in paths)
+    return {
+        "source": f"hostfile {names}",
+        "cluster": clusters.cluster(found, clusters.Settings(**options)),
+    }
+
+
+def hosts(text: str, where: str) -> list[Host]:
+    """The hosts of a hostfile; a line that is none is an `InstanceError`."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        place = f"{where}: line {number}"
+        fields = _fields(words[1:], place)
+        if "slots" not in fields:
+            raise InstanceError(
+                f"{place}: found {line.strip()!r}, expected `HOST slots=N`; add slots="
+            )
+        slots = fields["slots"]
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", slots):
+            raise InstanceError(
+                f"{place}: slots: found {slots!r}, expected 1 to 9999; correct it"
+            )
+        found.append(Host(words[0], fields.get("type"), int(slots), place))
+    return found
+
+
+def _fields(words: list[str], place: str) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign or not value or key in fields:
+            raise InstanceError(
+                f"{place}: found {word!r}, expected KEY=VALUE, each key once; "
+                "correct it"
+            )
+        if key not in ("slots", "type", "max_slots", "max-slots"):
+            raise InstanceError(
+                f"{place}: found the field {key!r}, expected slots or type; remove it"
+            )
+        fields[key] = value
+    return fields

@@ -1,0 +1,243 @@
+"""Foreign files read by an importer, and written as a file of ours.
+
+An importer of plans reads against an instance: the plan is checked, never trusted. Its
+options are its own and `rank`, which of a ranked list is meant (the first by default).
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ... import files, formats
+from ...errors import InstanceError, UnknownName, Unsupported, escaped
+from ...problems import Evaluation, training_plan
+from ...schema import Cluster, Instance, ModelSpec
+from ...text import writing
+from ...text.complaints import validated
+from ...text.parsing import yaml_text
+from .claim import Claim
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_INCOMPLETE = {
+    "empty_stage",
+    "layer_missing",
+    "layer_order",
+    "layer_twice",
+    "unknown_layer",
+}
+
+
+def check(out: Path) -> None:
+    """`Unsupported` where the suffix is not that of YAML or JSON."""
+    if out.suffix.lower() not in _SUFFIXES:
+        raise Unsupported(
+            f"{out}: found suffix {out.suffix!r}, expected one of "
+            f"{', '.join(_SUFFIXES)}"
+        )
+
+
+def split(
+    format: str, words: Sequence[str], others: Sequence[str] = ()
+) -> tuple[list[Path], list[str]]:
+    """Paths among `words`, and `--name value` for options of a format as `name=value`.
+
+    Dashes in names stand for underscores; an option that is true or false may stand
+    alone. `others` are options that the command has besides, for a hint where a name
+    is none of the format's: that is an `UnknownName`.
+    """
+    known = _options(formats.importer(format))
+    paths: list[Path] = []
+    options: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            paths.append(Path(word))
+            continue
+        flag, sign, value = word.lstrip("-").partition("=")
+        name = flag.replace("-", "_")
+        if name not in known or not word.startswith("--"):
+            raise _unknown(name, [*known, *others])
+        if not sign and known[name] is bool and (not left or left[0] not in _TRUTH):
+            value = "true"
+        elif not sign:
+            if not left:
+                raise InstanceError(f"{word}: found no value, expected one; add it")
+            value = left.pop(0)
+        options.append(f"{name}={value}")
+    return paths, options
+
+
+def document(
+    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
+) -> dict[str, Any]:
+    """What an importer reads; with `instance`, that instance with it put in.
+
+    For a format of plans it is a plan file. `options` are `name=value`. Raises
+    `UnknownName` for a format or an option, `InstanceError` for files that cannot be
+    used.
+    """
+    importer: Any = formats.importer(format)
+    if hasattr(importer, "claims"):
+        return _plan_file(format, paths, options, instance)
+    if not paths and getattr(importer, "NEEDS_PATHS", True):
+        raise InstanceError(f"import {format}: found no file, expected some; name them")
+    read: dict[str, Any] = importer.read(paths, **typed(importer.OPTIONS, options))
+    _check_records(read, f"import {format}")
+    return put_in(read, format, instance)
+
+
+def _check_records(read: dict[str, Any], what: str) -> None:
+    """`InstanceError` where what was read could not be read again as a file of ours."""
+    if "workload" in read:
+        validated(Instance, read, what)
+        return
+    for field, record in (("model", ModelSpec), ("cluster", Cluster)):
+        if field in read:
+            validated(record, read[field], what, (field,))
+
+
+def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, Any]:
+    """What was read, as it is or put into an instance in place of its own."""
+    # Paths may have characters that no text has.
+    read = {**read, "source": escaped(read.get("source", what))}
+    if instance is None:
+        return read
+    base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
+    if "offers" in read:
+        base.pop("cluster", None)
+    if "cluster" in read:
+        base.pop("offers", None)
+    whole = {**base, **read}
+    whole["source"] = f"{read.get('source', what)}; model of {escaped(instance)}"
+    validated(Instance, whole, "the imported instance", file="")
+    return whole
+
+
+def write(out: Path, content: dict[str, Any]) -> None:
+    """Write a document as YAML or JSON, by the suffix."""
+    if out.suffix.lower() == ".json":
+        writing.write_json(out, content)
+        return
+    plain = json.loads(json.dumps(content, allow_nan=False))
+    text = yaml_text(plain, allow_unicode=True, width=100)
+    writing.write_text(out, text)
+
+
+# --- plans -----------------------------------------------------------------------
+
+
+def judged(
+    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
+) -> list[dict[str, Any]]:
+    """Every plan of a list beside what it claims, one object each, in its order.
+
+    `complete`, `fits` and `judged_us` are None where an earlier fault hides them; the
+    faults are in `broken`, or in `refused` where the plan cannot be put in our terms.
+    """
+    data, claims, _ = _claimed(format, paths, options, instance)
+    return [_judged(data, claim) for claim in claims]
+
+
+def _judged(data: Instance, claim: Claim) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "rank": claim.rank,
+        "claimed_us": claim.claimed_us,
+        "judged_us": None,
+        "complete": None,
+        "fits": None,
+        "broken": [],
+        "refused": claim.refused,
+    }
+    if claim.plan is None:
+        return row
+    try:
+        found: Evaluation = training_plan.evaluate(data, claim.plan)
+    except InstanceError as error:
+        return {**row, "refused": str(error)}
+    rules = {violation.rule for violation in found.violations}
+    return {
+        **row,
+        "judged_us": found.objective,
+        "complete": not rules & _INCOMPLETE,
+        "fits": None if found.objective is None else "memory" not in rules,
+        "broken": [str(violation) for violation in found.violations],
+    }
+
+
+def _plan_file(
+    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
+) -> dict[str, Any]:
+    data, claims, rank = _claimed(format, paths, options, instance)
+    found = next((claim for claim in claims if claim.rank == rank), None)
+    if found is None:
+        ranks = [claim.rank for claim in claims]
+        raise InstanceError(
+            f"option rank={rank}: found ranks {min(ranks)} to {max(ranks)}, expected "
+            "one of them; name it"
+        )
+    if found.plan is None:
+        raise InstanceError(str(found.refused))
+    own: Any = instance
+    if instance not in files.instance_names():
+        own = data.model_dump(mode="json", exclude_unset=True)
+    return {"instance": own, "plan": found.plan.model_dump(mode="json")}
+
+
+def _claimed(
+    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
+) -> tuple[Instance, list[Claim], int]:
+    importer: Any = formats.importer(format)
+    if not hasattr(importer, "claims"):
+        raise Unsupported(f"{format} reads no plans: import it without --judge")
+    if instance is None:
+        raise InstanceError(
+            f"import {format}: a plan is read against an instance; give --instance"
+        )
+    if len(paths) != 1:
+        raise InstanceError(f"found {len(paths)} files, expected one of plans; name it")
+    data = files.load_instance(instance)
+    given = typed(_options(importer), options)
+    rank = given.pop("rank", 1)
+    _ = data.planned_cluster
+    return data, list(importer.claims(paths[0], data, **given)), rank
+
+
+# --- options ---------------------------------------------------------------------
+
+
+def _options(importer: Any) -> dict[str, type]:
+    own: dict[str, type] = importer.OPTIONS
+    return {**own, "rank": int} if hasattr(importer, "claims") else own
+
+
+def typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
+    typed: dict[str, Any] = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        name = name.replace("-", "_")
+        if name not in known:
+            raise _unknown(name, list(known))
+        try:
+            typed[name] = _value(known[name], value)
+        except (ValueError, KeyError):
+            kind = known[name].__name__
+            raise InstanceError(
+                f"--option {option}: found {value!r}, expected "
+                f"{name}=VALUE of type {kind}; correct it"
+            ) from None
+    return typed
+
+
+def _unknown(name: str, known: list[str]) -> UnknownName:
+    """The nearest names where some are near, else all."""
+    return UnknownName("option", name, get_close_matches(name, known, n=3) or known)
+
+
+def _value(kind: type, text: str) -> Any:
+    if kind is bool:
+        return _TRUTH[text.lower()]
+    return kind(text)

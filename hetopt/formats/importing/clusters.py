@@ -1,0 +1,172 @@
+"""Hosts that an importer found, made into the cluster of an instance.
+
+What the files do not say is asked for: `inter_gbytes_per_s` (where there are several
+hosts) and which card an ambiguous name means (`types`). The link within a host is
+`intra_gbytes_per_s`, else what the topology shows, else the data sheet's: all NVLinks
+of the card, or its bus; cards that need an NVLink bridge are taken to have none.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...catalogue.gpus import GPUS, named
+from ...errors import InstanceError
+from ...schema import name_fault
+
+OPTIONS: dict[str, type] = {
+    "inter_gbytes_per_s": float,
+    "inter_latency_us": float,
+    "intra_gbytes_per_s": float,
+    "efficiency": float,
+    "gpu": str,
+    "types": str,
+}
+
+
+class Settings(NamedTuple):
+    """The options that all importers of clusters share."""
+
+    inter_gbytes_per_s: float | None = None
+    inter_latency_us: float = 0.0
+    intra_gbytes_per_s: float | None = None
+    efficiency: float = 1.0
+    gpu: str | None = None
+    types: str = ""
+
+
+class Host(NamedTuple):
+    """A machine: its GPUs by the name found; memory and links where a file tells."""
+
+    name: str
+    gpu: str | None
+    gpus: int
+    place: str
+    memory_mib: int | None = None
+    worst_link: str | None = None
+
+
+class _Card(NamedTuple):
+    name: str
+    peak_tflops: float
+    memory_gib: float
+
+
+def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
+    """The `cluster` of an instance; `InstanceError` names what is missing."""
+    if not hosts:
+        raise InstanceError("found no host with GPUs, expected at least one; add one")
+    _once(hosts)
+    for host in hosts:
+        named_well(host.place, "host", host.name)
+    if settings.inter_gbytes_per_s is None and len(hosts) > 1:
+        raise InstanceError(
+            f"found {len(hosts)} hosts, and no file tells how fast they are joined; "
+            "give the option inter_gbytes_per_s=X"
+        )
+    meant = _meant(settings.types)
+    cards = [_card(host, settings, meant) for host in hosts]
+    gpus: dict[str, dict[str, float]] = {}
+    for host, card in zip(hosts, cards, strict=True):
+        named_well(host.place, "type of GPU", card.name)
+        gib = card.memory_gib
+        if host.memory_mib is not None:
+            gib = host.memory_mib * 1000 // 1024 / 1000
+        before = gpus.get(card.name)
+        gpus[card.name] = {
+            "peak_tflops": card.peak_tflops,
+            "memory_gib": min(gib, before["memory_gib"]) if before else gib,
+            "efficiency": settings.efficiency,
+        }
+    nodes = [
+        {"name": host.name, "gpu": card.name, "count": host.gpus}
+        | _intra(host, card, settings)
+        for host, card in zip(hosts, cards, strict=True)
+    ]
+    made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
+    if settings.inter_gbytes_per_s is not None:
+        made["inter"] = {
+            "gbytes_per_s": settings.inter_gbytes_per_s,
+            "latency_us": settings.inter_latency_us,
+        }
+    return made
+
+
+def named_well(place: str, what: str, name: str) -> None:
+    """`InstanceError` with the place in a foreign file where a name cannot be ours."""
+    if fault := name_fault(name):
+        raise InstanceError(f"{place}: {what}: {fault}")
+
+
+def card(host: Host, settings: Settings) -> str:
+    """Name of the card that a host has."""
+    return _card(host, settings, _meant(settings.types)).name
+
+
+def _once(hosts: Sequence[Host]) -> None:
+    seen: dict[str, str] = {}
+    for host in hosts:
+        if host.name in seen:
+            raise InstanceError(
+                f"{host.place}: found host {host.name!r} again, expected it once "
+                f"({seen[host.name]}); remove one"
+            )
+        seen[host.name] = host.place
+
+
+def _meant(types: str) -> dict[str, str]:
+    """`a100:A100-80GB-SXM4,x:100/24` as names, in lower case, and what they mean."""
+    meant = {}
+    for pair in filter(None, types.split(",")):
+        name, colon, card = pair.rpartition(":")
+        if not colon or not name or not card:
+            raise InstanceError(
+                f"option types: found {pair!r}, expected NAME:CARD or "
+                "NAME:TFLOPS/GIB; correct it"
+            )
+        meant[name.lower()] = card
+    return meant
+
+
+def _card(host: Host, settings: Settings, meant: dict[str, str]) -> _Card:
+    found = host.gpu or settings.gpu
+    if found is None:
+        raise InstanceError(
+            f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
+            "beside it, or give the option gpu=NAME"
+        )
+    told = meant.get(found.lower(), found)
+    tflops, slash, gib = told.partition("/")
+    if slash and told is not found:
+        try:
+            return _Card(found, float(tflops), float(gib))
+        except ValueError:
+            raise InstanceError(
+                f"option types: found {told!r}, expected TFLOPS/GIB; correct it"
+            ) from None
+    name = named(told, host.place)
+    return _Card(name, GPUS[name].peak_tflops, GPUS[name].memory_gib)
+
+
+def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
+    if settings.intra_gbytes_per_s is not None:
+        return {"intra_gbytes_per_s": settings.intra_gbytes_per_s}
+    if host.gpus == 1:
+        return {}
+    if card.name not in GPUS:
+        raise InstanceError(
+            f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
+            "the option intra_gbytes_per_s=X"
+        )
+    gpu = GPUS[card.name]
+    if host.worst_link is None:
+        return {"intra_gbytes_per_s": gpu.link_gbytes_per_s}
+    if host.worst_link.startswith("NV"):
+        if not gpu.nvlinks:
+            raise InstanceError(
+                f"{host.place}: found {host.worst_link} between GPUs {card.name!r}, "
+                "which have no NVLink by their data sheet; give the option "
+                "intra_gbytes_per_s=X"
+            )
+        links = int(host.worst_link[2:])
+        return {"intra_gbytes_per_s": links * gpu.nvlink_gbytes_per_s}
+    return {"intra_gbytes_per_s": gpu.pcie_gbytes_per_s}

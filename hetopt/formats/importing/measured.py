@@ -1,0 +1,215 @@
+"""What importers of measured layers share: numbers, options, the instance they make.
+
+A measured model counts embedding and head as its first and last layer: the instance
+has them as layers of their own, with their parameters and times, and `head: omit`, so
+that no formula counts them again.
+
+A GPU's speed is the one measured on a middle layer: where its peak is known (the option
+`peak_tflops`, else the data sheets, where they have one figure for the name), the
+efficiency is the share of it that was reached; else the measured speed stands for the
+peak. Layer times come from the profile in any case; the speed weighs GPUs against each
+other, and MFU refers to the peak.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from ...catalogue.gpus import GPUS
+from ...costs.compute import ceil
+from ...errors import InstanceError
+from ...schema import exact
+
+OPTIONS: dict[str, type] = {
+    "name": str,
+    "hidden": int,
+    "heads": int,
+    "vocabulary": int,
+    "sequence_length": int,
+    "global_batch": int,
+    "micro_batches": str,
+    "in_flight": str,
+    "peak_tflops": str,
+}
+_MODEL = ("hidden", "heads", "sequence_length", "global_batch")
+_MOST_SIZES = 64
+_LARGEST = 10**18  # what no file of measurements holds; infinity is above it
+
+
+def required(format: str, options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """`InstanceError` that names every option of `names` and of the model not given."""
+    missing = [name for name in (*names, *_MODEL) if options.get(name) is None]
+    if missing:
+        flags = " ".join(f"--{name.replace('_', '-')} VALUE" for name in missing)
+        raise InstanceError(
+            f"import {format}: the files do not tell {', '.join(missing)}; give {flags}"
+        )
+    for name in (*_MODEL, "vocabulary"):
+        value = options.get(name)
+        if value is not None and value < (name != "vocabulary"):
+            raise InstanceError(
+                f"option {name}: found {value}, expected a positive number; correct it"
+            )
+
+
+def number(value: Any, place: str) -> Fraction:
+    """A finite number from 0, as the decimal that the file shows."""
+    right = isinstance(value, int | float) and not isinstance(value, bool)
+    if not right or not 0 <= value <= _LARGEST:
+        raise InstanceError(
+            f"{place}: found {value!r}, expected a number from 0; correct it"
+        )
+    return exact(value)
+
+
+def rounded_up(value: Any, scale: int, place: str) -> int:
+    """A number times `scale` as an integer, rounded up: us from ms, MiB as they are."""
+    return ceil(number(value, place) * scale)
+
+
+def field(tree: Any, path: str, place: str) -> Any:
+    """A value by its dotted path in an object; `InstanceError` where it is missing."""
+    for key in path.split("."):
+        if not isinstance(tree, dict) or tree.get(key) is None:
+            raise InstanceError(f"{place}: {path}: found none, expected it; add it")
+        tree = tree[key]
+    return tree
+
+
+def instance(
+    source: str,
+    model: dict[str, Any],
+    cluster: dict[str, Any],
+    rows: list[dict[str, Any]],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The instance of a profile; `model` has its name, layers and layer_parameters."""
+    length = options["sequence_length"]
+    model = {
+        "name": model["name"],
+        "layers": len(model["layer_parameters"]),
+        "hidden": options["hidden"],
+        "heads": options["heads"],
+        "vocabulary": options.get("vocabulary") or 0,
+        "layer_parameters": model["layer_parameters"],
+    }
+    _speeds(cluster["gpus"], rows, model, length, options.get("peak_tflops") or "")
+    gpus = sum(node["count"] for node in cluster["nodes"])
+    largest = max(row["micro_batch"] for row in rows)
+    batch = options["global_batch"]
+    return {
+        "name": options.get("name") or model["name"],
+        "source": source[:2000],
+        "model": model,
+        "cluster": cluster,
+        "workload": {
+            "sequence_length": length,
+            "global_batch": batch,
+            "micro_batch_sizes": _sizes(
+                options.get("micro_batches"), batch, largest * gpus
+            ),
+            "costs": {
+                "head": "omit",
+                "recompute": "none",
+                "in_flight": _in_flight(options.get("in_flight")),
+                "layer_times": "profile",
+                "profile": rows,
+            },
+        },
+    }
+
+
+def _in_flight(told: str | None) -> str:
+    if told not in (None, "1f1b", "gpipe", "one"):
+        raise InstanceError(
+            f"option in_flight: found {told!r}, expected 1f1b, gpipe or one; correct it"
+        )
+    return told or "1f1b"
+
+
+def _sizes(told: str | None, batch: int, most: int) -> list[int]:
+    """Sizes of micro-batches: those told, else the divisors of the batch up to `most`.
+
+    `most` is what all GPUs can take at the largest size that was measured: a stage of
+    many replicas shares a micro-batch that none of them could take alone.
+    """
+    if told is None:
+        divisors = [b for b in range(1, min(batch, most) + 1) if batch % b == 0]
+        return divisors[:_MOST_SIZES]
+    try:
+        sizes = [int(word) for word in told.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise InstanceError(
+            f"option micro_batches: found {told!r}, expected sizes such as 1,2,4; "
+            "correct it"
+        )
+    return sizes
+
+
+# --- speeds ----------------------------------------------------------------------
+
+
+def _speeds(
+    gpus: dict[str, dict[str, Any]],
+    rows: list[dict[str, Any]],
+    model: dict[str, Any],
+    length: int,
+    told: str,
+) -> None:
+    """Fill in the peak and the efficiency of every type of GPU."""
+    peaks = _told_peaks(told, gpus)
+    layer = model["layers"] // 2
+    parameters, hidden = model["layer_parameters"][layer], model["hidden"]
+    for name, gpu in gpus.items():
+        fastest = Fraction(0)
+        mine = [row for row in rows if row["gpu"] == name]
+        least = min(row["tensor_parallel"] for row in mine)
+        for row in mine:
+            t, b = row["tensor_parallel"], row["micro_batch"]
+            us = row["layer_us"][layer]
+            if t == least and us:
+                flops = 6 * parameters * b * length + 12 * b * length**2 * hidden
+                fastest = max(fastest, Fraction(flops, t * us * 10**6))
+        if not fastest:
+            raise InstanceError(
+                f"the profile of {name!r} times layer {layer} with 0; measure it again"
+            )
+        measured = max(float(round(fastest, 3)), 0.001)
+        peak = peaks.get(name) or gpu.get("peak_tflops") or _sheet(name)
+        if peak is None or peak < measured:
+            gpu["peak_tflops"], gpu["efficiency"] = measured, 1.0
+        else:
+            gpu["peak_tflops"] = peak
+            gpu["efficiency"] = min(1.0, max(0.0001, round(measured / peak, 4)))
+
+
+def _told_peaks(told: str, gpus: Iterable[str]) -> dict[str, float]:
+    """`A100:312,T4:65` as peaks of types of the cluster."""
+    names = {name.casefold(): name for name in gpus}
+    peaks = {}
+    for pair in filter(None, told.split(",")):
+        name, _, text = pair.rpartition(":")
+        try:
+            peak = float(text)
+        except ValueError:
+            peak = 0.0
+        if name.casefold() not in names or not 0 < peak < 1e6:
+            raise InstanceError(
+                f"option peak_tflops: found {pair!r}, expected NAME:TFLOPS, NAME one "
+                f"of {', '.join(gpus)}; correct it"
+            )
+        peaks[names[name.casefold()]] = peak
+    return peaks
+
+
+def _sheet(name: str) -> float | None:
+    """The peak that every card of that name has by its data sheet, if they agree."""
+    wanted = name.casefold()
+    peaks = {
+        gpu.peak_tflops
+        for known, gpu in GPUS.items()
+        if wanted in (known.casefold(), known.partition("-")[0].casefold())
+    }
+    return peaks.pop() if len(peaks) == 1 else None

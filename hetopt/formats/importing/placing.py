@@ -1,0 +1,75 @@
+"""GPUs of a cluster, found by the names and counts that a foreign plan uses."""
+
+from collections.abc import Iterable, Iterator
+
+from ...errors import InstanceError
+from ...schema import Instance
+
+
+def names(data: Instance, told: str) -> dict[str, str]:
+    """Types of the instance by the names a plan may use, in folded case.
+
+    `told` adds names, `A100:A100-80GB-SXM4,T4:T4`; `InstanceError` for an unknown type.
+    """
+    types = {name.casefold(): name for name in data.planned_cluster.gpus}
+    found = dict(types)
+    for pair in filter(None, told.split(",")):
+        word, _, name = pair.rpartition(":")
+        if not word or name.casefold() not in types:
+            raise InstanceError(
+                f"option types: found {pair!r}, expected NAME:TYPE, TYPE one of "
+                f"{', '.join(sorted(types.values()))}; correct it"
+            )
+        found[word.casefold()] = types[name.casefold()]
+    return found
+
+
+def in_order(data: Instance, sequence: Iterable[str]) -> Iterator[str]:
+    """Every GPU, node by node, the types in the order of `sequence`."""
+    nodes = data.planned_cluster.nodes
+    for kind in dict.fromkeys(sequence):
+        for node in nodes:
+            if node.gpu == kind:
+                yield from (f"{node.name}:{index}" for index in range(node.count))
+
+
+class Pool:
+    """GPUs that are still free, handed out in the order of nodes."""
+
+    def __init__(self, data: Instance) -> None:
+        """All GPUs of the cluster of `data`."""
+        self.nodes = data.planned_cluster.nodes
+        self._used = {node.name: 0 for node in self.nodes}
+
+    def of_node(self, number: int, count: int) -> tuple[str, ...]:
+        """The next `count` GPUs of a node by its number, some of which may not exist.
+
+        A GPU that the node has not got is the judge's to name.
+        """
+        name = self.nodes[number].name
+        start = self._used[name]
+        self._used[name] += count
+        return tuple(f"{name}:{index}" for index in range(start, start + count))
+
+    def of_type(self, kind: str, count: int, place: str) -> tuple[str, ...]:
+        """`count` free GPUs of a type: of the first node with so many, else of several.
+
+        `InstanceError` where the cluster has not got so many.
+        """
+        free = {
+            number: node.count - self._used[node.name]
+            for number, node in enumerate(self.nodes)
+            if node.gpu == kind
+        }
+        for number, left in free.items():
+            if left >= count:
+                return self.of_node(number, count)
+        if sum(free.values()) < count:
+            raise InstanceError(
+                f"{place}: found no {count} GPUs of {kind!r} left, expected a plan for "
+                "this cluster; read it against the instance it is for"
+            )
+        taken: list[str] = []
+        for number, left in free.items():
+            taken += self.of_node(number, min(left, count - len(taken)))
+        return tuple(taken)

@@ -1,0 +1,1 @@
+"""Metis: its clusters, its profiles and the ranked plans that it prints."""

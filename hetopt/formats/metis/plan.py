@@ -1,0 +1,185 @@
+"""Ranked plans as Metis prints them, against the instance that they are for.
+
+A line is `rank, cost, node_sequence, device_groups, strategies, batches, partition`:
+
+    1, 2396.7, (<DeviceType.T4: 't4'>, <DeviceType.A100: 'a100'>), [8, 8],
+        [(4, 2), (4, 2)], 8, [0, 4, 10]
+
+(on one line). Other lines are passed over; cost is in ms. Types are named as those of
+the instance, or by the option `types` (`T4:T4-16GB`). GPUs are taken node by node, the
+nodes of the first type of the sequence first; a stage takes as many as its group has,
+in replicas of tp GPUs, one after another. It holds the layers from its entry of the
+partition to the next one, counted as the instance counts them. A micro-batch is global
+batch / batches sequences: in equal shares in a group of one type, else in proportion to
+the speed of a sequence on the whole model, as Metis balances; a replica without a share
+stays idle. What is incomplete is kept, for the judge to name.
+"""
+
+import re
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from ...costs import CostTable
+from ...errors import InstanceError
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
+from ...schema import Instance
+from ...text.parsing import read_text
+from ..importing import placing
+from ..importing.claim import Claim
+
+OPTIONS: dict[str, type] = {"types": str}
+
+_LINE = re.compile(r"\s*(\d{1,9})\s*,\s*([^,\[\]]{1,40}),(.*\[.*\].*)")
+_ENUM = re.compile(r"<?\bDeviceType\.(\w+)(?:\s*:\s*'[^']*'\s*>)?")
+_NUMPY = re.compile(r"\bnp\.\w{1,20}\(([^()]{0,40})\)")
+_LONGEST = 20_000  # characters of a line
+_FIELDS = "node_sequence, device_groups, strategies, batches, layer_partition"
+
+
+def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
+    """The plans of a log, in its order; `InstanceError` where it has none."""
+    named = placing.names(data, types)
+    table = CostTable(data)
+    none = True
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        match = _LINE.fullmatch(_NUMPY.sub(r"\1", line))
+        if match is None:
+            continue
+        none = False
+        place = f"{path}: line {number}"
+        plan = refused = None
+        try:
+            plan = _plan(table, _fields(match[3], place), named, place)
+        except InstanceError as error:
+            refused = str(error)
+        yield Claim(int(match[1]), place, _us(match[2]), plan, refused)
+    if none:
+        raise InstanceError(
+            f"{path}: found no plan, expected lines `rank, cost, {_FIELDS}` as Metis "
+            "prints them at its end; name its output"
+        )
+
+
+def _us(text: str) -> int | None:
+    """A cost in ms as us; None where none was computed."""
+    try:
+        ms = float(text)
+    except ValueError:
+        return None
+    return round(ms * 1000) if isfinite(ms) else None
+
+
+def _fields(text: str, place: str) -> tuple[Any, ...]:
+    """The five values after the cost, read as literals and never run."""
+    if len(text) > _LONGEST:
+        raise InstanceError(f"{place}: found {len(text)} characters, expected fewer")
+    found: Any
+    try:
+        found = literal_eval("(" + _ENUM.sub(r"'\1'", text) + ")")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise InstanceError(
+            f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS} as Python "
+            "writes them; correct the line"
+        ) from None
+    if isinstance(found, tuple) and len(found) == 6 and isinstance(found[4], list):
+        found = found[:5]  # and the number of partitions that were tried
+    right = isinstance(found, tuple) and len(found) == 5
+    if not right or not _lists(*found[1:]) or not _words(found[0]):
+        raise InstanceError(
+            f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS}: types, GPUs of "
+            "each stage, (dp, tp) of each, a number, a bound more than stages; correct "
+            "the line"
+        )
+    return tuple(found)
+
+
+def _words(sequence: Any) -> bool:
+    return isinstance(sequence, tuple | list) and all(
+        isinstance(word, str) for word in sequence
+    )
+
+
+def _lists(groups: Any, strategies: Any, batches: Any, partition: Any) -> bool:
+    """Whether the fields have the shapes that they must have, and small numbers."""
+    if not all(isinstance(x, list | tuple) for x in (groups, strategies, partition)):
+        return False
+    pairs = [tuple(s) if isinstance(s, list | tuple) else () for s in strategies]
+    numbers = [batches, *groups, *partition, *(n for pair in pairs for n in pair)]
+    return (
+        0 < len(groups) == len(strategies) == len(partition) - 1
+        and all(len(pair) == 2 and min(pair) > 0 for pair in pairs)
+        and all(type(n) is int and 0 <= n <= 10**7 for n in numbers)
+        and batches > 0
+    )
+
+
+def _plan(
+    table: CostTable, fields: tuple[Any, ...], named: dict[str, str], place: str
+) -> TrainingPlan:
+    sequence, groups, strategies, batches, partition = fields
+    data = table.instance
+    ranks = list(placing.in_order(data, [_type(w, named, place) for w in sequence]))
+    size = data.workload.global_batch // batches
+    if size < 1:
+        raise InstanceError(
+            f"{place}: found {batches} batches of a global batch of "
+            f"{data.workload.global_batch}; read it against the instance it is for"
+        )
+    stages, start = [], 0
+    for j, (group, (dp, tp)) in enumerate(zip(groups, strategies, strict=True)):
+        if dp * tp > group or start + group > len(ranks):
+            raise InstanceError(
+                f"{place}: stage {j}: found {dp} replicas of {tp} GPUs in a group of "
+                f"{group}, from GPU {start} of {len(ranks)}; read it against the "
+                "cluster it is for"
+            )
+        gpus = ranks[start : start + dp * tp]
+        cut = [tuple(gpus[r * tp : r * tp + tp]) for r in range(dp)]
+        shares = _shares(table, cut, size, f"{place}: stage {j}")
+        replicas = tuple(
+            Replica(gpus=gpus, samples=share)
+            for gpus, share in zip(cut, shares, strict=True)
+            if share
+        )
+        stages.append(Stage(layers=tuple(partition[j : j + 2]), replicas=replicas))
+        start += group
+    pipeline = Pipeline(
+        micro_batches=batches, micro_batch_size=size, stages=tuple(stages)
+    )
+    return TrainingPlan(pipelines=(pipeline,))
+
+
+def _type(word: str, named: dict[str, str], place: str) -> str:
+    if word.casefold() not in named:
+        raise InstanceError(
+            f"{place}: found type {word!r}, expected one of the instance: "
+            f"{', '.join(sorted(set(named.values())))}; name it with types={word}:NAME"
+        )
+    return named[word.casefold()]
+
+
+def _shares(
+    table: CostTable, replicas: Sequence[tuple[str, ...]], size: int, place: str
+) -> list[int]:
+    """Sequences of each replica: equal within a type, else in proportion to speed."""
+    nodes = [gpus[0].rpartition(":")[0] for gpus in replicas]
+    if len({table.cluster.node[node].gpu for node in nodes}) == 1:
+        if size < len(replicas):
+            raise InstanceError(
+                f"{place}: found {len(replicas)} replicas for {size} sequences; read "
+                "it against the instance it is for"
+            )
+        # What does not divide is left over, as Metis leaves it: the judge counts it.
+        return [size // len(replicas)] * len(replicas)
+    degree = len(replicas[0])
+    speeds = [Fraction(1, max(1, sum(table.layer_us(n, degree, 1)))) for n in nodes]
+    exactly = [size * speed / sum(speeds) for speed in speeds]
+    shares = [int(share) for share in exactly]
+    parts = sorted(range(len(nodes)), key=lambda r: shares[r] - exactly[r])
+    for r in parts[: size - sum(shares)]:
+        shares[r] += 1
+    return shares

@@ -1,0 +1,126 @@
+"""Ray: a placement group with a bundle for each node, by the label of its GPU type.
+
+`launch.py` makes the group (`bundles`, `bundle_label_selector`, every bundle on a node
+of its own) and starts the training program in each bundle. Nodes are started with
+`ray start --labels="gpu-type=TYPE"`, TYPE being the instance's name: Ray's own label
+`ray.io/accelerator-type` does not tell cards of one name and different memory apart.
+"""
+
+from typing import Any
+
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..schema import Instance
+from .exporting import allocation
+from .exporting.allocation import (
+    PLAN,
+    Share,
+    disagreements,
+    plan_text,
+    read_back,
+    shares,
+)
+from .exporting.literals import assigned
+
+__all__ = ["SUPPORTS", "export", "read_back", "refusals", "validate"]
+
+SUPPORTS = allocation.SUPPORTS
+refusals = allocation.refusals
+LAUNCH, LABEL = "launch.py", "gpu-type"
+_LAUNCH = '''\
+"""Start TRAIN on every node of a plan of hetopt: `python launch.py`, in this folder.
+
+TRAIN is a program in this folder, by default ./train.sh; it gets plan.json and the name
+of its node, and MASTER_ADDR and MASTER_PORT. Ray takes the folder to the nodes.
+"""
+
+import os
+import subprocess
+
+import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+PLAN = "plan.json"
+NODES = {nodes}
+BUNDLES = {bundles}
+LABELS = {labels}
+
+
+def address():
+    return ray.util.get_node_ip_address()
+
+
+def train(node, head, port, program):
+    told = {{**os.environ, "MASTER_ADDR": head, "MASTER_PORT": port}}
+    subprocess.run([program, PLAN, node], env=told, check=True)
+
+
+def main():
+    ray.init(runtime_env={{"working_dir": "."}})
+    group = placement_group(
+        BUNDLES, strategy="STRICT_SPREAD", bundle_label_selector=LABELS
+    )
+    ray.get(group.ready())
+
+    def on(bundle, function, gpus):
+        place = PlacementGroupSchedulingStrategy(
+            placement_group=group, placement_group_bundle_index=bundle
+        )
+        remote = ray.remote(function)
+        return remote.options(num_cpus=0, num_gpus=gpus, scheduling_strategy=place)
+
+    head = ray.get(on(0, address, 0).remote())
+    port = os.environ.get("MASTER_PORT", "29500")
+    program = os.environ.get("TRAIN", "./train.sh")
+    ray.get(
+        [
+            on(i, train, BUNDLES[i]["GPU"]).remote(node, head, port, program)
+            for i, node in enumerate(NODES)
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`launch.py` and `plan.json`."""
+    held = [(share, node) for share in shares(data, plan) for node in share.nodes]
+    launch = _LAUNCH.format(
+        nodes=_rows([node for _, node in held]),
+        bundles=_rows([{"GPU": share.gpus} for share, _ in held]),
+        labels=_rows([{LABEL: share.gpu} for share, _ in held]),
+    )
+    return {LAUNCH: launch, PLAN: plan_text(data, plan)}
+
+
+def _rows(values: list[Any]) -> str:
+    return "[\n" + "".join(f"    {value!r},\n" for value in values) + "]"
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Where the bundles are other machines than the plan's, or forget the plan."""
+    told = assigned(files[LAUNCH], LAUNCH)
+    broken = disagreements(files, _asked(told))
+    if told.get("PLAN") != PLAN:
+        broken.append(f"{LAUNCH} does not name {PLAN}")
+    return broken
+
+
+def _asked(told: dict[str, Any]) -> list[Share]:
+    """The bundles by type and number of GPUs, in their order."""
+    nodes, bundles, labels = (
+        told.get(key, []) for key in ("NODES", "BUNDLES", "LABELS")
+    )
+    if not nodes or len(set(map(len, (nodes, bundles, labels)))) > 1:
+        raise InstanceError(
+            f"{LAUNCH}: found lists of different lengths, expected NODES, BUNDLES and "
+            "LABELS of the same nodes; export the plan again"
+        )
+    found: dict[tuple[str, int], list[str]] = {}
+    for node, bundle, label in zip(nodes, bundles, labels, strict=True):
+        found.setdefault((label[LABEL], bundle["GPU"]), []).append(node)
+    return [Share(gpu, gpus, tuple(names)) for (gpu, gpus), names in found.items()]

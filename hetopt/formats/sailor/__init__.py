@@ -1,0 +1,1 @@
+"""Sailor: profiles and plans that it writes, and a plan written for it."""

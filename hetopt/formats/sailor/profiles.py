@@ -1,0 +1,171 @@
+"""Sailor's `profile.json` of each type of GPU, with a hostfile, as an instance to plan.
+
+    hetopt import sailor A100-40/profile.json T4/profile.json --hostfile hosts
+        --hidden H --heads A --vocabulary V --sequence-length S --global-batch B ...
+
+A profile is `{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}`; its
+folder names the type of GPU, as Sailor keeps it (where all machines are of one type,
+the name is not looked at). Machines are those of the hostfile, as in the importer
+`hostfile`, with its options. Embedding and head are the first and last layer, and
+layers of the instance. Parameters come from Sailor's description of the model
+(`--memory-info FILE`, `{micro-batch: {layer: {"params_floats": n, ...}}}`), else from
+`parameters_per_layer` (12 H^2 by default) and the vocabulary. Memory is that of the
+formulas. The time of updates is no part of a layer's passes: `source` names it, the
+instance has it not.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import InstanceError
+from ...text.parsing import read_text, read_tree
+from ..hostfile import hosts
+from ..importing import clusters, measured
+from ..importing.measured import number, rounded_up
+
+OPTIONS: dict[str, type] = {
+    "hostfile": Path,
+    "memory_info": Path,
+    "parameters_per_layer": int,
+    **{name: kind for name, kind in clusters.OPTIONS.items() if name != "efficiency"},
+    **measured.OPTIONS,
+}
+_SHAPE = "{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}"
+
+
+def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+    """The instance of one profile for each type of GPU that the hostfile has."""
+    needed = ["hostfile"]
+    if options.get("memory_info") is None:
+        needed.append("vocabulary")
+    measured.required("sailor", options, needed)
+    told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
+    hostfile = options["hostfile"]
+    machines = hosts(read_text(hostfile), str(hostfile))
+    cluster = clusters.cluster(machines, clusters.Settings(**told))
+    rows: list[dict[str, Any]] = []
+    updates = 0.0
+    for path, kind in _types(paths, machines, cluster, options.get("gpu")).items():
+        for row, update_s in _rows(path, kind):
+            rows.append(row)
+            updates = max(updates, update_s)
+    counts = {len(row["layer_us"]) for row in rows}
+    if len(counts) > 1:
+        raise InstanceError(
+            f"{', '.join(map(str, paths))}: found profiles of {sorted(counts)} layers, "
+            "expected one model; remove the others"
+        )
+    model = {
+        "name": options.get("name")
+        or paths[0].resolve().parent.parent.name
+        or "sailor",
+        "layer_parameters": _parameters(options, counts.pop()),
+    }
+    source = f"Sailor profiles; left out of the iteration: updates, up to {updates:g} s"
+    return measured.instance(source, model, cluster, rows, options)
+
+
+def _types(
+    paths: Sequence[Path],
+    machines: Sequence[clusters.Host],
+    cluster: Mapping[str, Any],
+    default: str | None,
+) -> dict[Path, str]:
+    """The cluster's name of the type that each profile is of."""
+    alike: dict[str, str] = {}
+    for host, node in zip(machines, cluster["nodes"], strict=True):
+        for name in (host.gpu or default, node["gpu"]):
+            if name is not None:
+                alike[name.casefold()] = node["gpu"]
+    kinds = list(dict.fromkeys(alike.values()))
+    if len(kinds) == 1 and len(paths) == 1:
+        return {paths[0]: kinds[0]}
+    found: dict[Path, str] = {}
+    for path in paths:
+        folder = path.resolve().parent.name
+        kind = alike.get(folder.casefold())
+        if kind is None or kind in found.values():
+            raise InstanceError(
+                f"{path}: found the folder {folder!r}, expected one of each type of "
+                f"the hostfile: {', '.join(kinds)}; rename it"
+            )
+        found[path] = kind
+    if missing := [kind for kind in kinds if kind not in found.values()]:
+        raise InstanceError(
+            f"found no profile of {', '.join(missing)}, which the hostfile has; name it"
+        )
+    return found
+
+
+def _rows(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], float]]:
+    """Rows of a profile, each with the time of its updates in s."""
+    for b, by_degree in _keyed(read_tree(path), str(path)):
+        for t, by_layer in _keyed(by_degree, f"{path}: {b}"):
+            place = f"{path}: {b}.{t}"
+            layers = dict(_keyed(by_layer, place, least=0))
+            if sorted(layers) != list(range(len(layers))) or len(layers) < 3:
+                raise InstanceError(
+                    f"{place}: found layers {sorted(layers)[:5]}..., expected all from "
+                    "0, an embedding and a head among them; measure the missing ones"
+                )
+            times = [_times(layers[x], f"{place}.{x}") for x in range(len(layers))]
+            forward = [rounded_up(f, 10**6, place) for f, _, _ in times]
+            backward = [rounded_up(w, 10**6, place) for _, w, _ in times]
+            row = {
+                "gpu": kind,
+                "tensor_parallel": t,
+                "micro_batch": b,
+                "layer_us": [f + w for f, w in zip(forward, backward, strict=True)],
+                "forward_us": forward,
+                "backward_us": backward,
+            }
+            yield row, float(sum(number(update, place) for _, _, update in times))
+
+
+def _keyed(tree: Any, place: str, least: int = 1) -> Iterator[tuple[int, Any]]:
+    """Values by their keys, which are whole numbers."""
+    if not isinstance(tree, dict) or not tree:
+        raise InstanceError(f"{place}: expected an object as in {_SHAPE}; correct it")
+    for key, value in tree.items():
+        if not key.isdecimal() or not least <= int(key[:9]) == int(key) <= 10**6:
+            raise InstanceError(
+                f"{place}: found the field {key[:20]!r}, expected a number as in "
+                f"{_SHAPE}; correct it"
+            )
+        yield int(key), value
+
+
+def _times(value: Any, place: str) -> tuple[Any, Any, Any]:
+    if not isinstance(value, list) or len(value) != 3:
+        raise InstanceError(
+            f"{place}: expected [forward_s, backward_s, update_s]; correct it"
+        )
+    for at, seconds in enumerate(value):
+        number(seconds, f"{place}[{at}]")
+    return value[0], value[1], value[2]
+
+
+def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
+    path = options.get("memory_info")
+    if path is None:
+        hidden = options["hidden"]
+        ends = options["vocabulary"] * hidden
+        each = options.get("parameters_per_layer") or 12 * hidden**2
+        return [ends, *[each] * (layers - 2), ends]
+    size, by_layer = next(_keyed(read_tree(path), str(path)))
+    place = f"{path}: {size}"
+    found = dict(_keyed(by_layer, place, least=0))
+    if sorted(found) != list(range(layers)):
+        raise InstanceError(
+            f"{place}: found {len(found)} layers, expected {layers} as in the "
+            "profiles; name the description of this model"
+        )
+    return [
+        rounded_up(
+            measured.field(found[x], "params_floats", f"{place}.{x}"),
+            1,
+            f"{place}.{x}: params_floats",
+        )
+        for x in range(layers)
+    ]

@@ -1,0 +1,1 @@
+"""SkyPilot: its price lists, and tasks that it launches."""

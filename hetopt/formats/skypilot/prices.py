@@ -1,0 +1,214 @@
+"""SkyPilot's price lists (`vms.csv` of its catalogues) as offers to rent.
+
+Columns, in any order: InstanceType, AcceleratorName, AcceleratorCount, Price,
+SpotPrice, Region, GpuInfo; others are not looked at. Rows without an accelerator are
+machines without GPUs and left out, rows without a price as well. Of rows with one
+accelerator and count the cheapest is kept. An offer is one accelerator in one size of
+instance, named `8xA100`, rented whole; its price is that of one GPU, rounded up to a
+millionth of a dollar.
+
+GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
+GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
+the card's data sheet within an eighth, else the data sheet's. A card that is not known
+is left out: nothing tells its peak.
+
+No catalogue says how many instances there are to rent nor how fast their network is:
+`quota` (GPUs of each offer) and `gbytes_per_s` are the user's.
+"""
+
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import InstanceError, cut, naming
+from ...importers._gpu_cards import CARDS, Card
+from ...text.complaints import shown
+from ...text.parsing import read_table
+
+OPTIONS: dict[str, type] = {
+    "region": str,
+    "spot": bool,
+    "quota": int,
+    "gbytes_per_s": float,
+    "efficiency": float,
+}
+_NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region")
+_MICRO = Decimal("0.000001")
+_LONGEST_LITERAL = 10_000  # characters of a GpuInfo
+
+
+class _Row(NamedTuple):
+    name: str
+    gpus: int
+    price: Decimal
+    memory_gib: float
+    card: Card
+
+
+def read(
+    paths: Sequence[Path],
+    *,
+    region: str | None = None,
+    spot: bool = False,
+    quota: int = 64,
+    gbytes_per_s: float = 1.25,
+    efficiency: float = 0.45,
+) -> dict[str, Any]:
+    """`{"source": ..., "offers": [...]}` of all rows of a region (any, by default).
+
+    `spot` takes SpotPrice instead of Price; `quota` is in GPUs of each offer. Raises
+    `InstanceError` for a file that is no such list, and where no row is left.
+    """
+    best: dict[tuple[str, int], _Row] = {}
+    regions: set[str] = set()
+    for path in paths:
+        for row in _rows(path, region, spot, regions):
+            old = best.get((row.name, row.gpus))
+            if old is None or row.price < old.price:
+                best[row.name, row.gpus] = row
+    if not best:
+        raise InstanceError(_nothing(paths, region, spot, regions))
+    offers = [
+        {
+            "gpu": f"{row.gpus}x{row.name}",
+            "quota": quota - quota % row.gpus,
+            "usd_per_hour": float(
+                (row.price / row.gpus).quantize(_MICRO, rounding=ROUND_CEILING)
+            ),
+            "peak_tflops": row.card.peak_tflops,
+            "memory_gib": row.memory_gib,
+            "efficiency": efficiency,
+            "gbytes_per_s": gbytes_per_s,
+            "gpus_per_instance": row.gpus,
+        }
+        for _, row in sorted(best.items())
+        if row.gpus <= quota
+    ]
+    where = region or "any region"
+    names = ", ".join(path.name for path in paths)
+    kind = "spot" if spot else "on demand"
+    return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
+
+
+def _rows(
+    path: Path, region: str | None, spot: bool, regions: set[str]
+) -> Iterator[_Row]:
+    """The rows with GPUs of a known card, and their prices."""
+    table = read_table(path)
+    price_column = "SpotPrice" if spot else "Price"
+    missing = [c for c in (*_NEEDED, price_column) if c not in table.columns]
+    if missing:
+        raise InstanceError.at(
+            path,
+            "line 1",
+            f"found no column {', '.join(missing)}, expected a SkyPilot catalogue "
+            "(vms.csv); name that file",
+        )
+    for number, line in table.rows:
+        place = f"line {number}"
+        name = (line["AcceleratorName"] or "").strip()
+        price = (line[price_column] or "").strip()
+        if not name or not price:
+            continue
+        regions.add(line["Region"] or "")
+        if (region and line["Region"] != region) or name not in CARDS:
+            continue
+        with naming(path):
+            count = _count(line["AcceleratorCount"], place)
+            if count is None:
+                continue
+            card = CARDS[name]
+            memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
+            row = _Row(name, count, _price(price, place), memory, card)
+        yield row
+
+
+def _count(text: str | None, place: str) -> int | None:
+    """GPUs of an instance; None for a share of one, which cannot be rented whole."""
+    number = _number(text, "AcceleratorCount", place)
+    if number <= 0 or number > 1024:
+        raise InstanceError.at(
+            None,
+            f"{place}: AcceleratorCount",
+            f"found {cut(repr(text))}, expected 1 to 1024; correct it",
+        )
+    return int(number) if number == int(number) else None
+
+
+def _price(text: str, place: str) -> Decimal:
+    number = _number(text, "price", place)
+    if number < 0:
+        raise InstanceError.at(
+            None, f"{place}: price", f"found {cut(repr(text))}, expected 0 or more"
+        )
+    return number
+
+
+def _number(text: str | None, what: str, place: str) -> Decimal:
+    try:
+        number = Decimal((text or "").strip())
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite():
+        raise InstanceError.at(
+            None,
+            f"{place}: {what}",
+            f"found {cut(repr(text))}, expected a number; correct it",
+        )
+    return number
+
+
+def _memory_gib(info: str, count: int, card: Card, place: str) -> float:
+    """Memory of one GPU: the reading of GpuInfo that the data sheet confirms."""
+    for reading in _readings(info, place):
+        for mib in (reading, reading / count, reading * 1024, reading * 1024 / count):
+            if abs(mib / 1024 - card.memory_gib) <= card.memory_gib / 8:
+                return float(round(mib / 1024, 3))
+    return float(card.memory_gib)
+
+
+def _readings(info: str, place: str) -> Iterator[float]:
+    """Memory sizes that a GpuInfo states: of a GPU first, then in total."""
+    if not info.strip():
+        return
+    if len(info) > _LONGEST_LITERAL:
+        raise InstanceError.at(
+            None, f"{place}: GpuInfo", f"found {len(info)} characters"
+        )
+    try:
+        told = literal_eval(info)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise InstanceError.at(
+            None,
+            f"{place}: GpuInfo",
+            f"found {shown(info)}, expected a Python literal; correct it",
+        ) from None
+    if not isinstance(told, dict):
+        return
+    gpus = told.get("Gpus")
+    for gpu in gpus if isinstance(gpus, list) else []:
+        size = gpu.get("MemoryInfo") if isinstance(gpu, dict) else None
+        yield from _positive(size.get("SizeInMiB") if isinstance(size, dict) else None)
+    yield from _positive(told.get("TotalGpuMemoryInMiB"))
+
+
+def _positive(value: Any) -> Iterator[float]:
+    if isinstance(value, int | float) and isfinite(value) and value > 0:
+        yield float(value)
+
+
+def _nothing(
+    paths: Sequence[Path], region: str | None, spot: bool, regions: set[str]
+) -> str:
+    names = ", ".join(map(str, paths))
+    kind = "a spot price" if spot else "a price"
+    if region and region not in regions:
+        known = ", ".join(sorted(regions)[:20]) or "none"
+        return (
+            f"{names}: found no GPUs in region {region!r}, expected one of {known}; "
+            "name one of those"
+        )
+    return f"{names}: found no known GPU with {kind}; name another list"

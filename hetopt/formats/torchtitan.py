@@ -1,0 +1,271 @@
+"""torchtitan: a configuration in Python, and in TOML for releases that read it.
+
+`hetopt_plan.py` has a function `plan`, for `--module hetopt_plan --config plan`: it
+takes the user's configuration (model, data, optimiser) and puts the plan into it,
+by the names that the installed release has: `module_fqns_per_model_part`, in the
+newest `pipeline_parallel_module_fqns_per_model_part` (torchtitan/config). `plan.toml`
+is for releases up to 0.2 (`--job.config_file`).
+
+Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
+states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
+no more memory than the judge counts. Its mesh is [pp, dp, tp]. A schedule needs as many
+micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
+"""
+
+import json
+import tomllib
+from typing import Any
+
+from ..errors import InstanceError
+from ..plans import Pipeline, TrainingPlan
+from ..schema import Instance
+from .exporting.launching import (
+    GRID,
+    bad_degrees,
+    bad_hosts,
+    gpus_of,
+    ranks,
+    staged,
+    torchrun_parts,
+    torchruns,
+    twice_held,
+)
+from .exporting.literals import assigned
+from .exporting.shapes import Feature, normal
+
+SUPPORTS = GRID | {
+    Feature.LISTED_PARAMETERS,
+    Feature.ZERO_1,
+    Feature.ZERO_2,
+    Feature.ZERO_3,
+    Feature.SELECTIVE,
+}
+MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
+_FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
+_MODULE = '''\
+"""A plan of hetopt for torchtitan: `--module hetopt_plan --config plan`.
+
+BASE_CONFIG names the function that makes the rest of the configuration, such as
+torchtitan.models.llama3.config_registry:llama3_8b.
+"""
+
+import os
+import warnings
+from importlib import import_module
+
+PLAN = {plan}
+
+
+def plan():
+    """The configuration that BASE_CONFIG names, with the plan put in."""
+    module, _, name = os.environ["BASE_CONFIG"].partition(":")
+    config = getattr(import_module(module), name)()
+    _parallelism(config.parallelism)
+    size, steps = PLAN["micro_batch_size"], PLAN["micro_batches"]
+    length, batch = PLAN["sequence_length"], PLAN["global_batch"]
+    stages = len(PLAN["module_fqns_per_model_part"])
+    put(
+        config.training,
+        {{
+            "local_batch_size": size * (steps if stages > 1 else 1),
+            "global_batch_size": batch,
+            "seq_len": length,
+        }},
+        {{
+            "num_tokens_per_microbatch_per_dp_rank": size * length,
+            "num_tokens_per_train_step": batch * length,
+            "max_context_length": length,
+        }},
+    )
+    mode = PLAN["activation_checkpoint"]
+    if hasattr(getattr(config, "activation_checkpoint", None), "mode"):
+        config.activation_checkpoint.mode = mode
+    else:
+        warnings.warn(f"set activation checkpointing to {{mode!r}} yourself")
+    return config
+
+
+def _parallelism(section):
+    for name in ("pipeline", "tensor"):
+        put(section, {{f"{{name}}_parallel_degree": PLAN[f"{{name}}_parallel_degree"]}})
+    put(section, {{"data_parallel_shard_degree": PLAN["replicas"]}})
+    put(section, {{"data_parallel_replicate_degree": 1}})
+    put(section, {{"fsdp_reshard_after_forward": PLAN["reshard"]}})
+    parts = PLAN["module_fqns_per_model_part"]
+    if len(parts) == 1:
+        return
+    from torchtitan.distributed import pipeline_parallel
+
+    # A model of one layer in one part: the release's names of what is around it.
+    first, _, *last = pipeline_parallel.generate_llm_fqn_per_model_part(1, 1)[0]
+    parts = [[first, *parts[0]], *parts[1:-1], [*parts[-1], *last]]
+    put(section, {{"pipeline_parallel_schedule": PLAN["schedule"]}})
+    put(
+        section,
+        {{"pipeline_parallel_module_fqns_per_model_part": parts}},
+        {{"module_fqns_per_model_part": parts}},
+    )
+    put(
+        section,
+        {{"num_pp_microbatches": PLAN["micro_batches"]}},
+        {{"pipeline_parallel_microbatch_size": PLAN["micro_batch_size"]}},
+    )
+
+
+def put(section, *generations):
+    """Set the fields of the first generation of names that the release has."""
+    for fields in generations:
+        if all(hasattr(section, name) for name in fields):
+            for name, value in fields.items():
+                setattr(section, name, value)
+            return
+    raise AttributeError(f"this torchtitan has none of {{generations}}")
+'''
+_ABOUT = """\
+# BASE_CONFIG names the rest of the configuration (see hetopt_plan.py). With CONFIG=toml
+# plan.toml is used instead; the model is then told by --model.name and --model.flavor.
+# Further arguments are passed on.
+"""
+_SETUP = """\
+if [ "${CONFIG:-}" = toml ]; then
+  run="-m torchtitan.train --job.config_file plan.toml ${*@Q}"
+else
+  base="$(printf %q "${BASE_CONFIG:?}")"
+  run="--no-python env BASE_CONFIG=$base PYTHONPATH=.:\\"\\${PYTHONPATH:-}\\" \
+python3 -m torchtitan.train --module hetopt_plan --config plan ${*@Q}"
+fi
+"""
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """What torchtitan or its schedules refuse."""
+    pipeline = normal(plan).pipelines[0]
+    stages, count = len(pipeline.stages), pipeline.micro_batches
+    found = bad_hosts(plan) + bad_degrees(data, plan)
+    if count < stages:
+        found.append(f"{count} micro-batches are fewer than the {stages} stages")
+    if stages > 1 and data.model.tied_embeddings:
+        found.append("embedding and head are tied, and lie on different stages")
+    return found
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`hetopt_plan.py`, `plan.toml` and `launch.sh`."""
+    pipeline = normal(plan).pipelines[0]
+    told = _told(data, pipeline)
+    literal = json.dumps(told, indent=4)
+    return {
+        MODULE: _MODULE.format(plan=literal),
+        TOML: _toml(told),
+        LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline)),
+    }
+
+
+def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+    replicas = pipeline.stages[0].replicas
+    costs = data.workload.costs
+    return {
+        "pipeline_parallel_degree": len(pipeline.stages),
+        "tensor_parallel_degree": replicas[0].degree,
+        "replicas": len(replicas),
+        "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
+        "activation_checkpoint": costs.recompute,
+        "reshard": "always" if costs.zero == 3 else "never",
+        "micro_batches": pipeline.micro_batches,
+        "micro_batch_size": replicas[0].samples,
+        "sequence_length": data.workload.sequence_length,
+        "global_batch": data.workload.global_batch,
+        "module_fqns_per_model_part": [
+            [f"layers.{layer}" for layer in stage.span] for stage in pipeline.stages
+        ],
+    }
+
+
+def _toml(told: dict[str, Any]) -> str:
+    stages = told["pipeline_parallel_degree"]
+    parts = told["module_fqns_per_model_part"]
+    local = told["micro_batch_size"] * (told["micro_batches"] if stages > 1 else 1)
+    sections: dict[str, dict[str, Any]] = {
+        "training": {
+            "local_batch_size": local,
+            "global_batch_size": told["global_batch"],
+            "seq_len": told["sequence_length"],
+        },
+        "parallelism": {
+            "data_parallel_replicate_degree": 1,
+            "data_parallel_shard_degree": told["replicas"],
+            "fsdp_reshard_after_forward": told["reshard"],
+            "tensor_parallel_degree": told["tensor_parallel_degree"],
+            "pipeline_parallel_degree": stages,
+        },
+        "activation_checkpoint": {"mode": told["activation_checkpoint"]},
+    }
+    if stages > 1:
+        around = [[*_FIRST, *parts[0]], *parts[1:-1], [*parts[-1], *_LAST]]
+        sections["parallelism"] |= {
+            "pipeline_parallel_schedule": told["schedule"],
+            "pipeline_parallel_microbatch_size": told["micro_batch_size"],
+            "module_fqns_per_model_part": around,
+        }
+    lines = ["# A plan of hetopt for releases of torchtitan that read TOML"]
+    for name, fields in sections.items():
+        # Numbers, texts and lists of texts are written alike in TOML and in JSON.
+        lines += ["", f"[{name}]"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+    return "\n".join(lines) + "\n"
+
+
+# --- torchtitan's own rules ------------------------------------------------------
+
+
+def validate(files: dict[str, str]) -> list[str]:
+    """Rules of the mesh, the schedule and the batch that the files break."""
+    told, parts = _plan(files), torchrun_parts(files[LAUNCH], LAUNCH)
+    stages, replicas = told["pipeline_parallel_degree"], told["replicas"]
+    fqns = told["module_fqns_per_model_part"]
+    world = sum(len(indices) for _, indices in parts)
+    broken = []
+    if world != stages * replicas * told["tensor_parallel_degree"]:
+        broken.append(f"{world} ranks are not pp x dp x tp")
+    if len(fqns) != stages or not all(fqns):
+        broken.append(f"the parts of the model are not {stages} with layers each")
+    flat = [name for part in fqns for name in part]
+    if flat != [f"layers.{layer}" for layer in range(len(flat))]:
+        broken.append("the layers are not each in one part, in order")
+    batch = told["micro_batch_size"] * replicas * told["micro_batches"]
+    if told["global_batch"] != batch:
+        broken.append(f"the global batch is not micro-batches x size x dp = {batch}")
+    if told["micro_batches"] < stages:
+        broken.append("the schedule has fewer micro-batches than stages")
+    return broken + twice_held(parts) + _disagreements(told, files)
+
+
+def _disagreements(told: dict[str, Any], files: dict[str, str]) -> list[str]:
+    """The Python and the TOML file must tell one plan."""
+    try:
+        tree = tomllib.loads(files[TOML])
+    except tomllib.TOMLDecodeError as error:
+        return [f"{TOML}: {error}"]
+    if tree == tomllib.loads(_toml(told)):
+        return []
+    return [f"{TOML} and {MODULE} tell different plans"]
+
+
+def read_back(files: dict[str, str]) -> TrainingPlan:
+    """The plan that torchtitan would run: one pipeline, replicas side by side."""
+    told = _plan(files)
+    gpus = gpus_of(torchrun_parts(files[LAUNCH], LAUNCH))
+    layers = [len(part) for part in told["module_fqns_per_model_part"]]
+    shape = (
+        told["tensor_parallel_degree"],
+        told["replicas"],
+        told["micro_batch_size"],
+    )
+    return staged(gpus, layers, [shape] * len(layers), told["micro_batches"])
+
+
+def _plan(files: dict[str, str]) -> dict[str, Any]:
+    told = assigned(files[MODULE], MODULE).get("PLAN")
+    if not isinstance(told, dict):
+        raise InstanceError(f"{MODULE}: found no PLAN, expected one; export again")
+    return told
