@@ -14,12 +14,10 @@ and their types; beside `export`
 
     SUPPORTS: frozenset[Feature]          what the target can express
     refusals(data, plan) -> list[str]     its further reasons not to take a plan
-    validate(files) -> list[str]          the target's own rules that the texts break
-    read_back(files) -> TrainingPlan      the plan that the texts tell
 
 Files are data: nothing in them is run, and what is wrong with one is an
 `InstanceError` that names file and line. A plan that uses a feature which a target
-lacks is refused, never rounded.
+lacks is refused, never rounded; tests read back what is written (`tests/oracles`).
 """
 
 from functools import cache

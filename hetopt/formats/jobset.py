@@ -13,18 +13,14 @@ from typing import Any
 from ..catalogue.gpus import GPUS
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..text.parsing import parse_tree, yaml_text
+from ..text.parsing import yaml_text
 from .exporting import allocation
 from .exporting.allocation import (
     PLAN,
     Share,
-    disagreements,
     plan_text,
-    read_back,
     shares,
 )
-
-__all__ = ["SUPPORTS", "export", "read_back", "refusals", "validate"]
 
 SUPPORTS = allocation.SUPPORTS
 JOBSET, LAUNCH, NAME = "jobset.yaml", "launch.sh", "hetopt"
@@ -140,33 +136,3 @@ def _job(share: Share, head: str) -> dict[str, Any]:
 
 def _product(gpu: str) -> str:
     return GPUS[gpu].products[0].replace(" ", "-") if gpu in GPUS else gpu
-
-
-def validate(files: dict[str, str]) -> list[str]:
-    """Where the pods are other machines than the plan's, or forget the plan."""
-    tree = parse_tree(files[JOBSET], JOBSET, is_json=False)
-    jobs = [job["template"]["spec"] for job in tree["spec"]["replicatedJobs"]]
-    broken = disagreements(files, [_asked(job) for job in jobs])
-    for job in jobs:
-        pod = job["template"]["spec"]
-        gpu = _asked(job).gpu
-        if pod["nodeSelector"] != {_PRODUCT: _product(gpu)}:
-            broken.append(f"the pods of {gpu} select other machines")
-        if {job["parallelism"], job["completions"]} != {len(_asked(job).nodes)}:
-            broken.append(f"{gpu} has not one pod for each node")
-        if f"/{PLAN} " not in pod["containers"][0]["command"][2]:
-            broken.append(f"the pods of {gpu} do not name {PLAN}")
-    if f"--from-file={PLAN}" not in files[LAUNCH]:
-        broken.append(f"{LAUNCH} does not name {PLAN}")
-    return broken
-
-
-def _asked(job: dict[str, Any]) -> Share:
-    template = job["template"]
-    container = template["spec"]["containers"][0]
-    told = {one["name"]: one["value"] for one in container["env"]}
-    return Share(
-        template["metadata"]["annotations"][_TYPE],
-        container["resources"]["limits"][_GPU],
-        tuple(told["NODES"].split()),
-    )

@@ -8,21 +8,14 @@ of its own) and starts the training program in each bundle. Nodes are started wi
 
 from typing import Any
 
-from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..schema import Instance
 from .exporting import allocation
 from .exporting.allocation import (
     PLAN,
-    Share,
-    disagreements,
     plan_text,
-    read_back,
     shares,
 )
-from .exporting.literals import assigned
-
-__all__ = ["SUPPORTS", "export", "read_back", "refusals", "validate"]
 
 SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals
@@ -99,28 +92,3 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 def _rows(values: list[Any]) -> str:
     return "[\n" + "".join(f"    {value!r},\n" for value in values) + "]"
-
-
-def validate(files: dict[str, str]) -> list[str]:
-    """Where the bundles are other machines than the plan's, or forget the plan."""
-    told = assigned(files[LAUNCH], LAUNCH)
-    broken = disagreements(files, _asked(told))
-    if told.get("PLAN") != PLAN:
-        broken.append(f"{LAUNCH} does not name {PLAN}")
-    return broken
-
-
-def _asked(told: dict[str, Any]) -> list[Share]:
-    """The bundles by type and number of GPUs, in their order."""
-    nodes, bundles, labels = (
-        told.get(key, []) for key in ("NODES", "BUNDLES", "LABELS")
-    )
-    if not nodes or len(set(map(len, (nodes, bundles, labels)))) > 1:
-        raise InstanceError(
-            f"{LAUNCH}: found lists of different lengths, expected NODES, BUNDLES and "
-            "LABELS of the same nodes; export the plan again"
-        )
-    found: dict[tuple[str, int], list[str]] = {}
-    for node, bundle, label in zip(nodes, bundles, labels, strict=True):
-        found.setdefault((label[LABEL], bundle["GPU"]), []).append(node)
-    return [Share(gpu, gpus, tuple(names)) for (gpu, gpus), names in found.items()]

@@ -13,24 +13,17 @@ micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
 """
 
 import json
-import tomllib
 from typing import Any
 
-from ..errors import InstanceError
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
 from .exporting.launching import (
     GRID,
     bad_degrees,
     bad_hosts,
-    gpus_of,
     ranks,
-    staged,
-    torchrun_parts,
     torchruns,
-    twice_held,
 )
-from .exporting.literals import assigned
 from .exporting.shapes import Feature, normal
 
 SUPPORTS = GRID | {
@@ -213,59 +206,3 @@ def _toml(told: dict[str, Any]) -> str:
         lines += ["", f"[{name}]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
     return "\n".join(lines) + "\n"
-
-
-# --- torchtitan's own rules ------------------------------------------------------
-
-
-def validate(files: dict[str, str]) -> list[str]:
-    """Rules of the mesh, the schedule and the batch that the files break."""
-    told, parts = _plan(files), torchrun_parts(files[LAUNCH], LAUNCH)
-    stages, replicas = told["pipeline_parallel_degree"], told["replicas"]
-    fqns = told["module_fqns_per_model_part"]
-    world = sum(len(indices) for _, indices in parts)
-    broken = []
-    if world != stages * replicas * told["tensor_parallel_degree"]:
-        broken.append(f"{world} ranks are not pp x dp x tp")
-    if len(fqns) != stages or not all(fqns):
-        broken.append(f"the parts of the model are not {stages} with layers each")
-    flat = [name for part in fqns for name in part]
-    if flat != [f"layers.{layer}" for layer in range(len(flat))]:
-        broken.append("the layers are not each in one part, in order")
-    batch = told["micro_batch_size"] * replicas * told["micro_batches"]
-    if told["global_batch"] != batch:
-        broken.append(f"the global batch is not micro-batches x size x dp = {batch}")
-    if told["micro_batches"] < stages:
-        broken.append("the schedule has fewer micro-batches than stages")
-    return broken + twice_held(parts) + _disagreements(told, files)
-
-
-def _disagreements(told: dict[str, Any], files: dict[str, str]) -> list[str]:
-    """The Python and the TOML file must tell one plan."""
-    try:
-        tree = tomllib.loads(files[TOML])
-    except tomllib.TOMLDecodeError as error:
-        return [f"{TOML}: {error}"]
-    if tree == tomllib.loads(_toml(told)):
-        return []
-    return [f"{TOML} and {MODULE} tell different plans"]
-
-
-def read_back(files: dict[str, str]) -> TrainingPlan:
-    """The plan that torchtitan would run: one pipeline, replicas side by side."""
-    told = _plan(files)
-    gpus = gpus_of(torchrun_parts(files[LAUNCH], LAUNCH))
-    layers = [len(part) for part in told["module_fqns_per_model_part"]]
-    shape = (
-        told["tensor_parallel_degree"],
-        told["replicas"],
-        told["micro_batch_size"],
-    )
-    return staged(gpus, layers, [shape] * len(layers), told["micro_batches"])
-
-
-def _plan(files: dict[str, str]) -> dict[str, Any]:
-    told = assigned(files[MODULE], MODULE).get("PLAN")
-    if not isinstance(told, dict):
-        raise InstanceError(f"{MODULE}: found no PLAN, expected one; export again")
-    return told

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from exported import reader
 from exporter_plans import (
     EVEN,
     MIXED,
@@ -42,7 +43,6 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
     number: int, target: str
 ) -> None:
     data, plan = instance(), SHAPES[number]
-    exporter: Any = formats.exporter(target)
     why = exporting.reasons(target, data, plan)
     if why:
         with pytest.raises(Unsupported) as caught:
@@ -50,8 +50,8 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
         assert all(reason in str(caught.value) for reason in why)
         return
     files = exporting.exported(target, data, plan)
-    assert exporter.validate(files) == []
-    assert normal(exporter.read_back(files)) == normal(plan)
+    assert reader(target).validate(files) == []
+    assert normal(reader(target).read(files)) == normal(plan)
 
 
 # --- Megatron-LM -----------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(
     ],
 )
 def test_layouts_are_read_as_megatron_reads_them(text: str, stages: list[str]) -> None:
-    assert megatron.unrolled(text).split("|") == stages
+    assert reader("megatron").unrolled(text).split("|") == stages
 
 
 def test_uneven_stages_are_told_by_a_layout_and_for_older_releases() -> None:
@@ -127,7 +127,7 @@ def test_broken_megatron_files_are_told_by_its_rules(
     files = megatron.export(instance(), UNEVEN)
     broken = {name: text.replace(old, new) for name, text in files.items()}
     assert broken != files
-    assert any(rule in one for one in megatron.validate(broken))
+    assert any(rule in one for one in reader("megatron").validate(broken))
 
 
 # --- FlagScale -------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
     hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
     assert hetero["hetero_device_types"] == ["big", "small", "big.2"]
     swapped = {**files, "hostfile": files["hostfile"].replace("big.2", "big")}
-    assert flagscale.validate(swapped) == [
+    assert reader("flagscale").validate(swapped) == [
         "the ranks of a mesh are not of its device type"
     ]
 
@@ -200,7 +200,7 @@ def test_broken_flagscale_files_are_told_by_its_rules(
     tree = yaml.safe_load(files["train/plan.yaml"])
     change(tree)
     broken = {**files, "train/plan.yaml": yaml.safe_dump(tree)}
-    assert any(rule in one for one in flagscale.validate(broken))
+    assert any(rule in one for one in reader("flagscale").validate(broken))
 
 
 # --- refusals --------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_the_command_writes_files_that_are_read_back(
         str(Path(name).relative_to(out)): Path(name).read_text()
         for name in json.loads(told.stdout)["files"]
     }
-    assert normal(flagscale.read_back(files)) == normal(MIXED)
+    assert normal(reader("flagscale").read(files)) == normal(MIXED)
 
 
 def test_explain_says_which_target_can_run_the_plan(

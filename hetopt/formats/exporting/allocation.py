@@ -6,8 +6,7 @@ ours, and on every machine `TRAIN plan.json NODE` is started: the training progr
 learns what to run from the plan, and which of the plan's nodes it is. The k-th GPU that
 the plan uses on a node is the k-th that the scheduler grants.
 
-Every feature of a plan can be carried so. `read` returns the plan of `plan.json`;
-`disagreements` holds the machines that a launch file asks for against it.
+Every feature of a plan can be carried so.
 """
 
 import json
@@ -15,11 +14,8 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ...text.complaints import validated
-from ...text.parsing import parse_tree
 from .launching import bad_hosts
 from .shapes import Feature, place
 
@@ -72,38 +68,3 @@ def plan_text(data: Instance, plan: TrainingPlan) -> str:
         "plan": plan.model_dump(mode="json"),
     }
     return json.dumps(whole, indent=1) + "\n"
-
-
-def carried(files: dict[str, str]) -> tuple[Instance, TrainingPlan]:
-    """The instance and the plan of `plan.json`; `InstanceError` where it is none."""
-    tree = parse_tree(files[PLAN], PLAN, is_json=True)
-    if not {"instance", "plan"} <= set(tree):
-        raise InstanceError(f"{PLAN}: expected a plan file with instance and plan")
-    return (
-        validated(Instance, tree["instance"], PLAN, ("instance",)),
-        validated(TrainingPlan, tree["plan"], PLAN, ("plan",)),
-    )
-
-
-def read_back(files: dict[str, str]) -> TrainingPlan:
-    """The plan that travels beside the launch files."""
-    return carried(files)[1]
-
-
-def disagreements(files: dict[str, str], asked: list[Share]) -> list[str]:
-    """Where the machines that are asked for are not those of the plan."""
-    wanted = shares(*carried(files))
-    if asked == wanted:
-        return []
-    lacking = [_told(share) for share in wanted if share not in asked]
-    needless = [_told(share) for share in asked if share not in wanted]
-    parts = []
-    if lacking:
-        parts.append(f"the plan needs {'; '.join(lacking)}")
-    if needless:
-        parts.append(f"asked for are {'; '.join(needless)}")
-    return parts or ["the machines are asked for in another order than the plan's"]
-
-
-def _told(share: Share) -> str:
-    return f"{share.gpus} {share.gpu} on each of {', '.join(share.nodes)}"

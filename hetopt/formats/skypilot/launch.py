@@ -6,23 +6,16 @@ gives it to the others as HEAD: the clusters must reach one another. The nodes o
 plan are given to a cluster's nodes by `SKYPILOT_NODE_RANK`.
 """
 
-import re
-from typing import Any
-
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ...text.parsing import parse_tree, yaml_text
+from ...text.parsing import yaml_text
 from ..exporting import allocation
 from ..exporting.allocation import (
     PLAN,
     Share,
-    disagreements,
     plan_text,
-    read_back,
     shares,
 )
-
-__all__ = ["SUPPORTS", "export", "read_back", "refusals", "validate"]
 
 SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals
@@ -75,23 +68,3 @@ def _task(share: Share) -> str:
         "run": _RUN,
     }
     return yaml_text(task, width=88)
-
-
-def validate(files: dict[str, str]) -> list[str]:
-    """Where the clusters are other machines than the plan's, or forget the plan."""
-    launched = re.findall(r"([a-z0-9-]+\.yaml) \"\$@\"", files[LAUNCH])
-    tasks = [parse_tree(files[name], name, is_json=False) for name in launched]
-    written = {name for name in files if name.endswith(".yaml")}
-    broken = disagreements(files, [_asked(task) for task in tasks])
-    if set(launched) != written or len(set(launched)) < len(launched):
-        broken.append(f"{LAUNCH} does not launch every cluster once")
-    if any(f" {PLAN} " not in task["run"] for task in tasks):
-        broken.append(f"a cluster does not name {PLAN}")
-    if any(len(task["envs"]["NODES"].split()) != task["num_nodes"] for task in tasks):
-        broken.append("a cluster has not one name for each of its nodes")
-    return broken
-
-
-def _asked(task: dict[str, Any]) -> Share:
-    ((gpu, gpus),) = task["resources"]["accelerators"].items()
-    return Share(gpu, gpus, tuple(task["envs"]["NODES"].split()))

@@ -1,9 +1,9 @@
-"""Reads the literals of a Python file that an exporter wrote, without running it."""
+"""The literals of a Python file, read without running it."""
 
 import ast
 from typing import Any
 
-from ...errors import InstanceError
+from hetopt.errors import InstanceError
 
 
 def assigned(text: str, where: str) -> dict[str, Any]:
