@@ -12,13 +12,7 @@ import json
 
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .exporting.launching import (
-    GRID,
-    bad_hosts,
-    ranks,
-    runs,
-    scattered,
-)
+from .exporting.launching import GRID, ranks, runs, scattered
 from .exporting.shapes import Feature, normal
 
 SUPPORTS = GRID | {
@@ -79,9 +73,9 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Hosts that cannot be named, or whose GPUs do not get neighbouring ranks."""
+    """Hosts whose GPUs do not get neighbouring ranks."""
     gpus = ranks(normal(plan).pipelines[0])
-    return bad_hosts(plan) + scattered(runs(gpus))
+    return scattered(runs(gpus))
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

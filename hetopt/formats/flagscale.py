@@ -15,16 +15,11 @@ from typing import Any
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
-from .exporting import megatron_model
 from .exporting.allocation import LABEL
-from .exporting.launching import (
-    bad_degrees,
-    bad_hosts,
-    ranks,
-    runs,
-    scattered,
-)
+from .exporting.launching import bad_degrees, ranks, runs, scattered
 from .exporting.shapes import Feature, normal
+from .megatron import SETTINGS
+from .megatron import fields as megatron_fields
 
 SUPPORTS = frozenset(
     {
@@ -32,7 +27,7 @@ SUPPORTS = frozenset(
         Feature.MIXED_DEGREES,
         Feature.MIXED_REPLICAS,
         Feature.MIXED_TYPES,
-        *megatron_model.SETTINGS,
+        *SETTINGS,
     }
 )
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
@@ -42,7 +37,6 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Hosts whose GPUs do not get neighbouring ranks; what Megatron refuses."""
     pipeline = normal(plan).pipelines[0]
     return [
-        *bad_hosts(plan),
         *_bad_labels(data, pipeline),
         *bad_degrees(data, plan),
         *_scattered(pipeline),
@@ -128,7 +122,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         meshes += [t, 1, 1, d, len(list(run))]
         types.append(label)
     largest = max(mesh[0] for mesh, _ in labelled)
-    fields = megatron_model.fields(data, largest)
+    fields = megatron_fields(data, largest)
     samples = pipeline.micro_batch_size // len(pipeline.stages[0].replicas)
     model = {"micro_batch_size": samples, **fields}
     system: dict[str, Any] = {

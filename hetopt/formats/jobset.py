@@ -15,12 +15,7 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting import allocation
-from .exporting.allocation import (
-    PLAN,
-    Share,
-    plan_text,
-    shares,
-)
+from .exporting.allocation import PLAN, Share, plan_text, shares
 
 SUPPORTS = allocation.SUPPORTS
 JOBSET, LAUNCH, NAME = "jobset.yaml", "launch.sh", "hetopt"

@@ -11,11 +11,7 @@ from typing import Any
 from ..plans import TrainingPlan
 from ..schema import Instance
 from .exporting import allocation
-from .exporting.allocation import (
-    PLAN,
-    plan_text,
-    shares,
-)
+from .exporting.allocation import PLAN, plan_text, shares
 
 SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals

@@ -10,11 +10,7 @@ The names of the plan's nodes are given to the nodes that Slurm grants, in order
 from ..plans import TrainingPlan
 from ..schema import Instance
 from .exporting import allocation
-from .exporting.allocation import (
-    PLAN,
-    plan_text,
-    shares,
-)
+from .exporting.allocation import PLAN, plan_text, shares
 from .exporting.launching import WAIT
 
 SUPPORTS = allocation.SUPPORTS

@@ -17,13 +17,7 @@ from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
-from .exporting.launching import (
-    GRID,
-    bad_degrees,
-    bad_hosts,
-    ranks,
-    torchruns,
-)
+from .exporting.launching import GRID, bad_degrees, ranks, torchruns
 from .exporting.shapes import Feature, normal
 
 SUPPORTS = GRID | {
@@ -134,7 +128,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """What torchtitan or its schedules refuse."""
     pipeline = normal(plan).pipelines[0]
     stages, count = len(pipeline.stages), pipeline.micro_batches
-    found = bad_hosts(plan) + bad_degrees(data, plan)
+    found = bad_degrees(data, plan)
     if count < stages:
         found.append(f"{count} micro-batches are fewer than the {stages} stages")
     if stages > 1 and data.model.tied_embeddings:

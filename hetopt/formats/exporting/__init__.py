@@ -14,6 +14,7 @@ from ...problems import training_plan
 from ...schema import Instance
 from ...search import choosing
 from ...text.writing import writable
+from .launching import bad_hosts
 from .shapes import Feature, features
 
 
@@ -34,7 +35,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     used = features(data, plan)
     lacking = [str(one.value) for one in Feature if one in used - exporter.SUPPORTS]
     # What a target says of its own takes for granted that it has the features.
-    return lacking or list(exporter.refusals(data, plan))
+    return lacking or [*bad_hosts(plan), *exporter.refusals(data, plan)]
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from ...plans import TrainingPlan
 from ...schema import Instance
-from .launching import bad_hosts
 from .shapes import Feature, place
 
 SUPPORTS = frozenset(Feature)
@@ -48,10 +47,10 @@ def shares(data: Instance, plan: TrainingPlan) -> list[Share]:
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Nodes and GPU types with names that no scheduler takes."""
+    """GPU types with names that no scheduler takes."""
     types = sorted({share.gpu for share in shares(data, plan)})
     labels = [share.label for share in shares(data, plan)]
-    found = bad_hosts(plan) + [
+    found = [
         f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
         for name in types
         if not re.fullmatch(LABEL, name)

@@ -13,13 +13,7 @@ from typing import Any
 
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ..exporting.launching import (
-    GRID,
-    bad_degrees,
-    bad_hosts,
-    ranks,
-    torchruns,
-)
+from ..exporting.launching import GRID, bad_degrees, ranks, torchruns
 from ..exporting.shapes import Feature, normal
 
 SUPPORTS = GRID | {
@@ -53,7 +47,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Stages of different sizes, shares that are not whole, a head cut otherwise."""
     pipeline = normal(plan).pipelines[0]
     sizes = [_size(stage.replicas) for stage in pipeline.stages]
-    found = bad_hosts(plan) + bad_degrees(data, plan)
+    found = bad_degrees(data, plan)
     if len(set(sizes)) > 1:
         found.append(f"stages have {sizes} GPUs, and must have the same number")
     first, last = pipeline.stages[0].replicas[0], pipeline.stages[-1].replicas[0]

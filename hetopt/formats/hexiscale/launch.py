@@ -12,7 +12,7 @@ import json
 
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
-from ..exporting.launching import WAIT, bad_degrees, bad_hosts, ranks
+from ..exporting.launching import WAIT, bad_degrees, ranks
 from ..exporting.shapes import Feature, apart, place
 
 SUPPORTS = frozenset(
@@ -55,7 +55,7 @@ done < machines
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Samples that are handed on unequally, GPUs that are not the first in order."""
-    found = bad_hosts(plan) + bad_degrees(data, plan)
+    found = bad_degrees(data, plan)
     if data.workload.costs.recompute != "full":
         found.append("its scripts always recompute layers in full, the plan does not")
     pipelines = apart(plan)

@@ -14,7 +14,7 @@ import json
 
 from ...plans import Replica, TrainingPlan
 from ...schema import Instance
-from ..exporting.launching import bad_degrees, bad_hosts
+from ..exporting.launching import bad_degrees
 from ..exporting.shapes import Feature, normal, place
 
 SUPPORTS = frozenset(
@@ -36,7 +36,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     held: dict[str, list[Replica]] = {}
     for replica in normal(plan).replicas():
         held.setdefault(replica.node, []).append(replica)
-    found = bad_hosts(plan) + bad_degrees(data, plan)
+    found = bad_degrees(data, plan)
     for host, replicas in held.items():
         indices = [place(gpu)[1] for gpu in replicas[0].gpus]
         if len(replicas) > 1:
