@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 import hetopt
-from hetopt import Instance, Limits
+from hetopt import Instance, Limits, catalogue
 from hetopt.exact import provisioning
 from hetopt.files import load_instance
 from hetopt.problems.provisioning import Data, data
@@ -28,16 +28,16 @@ RESULTS = Path(__file__).parent / "results" / "exact_provisioning.jsonl"
 JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
 DEGREES = (1, 2, 4, 8, 16)
 DEADLINES = 10
-# type: peak TFLOP/s, GiB, USD an hour, GB/s of network for each GPU
-MARKET = {
-    "H100": (989, 80, 12.3, 12.5),
-    "A100-80": (312, 80, 5.1, 6.25),
-    "A100-40": (312, 40, 4.1, 6.25),
-    "L40S": (362, 48, 2.3, 3.125),
-    "V100": (125, 32, 2.5, 3.125),
-    "A10G": (125, 24, 1.2, 1.5625),
-    "L4": (121, 24, 0.8, 1.5625),
-    "T4": (65, 16, 0.5, 1.5625),
+# GB/s of network for each GPU
+NETWORK = {
+    "H100": 12.5,
+    "A100-80": 6.25,
+    "A100-40": 6.25,
+    "L40S": 3.125,
+    "V100": 3.125,
+    "A10G": 1.5625,
+    "L4": 1.5625,
+    "T4": 1.5625,
 }
 
 
@@ -56,13 +56,13 @@ def large() -> Data:
         {
             "gpu": gpu,
             "quota": 64,
-            "usd_per_hour": usd,
-            "peak_tflops": tflops,
-            "memory_gib": gib,
+            "usd_per_hour": card.usd_per_hour,
+            "peak_tflops": card.tflops,
+            "memory_gib": card.memory_gib,
             "efficiency": 0.45,
-            "gbytes_per_s": gbytes,
+            "gbytes_per_s": NETWORK[gpu],
         }
-        for gpu, (tflops, gib, usd, gbytes) in MARKET.items()
+        for gpu, card in catalogue.family("market").items()
     ]
     instance = {
         "name": "market-512",

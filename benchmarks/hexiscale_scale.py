@@ -16,17 +16,14 @@ from typing import Any
 
 from _measuring import keep
 
+from hetopt import catalogue
 from hetopt.planners import hexiscale
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 SIZES = (64, 128, 192, 256, 320, 512, 1024)
 RESULTS = "hexiscale_scale.jsonl"
-TYPES: dict[str, tuple[float, int, int]] = {  # TFLOPS, GiB, GB/s within a node
-    "RTX3090": (80, 24, 24),
-    "RTX4090": (165.2, 24, 32),
-    "A800": (312, 80, 200),
-}
+TYPES = catalogue.family("hexiscale")
 SHARES = (("RTX3090", 8, 40), ("RTX3090", 4, 24), ("RTX4090", 8, 160), ("A800", 8, 16))
 
 
@@ -41,13 +38,17 @@ def cluster_of(gpus: int) -> dict[str, Any]:
     while (over := sum(node["count"] for node in nodes) - gpus) > 0:
         nodes.remove(next(node for node in nodes if node["count"] <= over))
     named = [
-        {"name": f"node{i}", "intra_gbytes_per_s": TYPES[node["gpu"]][2], **node}
+        {
+            "name": f"node{i}",
+            "intra_gbytes_per_s": TYPES[node["gpu"]].intra_gbytes_per_s,
+            **node,
+        }
         for i, node in enumerate(nodes)
     ]
     used = {node["gpu"] for node in named}
     types = {
-        name: {"peak_tflops": tflops, "memory_gib": gib}
-        for name, (tflops, gib, _) in TYPES.items()
+        name: {"peak_tflops": card.tflops, "memory_gib": card.memory_gib}
+        for name, card in TYPES.items()
         if name in used
     }
     return {"gpus": types, "nodes": named, "inter": {"gbytes_per_s": 0.7}}

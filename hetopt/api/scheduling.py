@@ -3,15 +3,14 @@
 A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from .. import files, problems, registry
-from ..catalogue.architectures import PRESETS, from_config
+from .. import catalogue, files, problems, registry
+from ..catalogue.architectures import from_config
 from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
 from ..problems import Evaluation
 from ..problems.job_scheduling import Data
@@ -136,10 +135,8 @@ def fit(
 def load_model(model: Place) -> ModelSpec:
     """A preset by name, the model of an instance, or that of a `config.json`."""
     name = str(model)
-    if name in PRESETS:
-        return ModelSpec.model_validate_json(
-            json.dumps({"name": name, **PRESETS[name]})
-        )
+    if name in catalogue.models():
+        return ModelSpec.model_validate(catalogue.model(name))
     path = Path(model)
     if path.suffix == ".json" and path.is_file():
         tree = read_tree(path)
@@ -148,7 +145,7 @@ def load_model(model: Place) -> ModelSpec:
                 return from_config(tree, path.stem)
     if path.is_file() or name in files.instance_names():
         return files.load_instance(model).model
-    raise UnknownName("model", name, sorted(PRESETS))
+    raise UnknownName("model", name, [*catalogue.models()])
 
 
 # --- how it is done --------------------------------------------------------------

@@ -1,9 +1,7 @@
-"""Models by name, and from a Hugging Face `config.json`.
+"""The model of a Hugging Face `config.json`.
 
-A preset holds the fields of `ModelSpec`. Llama models are given as they are released
-(gated MLP, grouped-query attention), GPT and BERT sizes as their papers define them:
-12 H^2 parameters a layer. `config.json` of any family is read by the names that the
-families share; a key that is missing is an error that names it.
+That of any family is read by the names that the families share; a key that is missing
+is an error that names it.
 """
 
 from typing import Any
@@ -12,108 +10,6 @@ from ..errors import InstanceError
 from ..schema import ModelSpec
 
 Fields = dict[str, Any]
-
-
-def _plain(layers: int, hidden: int, heads: int, vocabulary: int) -> Fields:
-    """GPT-2, GPT-3, BERT, OPT: 12 H^2 a layer, one matrix for embedding and head."""
-    return {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "vocabulary": vocabulary,
-        "tied_embeddings": True,
-    }
-
-
-def _gated(
-    layers: int,
-    hidden: int,
-    heads: int,
-    kv_heads: int,
-    intermediate: int,
-    vocabulary: int = 32000,
-    tied: bool = False,
-) -> Fields:
-    """The Llama family: gated MLP, grouped-query attention, norms without bias."""
-    return {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "intermediate": intermediate,
-        "vocabulary": vocabulary,
-        "gated": True,
-        "tied_embeddings": tied,
-    }
-
-
-def _gpt3(layers: int, hidden: int, heads: int) -> Fields:
-    return _plain(layers, hidden, heads, 50257)
-
-
-def _llama3(
-    layers: int, hidden: int, heads: int, intermediate: int, tied: bool = False
-) -> Fields:
-    return _gated(layers, hidden, heads, 8, intermediate, 128256, tied)
-
-
-# Origin of the sizes: the table of each model's paper or its released config.json;
-# 2.6B and 15B are Metis's, 3B (OPT and Megatron's "2.7B" with 32 layers) and 20B
-# (GPT-NeoX's shape) AutoHet's, as `instances/README.md` says.
-PRESETS: dict[str, Fields] = {
-    "gpt2": _plain(12, 768, 12, 50257),
-    "gpt2-medium": _plain(24, 1024, 16, 50257),
-    "gpt2-large": _plain(36, 1280, 20, 50257),
-    "gpt2-xl": _plain(48, 1600, 25, 50257),
-    "gpt2-7b": _plain(32, 4096, 32, 50257),
-    "gpt3-350m": _gpt3(24, 1024, 16),
-    "gpt3-1.3b": _gpt3(24, 2048, 16),
-    "gpt3-2.6b": _gpt3(32, 2560, 32),
-    "gpt3-2.7b": _gpt3(32, 2560, 32),
-    "gpt3-3b": _gpt3(32, 2816, 32),
-    "gpt3-6.7b": _gpt3(32, 4096, 32),
-    "gpt3-13b": _gpt3(40, 5120, 40),
-    "gpt3-15b": _gpt3(48, 5120, 40),
-    "gpt3-20b": _gpt3(44, 6144, 64),
-    "gpt3-175b": _gpt3(96, 12288, 96),
-    "bert-base": _plain(12, 768, 12, 30522),
-    "bert-large": _plain(24, 1024, 16, 30522),
-    "opt-350m": _plain(24, 1024, 16, 50272),
-    "opt-1.3b": _plain(24, 2048, 32, 50272),
-    "opt-6.7b": _plain(32, 4096, 32, 50272),
-    "llama-7b": _gated(32, 4096, 32, 32, 11008),
-    "llama-13b": _gated(40, 5120, 40, 40, 13824),
-    "llama-30b": _gated(60, 6656, 52, 52, 17920),
-    "llama-65b": _gated(80, 8192, 64, 64, 22016),
-    "llama-2-7b": _gated(32, 4096, 32, 32, 11008),
-    "llama-2-13b": _gated(40, 5120, 40, 40, 13824),
-    "llama-2-70b": _gated(80, 8192, 64, 8, 28672),
-    "llama-3-8b": _llama3(32, 4096, 32, 14336),
-    "llama-3-70b": _llama3(80, 8192, 64, 28672),
-    "llama-3.1-405b": _llama3(126, 16384, 128, 53248),
-    "llama-3.2-1b": {**_llama3(16, 2048, 32, 8192, True)},
-    "llama-3.2-3b": {**_llama3(28, 3072, 24, 8192, True)},
-    "mistral-7b": _gated(32, 4096, 32, 8, 14336),
-    "qwen2.5-7b": _gated(28, 3584, 28, 4, 18944, 152064),
-    "mixtral-8x7b": {
-        **_gated(32, 4096, 32, 8, 14336),
-        "experts": 8,
-        "active_experts": 2,
-    },
-    "mixtral-8x22b": {
-        **_gated(56, 6144, 48, 8, 16384, 32768),
-        "experts": 8,
-        "active_experts": 2,
-    },
-    "deepseek-moe-16b": {
-        **_gated(28, 2048, 16, 16, 10944, 102400),
-        "experts": 64,
-        "active_experts": 6,
-        "shared_experts": 2,
-        "expert_intermediate": 1408,
-        "dense_layers": 1,
-    },
-}
 
 # Families whose MLP has no gate although its activation is silu or swish.
 _UNGATED = {"phi", "mpt", "bloom", "falcon", "gpt_neox", "gptj"}

@@ -146,14 +146,14 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
 
 
 def _model(name: str) -> "ModelSpec":
-    from ..catalogue.architectures import PRESETS
+    from .. import catalogue
     from ..formats import huggingface
     from ..schema import ModelSpec
 
-    if name in PRESETS:
-        return ModelSpec.model_validate({"name": name, **PRESETS[name]})
+    if name in catalogue.models():
+        return ModelSpec.model_validate(catalogue.model(name))
     if not Path(name).suffix and not Path(name).exists():
-        raise UnknownName("model", name, list(PRESETS))
+        raise UnknownName("model", name, [*catalogue.models()])
     fields = huggingface.read([Path(name)])["model"]
     return ModelSpec.model_validate(fields)
 

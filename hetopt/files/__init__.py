@@ -213,7 +213,8 @@ def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
     """A model with its preset or its configuration written out."""
     if not isinstance(model, dict) or not {"preset", "config"} & set(model):
         return model
-    from ..catalogue.architectures import PRESETS, from_config
+    from .. import catalogue
+    from ..catalogue.architectures import from_config
 
     field = path_of(at)
     rest = {k: v for k, v in model.items() if k not in ("preset", "config")}
@@ -223,10 +224,10 @@ def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
         )
     if "preset" in model:
         preset = model["preset"]
-        if not isinstance(preset, str) or preset not in PRESETS:
-            found = unknown_name("a known preset", preset, sorted(PRESETS))
+        if not isinstance(preset, str) or preset not in catalogue.models():
+            found = unknown_name("a known preset", preset, sorted(catalogue.models()))
             raise InstanceError.at(file, f"{field}.preset", found)
-        return {"name": preset, **PRESETS[preset], **rest}
+        return {**catalogue.model(preset), **rest}
     config = _beside(model["config"], file, f"{field}.config")
     try:
         spec = from_config(read_tree(config), str(rest.get("name", config.stem)))

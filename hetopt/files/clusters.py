@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from .. import catalogue
 from ..errors import UnknownName
 from ..schema import CostSettings, Instance
 
@@ -54,18 +55,6 @@ _SIZES = {
     "huge": _Size(
         (256, 512), (8,), 4096, (80, 126), (8192, 16384), (4096, 8192), ((1,),)
     ),
-}
-
-# Peak dense 16-bit TFLOP/s, GiB, GB/s between the GPUs of a node, USD per hour.
-_CATALOGUE = {
-    "T4": (65.0, 16.0, 12.0, 0.35),
-    "V100": (125.0, 16.0, 130.0, 2.48),
-    "RTX3090": (71.2, 24.0, 24.0, 0.6),
-    "RTX4090": (165.2, 24.0, 32.0, 0.8),
-    "A6000": (154.8, 48.0, 32.0, 1.1),
-    "A100": (312.0, 80.0, 300.0, 2.2),
-    "H20": (148.0, 96.0, 450.0, 1.6),
-    "H100": (989.4, 80.0, 450.0, 3.6),
 }
 
 # The cost settings of the papers; each instance draws one unless it is given one.
@@ -158,23 +147,22 @@ def _state_bytes(model: dict[str, Any], costs: CostSettings) -> int:
 
 
 def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, Any]:
-    types = rng.sample(
-        sorted(_CATALOGUE), 1 if family == "equal" else rng.randint(2, 4)
-    )
+    cards = catalogue.family("clusters")
+    types = rng.sample(sorted(cards), 1 if family == "equal" else rng.randint(2, 4))
     nodes = _nodes(rng, family, scale, types)
     used = {node["gpu"] for node in nodes}
     # All memory together holds the states this many times; real sizes where roomier.
     wanted = rng.uniform(1.1, 1.6) if family == "tight_memory" else 2.0
-    there = sum(_CATALOGUE[n["gpu"]][1] * n["count"] for n in nodes) * GIB
+    there = sum(cards[n["gpu"]].memory_gib * n["count"] for n in nodes) * GIB
     factor = wanted * states / there
     if family != "tight_memory":
         factor = max(1.0, factor)
     gpus = {
         name: {
-            "peak_tflops": _CATALOGUE[name][0],
-            "memory_gib": round(_CATALOGUE[name][1] * factor, 3),
+            "peak_tflops": cards[name].tflops,
+            "memory_gib": round(cards[name].memory_gib * factor, 3),
             "efficiency": round(rng.uniform(0.4, 1.0), 2),
-            "usd_per_hour": _CATALOGUE[name][3],
+            "usd_per_hour": cards[name].usd_per_hour,
         }
         for name in types
         if name in used
@@ -185,13 +173,14 @@ def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, A
 def _nodes(
     rng: Random, family: str, scale: _Size, types: list[str]
 ) -> list[dict[str, Any]]:
+    cards = catalogue.family("clusters")
     draw = _exact_counts if scale.exactly else _counts
     nodes: list[dict[str, Any]] = []
     for index, count in enumerate(draw(rng, family, scale)):
         gpu = types[index] if index < len(types) else rng.choice(types)
         node = {"name": f"node{index}", "gpu": gpu, "count": count}
         if count > 1:
-            node["intra_gbytes_per_s"] = _CATALOGUE[gpu][2]
+            node["intra_gbytes_per_s"] = cards[gpu].intra_gbytes_per_s
             node["intra_latency_us"] = rng.choice((0, 2, 5))
         nodes.append(node)
     return nodes
@@ -299,12 +288,13 @@ def _offers(
 
 def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[dict[str, Any]]:
     """Offers of two to four types, or of many sellers of all types."""
+    cards = catalogue.family("clusters")
     if family == "offers":
         sellers = 1
-        types = rng.sample(sorted(_CATALOGUE), rng.randint(2, 4))
+        types = rng.sample(sorted(cards), rng.randint(2, 4))
     else:
         sellers = rng.randint(3, 4)
-        types = rng.sample(sorted(_CATALOGUE), rng.randint(4, 6))
+        types = rng.sample(sorted(cards), rng.randint(4, 6))
     number = len(types) * sellers
     quota = max(2, scale.gpus // number)
     left = max(scale.gpus, number)
@@ -315,12 +305,14 @@ def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[dict[str,
             count = left if index == number - 1 else min(quota, left - number + index)
             count = max(1, count)
         left -= count
+        usd = cards[gpu].usd_per_hour
+        assert usd is not None, "every card of the family has a price"
         yield {
             "gpu": gpu if sellers == 1 else f"{gpu}@seller{seller}",
             "quota": count,
-            "usd_per_hour": round(_CATALOGUE[gpu][3] * rng.uniform(0.7, 1.5), 2),
-            "peak_tflops": _CATALOGUE[gpu][0],
-            "memory_gib": _CATALOGUE[gpu][1],
+            "usd_per_hour": round(usd * rng.uniform(0.7, 1.5), 2),
+            "peak_tflops": cards[gpu].tflops,
+            "memory_gib": cards[gpu].memory_gib,
             "efficiency": round(rng.uniform(0.4, 0.8), 2),
             "gbytes_per_s": rng.choice((0.3125, 1.25, 3.125)),
         }

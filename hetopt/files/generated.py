@@ -16,6 +16,7 @@ Equal names give equal data, whatever the machine and the version of Python.
 from random import Random
 from typing import Any
 
+from .. import catalogue
 from ..errors import UnknownName
 from ..problems import device_grouping, layer_partition
 from ..problems.device_grouping import DeviceType
@@ -27,15 +28,6 @@ PREFIX = "generated:"
 # Sizes of the families that `generate` does not make: least and most.
 OTHERS = {"grouping": (2, 10_000), "partition": (3, 1000), "queue": (1, 10_000)}
 MOST_SEED = 10**9
-
-# Dense 16-bit GFLOP/s and MiB: AutoHet's GPUs and two more.
-_DEVICES = (
-    ("A100", 312_000, 81_920),
-    ("H800", 989_000, 81_920),
-    ("H20", 148_000, 98_304),
-    ("V100", 125_000, 32_768),
-    ("L40", 181_000, 49_152),
-)
 
 
 def instance(name: str) -> Instance | None:
@@ -88,14 +80,21 @@ def _is_number(text: str, least: int, most: int) -> bool:
 
 def _grouping(rng: Random, gpus: int) -> device_grouping.Data:
     """AutoHet's problem: a floor of two or three GPUs of 80 GiB, 16 micro-batches."""
-    types = rng.sample(_DEVICES, min(gpus, rng.choice((3, 4))))
+    cards = catalogue.family("grouping")
+    types = rng.sample([*cards], min(gpus, rng.choice((3, 4))))
     cuts = sorted(rng.sample(range(1, gpus), len(types) - 1))
     counts = [b - a for a, b in zip([0, *cuts], [*cuts, gpus], strict=True)]
-    room = sum(n * mib for n, (_, _, mib) in zip(counts, types, strict=True))
+    mib = {name: int(cards[name].memory_gib * 1024) for name in types}
+    room = sum(n * mib[name] for n, name in zip(counts, types, strict=True))
     return device_grouping.Data(
         gpus=tuple(
-            DeviceType(type=name, count=count, gflops=gflops, memory_mib=memory)
-            for (name, gflops, memory), count in zip(types, counts, strict=True)
+            DeviceType(
+                type=name,
+                count=count,
+                gflops=int(cards[name].tflops * 1000),
+                memory_mib=mib[name],
+            )
+            for name, count in zip(types, counts, strict=True)
         ),
         minimum_memory_mib=min(137_216, room),
         micro_batches=16,
@@ -139,8 +138,9 @@ def _partition(rng: Random, layers: int) -> layer_partition.Data:
 
 def _queue(name: str, jobs: int, seed: int) -> Any:
     """GPT-2 and BERT jobs on Frenzy's simulated cluster, or on its testbed."""
-    from ..scheduling import catalogue, workloads
+    from ..scheduling import workloads
+    from ..scheduling.catalogue import simulator, testbed
 
     if seed % 2:
-        return workloads.queue(jobs, seed, catalogue.testbed(), name, every_s=300.0)
-    return workloads.queue(jobs, seed, catalogue.simulator(), name)
+        return workloads.queue(jobs, seed, testbed(), name, every_s=300.0)
+    return workloads.queue(jobs, seed, simulator(), name)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from .. import problems
-from ..catalogue.architectures import PRESETS
+from ..catalogue import models
 from ..errors import KINDS
 from ..result import Status, Stop
 from ..schema import Instance, Profile
@@ -181,7 +181,7 @@ def _widened(schema: Schema) -> Schema:
         fields["profile"] = {"anyOf": [fields["profile"], name]}
     if "ModelSpec" in defs and "model" in schema.get("properties", {}):
         spec = defs["ModelSpec"]
-        named = [_model_by(spec, "preset", {"enum": sorted(PRESETS)})]
+        named = [_model_by(spec, "preset", {"enum": sorted(models())})]
         named.append(_model_by(spec, "config", {"type": "string"}))
         schema["properties"]["model"] = {
             "anyOf": [schema["properties"]["model"], *named]

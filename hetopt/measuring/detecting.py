@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import combinations
 from typing import Any
 
-from ..catalogue.gpus import GPUS
+from ..catalogue import gpus
 from ..errors import InstanceError, Unsupported
 from ..formats.importing import clusters
 from ..formats.importing.clusters import Host
@@ -64,12 +64,12 @@ def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
         return settings
     cards = [clusters.card(host, settings) for host in hosts]
-    if unknown := [card for card in cards if card not in GPUS]:
+    if unknown := [card for card in cards if card not in gpus()]:
         raise InstanceError(
             f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "
             "inter_gbytes_per_s=X"
         )
-    slowest = min(GPUS[card].pcie_gbytes_per_s for card in cards)
+    slowest = min(gpus()[card].pcie_gbytes_per_s for card in cards)
     return settings._replace(inter_gbytes_per_s=slowest)
 
 

@@ -5,52 +5,26 @@ example needs (GPT-2 7B at batch 2 takes 8 A100-40G; with 2^30 bytes 4 would do)
 Efficiency 0.4 of the peak is ours, and so are links where the paper names none.
 """
 
-from dataclasses import dataclass
-
-from ..catalogue.architectures import PRESETS
+from ..catalogue import family, model
 from ..problems.job_scheduling import JobModel
 from ..schema import Cluster, GpuType, Inter, ModelSpec, Node
 
 EFFICIENCY = 0.4
 
 
-@dataclass(frozen=True)
-class Product:
-    """A GPU as it is sold: peak, memory in GB, link within a node of it."""
-
-    peak_tflops: float
-    memory_gb: float
-    intra_gbytes_per_s: float
-
-    def gpu_type(self) -> GpuType:
-        """The GPU in an instance."""
-        gib = round(self.memory_gb * 10**9 / 2**30 - 0.005, 2)  # rounded down
-        return GpuType(
-            peak_tflops=self.peak_tflops, memory_gib=gib, efficiency=EFFICIENCY
-        )
+GPUS = family("frenzy")
 
 
-# Data sheets: dense 16-bit tensor peak with 32-bit accumulation; PCIe 3.0 and 4.0 x16
-# and NVLink in one direction, what an all-reduce gets of them.
-GPUS = {
-    "RTX2080Ti": Product(53.8, 11, 12.0),
-    "RTX6000": Product(130.5, 24, 12.0),
-    "A100-40G": Product(312.0, 40, 300.0),
-    "A100-40G-PCIe": Product(312.0, 40, 25.0),
-    "A100-80G": Product(312.0, 80, 300.0),
-    "A100-80G-PCIe": Product(312.0, 80, 25.0),
-    "A800-80G": Product(312.0, 80, 200.0),
-    "V100-32G": Product(125.0, 32, 130.0),
-    "RTX3090": Product(71.0, 24, 12.0),
-    "RTX4090": Product(165.2, 24, 25.0),
-    "H100-80G": Product(989.0, 80, 450.0),
-}
+def gpu_type(name: str) -> GpuType:
+    """A GPU of `GPUS` in an instance."""
+    gib = round(GPUS[name].memory_gib * 10**9 / 2**30 - 0.005, 2)  # rounded down
+    return GpuType(peak_tflops=GPUS[name].tflops, memory_gib=gib, efficiency=EFFICIENCY)
 
 
 def cluster(nodes: list[tuple[str, int]], gbytes_per_s: float) -> Cluster:
     """Nodes of (type, GPUs), numbered in order, with one link speed between them."""
     return Cluster(
-        gpus={name: GPUS[name].gpu_type() for name, _ in nodes},
+        gpus={name: gpu_type(name) for name, _ in nodes},
         nodes=tuple(
             Node(
                 name=f"node{number}",
@@ -91,5 +65,5 @@ LADDER = {
 
 def job_model(name: str) -> JobModel:
     """A preset as jobs train it: sequences of 512 (BERT) or 1024."""
-    spec = ModelSpec.model_validate({"name": name, **PRESETS[name]})
+    spec = ModelSpec.model_validate(model(name))
     return JobModel(spec=spec, sequence_length=512 if "bert" in name else 1024)

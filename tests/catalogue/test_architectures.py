@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.catalogue.architectures import PRESETS, from_config
+from hetopt.catalogue import model as model_fields
+from hetopt.catalogue import models
+from hetopt.catalogue.architectures import from_config
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import ModelSpec
@@ -188,13 +190,13 @@ def test_parameters_of_a_configuration_are_the_published_ones(
     ],
 )
 def test_parameters_of_a_preset_are_the_published_ones(name: str, total: float) -> None:
-    model = ModelSpec(name=name, **PRESETS[name])
+    model = ModelSpec(**model_fields(name))
     assert billions(model) == pytest.approx(total, rel=0.012)
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("name", sorted(models()))
 def test_every_preset_is_a_model_of_about_the_size_in_its_name(name: str) -> None:
-    model = ModelSpec(name=name, **PRESETS[name])
+    model = ModelSpec(**model_fields(name))
     last = name.rpartition("-")[2]
     if last[-1] in "bm" and last[0].isdigit() and "x" not in last:
         size = float(last[:-1]) * (1 if last[-1] == "b" else 1e-3)
@@ -202,9 +204,9 @@ def test_every_preset_is_a_model_of_about_the_size_in_its_name(name: str) -> Non
 
 
 def test_a_preset_and_the_same_models_configuration_agree() -> None:
-    preset = ModelSpec(name="model", **PRESETS["llama-3-8b"])
+    preset = ModelSpec(**model_fields("llama-3-8b"))
     assert from_config(LLAMA_3_8B, "model").parameters == preset.parameters
-    mixture = ModelSpec(name="model", **PRESETS["mixtral-8x7b"])
+    mixture = ModelSpec(**model_fields("mixtral-8x7b"))
     assert from_config(MIXTRAL, "model").active_parameters == mixture.active_parameters
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.api import scheduling
-from hetopt.catalogue.architectures import PRESETS
+from hetopt.catalogue import model as model_fields
 from hetopt.costs import marp
 from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.errors import InstanceError, UnknownName
@@ -23,7 +23,7 @@ PLAIN = CostSettings(recompute="none")
 
 
 def model(name: str) -> ModelSpec:
-    return ModelSpec.model_validate({"name": name, **PRESETS[name]})
+    return ModelSpec.model_validate(model_fields(name))
 
 
 def in_floats(spec: ModelSpec, s: int, batch: int, d: int, t: int) -> float:
@@ -70,7 +70,7 @@ def test_gpt2_7b_at_batch_2_takes_8_a100_with_t_4_and_d_2() -> None:
 
 def test_with_binary_gigabytes_four_gpus_would_do_in_that_example() -> None:
     need = marp.marp(model("gpt2-7b"), 1024, 2, 1, 4)
-    assert not marp.fits(need, catalogue.GPUS["A100-40G"].gpu_type(), "marp")
+    assert not marp.fits(need, catalogue.gpu_type("A100-40G"), "marp")
     assert marp.fits(need, GpuType(peak_tflops=312, memory_gib=40), "marp")
 
 
@@ -96,7 +96,7 @@ def test_the_cost_model_is_what_the_judge_of_training_plans_finds(
         json.dumps(
             {
                 "name": "one",
-                "model": {"name": name, **PRESETS[name]},
+                "model": model_fields(name),
                 "workload": {
                     "sequence_length": 256,
                     "global_batch": 3,

@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.catalogue.architectures import PRESETS
-from hetopt.catalogue.gpus import GPUS, named
+from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.formats import hostfile, huggingface, nvidia_smi, sinfo
@@ -60,26 +59,6 @@ def cluster(read: dict[str, Any]) -> Cluster:
     return Cluster.model_validate_json(json.dumps(read["cluster"]))
 
 
-# --- the catalogue ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_every_card_is_found_by_its_names_and_says_where_its_figures_are_from(
-    name: str,
-) -> None:
-    card = GPUS[name]
-    assert named(name, "here") == name
-    assert {named(product, "here") for product in card.products} == {name}
-    assert any(letter.isdigit() for letter in card.source)
-    assert card.link_gbytes_per_s >= card.pcie_gbytes_per_s
-
-
-def test_a_name_that_means_several_cards_is_asked_about() -> None:
-    with pytest.raises(InstanceError, match=r"A100-40GB-PCIe.*A100-80GB-SXM4"):
-        named("A100", "hosts: line 3")
-    assert named("h20", "here") == "H20-96GB-SXM5"
-
-
 # --- models ----------------------------------------------------------------------
 
 
@@ -87,7 +66,7 @@ def test_a_config_becomes_the_preset_of_the_same_model(tmp_path: Path) -> None:
     path = put(tmp_path, "config.json", json.dumps(CONFIG))
     read = huggingface.read([path], name="llama-3-8b")
     made = ModelSpec.model_validate_json(json.dumps(read["model"]))
-    preset = ModelSpec.model_validate({"name": "llama-3-8b", **PRESETS["llama-3-8b"]})
+    preset = ModelSpec.model_validate(model_fields("llama-3-8b"))
     assert made == preset
 
 

@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...catalogue.gpus import GPUS
+from ...catalogue import gpus
 from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...text.parsing import read_tree
@@ -176,12 +176,12 @@ def _cluster(
 ) -> dict[str, Any]:
     gpu, gib = options["gpu"], options.get("memory_gib")
     if gib is None:
-        if gpu not in GPUS:
+        if gpu not in gpus():
             raise InstanceError(
                 f"option gpu: found {gpu!r}, expected a card that is known exactly: "
-                f"{', '.join(GPUS)}; name one, or give --memory-gib X"
+                f"{', '.join(gpus())}; name one, or give --memory-gib X"
             )
-        gib = GPUS[gpu].memory_gib
+        gib = gpus()[gpu].memory_gib
     intra = {"intra_gbytes_per_s": float(rates[each])} if each > 1 else {}
     made: dict[str, Any] = {
         "gpus": {gpu: {"memory_gib": gib}},

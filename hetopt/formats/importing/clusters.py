@@ -9,7 +9,8 @@ of the card, or its bus; cards that need an NVLink bridge are taken to have none
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...catalogue.gpus import GPUS, named
+from ...catalogue import gpu as card_of
+from ...catalogue import gpus
 from ...errors import InstanceError
 from ...schema import name_fault
 
@@ -143,8 +144,8 @@ def _card(host: Host, settings: Settings, meant: dict[str, str]) -> _Card:
             raise InstanceError(
                 f"option types: found {told!r}, expected TFLOPS/GIB; correct it"
             ) from None
-    name = named(told, host.place)
-    return _Card(name, GPUS[name].peak_tflops, GPUS[name].memory_gib)
+    sheet = card_of(told, host.place)
+    return _Card(sheet.name, sheet.peak_tflops, sheet.memory_gib)
 
 
 def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
@@ -152,16 +153,16 @@ def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
         return {"intra_gbytes_per_s": settings.intra_gbytes_per_s}
     if host.gpus == 1:
         return {}
-    if card.name not in GPUS:
+    if card.name not in gpus():
         raise InstanceError(
             f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
             "the option intra_gbytes_per_s=X"
         )
-    gpu = GPUS[card.name]
+    gpu = gpus()[card.name]
     if host.worst_link is None:
         return {"intra_gbytes_per_s": gpu.link_gbytes_per_s}
     if host.worst_link.startswith("NV"):
-        if not gpu.nvlinks:
+        if gpu.nvlink_gbytes_per_s is None:
             raise InstanceError(
                 f"{host.place}: found {host.worst_link} between GPUs {card.name!r}, "
                 "which have no NVLink by their data sheet; give the option "

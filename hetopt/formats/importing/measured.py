@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ...catalogue.gpus import GPUS
+from ...catalogue import gpus as sheets
 from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import exact
@@ -209,7 +209,7 @@ def _sheet(name: str) -> float | None:
     wanted = name.casefold()
     peaks = {
         gpu.peak_tflops
-        for known, gpu in GPUS.items()
+        for known, gpu in sheets().items()
         if wanted in (known.casefold(), known.partition("-")[0].casefold())
     }
     return peaks.pop() if len(peaks) == 1 else None

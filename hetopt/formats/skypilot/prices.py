@@ -23,8 +23,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...catalogue import Gpu, skypilot_gpus
 from ...errors import InstanceError, cut, naming
-from ...importers._gpu_cards import CARDS, Card
 from ...text.complaints import shown
 from ...text.parsing import read_table
 
@@ -45,7 +45,7 @@ class _Row(NamedTuple):
     gpus: int
     price: Decimal
     memory_gib: float
-    card: Card
+    card: Gpu
 
 
 def read(
@@ -114,13 +114,13 @@ def _rows(
         if not name or not price:
             continue
         regions.add(line["Region"] or "")
-        if (region and line["Region"] != region) or name not in CARDS:
+        if (region and line["Region"] != region) or name not in skypilot_gpus():
             continue
         with naming(path):
             count = _count(line["AcceleratorCount"], place)
             if count is None:
                 continue
-            card = CARDS[name]
+            card = skypilot_gpus()[name]
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
             row = _Row(name, count, _price(price, place), memory, card)
         yield row
@@ -161,7 +161,7 @@ def _number(text: str | None, what: str, place: str) -> Decimal:
     return number
 
 
-def _memory_gib(info: str, count: int, card: Card, place: str) -> float:
+def _memory_gib(info: str, count: int, card: Gpu, place: str) -> float:
     """Memory of one GPU: the reading of GpuInfo that the data sheet confirms."""
     for reading in _readings(info, place):
         for mib in (reading, reading / count, reading * 1024, reading * 1024 / count):

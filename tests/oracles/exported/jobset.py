@@ -3,6 +3,7 @@
 from typing import Any
 
 from hetopt.catalogue.gpus import GPUS
+
 from hetopt.text.parsing import parse_tree
 
 from .machines import PLAN, Share, disagreements, read

@@ -1,0 +1,89 @@
+"""Data sheets: every spelling means one card, and instances keep their figures."""
+
+import pytest
+
+from hetopt import catalogue
+from hetopt.catalogue import Gpu
+from hetopt.errors import InstanceError, UnknownName
+from hetopt.schema import GpuType
+
+GPUS = catalogue.gpus()
+FAMILIES = ("clusters", "grouping", "frenzy", "market", "hexiscale")
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_spelling_of_a_card_means_it_alone(name: str) -> None:
+    card = GPUS[name]
+    assert catalogue.gpu(name, "here") == card
+    for spelling in (card.product, *card.aliases):
+        for written in (spelling, spelling.lower().replace(" ", "_"), f" {spelling}"):
+            assert catalogue.gpu(written, "here").name == name
+
+
+def test_no_spelling_is_written_at_two_cards() -> None:
+    for spellings in (
+        [s for card in GPUS.values() for s in (card.name, card.product, *card.aliases)],
+        [s for card in GPUS.values() for s in card.skypilot],
+    ):
+        assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)
+def test_a_data_sheet_is_plausible_and_says_where_it_is_from(card: Gpu) -> None:
+    assert any(letter.isdigit() for letter in card.source)
+    assert GpuType(peak_tflops=card.peak_tflops, memory_gib=card.memory_gib)
+    assert card.tflops.get("bf16", card.peak_tflops) == card.peak_tflops
+    # Fewer bits are never slower.
+    rates = [
+        card.tflops[p] for p in ("fp32", "tf32", "fp16", "fp8") if p in card.tflops
+    ]
+    assert rates == sorted(rates)
+    assert (card.nvlinks > 0) == (card.nvlink_gbytes_per_s is not None)
+    assert card.link_gbytes_per_s >= card.pcie_gbytes_per_s
+    assert card.memory_gbytes_per_s > card.link_gbytes_per_s
+
+
+def test_a_name_that_means_several_cards_is_asked_about() -> None:
+    with pytest.raises(InstanceError, match=r"A100-40GB-PCIe.*A100-80GB-SXM4"):
+        catalogue.gpu("A100", "hosts: line 3")
+    with pytest.raises(
+        InstanceError, match="expected one of RTX6000-Turing, RTX6000-A"
+    ):
+        catalogue.gpu("rtx6000", "hosts: line 3")
+    with pytest.raises(InstanceError, match=r"expected one of.*H100-80GB-SXM5"):
+        catalogue.gpu("H100-80GB-SMX", "hosts: line 3")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("h20", "H20-96GB-SXM5"),
+        ("nvidia_a100-sxm4-80gb", "A100-80GB-SXM4"),
+        ("NVIDIA GeForce RTX 4090", "RTX4090"),
+        ("Tesla-V100-SXM2-32GB", "V100-32GB-SXM2"),
+        ("A6000", "RTXA6000"),
+    ],
+)
+def test_importers_read_what_tools_write(written: str, name: str) -> None:
+    assert catalogue.gpu(written, "here").name == name
+
+
+def test_skypilot_names_a_card_that_elsewhere_has_another_name() -> None:
+    cards = catalogue.skypilot_gpus()
+    assert set(cards) >= set(GPUS)
+    assert (cards["V100"].memory_gib, cards["V100-32GB"].memory_gib) == (16, 32)
+    assert cards["A100-80GB"].name == "A100-80GB-PCIe"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_says_which_card_each_of_its_names_is(family: str) -> None:
+    for variant in catalogue.family(family).values():
+        card = GPUS[variant.card]
+        # A figure of its own is a rounding of the sheet's, or a printed slip.
+        assert card.peak_tflops / 2 < variant.tflops < 2 * card.peak_tflops
+        assert variant.memory_gib == card.memory_gib
+
+
+def test_a_model_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UnknownName, match=r"unknown model 'llama-9'.*llama-2-7b"):
+        catalogue.model("llama-9")
