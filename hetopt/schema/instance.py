@@ -1,0 +1,88 @@
+"""An instance: a model, a workload, and a cluster to plan on or offers to rent."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from ..errors import InstanceError
+from .cluster import Cluster
+from .model import ModelSpec
+from .record import Count, MemoryGib, Name, NotNegative, PeakTflops, Positive, Record
+from .workload import Alternatives, Workload
+
+
+class Offer(Record):
+    """GPUs that can be rented: a type, how many, at what price."""
+
+    gpu: Name
+    quota: Annotated[int, Field(ge=0, le=1_000_000)]
+    usd_per_hour: NotNegative = Field(description="Of one GPU.")
+    peak_tflops: PeakTflops
+    memory_gib: MemoryGib
+    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    gbytes_per_s: Positive = Field(description="Network of an instance.")
+    latency_us: NotNegative = 0
+    gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = Field(
+        1, description="GPUs that are rented together; quota and price are of one GPU."
+    )
+
+
+class Requirements(Record):
+    """What a provisioning must meet; `None` asks for nothing."""
+
+    deadline_s: NotNegative | None = None
+    budget_usd: NotNegative | None = None
+
+
+class Search(Record):
+    """The structures that provisioning may choose from."""
+
+    micro_batches: Count
+    data_parallel: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    max_stages: Count = 16
+
+
+class Instance(Record):
+    """A model, a workload, and a cluster to plan on or offers to rent from."""
+
+    name: Name
+    source: Annotated[str, Field(max_length=2000)] = ""
+    model: ModelSpec
+    workload: Workload
+    cluster: Cluster | None = None
+    offers: tuple[Offer, ...] = ()
+    requirements: Requirements = Requirements()
+    search: Search | None = None
+
+    @model_validator(mode="after")
+    def _cluster_or_offers(self) -> Self:
+        if (self.cluster is None) == (not self.offers):
+            found = "both" if self.cluster else "neither"
+            raise ValueError(f"found {found} of cluster and offers: give one of them")
+        if self.offers and self.workload.alternatives != Alternatives():
+            raise ValueError(
+                "found workload.alternatives and offers, whose stages have no settings "
+                "of their own: remove the alternatives"
+            )
+        names = [offer.gpu for offer in self.offers]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
+        for row in self.workload.costs.profile:
+            if len(row.layer_us) != self.model.layers:
+                raise ValueError(
+                    f"the profile of {row.gpu!r} (tensor_parallel "
+                    f"{row.tensor_parallel}, micro_batch {row.micro_batch}) times "
+                    f"{len(row.layer_us)} layers, the model has {self.model.layers}: "
+                    "list one time a layer"
+                )
+        return self
+
+    @property
+    def planned_cluster(self) -> Cluster:
+        """The cluster; an `InstanceError` where the instance has offers instead."""
+        if self.cluster is None:
+            raise InstanceError(
+                f"instance {self.name!r} has offers and no cluster: "
+                "use `hetopt provision`"
+            )
+        return self.cluster

@@ -1,0 +1,170 @@
+"""What every record has: frozen and strict fields, a digest; names and numbers.
+
+Numbers are taken as the exact decimals that a file shows, so that every part of hetopt
+computes with the same rationals.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InstanceError, cut, quoted
+
+LONGEST_NAME = 200
+
+
+def name_fault(text: str) -> str | None:
+    """Why a text is no name, with the remedy; None where it is one.
+
+    A name is one line of printable characters that neither begins nor ends with a
+    blank: names reach scripts, tables and terminals.
+    """
+    if not 0 < len(text) <= LONGEST_NAME:
+        return (
+            f"found {quoted(text)}, expected text of 1 to {LONGEST_NAME} characters; "
+            f"{'shorten it' if text else 'give a name'}"
+        )
+    return _unprintable(text)
+
+
+def _unprintable(text: str) -> str | None:
+    if not text.isprintable():
+        at, character = next(
+            (at, c) for at, c in enumerate(text, 1) if not c.isprintable()
+        )
+        return (
+            f"found {quoted(text)} with {character!r} as character {at}, "
+            "expected one line of printable characters; remove it"
+        )
+    if text != text.strip():
+        return (
+            f"found {quoted(text)}, expected no blank at the beginning or the end; "
+            "remove it"
+        )
+    return None
+
+
+def printable(text: str) -> str:
+    """The text, which has what a name of any length has; else a `ValueError`."""
+    if fault := _unprintable(text):
+        raise ValueError(fault)
+    return text
+
+
+def _gpu_id(text: str) -> str:
+    if fault := name_fault(text.rpartition(":")[0]):
+        raise ValueError(fault)
+    return text
+
+
+Name = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(printable)
+]
+# The longest name of a node, a colon, the index.
+GpuId = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_NAME + 5,
+        pattern=r"^[\s\S]+:[0-9]{1,4}$",
+        description="node:index",
+    ),
+    AfterValidator(_gpu_id),
+]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+# In tables they are MiB and GFLOP/s, whole numbers below 1e9.
+MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5)]
+PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
+
+
+@lru_cache(maxsize=4096)
+def exact(number: float) -> Fraction:
+    """The decimal that a file shows for `number`, as a fraction."""
+    return Fraction(repr(number))
+
+
+class Record(BaseModel):
+    """Frozen, strict, refuses unknown fields; equal content has an equal digest."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    #: Fields that came later: the digest leaves them out where they say nothing, so
+    #: that what was made for older files still names its data.
+    _later: ClassVar[frozenset[str]] = frozenset()
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:` of the canonical JSON of the record."""
+        # Half a million links are written by hand: as objects they take seconds.
+        texts: dict[str, str] = {}
+        data = _said(self, self.model_dump(mode="json", context={"links": texts}))
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        for mark, links in texts.items():
+            text = text.replace(f'"{mark}"', links)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self:
+        """A copy with changes; what was derived from the old content is dropped."""
+        copy = super().model_copy(update=update, deep=deep)
+        for name in set(copy.__dict__) - set(type(self).model_fields):
+            del copy.__dict__[name]
+        return copy
+
+
+R = TypeVar("R", bound=Record)
+
+
+def tabled(
+    record: type[R],
+    where: str,
+    fields: Mapping[str, Any],
+    sources: Mapping[str, str] | None = None,
+) -> R:
+    """A record of what was computed from an instance, for a solver.
+
+    `InstanceError` where a number has no place in it, with the field: coefficients stay
+    below 1e9, where back ends agree. `sources` say by the field's name what it comes
+    from in an instance.
+    """
+    try:
+        return record.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        loc, field = first["loc"], ""
+        for part in loc:
+            field += f"[{part}]" if isinstance(part, int) else f".{part}"
+        field = field.removeprefix(".")
+        source = (sources or {}).get(str(loc[-1]) if loc else "", "the instance")
+        raise InstanceError.at(
+            None,
+            f"{where}: {field}" if field else where,
+            f"found {cut(repr(first['input']))}, made from {source}: {first['msg']}; "
+            "tables hold whole numbers below 1e9: change what it is made from",
+        ) from None
+
+
+def _said(value: Any, data: Any) -> Any:
+    """The JSON `data` of a value, without later fields at their defaults."""
+    if isinstance(value, Record):
+        fields = type(value).model_fields
+        return {
+            name: _said(getattr(value, name), inner)
+            for name, inner in data.items()
+            if name not in value._later
+            or getattr(value, name) != fields[name].get_default()
+        }
+    if isinstance(value, list | tuple):
+        return [_said(*pair) for pair in zip(value, data, strict=True)]
+    if isinstance(value, dict):
+        return {key: _said(value[key], inner) for key, inner in data.items()}
+    return data

@@ -1,0 +1,293 @@
+"""What is trained, and by which variant of the cost model it is timed and weighed."""
+
+from collections import Counter
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from .record import Count, Name, NotNegative, Positive, Record
+
+_LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
+_LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
+
+
+class Profile(Record):
+    """Measurements of every layer at one (GPU type, TP degree, micro-batch).
+
+    Both passes are timed together (`layer_us`, of which `backward_us` may tell a part)
+    or apart (`forward_us` and `backward_us`). How sizes that were not measured and
+    further micro-batches in flight are counted is said in `hetopt.costs.profiles`.
+    """
+
+    _later = frozenset({"forward_us", "layer_mib", "activation_mib"})
+
+    gpu: Name
+    tensor_parallel: Count
+    micro_batch: Count
+    layer_us: _LayerUs = Field(
+        description="Forward and backward of each layer, TP communication included."
+    )
+    forward_us: _LayerUs | None = None
+    backward_us: _LayerUs | None = None
+    layer_mib: _LayerMib | None = Field(
+        None,
+        description="Memory that each layer takes on each GPU, states and activations, "
+        "with one micro-batch in flight.",
+    )
+    activation_mib: _LayerMib | None = Field(
+        None, description="The part of layer_mib that each micro-batch in flight holds."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_passes(cls, data: Any) -> Any:
+        """`layer_us` as the sum of two passes that were timed apart."""
+        if not isinstance(data, dict):
+            return data
+        # Seen from here JSON's lists are lists already, which strict tuples refuse.
+        data = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        if "layer_us" in data:
+            return data
+        passes = [data.get("forward_us"), data.get("backward_us")]
+        if not all(
+            isinstance(times, tuple) and all(type(us) is int for us in times)
+            for times in passes
+        ):
+            return data  # the fields' own checks say what is wrong
+        return {**data, "layer_us": tuple(map(sum, zip(*passes, strict=False)))}
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        count = len(self.layer_us)
+        for field in ("forward_us", "backward_us", "layer_mib", "activation_mib"):
+            listed = getattr(self, field)
+            if listed is not None and len(listed) != count:
+                raise ValueError(
+                    f"{field} lists {len(listed)} layers, layer_us {count}: list one "
+                    "number a layer"
+                )
+        if self.forward_us is not None and self.layer_us != tuple(
+            map(sum, zip(self.forward_us, self.backward_us or (), strict=False))
+        ):
+            raise ValueError(
+                "layer_us is not forward_us + backward_us: give both passes together "
+                "(layer_us) or apart (forward_us and backward_us)"
+            )
+        self._is_part("backward_us", "layer_us")
+        if self.activation_mib is not None:
+            if self.layer_mib is None:
+                raise ValueError("found activation_mib without layer_mib: add it")
+            self._is_part("activation_mib", "layer_mib")
+        return self
+
+    def _is_part(self, part: str, whole: str) -> None:
+        pairs = zip(getattr(self, part) or (), getattr(self, whole), strict=False)
+        for layer, (some, every) in enumerate(pairs):
+            if some > every:
+                raise ValueError(
+                    f"{part} of layer {layer} is {some}, more than its {whole} "
+                    f"{every}: correct one of them"
+                )
+
+
+class StateBytes(NamedTuple):
+    """Bytes of a parameter: its weight, its gradient, what the optimiser keeps."""
+
+    weight: int
+    gradient: int
+    optimiser: int
+
+
+#: Adam's two moments, and a master copy in single precision where it is mixed.
+PRECISIONS: dict[str, StateBytes] = {
+    "fp32": StateBytes(4, 4, 8),
+    "bf16": StateBytes(2, 2, 4),
+    "bf16_mixed": StateBytes(2, 2, 12),
+    "bf16_fp32_gradients": StateBytes(2, 4, 12),
+}
+
+
+Recompute = Literal["full", "selective", "none"]
+
+
+class CostSettings(Record):
+    """The variants of the one cost model; each paper's variant is data here.
+
+    `precision` in place of `bytes_per_parameter` says what these bytes are, and how
+    wide activations and gradients are on links; without it they are 16-bit.
+    `zero: 1..3` divides optimiser states, gradients too, weights too, among the
+    replicas of a layer. `interleave: v` gives each GPU v runs of layers in place of
+    one; `hops: both` lets a transfer occupy the receiving stage too. `fused_loss`
+    keeps one copy of the logits, in their own precision.
+    """
+
+    bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
+    precision: Literal["fp32", "bf16", "bf16_mixed", "bf16_fp32_gradients"] | None = (
+        None
+    )
+    zero: Annotated[int, Field(ge=0, le=3)] = 0
+    head: Literal["include", "omit"] = "include"
+    fused_loss: bool = False
+    recompute: Recompute = "full"
+    activations: Literal["standard", "checkpoint", "architecture"] = "standard"
+    in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
+    sequence_parallel: bool = False
+    flash: bool = False
+    interleave: Annotated[int, Field(ge=1, le=1000)] = 1
+    hops: Literal["sender", "both"] = "sender"
+    pipeline: Literal["critical", "lockstep"] = "critical"
+    pipeline_factor: Positive = 1
+    sync: Literal["ring", "bottleneck"] = "ring"
+    sync_overlap: Literal["none", "backward"] = "none"
+    sync_factor: NotNegative = 1
+    reserve_mib: Annotated[int, Field(ge=0, le=10**7)] = 0
+    layer_times: Literal["analytic", "profile"] = "analytic"
+    profile: tuple[Profile, ...] = ()
+
+    _later = frozenset({"precision", "zero", "fused_loss", "interleave", "hops"})
+
+    @model_validator(mode="after")
+    def _bytes_of_the_precision(self) -> Self:
+        if self.precision is None:
+            return self
+        known = sum(PRECISIONS[self.precision])
+        if "bytes_per_parameter" not in self.model_fields_set:
+            # Frozen from the outside; here the record is still being made.
+            self.__dict__["bytes_per_parameter"] = known
+        elif self.bytes_per_parameter != known:
+            raise ValueError(
+                f"bytes_per_parameter is {self.bytes_per_parameter}, precision "
+                f"{self.precision!r} makes it {known}: give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _interleaved_pipelines_are_1f1b(self) -> Self:
+        if self.interleave > 1 and (
+            self.in_flight == "gpipe" or self.pipeline == "lockstep"
+        ):
+            raise ValueError(
+                f"interleave {self.interleave} is a 1F1B schedule, found in_flight "
+                f"{self.in_flight!r} and pipeline {self.pipeline!r}: give in_flight "
+                "'1f1b' and pipeline 'critical', or interleave 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _profile_is_there_when_asked_for(self) -> Self:
+        if (self.layer_times == "profile") != bool(self.profile):
+            raise ValueError(
+                f"layer_times is {self.layer_times!r} and profile has "
+                f"{len(self.profile)} rows: give both or neither"
+            )
+        if self.zero and any(row.layer_mib for row in self.profile):
+            raise ValueError(
+                f"zero is {self.zero} and profile has layer_mib, whose states are not "
+                "told apart: remove layer_mib, or zero"
+            )
+        for field in ("layer_mib", "activation_mib"):
+            told = [getattr(row, field) is not None for row in self.profile]
+            if any(told) and not all(told):
+                row = self.profile[told.index(False)]
+                raise ValueError(
+                    f"profile[{told.index(False)}] ({row.gpu!r}, tensor_parallel "
+                    f"{row.tensor_parallel}, micro_batch {row.micro_batch}) has no "
+                    f"{field}, other rows have: measure it, or remove it from all"
+                )
+        keys = [(r.gpu, r.tensor_parallel, r.micro_batch) for r in self.profile]
+        if twice := [key for key, times in Counter(keys).items() if times > 1]:
+            gpu, t, b = twice[0]
+            raise ValueError(
+                f"profile has {gpu!r} at tensor_parallel {t} and micro_batch {b} "
+                "twice: remove one row"
+            )
+        return self
+
+    @property
+    def states(self) -> StateBytes:
+        """What the bytes of a parameter are; 16-bit weights where nothing says so."""
+        if self.precision is not None:
+            return PRECISIONS[self.precision]
+        each = self.bytes_per_parameter
+        # Fewer than four bytes leave nothing for an optimiser: all are weights then.
+        return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of a parameter that every replica holds, however many there are."""
+        weight, gradient, optimiser = self.states
+        return (weight + gradient + optimiser, weight + gradient, weight, 0)[self.zero]
+
+    @property
+    def sync_passes(self) -> int:
+        """Passes over the gradients: reduce, gather; ZeRO-3 gathers weights twice."""
+        return 3 if self.zero == 3 else 2
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of an activation."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient when it is synchronised."""
+        return 2 if self.precision is None else self.states.gradient
+
+
+class Alternatives(Record):
+    """Settings that a plan may choose in place of those of `costs`.
+
+    `recompute` is chosen for each stage. `zero` is chosen for the whole plan: the
+    replicas of a layer, which lie in different pipelines, must divide it alike.
+    """
+
+    recompute: tuple[Recompute, ...] = ()
+    zero: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
+
+
+class Workload(Record):
+    """What is trained, in which batches, for how long.
+
+    Without `alternatives` all stages recompute, and replicas divide states, as `costs`
+    says; micro-batch sizes are always chosen from a list.
+    """
+
+    sequence_length: Count
+    global_batch: Count
+    micro_batch_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    iterations: Count = 1
+    costs: CostSettings = CostSettings()
+    alternatives: Alternatives = Alternatives()
+
+    _later = frozenset({"alternatives"})
+
+    @model_validator(mode="after")
+    def _alternatives_have_costs_of_their_own(self) -> Self:
+        costs, other = self.costs, self.alternatives
+        if other.recompute and costs.layer_times == "profile":
+            raise ValueError(
+                "found alternatives.recompute and layer_times 'profile', whose times "
+                "are of one rule: remove the alternatives, or the profile"
+            )
+        if other.recompute and costs.activations == "checkpoint":
+            raise ValueError(
+                "found alternatives.recompute and activations 'checkpoint', which "
+                "weighs all rules alike: give activations 'standard' or 'architecture'"
+            )
+        if other.zero and any(row.layer_mib for row in costs.profile):
+            raise ValueError(
+                "found alternatives.zero and profile with layer_mib, whose states are "
+                "not told apart: remove layer_mib, or the alternatives"
+            )
+        return self
+
+    @property
+    def recomputes(self) -> tuple[Recompute, ...]:
+        """Rules that a stage may have, that of `costs` first."""
+        rules = (self.costs.recompute, *self.alternatives.recompute)
+        return tuple(dict.fromkeys(rules))
+
+    @property
+    def zeros(self) -> tuple[int, ...]:
+        """Stages of ZeRO that a plan may have, that of `costs` first."""
+        return tuple(dict.fromkeys((self.costs.zero, *self.alternatives.zero)))
