@@ -14,74 +14,86 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import InstanceError
-from ..schema import GpuType, Instance, Search, exact
+from ..schema import GpuType, Instance, ModelSpec, Offer, Search, Workload, exact
 from . import compute, memory
 from .compute import ceil
 
 
 def provisioning_data(instance: Instance) -> dict[str, Any]:
     """The fields of a provisioning problem file, from offers and model."""
-    search, model, workload = instance.search, instance.model, instance.workload
-    if not instance.offers or search is None:
-        raise InstanceError(
-            f"instance {instance.name!r}: provisioning needs offers and search "
-            "(micro_batches, data_parallel, max_stages)"
-        )
-    if len(set(model.parameters)) > 1:
-        raise InstanceError(
-            f"instance {instance.name!r}: provisioning needs layers of equal size"
-        )
-    if workload.costs.profile:
-        raise InstanceError(
-            f"instance {instance.name!r}: found a profile and offers, which are timed "
-            "by formula; remove workload.costs.profile and layer_times"
-        )
+    model, workload = instance.model, instance.workload
+    search = _search(instance)
     per_micro_batch = Fraction(workload.global_batch, search.micro_batches)
-    widest = ceil(per_micro_batch / min(search.data_parallel))
-    once, layer_mib, in_flight_mib = _memory_mib(instance, search, widest)
-    offers = []
-    for offer in instance.offers:
-        gpu = GpuType(
-            peak_tflops=offer.peak_tflops,
-            memory_gib=offer.memory_gib,
-            efficiency=offer.efficiency,
-        )
-        by_degree = {}
-        for d in search.data_parallel:
-            share = ceil(per_micro_batch / d)
-            both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
-            backward = compute.backward_share(workload.costs) * both
-            latency = exact(offer.latency_us)
-            costs = workload.costs
-            chunk = Fraction(costs.gradient_bytes * model.parameters[0], d)
-            wire = chunk / (exact(offer.gbytes_per_s) * 1000)
-            by_degree[str(d)] = {
-                "forward_us": ceil(both - backward),
-                "backward_us": ceil(backward),
-                "sync_us": ceil(costs.sync_passes * (d - 1) * (latency + wire)),
-            }
-        offers.append(
-            {
-                "gpu": offer.gpu,
-                "quota": offer.quota,
-                "usd_per_hour": offer.usd_per_hour,
-                "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
-                "layer_mib": layer_mib,
-                "in_flight_mib": in_flight_mib,
-                "by_data_parallel": by_degree,
-                "gpus_per_instance": offer.gpus_per_instance,
-                "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
-            }
-        )
+    shares = {d: ceil(per_micro_batch / d) for d in search.data_parallel}
+    once, layer_mib, in_flight_mib = _memory_mib(
+        instance, search, shares[min(search.data_parallel)]
+    )
+    offers = tuple(
+        {
+            "gpu": offer.gpu,
+            "quota": offer.quota,
+            "usd_per_hour": offer.usd_per_hour,
+            "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
+            "layer_mib": layer_mib,
+            "in_flight_mib": in_flight_mib,
+            "by_data_parallel": {
+                str(d): _times_us(model, workload, offer, d, share)
+                for d, share in shares.items()
+            },
+            "gpus_per_instance": offer.gpus_per_instance,
+            "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
+        }
+        for offer in instance.offers
+    )
     return {
         "layers": model.layers,
         "micro_batches": search.micro_batches,
         "data_parallel": search.data_parallel,
         "max_stages": search.max_stages,
         "iterations": workload.iterations,
-        "offers": tuple(offers),
+        "offers": offers,
         "deadline_s": instance.requirements.deadline_s,
         "budget_usd": instance.requirements.budget_usd,
+    }
+
+
+def _search(instance: Instance) -> Search:
+    """The structures to choose from; refused where the problem cannot be stated."""
+    if not instance.offers or instance.search is None:
+        raise InstanceError(
+            f"instance {instance.name!r}: provisioning needs offers and search "
+            "(micro_batches, data_parallel, max_stages)"
+        )
+    if len(set(instance.model.parameters)) > 1:
+        raise InstanceError(
+            f"instance {instance.name!r}: provisioning needs layers of equal size"
+        )
+    if instance.workload.costs.profile:
+        raise InstanceError(
+            f"instance {instance.name!r}: found a profile and offers, which are timed "
+            "by formula; remove workload.costs.profile and layer_times"
+        )
+    return instance.search
+
+
+def _times_us(
+    model: ModelSpec, workload: Workload, offer: Offer, d: int, share: int
+) -> dict[str, int]:
+    """Forward, backward and synchronisation of a layer, `share` sequences a GPU."""
+    costs = workload.costs
+    gpu = GpuType(
+        peak_tflops=offer.peak_tflops,
+        memory_gib=offer.memory_gib,
+        efficiency=offer.efficiency,
+    )
+    both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
+    backward = compute.backward_share(costs) * both
+    chunk = Fraction(costs.gradient_bytes * model.parameters[0], d)
+    hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)
+    return {
+        "forward_us": ceil(both - backward),
+        "backward_us": ceil(backward),
+        "sync_us": ceil(costs.sync_passes * (d - 1) * hop),
     }
 
 

@@ -15,6 +15,7 @@ Source: Espresso, Eq. 1-3, 8 and 9.
 """
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
@@ -141,78 +142,23 @@ def unit(data: Data) -> str:
 
 def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     """Judge a provisioning: exact USD, or exact us under a budget."""
+    if plan.data_parallel not in data.data_parallel:
+        what = f"{plan.data_parallel} is not in {data.data_parallel}"
+        return Evaluation(None, (Violation("data_parallel", "plan", what),))
+    broken = list(_misplaced(data, plan))
     offers = {offer.gpu: offer for offer in data.offers}
-    d, k, count = plan.data_parallel, data.micro_batches, len(plan.stages)
-    broken: list[Violation] = []
-    if d not in data.data_parallel:
-        return Evaluation(
-            None,
-            (
-                Violation(
-                    "data_parallel", "plan", f"{d} is not in {data.data_parallel}"
-                ),
-            ),
-        )
-    if count > data.max_stages:
-        broken.append(
-            Violation(
-                "max_stages", "plan", f"{count} stages, at most {data.max_stages}"
-            )
-        )
-    placed = sum(stage.layers for stage in plan.stages)
-    if placed != data.layers:
-        broken.append(
-            Violation(
-                "every_layer_once",
-                "plan",
-                f"{placed} layers placed, {data.layers} there are",
-            )
-        )
-    for unknown in sorted({stage.gpu for stage in plan.stages} - set(offers)):
-        broken.append(Violation("unknown_type", "plan", repr(unknown)))
+    if unknown := sorted({stage.gpu for stage in plan.stages} - set(offers)):
+        broken.append(Violation("unknown_type", "plan", repr(unknown[0])))
         return Evaluation(None, tuple(broken))
 
-    rented: Counter[str] = Counter()
-    stage_us: list[int] = []
-    headroom: list[int] = []
-    backward_before = exposed = 0
-    for position, stage in enumerate(plan.stages):
-        offer = offers[stage.gpu]
-        rented[stage.gpu] += d
-        held = min(k, count - position)
-        need = stage.layers * (offer.layer_mib + held * offer.in_flight_mib)
-        headroom.append(offer.memory_mib - need)
-        if need > offer.memory_mib:
-            broken.append(
-                Violation(
-                    "memory",
-                    f"stages[{position}] on {stage.gpu}",
-                    f"{need - offer.memory_mib} MiB too much",
-                )
-            )
-        times = offer.by_data_parallel[str(d)]
-        backward = stage.layers * times.backward_us
-        stage_us.append(stage.layers * times.forward_us + backward)
-        if d > 1:
-            exposed = max(exposed, stage.layers * times.sync_us - backward_before)
-        backward_before += backward
-    for gpu, used in rented.items():
-        rented[gpu] = number = offers[gpu].billed(used)
-        if number > offers[gpu].quota:
-            broken.append(
-                Violation("quota", gpu, f"{number} rented, {offers[gpu].quota} offered")
-            )
-
-    iteration_us = sum(stage_us) + (k - 1) * max(stage_us) + exposed
+    held = Counter(stage.gpu for stage in plan.stages)
+    rented = {g: offers[g].billed(plan.data_parallel * n) for g, n in held.items()}
+    headroom = _headroom_mib(data, plan, offers)
+    stage_us, exposed = _times_us(plan, offers)
+    iteration_us = sum(stage_us) + (data.micro_batches - 1) * max(stage_us) + exposed
     total_us = data.iterations * iteration_us
     price = sum(exact(offers[g].usd_per_hour) * n for g, n in rented.items())
     usd = Fraction(total_us, 3_600_000_000) * price
-    if data.deadline_s is not None and total_us > exact(data.deadline_s) * MICRO:
-        late = float(Fraction(total_us, MICRO) - exact(data.deadline_s))
-        broken.append(Violation("deadline", "plan", f"{late:.6f} s late"))
-    if data.budget_usd is not None and usd > exact(data.budget_usd):
-        over = float(usd - exact(data.budget_usd))
-        broken.append(Violation("budget", "plan", f"{over:.6f} USD over"))
     parts = {
         "iteration_us": iteration_us,
         "total_s": total_us / MICRO,
@@ -221,13 +167,67 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "usd_per_hour": float(price),
         "stage_us": stage_us,
         "exposed_sync_us": exposed,
-        "rented": dict(rented),
+        "rented": rented,
         "headroom_mib": headroom,
         "least_headroom_mib": min(headroom),
         "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
         "budget_slack_usd": _left(data.budget_usd, usd),
     }
+    broken += _too_large(plan, headroom)
+    broken += [
+        Violation("quota", g, f"{n} rented, {offers[g].quota} offered")
+        for g, n in rented.items()
+        if n > offers[g].quota
+    ]
+    broken += _unmet(data, Fraction(total_us, MICRO), usd)
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
+
+
+def _misplaced(data: Data, plan: Plan) -> Iterator[Violation]:
+    if (count := len(plan.stages)) > data.max_stages:
+        what = f"{count} stages, at most {data.max_stages}"
+        yield Violation("max_stages", "plan", what)
+    if (placed := sum(stage.layers for stage in plan.stages)) != data.layers:
+        what = f"{placed} layers placed, {data.layers} there are"
+        yield Violation("every_layer_once", "plan", what)
+
+
+def _headroom_mib(data: Data, plan: Plan, offers: Mapping[str, Offer]) -> list[int]:
+    """memory_mib - x (layer_mib + min(K, P - j) in_flight_mib) of each position j."""
+    rooms, count = [], len(plan.stages)
+    for position, stage in enumerate(plan.stages):
+        offer, in_flight = offers[stage.gpu], min(data.micro_batches, count - position)
+        need = stage.layers * (offer.layer_mib + in_flight * offer.in_flight_mib)
+        rooms.append(offer.memory_mib - need)
+    return rooms
+
+
+def _times_us(plan: Plan, offers: Mapping[str, Offer]) -> tuple[list[int], int]:
+    """forward + backward of each stage, and max_j (sync_j - sum_{i < j} backward_i)."""
+    stage_us, backward_before, exposed = [], 0, 0
+    for stage in plan.stages:
+        times = offers[stage.gpu].by_data_parallel[str(plan.data_parallel)]
+        stage_us.append(stage.layers * (times.forward_us + times.backward_us))
+        if plan.data_parallel > 1:
+            exposed = max(exposed, stage.layers * times.sync_us - backward_before)
+        backward_before += stage.layers * times.backward_us
+    return stage_us, exposed
+
+
+def _too_large(plan: Plan, headroom: list[int]) -> Iterator[Violation]:
+    for position, (stage, room) in enumerate(zip(plan.stages, headroom, strict=True)):
+        if room < 0:
+            where = f"stages[{position}] on {stage.gpu}"
+            yield Violation("memory", where, f"{-room} MiB too much")
+
+
+def _unmet(data: Data, total_s: Fraction, usd: Fraction) -> Iterator[Violation]:
+    if data.deadline_s is not None and total_s > exact(data.deadline_s):
+        late = float(total_s - exact(data.deadline_s))
+        yield Violation("deadline", "plan", f"{late:.6f} s late")
+    if data.budget_usd is not None and usd > exact(data.budget_usd):
+        over = float(usd - exact(data.budget_usd))
+        yield Violation("budget", "plan", f"{over:.6f} USD over")
 
 
 def _left(asked: float | None, taken: Fraction) -> float | None:
