@@ -1,1 +1,0 @@
-"""The names that SkyPilot gives to cards."""
