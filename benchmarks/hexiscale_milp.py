@@ -15,7 +15,7 @@ from typing import Any
 from hetopt.formulations import hexiscale
 
 from hetopt.files import load_instance
-from hetopt.modelling import Limits
+from hetopt.modelling import Limits, Model
 from hetopt.schema import Instance
 from hetopt.solving import statements
 
@@ -23,10 +23,8 @@ INSTANCES = "hexiscale/setting-1-llama2-7b,hexiscale/setting-2-llama2-7b"
 COLUMNS = "instance backend variables rows build_s status objective_us bound_us gap"
 
 
-class Tally:
+class Tally(Model):
     """A model that counts: its variables are zeros."""
-
-    name, native = "tally", None
 
     def __init__(self) -> None:
         self.variables = self.rows = 0
@@ -51,7 +49,7 @@ class Tally:
 def measure(instance: Instance, backend: str, limits: Limits) -> dict[str, Any]:
     """One run: what the statement is like, and what the back end learnt in time."""
     size = Tally()
-    hexiscale.build(instance, size)  # type: ignore[arg-type]
+    hexiscale.build(instance, size)
     obvious = hexiscale.Tables(instance).obvious
     result = statements.solve(
         "training_plan",

@@ -25,9 +25,7 @@ def possible_groups(data: Data) -> list[int]:
     return [
         d
         for d in asked
-        if d <= data.devices
-        and data.micro_batches_of(d) >= 1
-        and d * data.minimum_memory_mib <= memory
+        if d <= data.devices and data.micro_batches_of(d) >= 1 and d * data.minimum_memory_mib <= memory
     ]
 
 
@@ -70,8 +68,7 @@ def plan_of(groups: Iterable[Mapping[str, int]]) -> Grouping:
     alike = Counter(tuple(sorted(group.items())) for group in groups)
     return Grouping(
         groups=tuple(
-            Group(gpus={t: n for t, n in counts if n}, copies=copies)
-            for counts, copies in alike.items()
+            Group(gpus={t: n for t, n in counts if n}, copies=copies) for counts, copies in alike.items()
         )
     )
 

@@ -1,23 +1,32 @@
 """What the statements of layer partition share: equal stages, plans by index."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hetopt.plans import Partition
 from hetopt.problems.layer_partition import Data, Stage
+
+
+def _key(stage: Stage) -> tuple[object, ...]:
+    """What may swap positions where it is equal: all but the name."""
+    return (stage.memory_mib, stage.layer_us, stage.hop_us)
 
 
 def alike(data: Data) -> list[tuple[int, int]]:
     """Neighbours among stages that are equal but for the name, if they may swap."""
     if data.order == "given":
         return []
-    last: dict[tuple[object, ...], int] = {}
-    pairs = []
+    equals: dict[tuple[object, ...], list[int]] = {}
     for s, stage in enumerate(data.stages):
-        key = (stage.memory_mib, stage.layer_us, stage.hop_us)
-        if key in last:
-            pairs.append((last[key], s))
-        last[key] = s
-    return pairs
+        equals.setdefault(_key(stage), []).append(s)
+    return [pair for stages in equals.values() for pair in pairwise(stages)]
+
+
+def needs(data: Data) -> list[list[int]]:
+    """By position, the memory of each layer with the micro-batches in flight there."""
+    flights = [min(data.micro_batches, len(data.stages) - j) for j in range(len(data.stages))]
+    layers = list(zip(data.layer_mib, data.in_flight_mib, strict=True))
+    return [[m + held * a for m, a in layers] for held in flights]
 
 
 def in_order(data: Data, plan: Partition) -> Iterator[tuple[int, range, int]]:
@@ -25,27 +34,15 @@ def in_order(data: Data, plan: Partition) -> Iterator[tuple[int, range, int]]:
 
     Equal stages come in the order of the data, as the statements ask.
     """
-    order = _sorted_alike(data, [_index(data, name) for name in plan.order])
+    number = {stage.name: s for s, stage in enumerate(data.stages)}
     first = 0
-    for position, (s, size) in enumerate(zip(order, plan.layers, strict=True)):
+    for position, (name, size) in enumerate(zip(plan.order, plan.layers, strict=True)):
+        s = number[name]
+        if data.order == "free":
+            earlier = [_key(data.stages[number[other]]) for other in plan.order[:position]]
+            same = [x for x, stage in enumerate(data.stages) if _key(stage) == _key(data.stages[s])]
+            s = same[earlier.count(_key(data.stages[s]))]
         stage, span = data.stages[s], range(first, first + size)
-        hop = stage.hop_us if position < len(order) - 1 else 0
+        hop = stage.hop_us if position < len(plan.order) - 1 else 0
         yield s, span, sum(stage.layer_us[l] for l in span) + hop
         first += size
-
-
-def _index(data: Data, name: str) -> int:
-    return next(s for s, stage in enumerate(data.stages) if stage.name == name)
-
-
-def _sorted_alike(data: Data, order: list[int]) -> list[int]:
-    if data.order == "given":
-        return order
-
-    def key(stage: Stage) -> tuple[object, ...]:
-        return (stage.memory_mib, stage.layer_us, stage.hop_us)
-
-    queues: dict[tuple[object, ...], list[int]] = {}
-    for s, stage in enumerate(data.stages):
-        queues.setdefault(key(stage), []).append(s)
-    return [queues[key(data.stages[s])].pop(0) for s in order]

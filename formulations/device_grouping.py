@@ -1,30 +1,30 @@
-"""Device grouping, the literal statement: one binary a device and group, products.
+"""Device grouping, AutoHet's Eq. 3 to the letter: one binary for a device in a group.
 
-Source: AutoHet, Eq. 3. Types are expanded to devices; nothing breaks the symmetry of
-equal devices and of groups, as in the paper.
+Devices i of strength g[i] (in units of their greatest common divisor) and memory m[i];
+as many groups j as devices; K micro-batches a group, or M for the groups to share.
 
-Given   devices i < N with strength g[i] (in units of their greatest common divisor)
-        and memory m[i]; groups j < N; K micro-batches, or M to be shared by the groups.
-Choose  put[i,j] in {0,1}, used[j] in {0,1}, the least effective compute z,
-        and the integer k, where the groups share M: k = floor(M / D) is best.
-Maximise  total, where with D = sum_j used[j] and P[j] = sum_i put[i,j], subject to
-    once      sum_j put[i,j] = 1                                     each i
-    opened    put[i,j] <= used[j]                                    each i, j
-    peopled   used[j] <= P[j]                                        each j
-    memory    sum_i m[i] put[i,j] >= minimum used[j]                 each j
-    strength  z (k + P[j] - 1) <= k sum_i g[i] put[i,j]
-                                  + k z_max (1 - used[j])            each j
-    total     total <= D z
-    shared    k D <= M                                               where shared
-    asked     D = groups                                             where given
-An unused group has P[j] = 0 and needs z (k - 1) <= k z_max, with z_max = sum_i g[i].
+    put[i,j]  device i is in group j       z  the least effective compute of a used group
+    used[j]   group j has devices          k  micro-batches of a group: K, or M // D at best
+    D = sum_j used[j]     size[j] = sum_i put[i,j]     z_max = sum_i g[i]
+
+Maximise D z, subject to
+    once      every device is in one group
+    opened    a group with a device is used
+    peopled   a used group has a device
+    memory    a used group has the memory that the model needs
+    strength  z is at most the effective compute of a used group, Eq. 2
+    total     the objective, a product, as a variable of its own
+    shared    D groups share M micro-batches, where they do
+    asked     there are as many groups as asked for, where the data ask
+An unused group has size 0, and `strength` then asks z (k - 1) <= k z_max: always so.
+Nothing breaks the symmetry of equal devices and of groups, as in the paper.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, indices, label
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
@@ -36,64 +36,41 @@ backends = ("scip",)
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem on `model`; return the function that reads the plan back."""
-    types = _devices(data)
-    devices = range(len(types))
-    by_type = {gpu.type: gpu for gpu in data.gpus}
-    g = [by_type[t].gflops // unit(data) for t in types]
-    m = [by_type[t].memory_mib for t in types]
-    most = sum(g)
+    gpus = [gpu for gpu in data.gpus for _ in range(gpu.count)]
+    g = [gpu.gflops // unit(data) for gpu in gpus]
+    m = [gpu.memory_mib for gpu in gpus]
+    I = J = range(len(gpus))
+    z_max, minimum = sum(g), data.minimum_memory_mib
 
-    put = {(i, j): model.binary(f"put[{i},{j}]") for i in devices for j in devices}
-    used = {j: model.binary(f"used[{j}]") for j in devices}
-    z = model.real("z", 0, most)
-    total = model.real("total", 0, most)
-    number = model.total(used.values())
-    k = _micro_batches(data, model, number)
+    put, used = model.binaries("put", I, J), model.binaries("used", J)
+    z, total = model.real("z", 0, z_max), model.real("total", 0, z_max)
+    D = model.total(used.values())
+    size = [model.total(put[i, j] for i in I) for j in J]
+    memory = [model.total(m[i] * put[i, j] for i in I) for j in J]
+    strength = [model.total(g[i] * put[i, j] for i in I) for j in J]
+    k: Any = data.micro_batches
+    if k is None:
+        k = model.integer("k", 1, data.micro_batches_of(1))
+        model.add("shared", 0, k * D <= data.micro_batches_of(1))
 
-    for i in devices:
-        model.add("once", i, model.total(put[i, j] for j in devices) == 1)
-    for j in devices:
-        size = model.total(put[i, j] for i in devices)
-        strength = model.total(g[i] * put[i, j] for i in devices)
-        memory = model.total(m[i] * put[i, j] for i in devices)
-        for i in devices:
-            model.add("opened", (i, j), put[i, j] <= used[j])
-        model.add("peopled", j, used[j] <= size)
-        model.add("memory", j, memory >= data.minimum_memory_mib * used[j])
-        model.add(
-            "strength",
-            j,
-            z * (k + size - 1) <= k * strength + k * most * (1 - used[j]),
-        )
-    model.add("total", 0, total <= number * z)
+    # fmt: off
+    model.each("once",     {i: model.total(put[i, j] for j in J) == 1    for i in I})
+    model.each("opened",   {(i, j): put[i, j] <= used[j]                 for i in I for j in J})
+    model.each("peopled",  {j: used[j] <= size[j]                        for j in J})
+    model.each("memory",   {j: memory[j] >= minimum * used[j]            for j in J})
+    model.each("strength", {j: z * (k + size[j] - 1) <= k * strength[j] + k * z_max * (1 - used[j])
+                                                                         for j in J})
+    # fmt: on
+    model.add("total", 0, total <= D * z)
     if data.groups is not None:
-        model.add("asked", 0, number == data.groups)
+        model.add("asked", 0, data.groups == D)
     model.maximise(total)
 
     def read(value: Any) -> Grouping:
-        groups = [
-            {t: sum(round(value(put[i, j])) for i in devices if types[i] == t)
-             for t in by_type}
-            for j in devices
-        ]  # fmt: skip
-        return plan_of(group for group in groups if any(group.values()))
+        groups = [[gpus[i].type for i in I if round(value(put[i, j]))] for j in J]
+        return plan_of({t: group.count(t) for t in group} for group in groups if group)
 
     return read
-
-
-def _devices(data: Data) -> list[str]:
-    """The type of each device."""
-    return [gpu.type for gpu in data.gpus for _ in range(gpu.count)]
-
-
-def _micro_batches(data: Data, model: Model, number: Any) -> Any:
-    """K, or the variable for it where the groups share a batch."""
-    if data.micro_batches is not None:
-        return data.micro_batches
-    shared = data.micro_batches_of(1)
-    k = model.integer("k", 1, shared)
-    model.add("shared", 0, k * number <= shared)
-    return k
 
 
 def bound(data: Data, value: Fraction) -> Fraction:
@@ -105,15 +82,14 @@ def bound(data: Data, value: Fraction) -> Fraction:
 
 def hint(data: Data, plan: Grouping) -> Mapping[str, int]:
     """Values of the binaries, by name."""
-    left: dict[str, list[int]] = {}
-    for i, t in enumerate(_devices(data)):
-        left.setdefault(t, []).append(i)
-    values: dict[str, int] = {}
-    groups = groups_of(plan)
-    for j in range(data.devices):
-        values[f"used[{j}]"] = int(j < len(groups))
-    for j, group in enumerate(groups):
-        for t, n in group.items():
-            for i in [left[t].pop() for _ in range(n)]:
-                values |= {f"put[{i},{k}]": int(k == j) for k in range(data.devices)}
+    J, groups = range(data.devices), groups_of(plan)
+    values = {label("used", j): int(j < len(groups)) for j in J}
+    values |= {label("put", index): 0 for index in indices(J, J)}
+    end = 0
+    for gpu in data.gpus:
+        i = end = end + gpu.count
+        for j, group in enumerate(groups):
+            for _ in range(group.get(gpu.type, 0)):
+                i -= 1
+                values[label("put", (i, j))] = 1
     return values

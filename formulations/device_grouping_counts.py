@@ -4,34 +4,34 @@ The number of groups D is free in most data: the problem is then the best of its
 one for each D, and each is stated by itself. Devices of a type are interchangeable, so
 only their number in a group matters.
 
-Given   types t with count n[t], strength g[t] (in units of their greatest common
-        divisor), memory m[t]; N devices, D groups, K micro-batches; sizes p up to
-        N - D + 1; q = K + N - D and scale = q (q - 1), 1 where q = 1.
-Choose  integers count[j,t], size[j,p] in {0,1}, an integer z and its parts part[j,p].
-Maximise  z,  the least over groups of floor(scale G[j]), where G[j] is the strength
-of group j over K + P[j] - 1, subject to
-    everyone   sum_j count[j,t] = n[t]                                  each t
-    one_size   sum_p size[j,p] = 1                                      each j
-    counted    sum_t count[j,t] = sum_p p size[j,p]                     each j
-    memory     sum_t m[t] count[j,t] >= minimum                         each j
-    whole      sum_p part[j,p] = z                                      each j
-    where      part[j,p] <= z_max size[j,p]                             each j, p
-    strong     scale sum_t g[t] count[j,t] >= sum_p (K+p-1) part[j,p]   each j
-    ordered    sum_t count[j,t] >= sum_t count[j+1,t]                   each j < D-1
-part[j,p] is the product z size[j,p]. Two different values of G have denominators of at
-most q, so they differ by 1 / scale or more: the integer z keeps their strict order.
+Types t with count n[t], strength g[t] (in units of their greatest common divisor) and
+memory m[t]; N devices, D groups j, K micro-batches; sizes p up to N - D + 1;
+q = K + N - D and scale = q (q - 1), 1 where q = 1.
+
+    count[j,t]  devices of t in group j      size[j,p]  group j has p devices
+    part[j,p]   the product z size[j,p]      G[j]       strength of j over K + its size - 1
+
+Maximise z, the least over groups of floor(scale G[j]), subject to
+    everyone   every device is in a group
+    one_size   a group has one size
+    counted    which is the number of its devices
+    memory     a group has the memory that the model needs
+    whole      the parts of a group come to z
+    where      all of it at the group's size
+    strong     z is at most scale G[j]
+and, of our own,
+    ordered    groups by falling size: they are interchangeable, so no optimum is lost
+Two different values of G have denominators of at most q, so they differ by 1 / scale or
+more: the integer z keeps their strict order. z is at most
 z_max = floor(scale sum_t n[t] g[t] / (N + D (K-1))): sum `strong` over the groups.
-`ordered` loses no optimum, as groups are interchangeable.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import pairwise
 from math import floor
-from typing import Any
 
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
@@ -49,55 +49,40 @@ def cases(data: Data) -> list[Data]:
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem of `data.groups` groups; return what reads the plan back."""
-    d, k, types = _number(data), data.micro_batches_of(_number(data)), data.gpus
-    groups, sizes = range(d), range(1, data.devices - d + 2)
-    scale, most = _scale(data), _most(data)
-    if most * (k + data.devices) * len(sizes) >= LARGEST:
+    D, total = _number(data), model.total
+    K, scale, z_max = data.micro_batches_of(D), _scale(data), _most(data)
+    n = {gpu.type: gpu.count for gpu in data.gpus}
+    m = {gpu.type: gpu.memory_mib for gpu in data.gpus}
+    g = {gpu.type: gpu.gflops // unit(data) for gpu in data.gpus}
+    T, J, P = list(n), range(D), range(1, data.devices - D + 2)
+    if (largest := z_max * (K + data.devices)) * len(P) >= LARGEST:
         raise Unsupported(
-            f"coefficients near {most * (k + data.devices)} are beyond any back end: "
+            f"coefficients near {largest} are beyond any back end: "
             "use the exact method, or fewer micro-batches"
         )
-    count = {
-        (j, gpu.type): model.integer(f"count[{j},{gpu.type}]", 0, gpu.count)
-        for j in groups
-        for gpu in types
-    }
-    size = {(j, p): model.binary(f"size[{j},{p}]") for j in groups for p in sizes}
-    part = {
-        (j, p): model.integer(f"part[{j},{p}]", 0, most) for j in groups for p in sizes
-    }
-    z = model.integer("z", 0, most)
-    members = [model.total(count[j, gpu.type] for gpu in types) for j in groups]
 
-    for gpu in types:
-        everywhere = model.total(count[j, gpu.type] for j in groups)
-        model.add("everyone", gpu.type, everywhere == gpu.count)
-    for j in groups:
-        memory = model.total(gpu.memory_mib * count[j, gpu.type] for gpu in types)
-        strength = model.total(
-            scale * (gpu.gflops // unit(data)) * count[j, gpu.type] for gpu in types
-        )
-        parts = model.total((k + p - 1) * part[j, p] for p in sizes)
-        model.add("one_size", j, model.total(size[j, p] for p in sizes) == 1)
-        model.add(
-            "counted", j, members[j] == model.total(p * size[j, p] for p in sizes)
-        )
-        model.add("memory", j, memory >= data.minimum_memory_mib)
-        model.add("whole", j, model.total(part[j, p] for p in sizes) == z)
-        for p in sizes:
-            model.add("where", (j, p), part[j, p] <= most * size[j, p])
-        model.add("strong", j, strength >= parts)
-    for j, (larger, smaller) in enumerate(pairwise(members)):
-        model.add("ordered", j, larger >= smaller)
+    count = model.integers("count", {(j, t): n[t] for j in J for t in T})
+    size = model.binaries("size", J, P)
+    part = model.integers("part", dict.fromkeys(size, z_max))
+    z = model.integer("z", 0, z_max)
+    members = [total(count[j, t] for t in T) for j in J]
+
+    # fmt: off
+    model.each("everyone", {t: total(count[j, t] for j in J) == n[t]                      for t in T})
+    model.each("one_size", {j: total(size[j, p] for p in P) == 1                          for j in J})
+    model.each("counted",  {j: members[j] == total(p * size[j, p] for p in P)             for j in J})
+    model.each("memory",   {j: total(m[t] * count[j, t] for t in T) >= data.minimum_memory_mib
+                                                                                          for j in J})
+    model.each("whole",    {j: total(part[j, p] for p in P) == z                          for j in J})
+    model.each("where",    {(j, p): part[j, p] <= z_max * size[j, p]                      for j, p in size})
+    model.each("strong",   {j: total(scale * g[t] * count[j, t] for t in T)
+                            >= total((K + p - 1) * part[j, p] for p in P)                 for j in J})
+    # our own
+    model.each("ordered",  {j: members[j] >= members[j + 1]                               for j in J[:-1]})
+    # fmt: on
     model.maximise(z)
 
-    def read(value: Any) -> Grouping:
-        return plan_of(
-            {gpu.type: round(value(count[j, gpu.type])) for gpu in types}
-            for j in groups
-        )
-
-    return read
+    return lambda value: plan_of({t: round(value(count[j, t])) for t in T} for j in J)
 
 
 def bound(data: Data, value: Fraction) -> Fraction:
@@ -114,24 +99,20 @@ def bound(data: Data, value: Fraction) -> Fraction:
 
 def hint(data: Data, plan: Grouping) -> Mapping[str, int]:
     """Values of the variables, by name; none where the plan has other than D groups."""
-    d, groups = _number(data), groups_of(plan)
-    if len(groups) != d:
+    D, groups = _number(data), groups_of(plan)
+    if len(groups) != D:
         return {}
-    k, scale = data.micro_batches_of(d), _scale(data)
-    strength = {gpu.type: gpu.gflops // unit(data) for gpu in data.gpus}
-    values: dict[str, int] = {}
-    z = min(
-        scale * sum(strength[t] * n for t, n in group.items())
-        // (k + sum(group.values()) - 1)
-        for group in groups
-    )  # fmt: skip
+    K, scale, sizes = data.micro_batches_of(D), _scale(data), [sum(group.values()) for group in groups]
+    g = {gpu.type: gpu.gflops // unit(data) for gpu in data.gpus}
+    strengths = [sum(g[t] * n for t, n in group.items()) for group in groups]
+    z = min(scale * s // (K + p - 1) for s, p in zip(strengths, sizes, strict=True))
+    values = {"z": z}
     for j, group in enumerate(groups):
-        for t in strength:
-            values[f"count[{j},{t}]"] = group.get(t, 0)
-        for p in range(1, data.devices - d + 2):
-            here = int(p == sum(group.values()))
-            values |= {f"size[{j},{p}]": here, f"part[{j},{p}]": z * here}
-    return values | {"z": z}
+        values |= {label("count", (j, t)): group.get(t, 0) for t in g}
+        for p in range(1, data.devices - D + 2):
+            here = int(p == sizes[j])
+            values |= {label("size", (j, p)): here, label("part", (j, p)): z * here}
+    return values
 
 
 def _number(data: Data) -> int:

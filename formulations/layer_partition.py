@@ -1,22 +1,25 @@
 """Layer partition, assignment statement: layers are put on stages in positions.
 
-Given   layers l < L with memory m[l], in-flight memory a[l], time t[l,s] on stage s;
-        stages s with room M[s] and hop[s]; positions j < P; K micro-batches. Seats are
-        the pairs (s, j) that may be: (j, j) in the given order, all if it is free.
-Choose  put[l,s,j] and at[s,j] in {0,1} for every seat, and an integer bottleneck.
-Minimise  bottleneck,  or  sum of the times of all seats + (K - 1) bottleneck, where
-the time of a seat is  sum_l t[l,s] put[l,s,j] + hop[s] at[s,j], no hop at j = P-1,
-subject to
-    seated      sum_j at[s,j] = 1                                        each s
-    filled      sum_s at[s,j] = 1                                        each j
-    placed      sum_{s,j} put[l,s,j] = 1                                 each l
-    seat        put[l,s,j] <= at[s,j]                                    each l, s, j
-    used        sum_l put[l,s,j] >= at[s,j]                              each s, j
-    fits        sum_l (m[l] + min(K, P-j) a[l]) put[l,s,j] <= M[s] at[s,j]
-    slowest     time of the seat <= bottleneck                           each s, j
-    contiguous  on[l+1,j] <= on[l,j] + on[l,j-1],  on[l,j] = sum_s put[l,s,j]
-    alike       sum_j j at[s,j] <= sum_j j at[s',j]     s, s' next of equal stages
-`alike` loses no optimum: stages that are equal but for the name may swap positions.
+Layers l < L with memory m[l], in-flight memory a[l], time t[l,s] on stage s; stages s
+with room M[s] and hop[s], the time to send on; positions j < P; K micro-batches. Seats
+are the pairs (s, j) that may be: (j, j) in the given order, all if it is free.
+
+    at[s,j]     stage s is at position j       time[s,j]   of the seat, no hop from the last
+    put[l,s,j]  layer l is there               on[l,j]     layer l is at position j
+    held[j]     micro-batches in flight, min(K, P-j)
+
+Minimise the bottleneck, or the sum of all times + (K - 1) bottleneck, subject to
+    seated      every stage has a position
+    filled      every position has a stage
+    placed      every layer has a seat
+    seat        which is taken
+    used        a seat that is taken has a layer
+    fits        and holds what its layers need, those in flight held[j] times
+    slowest     no seat takes longer than the bottleneck
+    contiguous  positions of successive layers rise by 0 or 1
+and, of our own,
+    alike       equal stages in the order of the data: stages that are equal but for the
+                name may swap positions, so no optimum is lost
 
 Source: AutoHet, Eq. 4, with positions and uneven layers.
 """
@@ -24,66 +27,53 @@ Source: AutoHet, Eq. 4, with positions and uneven layers.
 from collections.abc import Mapping
 from typing import Any
 
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Partition
 from hetopt.problems.layer_partition import Data
 
-from ._partition import alike, in_order
+from ._partition import alike, in_order, needs
 
 problem = "layer_partition"
 
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem on `model`; return the function that reads the plan back."""
-    layers, stages = range(len(data.layer_mib)), data.stages
-    last = len(stages) - 1
-    seats = _seats(data)
-    at = {(s, j): model.binary(f"at[{s},{j}]") for s, j in seats}
-    put = {
-        (l, s, j): model.binary(f"put[{l},{s},{j}]") for l in layers for s, j in seats
-    }
-    slowest = max(sum(stage.layer_us) + stage.hop_us for stage in stages)
-    bottleneck = model.integer("bottleneck", 0, slowest)
-    times = []
+    L, J, stages, total = range(len(data.layer_mib)), range(len(data.stages)), data.stages, model.total
+    seats, need = _seats(data), needs(data)
+    t = {(l, s): stages[s].layer_us[l] for l in L for s in J}
+    M = [stage.memory_mib for stage in stages]
+    hop = {(s, j): stages[s].hop_us if j < J[-1] else 0 for s, j in seats}
 
-    for s in range(len(stages)):
-        model.add("seated", s, model.total(at[x, j] for x, j in seats if x == s) == 1)
-        model.add("filled", s, model.total(at[x, j] for x, j in seats if j == s) == 1)
-    for l in layers:
-        model.add("placed", l, model.total(put[l, s, j] for s, j in seats) == 1)
-    for s, j in seats:
-        stage, held = stages[s], min(data.micro_batches, last + 1 - j)
-        need = [
-            m + held * a
-            for m, a in zip(data.layer_mib, data.in_flight_mib, strict=True)
-        ]
-        memory = model.total(need[l] * put[l, s, j] for l in layers)
-        time = model.total(stage.layer_us[l] * put[l, s, j] for l in layers)
-        if j < last:
-            time = time + stage.hop_us * at[s, j]
-        times.append(time)
-        for l in layers:
-            model.add("seat", (l, s, j), put[l, s, j] <= at[s, j])
-        count = model.total(put[l, s, j] for l in layers)
-        model.add("used", (s, j), count >= at[s, j])
-        model.add("fits", (s, j), memory <= stage.memory_mib * at[s, j])
-        model.add("slowest", (s, j), time <= bottleneck)
-    _contiguous(data, model, put)
-    _alike(data, model, at)
+    at = model.binaries("at", seats)
+    put = model.binaries("put", [(l, s, j) for l in L for s, j in seats])
+    bottleneck = model.integer("bottleneck", 0, max(sum(stage.layer_us) + stage.hop_us for stage in stages))
+    on = {(l, j): total(put[l, s, i] for s, i in seats if i == j) for l in L for j in J}
+    time = {(s, j): total(t[l, s] * put[l, s, j] for l in L) + hop[s, j] * at[s, j] for s, j in seats}
+    place = {s: total(j * at[s, j] for i, j in seats if i == s) for s in J}
 
+    # fmt: off
+    model.each("seated",  {s: total(at[x, j] for x, j in seats if x == s) == 1    for s in J})
+    model.each("filled",  {j: total(at[s, x] for s, x in seats if x == j) == 1    for j in J})
+    model.each("placed",  {l: total(put[l, s, j] for s, j in seats) == 1          for l in L})
+    model.each("seat",    {(l, s, j): put[l, s, j] <= at[s, j]                    for l, s, j in put})
+    model.each("used",    {(s, j): total(put[l, s, j] for l in L) >= at[s, j]     for s, j in seats})
+    model.each("fits",    {(s, j): total(need[j][l] * put[l, s, j] for l in L) <= M[s] * at[s, j]
+                                                                                  for s, j in seats})
+    model.each("slowest", {(s, j): time[s, j] <= bottleneck                       for s, j in seats})
+    model.each("contiguous", {(l, j): on[l, j] <= on[l - 1, j] + (on[l - 1, j - 1] if j else 0)
+                                                                                  for l in L[1:] for j in J})
+    # our own
+    model.each("alike",   {(a, b): place[a] <= place[b]                           for a, b in alike(data)})
+    # fmt: on
     if data.objective == "bottleneck":
         model.minimise(bottleneck)
     else:
-        model.minimise(model.total(times) + (data.micro_batches - 1) * bottleneck)
+        model.minimise(total(time.values()) + (data.micro_batches - 1) * bottleneck)
 
     def read(value: Any) -> Partition:
         order = sorted((j, s) for s, j in seats if round(value(at[s, j])))
-        return Partition(
-            order=tuple(stages[s].name for _, s in order),
-            layers=tuple(
-                sum(round(value(put[l, s, j])) for l in layers) for j, s in order
-            ),
-        )
+        sizes = (sum(round(value(put[l, s, j])) for l in L) for j, s in order)
+        return Partition(order=tuple(stages[s].name for _, s in order), layers=tuple(sizes))
 
     return read
 
@@ -95,36 +85,13 @@ def _seats(data: Data) -> list[tuple[int, int]]:
     return [(s, j) for s in every for j in every]
 
 
-def _contiguous(data: Data, model: Model, put: Mapping[Any, Any]) -> None:
-    """Positions of successive layers rise by 0 or 1."""
-    seats = _seats(data)
-    on = {
-        (l, j): model.total(put[l, s, j] for s, i in seats if i == j)
-        for l in range(len(data.layer_mib))
-        for j in range(len(data.stages))
-    }
-    for l, j in on:
-        if l:
-            before = on[l - 1, j] + on[l - 1, j - 1] if j else on[l - 1, j]
-            model.add("contiguous", (l, j), on[l, j] <= before)
-
-
-def _alike(data: Data, model: Model, at: Mapping[Any, Any]) -> None:
-    positions = range(len(data.stages))
-    for one, two in alike(data):
-        first = model.total(j * at[one, j] for j in positions)
-        second = model.total(j * at[two, j] for j in positions)
-        model.add("alike", (one, two), first <= second)
-
-
 def hint(data: Data, plan: Partition) -> Mapping[str, int]:
     """Values of the variables, by name."""
-    values = {f"at[{s},{j}]": 0 for s, j in _seats(data)}
-    for l in range(len(data.layer_mib)):
-        values |= {f"put[{l},{s},{j}]": 0 for s, j in _seats(data)}
+    values = {label("at", seat): 0 for seat in _seats(data)}
+    values |= {label("put", (l, *seat)): 0 for l in range(len(data.layer_mib)) for seat in _seats(data)}
     slowest = 0
     for j, (s, span, time) in enumerate(in_order(data, plan)):
-        values[f"at[{s},{j}]"] = 1
-        values |= {f"put[{l},{s},{j}]": 1 for l in span}
+        values[label("at", (s, j))] = 1
+        values |= {label("put", (l, s, j)): 1 for l in span}
         slowest = max(slowest, time)
     return values | {"bottleneck": slowest}

@@ -1,51 +1,53 @@
 """Provisioning: offers for the stages of one pipeline, counted from its end.
 
-Given   L layers, K micro-batches, kinds k = (offer o, degree d) with times of a layer
-        fwd[k], bwd[k], sync[k] (0 at d = 1), price[o] in a common unit; positions
-        e = 0, 1, ... from the last stage, so that min(K, e + 1) micro-batches are in
-        flight at e, whatever the number of stages; room[e,k] = layers that fit there.
-Choose  on[e,k] and degree[d] in {0,1}, integers layers[e,k], slow, exposed,
-        iteration, bill[e,k], where used[e] = sum_k on[e,k]; for an offer o in
-        instances of g[o] > 1 GPUs that are rented whole, rent[o,i] in {0,1} and
-        integers bill[o,i] of its i-th instance.
-Minimise  cost = sum_{e,k} d price[o] bill[e,k], with sum_i g[o] price[o] bill[o,i] for
-an offer in instances; or, under a budget, iteration, subject to
-    one_kind     used[e] <= 1                                            each e
-    last_stage   used[0] = 1
-    in_a_row     used[e+1] <= used[e]                                    each e
-    one_degree   sum_d degree[d] = 1
-    same_degree  sum_{k of d} on[e,k] <= degree[d]                       each e, d
-    some_layer   layers[e,k] >= on[e,k]                                  each e, k
-    fits         layers[e,k] <= room[e,k] on[e,k]                        each e, k
-    all_layers   sum_{e,k} layers[e,k] = L
-    quota        sum_{e, k of o} d on[e,k] <= quota[o]                   each o
-    slowest      sum_k (fwd + bwd)[k] layers[e,k] <= slow                each e
-    exposed      sum_k sync[k] layers[e,k]
-                     - sum_{e' > e, k} bwd[k] layers[e',k] <= exposed    each e
-    iteration    sum_{e,k} (fwd + bwd)[k] layers[e,k] + (K-1) slow + exposed
-                     <= iteration
-    deadline     iterations * iteration <= deadline
-    bill         sum_k bill[e,k] >= iteration - longest (1 - used[e])    each e
-    billed       bill[e,k] <= longest on[e,k]                            each e, k
-    whole        sum_{e, k of o} d on[e,k] <= g[o] sum_i rent[o,i]       each such o
-    whole_order  rent[o,i+1] <= rent[o,i]                                each o, i
-    whole_bill   bill[o,i] >= iteration - longest (1 - rent[o,i])        each o, i
-    budget       iterations * cost <= budget
-bill[e,k] is the product iteration on[e,k]: a stage is paid for as long as the whole
-iteration lasts. longest = the longest iteration of any plan that meets the deadline:
-all layers on the slowest kind, K times, and their synchronisation.
+L layers, K micro-batches; positions e = 0, 1, ... from the last stage, so that
+held = min(K, e + 1) micro-batches are in flight at e, whatever the number of stages.
+Kinds k = (offer o, degree d) with times of a layer: both passes, the backward one, and
+sync, 0 at d = 1; room[e,k] layers fit there, and kinds without room are left out.
+Offers have a price in a common unit and a quota; some come in instances of g > 1 GPUs
+that are rented whole.
+
+    on[e,k]      the stage at e is of kind k     rent[o,i]  the i-th instance is rented
+    layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
+    bill[e,k]    the product iteration on[e,k]: a stage is paid for the whole iteration
+    degree[d]    the data-parallel degree is d   used[e] = sum_k on[e,k]
+
+Minimise cost, what all bills come to at their prices, or iteration under a budget,
+subject to
+    one_kind      a stage is of one kind at most
+    last_stage    there is a last stage
+    in_a_row      and none behind an unused position
+    one_degree    there is one degree
+    same_degree   which all stages have
+    some_layer    a stage has a layer
+    fits          and no more than fit
+    all_layers    together all of them
+    quota         no offer serves more GPUs than it has
+    slowest       slow, the longest time of a stage
+    exposed       synchronisation beyond the backward passes of the stages before it
+    iteration     the sum of the stages + (K-1) slow + exposed
+    deadline      iterations end in time
+    bill          a used position is paid for the whole iteration
+    billed        by a kind that is on
+    whole         an offer in instances serves GPUs of rented ones
+    whole_bill    which are paid for the whole iteration
+    budget        iterations cost no more
+and, of our own,
+    whole_order   instances are rented in order: they are alike, so no optimum is lost
+longest = the longest iteration of any plan that meets the deadline: all layers on the
+slowest kind, K times, and their synchronisation. A bill of 0 is thus always allowed
+where a position or an instance is not used.
 
 Source: Espresso, Eq. 1-3, 8 and 9.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import pairwise
 from math import ceil, floor, gcd
 from typing import Any, NamedTuple
 
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems.provisioning import Data, Offer
 from hetopt.schema import exact
@@ -60,183 +62,128 @@ class Kind(NamedTuple):
     """One offer at one data-parallel degree; times of a layer in us."""
 
     offer: Offer
-    degree: int
     both: int
     backward: int
     sync: int
 
-    @property
-    def label(self) -> str:
-        return f"{self.offer.gpu},{self.degree}"
-
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem on `model`; return the function that reads the plan back."""
-    kinds, longest = _kinds(data), _longest(data)
-    stages = range(min(data.max_stages, data.layers))
-    room = {
-        (e, k): _room(data, kind, e) for e in stages for k, kind in enumerate(kinds)
-    }
-    pairs = [pair for pair, fitting in room.items() if fitting]
-    on, layers, bill = {}, {}, {}
-    for e, k in pairs:
-        where = f"[{e},{kinds[k].label}]"
-        on[e, k] = model.binary(f"on{where}")
-        layers[e, k] = model.integer(f"layers{where}", 0, room[e, k])
-        bill[e, k] = model.integer(f"bill{where}", 0, longest)
-    slow = model.integer("slow", 0, longest)
-    exposed = model.integer("exposed", 0, longest)
-    iteration = model.integer("iteration", 0, longest)
-    used = [model.total(on[p] for p in pairs if p[0] == e) for e in stages]
+    longest, total, D, K = _longest(data), model.total, data.data_parallel, data.micro_batches
+    E, offers = range(min(data.max_stages, data.layers)), {offer.gpu: offer for offer in data.offers}
+    room, slots, kinds = _rooms(data), _slots(data), _kinds(data)
+    kind = {(e, o, d): kinds[o, d] for e, o, d in room}
+    at = {e: [s for s in room if s[0] == e] for e in E}
+    of = {o: [s for s in room if s[1] == o] for o in offers}
+    price = {o: offer.micro_usd_per_hour // _unit(data) for o, offer in offers.items()}
+    g = {o: offer.gpus_per_instance for o, offer in offers.items()}
 
-    for e in stages:
-        model.add("one_kind", e, used[e] <= 1)
+    on, layers = model.binaries("on", room), model.integers("layers", room)
+    degree, rent = model.binaries("degree", D), model.binaries("rent", slots)
+    bill = model.integers("bill", dict.fromkeys([*room, *slots], longest))
+    slow, exposed, iteration = (model.integer(x, 0, longest) for x in ("slow", "exposed", "iteration"))
+    used = {e: total(on[s] for s in at[e]) for e in E}
+    both = {e: total(kind[s].both * layers[s] for s in at[e]) for e in E}
+    sync = {e: total(kind[s].sync * layers[s] for s in at[e]) for e in E}
+    hidden = {e: total(kind[s].backward * layers[s] for s in room if s[0] > e) for e in E}
+    rented = {o: total(d * on[e, o, d] for e, _, d in of[o]) for o in offers}
+    single = [d * price[o] * bill[e, o, d] for e, o, d in room if g[o] == 1]
+    cost = total([*single, *(g[o] * price[o] * bill[o, i] for o, i in slots)])
+
+    # fmt: off
+    model.each("one_kind",    {e: used[e] <= 1                                 for e in E})
     model.add("last_stage", 0, used[0] == 1)
-    for e, (near, far) in enumerate(pairwise(used)):
-        model.add("in_a_row", e, far <= near)
-    _degrees(data, model, on)
-    for pair in pairs:
-        model.add("some_layer", pair, layers[pair] >= on[pair])
-        model.add("fits", pair, layers[pair] <= room[pair] * on[pair])
-    model.add("all_layers", 0, model.total(layers.values()) == data.layers)
-    whole: list[Any] = []
-    for offer in data.offers:
-        rented = model.total(
-            kinds[k].degree * on[e, k] for e, k in pairs if kinds[k].offer is offer
-        )
-        model.add("quota", offer.gpu, rented <= offer.rentable)
-        whole += _instances(data, model, offer, rented, iteration)
-
-    both = [
-        model.total(kinds[k].both * layers[i, k] for i, k in pairs if i == e)
-        for e in stages
-    ]
-    for e in stages:
-        sync = model.total(kinds[k].sync * layers[i, k] for i, k in pairs if i == e)
-        hidden = model.total(
-            kinds[k].backward * layers[i, k] for i, k in pairs if i > e
-        )
-        model.add("slowest", e, both[e] <= slow)
-        model.add("exposed", e, sync - hidden <= exposed)
-    once = model.total(both) + (data.micro_batches - 1) * slow + exposed
-    model.add("iteration", 0, once <= iteration)
-    if (latest := _latest(data)) is not None:
-        model.add("deadline", 0, iteration <= latest)
-
-    for e in stages:
-        paid = model.total(bill[p] for p in pairs if p[0] == e)
-        model.add("bill", e, paid >= iteration - longest * (1 - used[e]))
-    for pair in pairs:
-        model.add("billed", pair, bill[pair] <= longest * on[pair])
-    single = [
-        kinds[k].degree
-        * (kinds[k].offer.micro_usd_per_hour // _unit(data))
-        * bill[e, k]
-        for e, k in pairs
-        if kinds[k].offer.gpus_per_instance == 1
-    ]
-    cost = model.total([*single, *whole])
-    if data.budget_usd is not None:
-        budget = exact(data.budget_usd) * MICRO_USD_US
-        units = floor(budget / (_unit(data) * data.iterations))
-        if units > LARGEST:
-            raise Unsupported(
-                f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
-                "in the unit of the prices: use the exact method, or a smaller budget"
-            )
-        model.add("budget", 0, cost <= units)
+    model.each("in_a_row",    {e: used[e + 1] <= used[e]                       for e in E[:-1]})
+    model.add("one_degree", 0, total(degree.values()) == 1)
+    model.each("same_degree", {(e, d): total(on[s] for s in at[e] if s[2] == d) <= degree[d]
+                                                                               for e in E for d in D})
+    model.each("some_layer",  {s: layers[s] >= on[s]                           for s in room})
+    model.each("fits",        {s: layers[s] <= room[s] * on[s]                 for s in room})
+    model.add("all_layers", 0, total(layers.values()) == data.layers)
+    model.each("quota",       {o: rented[o] <= offers[o].rentable              for o in offers})
+    model.each("slowest",     {e: both[e] <= slow                              for e in E})
+    model.each("exposed",     {e: sync[e] - hidden[e] <= exposed               for e in E})
+    model.add("iteration", 0, total(both.values()) + (K - 1) * slow + exposed <= iteration)
+    model.each("deadline",    dict(enumerate(iteration <= most for most in _latest(data))))
+    model.each("bill",        {e: total(bill[s] for s in at[e]) >= iteration - longest * (1 - used[e])
+                                                                               for e in E})
+    model.each("billed",      {s: bill[s] <= longest * on[s]                   for s in room})
+    model.each("whole",       {o: rented[o] <= g[o] * total(rent[s] for s in slots if s[0] == o)
+                                                                               for o in offers if g[o] > 1})
+    model.each("whole_bill",  {s: bill[s] >= iteration - longest * (1 - rent[s]) for s in slots})
+    model.each("budget",      dict(enumerate(cost <= most for most in _budget(data))))
+    # our own
+    model.each("whole_order", {(o, i): rent[o, i] <= rent[o, i - 1]            for o, i in slots if i})
+    # fmt: on
     model.minimise(iteration if data.minimises_time else cost)
 
     def read(value: Any) -> Provisioning:
-        taken = sorted(
-            ((e, k) for e, k in pairs if round(value(on[e, k]))), reverse=True
-        )
-        return Provisioning(
-            data_parallel=kinds[taken[0][1]].degree,
-            stages=tuple(
-                RentedStage(gpu=kinds[k].offer.gpu, layers=round(value(layers[e, k])))
-                for e, k in taken
-            ),
-        )
+        taken = sorted((s for s in room if round(value(on[s]))), key=lambda s: -s[0])
+        stages = (RentedStage(gpu=s[1], layers=round(value(layers[s]))) for s in taken)
+        return Provisioning(data_parallel=taken[0][2], stages=tuple(stages))
 
     return read
 
 
-def _most_instances(data: Data, offer: Offer) -> int:
-    """Instances of an offer that a plan may rent."""
+def _slots(data: Data) -> list[tuple[str, int]]:
+    """The instances that a plan may rent, of offers in instances."""
     gpus = max(data.data_parallel) * min(data.max_stages, data.layers)
-    return min(offer.rentable, offer.billed(gpus)) // offer.gpus_per_instance
+    return [
+        (offer.gpu, i)
+        for offer in data.offers
+        if offer.gpus_per_instance > 1
+        for i in range(min(offer.rentable, offer.billed(gpus)) // offer.gpus_per_instance)
+    ]
 
 
-def _instances(
-    data: Data, model: Model, offer: Offer, rented: Any, iteration: Any
-) -> list[Any]:
-    """What the instances of an offer cost; nothing where GPUs are rented singly."""
-    if offer.gpus_per_instance == 1:
-        return []
-    longest = _longest(data)
-    each = offer.gpus_per_instance * (offer.micro_usd_per_hour // _unit(data))
-    rent, terms = [], []
-    for i in range(_most_instances(data, offer)):
-        where = f"[{offer.gpu},{i}]"
-        rent.append(model.binary(f"rent{where}"))
-        bill = model.integer(f"bill{where}", 0, longest)
-        paid = iteration - longest * (1 - rent[i])
-        model.add("whole_bill", (offer.gpu, i), bill >= paid)
-        terms.append(each * bill)
-    for i, (near, far) in enumerate(pairwise(rent)):
-        model.add("whole_order", (offer.gpu, i), far <= near)
-    room = offer.gpus_per_instance * model.total(rent)
-    model.add("whole", offer.gpu, rented <= room)
-    return terms
-
-
-def _degrees(data: Data, model: Model, on: Mapping[Any, Any]) -> None:
-    kinds = _kinds(data)
-    degree = {d: model.binary(f"degree[{d}]") for d in data.data_parallel}
-    model.add("one_degree", 0, model.total(degree.values()) == 1)
-    for e in range(min(data.max_stages, data.layers)):
-        for d in data.data_parallel:
-            of_it = model.total(
-                on[i, k] for i, k in on if i == e and kinds[k].degree == d
-            )
-            model.add("same_degree", (e, d), of_it <= degree[d])
-
-
-def _kinds(data: Data) -> list[Kind]:
-    """Offers at the degrees that their quota allows."""
-    kinds = []
+def _kinds(data: Data) -> dict[tuple[str, int], Kind]:
+    """Offers at the degrees that their quota allows, by name and degree."""
+    kinds = {}
     for offer in data.offers:
         for d in data.data_parallel:
             times = offer.by_data_parallel[str(d)]
             both = times.forward_us + times.backward_us
-            sync = times.sync_us if d > 1 else 0
             if d <= offer.quota:
-                kinds.append(Kind(offer, d, both, times.backward_us, sync))
+                sync = times.sync_us if d > 1 else 0
+                kinds[offer.gpu, d] = Kind(offer, both, times.backward_us, sync)
     return kinds
 
 
-def _room(data: Data, kind: Kind, e: int) -> int:
-    """The most layers that fit on the kind at position `e` from the end."""
-    held = min(data.micro_batches, e + 1)
-    need = kind.offer.layer_mib + held * kind.offer.in_flight_mib
-    return min(data.layers, kind.offer.memory_mib // need if need else data.layers)
+def _rooms(data: Data) -> dict[tuple[int, str, int], int]:
+    """By position, offer and degree: the most layers that fit there, where one does."""
+    rooms = {}
+    for e in range(min(data.max_stages, data.layers)):
+        held = min(data.micro_batches, e + 1)
+        for (o, d), kind in _kinds(data).items():
+            need = kind.offer.layer_mib + held * kind.offer.in_flight_mib
+            if room := min(data.layers, kind.offer.memory_mib // need if need else data.layers):
+                rooms[e, o, d] = room
+    return rooms
 
 
-def _latest(data: Data) -> int | None:
-    """The longest iteration in us that meets the deadline."""
-    if data.deadline_s is None:
-        return None
-    return floor(exact(data.deadline_s) * 10**6 / data.iterations)
+def _latest(data: Data) -> list[int]:
+    """The longest iteration in us that meets the deadline, where there is one."""
+    return [floor(exact(s) * 10**6 / data.iterations) for s in (data.deadline_s,) if s is not None]
+
+
+def _budget(data: Data) -> list[int]:
+    """The most that `cost` may be, where there is a budget."""
+    if data.budget_usd is None:
+        return []
+    units = floor(exact(data.budget_usd) * MICRO_USD_US / (_unit(data) * data.iterations))
+    if units > LARGEST:
+        raise Unsupported(
+            f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
+            "in the unit of the prices: use the exact method, or a smaller budget"
+        )
+    return [units]
 
 
 def _longest(data: Data) -> int:
-    kinds = _kinds(data)
+    kinds = _kinds(data).values()
     both = max((kind.both for kind in kinds), default=0)
     sync = max((kind.sync for kind in kinds), default=0)
-    longest = data.layers * (data.micro_batches * both + sync)
-    latest = _latest(data)
-    return longest if latest is None else min(longest, latest)
+    return min([data.layers * (data.micro_batches * both + sync), *_latest(data)])
 
 
 def _unit(data: Data) -> int:
@@ -254,32 +201,23 @@ def bound(data: Data, value: Fraction) -> int | Fraction:
 
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
     """Values of the variables, by name."""
-    d, count = plan.data_parallel, len(plan.stages)
-    kinds = {kind.label: kind for kind in _kinds(data)}
-    values = {f"degree[{other}]": int(other == d) for other in data.data_parallel}
-    for e in range(min(data.max_stages, data.layers)):
-        for label, kind in kinds.items():
-            if _room(data, kind, e):
-                where = f"[{e},{label}]"
-                values |= {f"on{where}": 0, f"layers{where}": 0, f"bill{where}": 0}
+    kinds, d = _kinds(data), plan.data_parallel
+    values = {label("degree", other): int(other == d) for other in data.data_parallel}
+    values |= {label(x, s): 0 for s in _rooms(data) for x in ("on", "layers", "bill")}
     slow = exposed = total = hidden = 0
     for stage in plan.stages:
-        kind = kinds[f"{stage.gpu},{d}"]
+        kind = kinds[stage.gpu, d]
         slow = max(slow, stage.layers * kind.both)
         exposed = max(exposed, stage.layers * kind.sync - hidden)
         total += stage.layers * kind.both
         hidden += stage.layers * kind.backward
     iteration = total + (data.micro_batches - 1) * slow + exposed
-    for j, stage in enumerate(plan.stages):
-        where = f"[{count - 1 - j},{stage.gpu},{d}]"
-        values |= {f"on{where}": 1, f"layers{where}": stage.layers}
-        values[f"bill{where}"] = iteration
-    for offer in data.offers:
-        if offer.gpus_per_instance > 1:
-            gpus = d * sum(stage.gpu == offer.gpu for stage in plan.stages)
-            taken = offer.billed(gpus) // offer.gpus_per_instance
-            for i in range(_most_instances(data, offer)):
-                where = f"[{offer.gpu},{i}]"
-                values[f"rent{where}"] = int(i < taken)
-                values[f"bill{where}"] = iteration * (i < taken)
+    for e, stage in enumerate(reversed(plan.stages)):
+        s = (e, stage.gpu, d)
+        values |= {label("on", s): 1, label("layers", s): stage.layers, label("bill", s): iteration}
+    offers = {offer.gpu: offer for offer in data.offers}
+    for o, i in _slots(data):
+        gpus = d * sum(stage.gpu == o for stage in plan.stages)
+        taken = int(i < offers[o].billed(gpus) // offers[o].gpus_per_instance)
+        values |= {label("rent", (o, i)): taken, label("bill", (o, i)): iteration * taken}
     return values | {"slow": slow, "exposed": exposed, "iteration": iteration}

@@ -1,27 +1,26 @@
 """Recovery by counts: pieces that are alike are interchangeable.
 
-Given   kinds k of n[k] pieces, each of s[k] grains (a number of bytes that divides all
-        pieces), sources q of a kind, each with the links that it loads; links l of
-        w[l] bytes a second.
-Choose  integers y[k,q], the pieces of k that come from q, and an integer T in us.
-Minimise  T, subject to
-    served    sum_q y[k,q] = n[k]                                         each k
-    carried   1e6 grain sum of s[k] y[k,q] over q that load l <= w[l] T   each l
-The rows of `carried` are multiplied until they are whole and then divided by what all
-of their numbers share. Where a kind has no source there is no plan, and no case. No
-link is busy for a time between those that numbers of grains take: the bound is raised
-to one. CP-SAT is there to confirm what SCIP and CBC say: by itself, without the
-relaxation, it climbs T us by us.
+Kinds k of n[k] pieces, each of s[k] grains (a number of bytes that divides all pieces);
+sources q of a kind, each with the links that it loads; a grain keeps link l busy for
+us[l]. y[k,q] pieces of k come from q; T is the time of the busiest link in us.
+
+Minimise T, subject to
+    served    every piece has a source
+    carried   no link is busy for longer than T
+Where a kind has no source there is no plan, and no case. No link is busy for a time
+between those that numbers of grains take: the bound is raised to one. CP-SAT is there to
+confirm what SCIP and CBC say: by itself, without the relaxation, it climbs T us by us.
+
+Source: AutoHet, section IV.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, gcd
-from typing import Any
+from math import ceil
 
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, label, whole
 from hetopt.plans import Recovery
 from hetopt.problems.recovery import Data
 from hetopt.problems.recovery.network import Network
@@ -49,59 +48,44 @@ def _network(data: Data) -> Network:
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the recovery on `model`; return what reads the plan back."""
-    network = _network(data)
-    y = {
-        (k, q): model.integer(f"y[{k},{q}]", 0, kind.count)
-        for k, kind in enumerate(network.kinds)
-        for q in range(len(kind.sources))
-    }
-    grains = sum(kind.count * kind.size for kind in network.kinds)
-    slowest = max((network.grain_us(x) for x in network.bandwidth), default=Fraction(0))
-    most = ceil(grains * slowest)
-    makespan = model.integer("T", 0, most)
-    for k, kind in enumerate(network.kinds):
-        shares = [y[k, q] for q in range(len(kind.sources))]
-        model.add("served", k, model.total(shares) == kind.count)
-    for link in network.bandwidth:
-        terms = [
-            (kind.size, y[k, q])
-            for k, kind in enumerate(network.kinds)
-            for q, route in enumerate(kind.routes)
-            if link in route
-        ]
-        each = network.grain_us(link)
-        below = each.denominator
-        numbers = [int(each * below) * size for size, _ in terms]
-        common = gcd(below, *numbers)
-        if max(below * most, int(each * below) * grains) // common > LARGEST:
+    network, total = _network(data), model.total
+    links, kinds = network.bandwidth, dict(enumerate(network.kinds))
+    us = {l: network.grain_us(l) for l in links}
+    most = ceil(sum(kind.count * kind.size for kind in network.kinds) * max(us.values(), default=0))
+    y = model.integers("y", {(k, q): kinds[k].count for k, q in _indices(network)})
+    T = model.integer("T", 0, most)
+    of = {k: [v for v in y if v[0] == k] for k in kinds}
+    load = {l: [(k, q) for k, q in y if l in kinds[k].routes[q]] for l in links}
+    # Rows in whole numbers: the last is the factor of T.
+    row = {l: whole([*(us[l] * kinds[k].size for k, _ in load[l]), Fraction(1)]) for l in links}
+    for l in links:
+        if row[l][-1] * most > LARGEST:
             raise Unsupported(
                 f"formulation 'recovery': the sizes of the units have no common "
-                f"measure, the numbers of {link!r} are too large: use the exact "
+                f"measure, the numbers of {l!r} are too large: use the exact "
                 "method recovery"
             )
-        carried = model.total(
-            n // common * variable
-            for n, (_, variable) in zip(numbers, terms, strict=True)
-        )
-        model.add("carried", link, carried <= below // common * makespan)
-    model.minimise(makespan)
 
-    def read(value: Any) -> Recovery:
-        return network.plan({key: round(value(v)) for key, v in y.items()})
+    # fmt: off
+    model.each("served",  {k: total(y[v] for v in of[k]) == kinds[k].count           for k in kinds})
+    model.each("carried", {l: total(n * y[v] for n, v in zip(row[l], load[l], strict=False)) <= row[l][-1] * T
+                                                                                     for l in links})
+    # fmt: on
+    model.minimise(T)
+    return lambda value: network.plan({v: round(value(y[v])) for v in y})
 
-    return read
+
+def _indices(network: Network) -> list[tuple[int, int]]:
+    """Kinds and their sources."""
+    return [(k, q) for k, kind in enumerate(network.kinds) for q in range(len(kind.sources))]
 
 
 def hint(data: Data, plan: Recovery) -> Mapping[str, int]:
     """Values of the variables, by name."""
     network = _network(data)
     flow = network.flow(plan)
-    hints = {
-        f"y[{k},{q}]": flow.get((k, q), 0)
-        for k, kind in enumerate(network.kinds)
-        for q in range(len(kind.sources))
-    }
-    return {**hints, "T": makespan_us(network, flow)}
+    values = {label("y", index): flow.get(index, 0) for index in _indices(network)}
+    return values | {"T": makespan_us(network, flow)}
 
 
 def makespan_us(network: Network, flow: Mapping[tuple[int, int], int]) -> int:

@@ -1,17 +1,20 @@
 """A scheduling round as Sia states it: a binary for each job and configuration.
 
-Given   jobs j, each of a class with cost u[j] when unserved and its configurations f: a
-        type, a power of two g[f] of GPUs, a cost a[f]; slots S[type, s].
-Choose  x[j,f] in {0,1}.
-Minimise  sum_j (u[j] (1 - sum_f x[j,f]) + sum_f a[f] x[j,f]), subject to
-    one     sum_f x[j,f] <= 1                                            each j
-    slots   sum of g[f] x[j,f] over f of the type with g[f] >= s <= S    each type, s
+Jobs (c, i) of a class c with cost u[c] when unserved and configurations f: a type, a
+power of two g[f] of GPUs, a cost a[f]; slots S[type, s] for GPUs of a type in
+configurations of at least s. x[c,i,f] = 1 if the job gets configuration f.
+
+Minimise the costs a[f] of what jobs get and u[c] of those that get nothing, subject to
+    one     a job gets one configuration at most
+    slots   configurations of at least s GPUs of a type hold no more than their slots
 Sia has `slots` for s = 1 only, the GPUs of a type, as all its nodes of a type are equal
 powers of two; the others then follow from it.
 
 Source: Sia (SOSP 2023), Eq. 1 with p < 0, where it minimises.
 """
 
+from collections import Counter
+from itertools import groupby
 from typing import Any
 
 from hetopt.modelling import Model, ReadPlan
@@ -24,41 +27,30 @@ backends = ("pulp", "scip", "cpsat")
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the round on `model`; return what reads the plan back."""
-    chosen = [
-        (c.name, number, f, model.binary(f"x[{c.name},{number},{f.gpus},{f.gpu}]"))
+    total = model.total
+    cost = {
+        (c.name, i, f.gpus, f.gpu): f.cost - c.unserved
         for c in data.classes
-        for number in range(c.jobs)
+        for i in range(c.jobs)
         for f in c.configurations
-    ]
-    by_job: dict[tuple[str, int], list[Any]] = {}
-    for name, number, _, x in chosen:
-        by_job.setdefault((name, number), []).append(x)
-    for job, mine in by_job.items():
-        model.add("one", job, model.total(mine) <= 1)
-    for slots in data.slots:
-        held = [
-            f.gpus * x
-            for _, _, f, x in chosen
-            if f.gpu == slots.gpu and f.gpus >= slots.size
-        ]
-        if held:
-            model.add("slots", (slots.gpu, slots.size), model.total(held) <= slots.gpus)
-    unserved = {c.name: c.unserved for c in data.classes}
+    }
+    x = model.binaries("x", cost)
+    jobs = {job: list(mine) for job, mine in groupby(x, key=lambda v: v[:2])}
+    held = {s: [v for v in x if v[3] == s.gpu and v[2] >= s.size] for s in data.slots}
+
+    # fmt: off
+    model.each("one",   {job: total(x[v] for v in mine) <= 1             for job, mine in jobs.items()})
+    model.each("slots", {(s.gpu, s.size): total(v[2] * x[v] for v in mine) <= s.gpus
+                                                                         for s, mine in held.items() if mine})
+    # fmt: on
     nobody = sum(c.jobs * c.unserved for c in data.classes)
-    costs = [(f.cost - unserved[name]) * x for name, _, f, x in chosen]
-    model.minimise(model.total(costs) + nobody)
+    model.minimise(total(cost[v] * x[v] for v in x) + nobody)
 
     def read(value: Any) -> Round:
-        counts: dict[tuple[str, str, int], int] = {}
-        for name, _, f, x in chosen:
-            key = (name, f.gpu, f.gpus)
-            counts[key] = counts.get(key, 0) + round(value(x))
-        return Round(
-            served=tuple(
-                Served(job_class=name, gpu=gpu, gpus=gpus, jobs=jobs)
-                for (name, gpu, gpus), jobs in counts.items()
-                if jobs
-            )
-        )
+        count: Counter[tuple[str, str, int]] = Counter()
+        for (c, _, g, t), taken in x.items():
+            count[c, t, g] += round(value(taken))
+        served = (Served(job_class=c, gpu=t, gpus=g, jobs=n) for (c, t, g), n in count.items() if n)
+        return Round(served=tuple(served))
 
     return read

@@ -1,7 +1,10 @@
 """The few words a statement may use, whatever the solver; and the limits of a run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import gcd, lcm
 from typing import Any, Protocol
 
 from .result import Status, Stop
@@ -51,8 +54,28 @@ class Span:
     objective: float = 0.0
 
 
+def label(family: str, index: Any = ()) -> str:
+    """The name of a variable, such as `use[0,1]`; `span` where there is no index."""
+    inner = ",".join(map(str, index)) if isinstance(index, tuple) else str(index)
+    return f"{family}[{inner}]" if inner else family
+
+
+def indices(*sets: Iterable[Any]) -> list[Any]:
+    """All pairs of two sets, all triples of three; the elements of a single one."""
+    return list(sets[0] if len(sets) == 1 else product(*sets))
+
+
+def whole(factors: Iterable[Fraction]) -> list[int]:
+    """The factors of a row in the smallest whole numbers of the same ratio."""
+    given = list(factors)
+    below = lcm(*(factor.denominator for factor in given))
+    numbers = [int(factor * below) for factor in given]
+    common = gcd(*numbers) or 1
+    return [number // common for number in numbers]
+
+
 class Model(Protocol):
-    """A model under construction on one solver.
+    """A model under construction on one solver; a back end derives its own from it.
 
     Variables support `+`, `-`, `*` with numbers, and comparisons with expressions.
     `native` is the solver's own model, for statements that declare `backends`;
@@ -78,6 +101,22 @@ class Model(Protocol):
 
     def add(self, family: str, index: Any, constraint: Any) -> None:
         """State one constraint of a family; the docstring lists the families."""
+
+    def binaries(self, family: str, *sets: Iterable[Any]) -> dict[Any, Any]:
+        """0-1 variables by index: those of `indices(*sets)`."""
+        return {index: self.binary(label(family, index)) for index in indices(*sets)}
+
+    def integers(self, family: str, most: Mapping[Any, int]) -> dict[Any, Any]:
+        """Integer variables by index, each from 0 to the `most` of its index."""
+        return {
+            index: self.integer(label(family, index), 0, high)
+            for index, high in most.items()
+        }
+
+    def each(self, family: str, constraints: Mapping[Any, Any]) -> None:
+        """State a family of constraints, each at its index."""
+        for index, constraint in constraints.items():
+            self.add(family, index, constraint)
 
     def minimise(self, expression: Any) -> None:
         """State the objective."""

@@ -48,11 +48,12 @@ def test_no_handler_catches_everything_and_goes_on() -> None:
 
 
 def families_added(name: str) -> set[str]:
-    """First arguments of `model.add` in the files of a statement."""
+    """First arguments of `model.add` and `model.each` in the files of a statement."""
     folder, found = ROOT / "formulations", set()
+    words = {"model.add", "model.each"}
     for path in [*folder.glob(f"{name}.py"), *folder.glob(f"{name}/*.py")]:
         for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "model.add":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in words:
                 assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
                 found.add(node.args[0].value)
     return found

@@ -57,8 +57,7 @@ class Tables:
         # A group that cannot hold one layer is never used; keep some for the proof.
         self.kinds = [k for k in every if self.most_layers(k)] or every
         self.kinds_on = [
-            [g for g, kind in enumerate(self.kinds) if kind.node == n]
-            for n in range(len(self.nodes))
+            [g for g, kind in enumerate(self.kinds) if kind.node == n] for n in range(len(self.nodes))
         ]
         self.degrees = sorted({kind.degree for kind in self.kinds})
 
@@ -95,9 +94,7 @@ class Tables:
         low, high = 0, self.layers
         while low < high:
             middle = (low + high + 1) // 2
-            parts = self.table.stage_mib(
-                node, range(middle), kind.degree, 1, flight, stages, j
-            )
+            parts = self.table.stage_mib(node, range(middle), kind.degree, 1, flight, stages, j)
             if sum(parts.values()) <= memory:
                 low = middle
             else:
@@ -106,11 +103,7 @@ class Tables:
 
     def most_layers(self, kind: Kind) -> int:
         """Most layers that fit at any position with one micro-batch in flight."""
-        return max(
-            self.room(kind, 1, first, last)
-            for first in (True, False)
-            for last in (True, False)
-        )
+        return max(self.room(kind, 1, first, last) for first in (True, False) for last in (True, False))
 
     def rooms(self, i: int, j: int) -> Iterator[tuple[int, bool, list[int]]]:
         """Rooms of all kinds at position j of pipeline i, where they bind.
@@ -152,9 +145,7 @@ class Tables:
         for kind in self.kinds:
             share = Fraction(self.most_layers(kind), kind.degree)
             per_gpu[kind.node] = max(per_gpu[kind.node], share)
-        held = sum(
-            node.count * most for node, most in zip(self.nodes, per_gpu, strict=True)
-        )
+        held = sum(node.count * most for node, most in zip(self.nodes, per_gpu, strict=True))
         pipelines = max(1, min(gpus, self.batch, int(held / self.layers)))
         return [min(self.layers, gpus // (i + 1)) for i in range(pipelines)]
 
@@ -175,9 +166,7 @@ class Tables:
         if one.count != two.count or classes[one.name] != classes[two.name]:
             return False
         others = (n.name for n in self.nodes if n not in (one, two))
-        return all(
-            self.table.link(one.name, c) == self.table.link(two.name, c) for c in others
-        )
+        return all(self.table.link(one.name, c) == self.table.link(two.name, c) for c in others)
 
     # --- prices ----------------------------------------------------------------
 
@@ -190,9 +179,7 @@ class Tables:
         if sender == receiver.node and self.nodes[sender].count == 1:
             others = (n for n in range(len(self.nodes)) if n != sender)
             return min((self.hop(n, receiver) for n in others), default=0)
-        return self.table.hop_us(
-            self.nodes[sender].name, self.nodes[receiver.node].name, receiver.degree, 1
-        )
+        return self.table.hop_us(self.nodes[sender].name, self.nodes[receiver.node].name, receiver.degree, 1)
 
     @cached_property
     def pieces(self) -> list[int]:
@@ -286,9 +273,7 @@ class Tables:
                 return 0
             speed = Fraction(1, kind.degree * kind.layer_us)
             fastest[kind.node] = max(fastest[kind.node], speed)
-        rate = sum(
-            node.count * speed for node, speed in zip(self.nodes, fastest, strict=True)
-        )
+        rate = sum(node.count * speed for node, speed in zip(self.nodes, fastest, strict=True))
         return -int(-(self.layers * self.batch) // rate)
 
     @cached_property
@@ -358,9 +343,7 @@ class Tables:
                 inside.append((names, [r["compute_us"] + r["hop_us"] for r in rows]))
         shares = _shares(self.batch, [taus for _, taus in inside]) if inside else []
         together = [
-            self._chain(names, share)
-            for (names, _), share in zip(inside, shares, strict=True)
-            if share
+            self._chain(names, share) for (names, _), share in zip(inside, shares, strict=True) if share
         ]
         if together:
             yield TrainingPlan(pipelines=tuple(together))
@@ -412,6 +395,5 @@ def _refuse(instance: Instance) -> None:
     ]
     if asked:
         raise Unsupported(
-            f"the hexiscale statement does not carry instance {instance.name!r}: "
-            + "; ".join(asked)
+            f"the hexiscale statement does not carry instance {instance.name!r}: " + "; ".join(asked)
         )

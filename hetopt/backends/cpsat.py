@@ -41,7 +41,7 @@ def _library() -> Any:
 _MOST = 2**62  # of a variable; sums have a bit more
 
 
-class Model:
+class Model(modelling.Model):
     """`hetopt.modelling.Model` on CP-SAT; `native` is a `cp_model.CpModel`."""
 
     def __init__(self, name: str) -> None:

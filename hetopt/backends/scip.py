@@ -47,7 +47,7 @@ def _library() -> Any:
     return pyscipopt
 
 
-class Model:
+class Model(modelling.Model):
     """`hetopt.modelling.Model` on SCIP; `native` is a `pyscipopt.Model`."""
 
     def __init__(self, name: str) -> None:

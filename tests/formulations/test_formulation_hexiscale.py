@@ -11,7 +11,7 @@ from hetopt.formulations import hexiscale
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
 from hetopt.files import load_instance
-from hetopt.modelling import Limits
+from hetopt.modelling import Limits, Model, label
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.registry import entry
@@ -146,10 +146,8 @@ def measured(instance: Instance, plan: TrainingPlan) -> bool:
     return all(table.measured(node, t, 1) for node, t in groups(plan))
 
 
-class Checker:
+class Checker(Model):
     """A model whose variables are numbers: every constraint is true or broken."""
-
-    name, native = "checker", None
 
     def __init__(self, known: dict[str, int]) -> None:
         self.known, self.broken, self.objective = known, [], None
@@ -177,7 +175,7 @@ def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPl
     """The statement at the values that it has for `plan`, and the plan read back."""
     tables = hexiscale.Tables(instance)
     known = {
-        hexiscale.name(family, index): value
+        label(family, index): value
         for family, table in hexiscale.values(tables, plan).items()
         for index, value in table.items()
     }
@@ -296,8 +294,9 @@ def test_a_warm_start_has_a_value_for_every_variable_and_is_kept() -> None:
     tables = hexiscale.Tables(instance)
     assert tables.obvious is not None
     start = tables.obvious[1]
-    every = {hexiscale.name(family, x) for family, x, _ in hexiscale.domains(tables)}
-    assert set(hexiscale.hint(instance, start)) == every
+    model = entry("backends", "cpsat").backend()
+    hexiscale.build(instance, model)
+    assert set(hexiscale.hint(instance, start)) == set(model.variables)
     result = statements.solve(
         "training_plan",
         instance,

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ... import modelling
 from ...errors import BackendMissing, SolverFailed, Unsupported
 from ...modelling import Answer, Limits, Span
 from ...result import Status, Stop
@@ -36,7 +37,7 @@ def library() -> Any:
     return pulp
 
 
-class Model:
+class Model(modelling.Model):
     """`hetopt.modelling.Model` on PuLP; `native` is a `pulp.LpProblem`."""
 
     def __init__(self, name: str) -> None:
