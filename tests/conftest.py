@@ -3,12 +3,26 @@
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from hetopt import registry
 
-# The same examples in every run; new ones are drawn by the soak (`tests/soak.py`).
-settings.register_profile("hetopt", derandomize=True, deadline=None)
+# The same examples in every run, judged by no clock: a busy machine changes nothing.
+settings.register_profile(
+    "hetopt",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+# Twenty times as many, new ones in every run: `pytest --hypothesis-profile long`.
+settings.register_profile(
+    "long",
+    settings.get_profile("hetopt"),
+    derandomize=False,
+    max_examples=2_000,
+    print_blob=True,
+)
 settings.load_profile("hetopt")
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import brute_force
 import pytest
-import random_data
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from inputs import examples
 
 from hetopt import registry
 from hetopt.errors import InstanceError
@@ -68,21 +68,13 @@ def optimum(data: Data) -> int | None:
     return None if value is None else int(value)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(tiny())
 def test_the_exact_optimum_equals_the_best_of_all_partitions(data: Data) -> None:
     result = exact.solve(data)
     assert result.objective == brute_force.best("layer_partition", data)
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_the_exact_optimum_of_a_shared_random_problem_equals_brute_force(
-    seed: int,
-) -> None:
-    data = random_data.tiny("layer_partition", seed)
-    assert exact.solve(data).objective == brute_force.best("layer_partition", data)
 
 
 @pytest.mark.parametrize("backend", registry.names("backends"))
@@ -150,7 +142,7 @@ def test_a_real_pipeline_is_proved(name: str) -> None:
 # -- relaxations -----------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(tiny(layers=6, stages=4), st.sampled_from((8.0, 30.0, 80.0)))
 def test_merged_kinds_of_stage_bound_the_optimum(data: Data, states: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -179,7 +171,7 @@ def test_many_distinct_stages_in_free_order_end_with_plan_and_bound() -> None:
 # -- laws ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(tiny(), st.integers(1, 9))
 def test_more_memory_never_worsens_the_optimum(data: Data, extra: int) -> None:
     before = optimum(data)
@@ -187,7 +179,7 @@ def test_more_memory_never_worsens_the_optimum(data: Data, extra: int) -> None:
     assert before is None or (after is not None and after <= before)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(tiny())
 def test_a_given_order_is_never_better_than_a_free_one(data: Data) -> None:
     given_ = optimum(changed(data, order="given"))
@@ -195,7 +187,7 @@ def test_a_given_order_is_never_better_than_a_free_one(data: Data) -> None:
     assert given_ is None or (free is not None and free <= given_)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(tiny(), st.integers(2, 7))
 def test_slower_stages_scale_the_optimum(data: Data, factor: int) -> None:
     slow = with_stages(
@@ -207,7 +199,7 @@ def test_slower_stages_scale_the_optimum(data: Data, factor: int) -> None:
     assert optimum(slow) == (None if before is None else before * factor)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(tiny(), st.randoms(use_true_random=False))
 def test_free_stages_may_be_listed_in_any_order(data: Data, random: Any) -> None:
     stages = list(data.stages)
@@ -216,7 +208,7 @@ def test_free_stages_may_be_listed_in_any_order(data: Data, random: Any) -> None
     assert optimum(changed(free, stages=tuple(stages))) == optimum(free)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(tiny())
 def test_one_micro_batch_costs_the_sum_of_the_times(data: Data) -> None:
     """With K = 1 the slowest stage does not matter; the sum is at least its bound."""
@@ -235,7 +227,7 @@ def test_fewer_layers_than_stages_are_infeasible_with_the_reason() -> None:
     assert result.reasons == ("layers: 2 there are, 3 stages need one each, 1 too few",)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tiny())
 def test_the_memory_said_to_be_missing_is_just_enough(data: Data) -> None:
     result = exact.solve(data)
@@ -296,7 +288,7 @@ def test_progress_only_improves_and_ends_in_the_result() -> None:
     assert [(p.incumbent, p.bound) for p in result.trace] == seen
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tiny())
 def test_a_warm_start_changes_no_optimum(data: Data) -> None:
     for value, plan in brute_force.valid("layer_partition", data):

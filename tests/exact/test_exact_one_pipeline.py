@@ -2,12 +2,13 @@
 
 import json
 import math
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from brute_force_training import best_one_pipeline, tiny_instance
+from brute_force_training import best_one_pipeline, random_tiny_instance, tiny_instance
+from hypothesis import given
+from inputs import drawn, examples, tiny_instances
 
 import hetopt
 from hetopt import load
@@ -18,55 +19,57 @@ from hetopt.exact.one_pipeline.shares import least_us, shared
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge
-from hetopt.result import Result, Status, Stop
+from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 
 SEVERAL = {"micro_batch_sizes": [1, 2, 3], "global_batch": 6}
 
 
-def plain(seed: int, several: bool = False) -> Instance:
+def plain(tiny: Instance, several: bool = False) -> Instance:
     """A tiny instance with the costs that the oracle carries."""
-    document = tiny_instance(seed).model_dump(mode="json")
+    document = tiny.model_dump(mode="json")
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= SEVERAL if several else {}
     return Instance.model_validate_json(json.dumps(document))
 
 
-@cache
-def solved(seed: int, several: bool) -> Result:
-    return one_pipeline.solve(plain(seed, several))
-
-
-@pytest.mark.parametrize(
-    ("seed", "several"),
-    [
-        *((seed, False) for seed in (*range(20), 65, 96, 110, 143, 150, 223)),
-        *((seed, True) for seed in (0, 1, 2, 3, 5, 6, 7, 10, 110, 150)),
-        *(pytest.param(seed, True, marks=pytest.mark.slow) for seed in range(20, 60)),
-    ],
-)
-def test_exact_optimum_equals_best_by_trying_all(seed: int, several: bool) -> None:
-    result, expected = solved(seed, several), best_one_pipeline(plain(seed, several))
+def agrees_with_all_plans(instance: Instance) -> None:
+    """The optimum is that of all plans, and no bound on the way was above it."""
+    result, expected = one_pipeline.solve(instance), best_one_pipeline(instance)
     assert result.objective == expected
     if expected is None:
         assert result.status is Status.INFEASIBLE
         assert "memory" in result.reasons[0]
     else:
         assert result.status is Status.OPTIMAL
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 6, 7, 10])
-def test_bounds_on_the_way_are_never_above_the_optimum(seed: int) -> None:
-    result = solved(seed, True)
     bounds = [point.bound for point in result.trace if point.bound is not None]
     assert bounds == sorted(bounds)
     assert all(bound <= (result.objective or math.inf) for bound in bounds)
 
 
+@examples(40)
+@given(tiny_instances())
+def test_exact_optimum_equals_best_by_trying_all(tiny: Instance) -> None:
+    agrees_with_all_plans(plain(tiny))
+
+
+@examples(25)
+@given(drawn(random_tiny_instance, most_gpus=3))
+def test_stages_of_several_replicas_are_proved_like_trying_all(tiny: Instance) -> None:
+    agrees_with_all_plans(plain(tiny, several=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 60))
+def test_several_replicas_on_more_gpus_are_proved_like_trying_all(seed: int) -> None:
+    agrees_with_all_plans(plain(tiny_instance(seed), several=True))
+
+
 @pytest.mark.parametrize("seed", [1, 7])
 def test_a_warm_start_is_kept_until_there_is_a_better_plan(seed: int) -> None:
-    plan = solved(seed, True).plan
-    again = one_pipeline.solve(plain(seed, True), warm_start=plan)
+    instance = plain(tiny_instance(seed), several=True)
+    plan = one_pipeline.solve(instance).plan
+    again = one_pipeline.solve(instance, warm_start=plan)
     assert again.status is Status.OPTIMAL
     assert again.plan == plan
 
@@ -160,7 +163,7 @@ def test_plans_outside_the_space_are_named(pipelines: Any, rule: str) -> None:
     ],
 )
 def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> None:
-    document = plain(0).model_dump(mode="json")
+    document = plain(tiny_instance(0)).model_dump(mode="json")
     document["workload"]["costs"][field] = value
     if field == "interleave":
         document["workload"]["costs"]["in_flight"] = "1f1b"
@@ -170,7 +173,7 @@ def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> N
 
 
 def test_without_a_micro_batch_size_that_divides_the_batch_there_is_no_plan() -> None:
-    document = plain(0).model_dump(mode="json")
+    document = plain(tiny_instance(0)).model_dump(mode="json")
     document["workload"] |= {"micro_batch_sizes": [3], "global_batch": 4}
     found = one_pipeline.solve(Instance.model_validate_json(json.dumps(document)))
     assert found.status is Status.INFEASIBLE
@@ -180,9 +183,10 @@ def test_without_a_micro_batch_size_that_divides_the_batch_there_is_no_plan() ->
 # --- for methods of several pipelines ----------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_pipeline_is_offered_where_one_is_faster(seed: int) -> None:
-    instance = plain(seed)
+@examples(25)
+@given(tiny_instances())
+def test_a_pipeline_is_offered_where_one_is_faster(tiny: Instance) -> None:
+    instance = plain(tiny)
     best = one_pipeline.solve(instance).objective
     for than in (None, best) if best is None else (None, best, best + 1):
         offered: list[TrainingPlan] = []

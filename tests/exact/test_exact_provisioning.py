@@ -1,11 +1,13 @@
 """Exact provisioning: against all plans, against itself, and under limits."""
 
+from contextlib import contextmanager
 from fractions import Fraction
 from random import Random
 
 import pytest
 from brute_force import best, valid
-from random_data import tiny
+from hypothesis import given
+from inputs import drawn, examples, tiny_problems
 
 from hetopt.errors import InstanceError
 from hetopt.exact import provisioning as exact
@@ -17,6 +19,7 @@ from hetopt.result import Status, Stop
 from hetopt.solving import statements
 
 UNLIMITED = Limits()
+PROBLEMS = tiny_problems("provisioning")
 
 
 def solve(data, **limits):
@@ -28,9 +31,8 @@ def asking(data, deadline_s=None, budget_usd=None):
     return data.model_copy(update={"deadline_s": deadline_s, "budget_usd": budget_usd})
 
 
-def medium(seed):
+def medium(random):
     """Too many plans to try: 12 layers, up to 6 stages of 3 offers, degrees 1 and 2."""
-    random = Random(f"medium {seed}")
     offers = []
     for i in range(3):
         slow = random.randint(1, 4)
@@ -63,9 +65,12 @@ def medium(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_optimum_and_status_equal_trying_all_plans(seed):
-    data = tiny("provisioning", seed)
+MEDIUM = drawn(medium)
+
+
+@examples(200)
+@given(PROBLEMS)
+def test_optimum_and_status_equal_trying_all_plans(data):
     result = solve(data)
     assert result.objective == best("provisioning", data)
     assert result.stop is Stop.PROVED
@@ -73,9 +78,8 @@ def test_optimum_and_status_equal_trying_all_plans(seed):
     assert bool(result.reasons) == (result.plan is None)
 
 
-def long(seed):
+def long(random):
     """Few offers, up to 5 stages: order, synchronisation and memory by position."""
-    random = Random(f"long {seed}")
     offers = tuple(
         judge.Offer(
             gpu=f"G{i}",
@@ -105,15 +109,15 @@ def long(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_long_pipelines_are_placed_as_well_as_by_trying_all(seed):
-    data = long(seed)
+@examples(25)
+@given(drawn(long))
+def test_long_pipelines_are_placed_as_well_as_by_trying_all(data):
     assert solve(data).objective == best("provisioning", data)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_statement_finds_the_same_optimum(seed):
-    data = long(seed)
+@examples(25)
+@given(drawn(long))
+def test_the_statement_finds_the_same_optimum(data):
     stated = statements.solve(
         "provisioning", data, "provisioning", "cpsat", limits=Limits(time_s=60)
     )
@@ -122,24 +126,28 @@ def test_the_statement_finds_the_same_optimum(seed):
     assert (stated.status, stated.objective) == (found.status, found.objective)
 
 
-@pytest.fixture
-def unlisted(monkeypatch):
+@contextmanager
+def unlisted():
     """Every degree is searched through partial allocations, however few there are."""
-    monkeypatch.setattr(search, "_LISTED", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_LISTED", 0)
+        yield
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_partial_allocations_lose_no_optimum(unlisted, seed):
-    data = tiny("provisioning", seed)
-    assert solve(data).objective == best("provisioning", data)
+@examples(60)
+@given(PROBLEMS)
+def test_partial_allocations_lose_no_optimum(data):
+    with unlisted():
+        found = solve(data).objective
+    assert found == best("provisioning", data)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_partial_allocations_lose_no_point_of_the_front(monkeypatch, seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_partial_allocations_lose_no_point_of_the_front(data):
     listed = points(data)
-    monkeypatch.setattr(search, "_LISTED", 0)
-    assert points(data) == listed
+    with unlisted():
+        assert points(data) == listed
 
 
 def pareto(values):
@@ -165,9 +173,9 @@ def points(data):
     ]
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_frontier_equals_the_pareto_set_of_all_plans(seed):
-    data = tiny("provisioning", seed)
+@examples(100)
+@given(PROBLEMS)
+def test_frontier_equals_the_pareto_set_of_all_plans(data):
     every = [
         (
             data.iterations * judge.evaluate(data, plan).parts["iteration_us"],
@@ -178,9 +186,9 @@ def test_frontier_equals_the_pareto_set_of_all_plans(seed):
     assert points(data) == pareto(every)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
     front = points(data)
     for us, usd in front:
         assert solve(asking(data, deadline_s=us / 1e6)).objective == usd
@@ -189,18 +197,18 @@ def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(seed):
         assert solve(least).status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_looser_deadline_is_never_dearer(seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_a_looser_deadline_is_never_dearer(data):
     costs = [solve(asking(data, deadline_s=s)).objective for s in (60, 90, 150, 400)]
     found = [cost for cost in costs if cost is not None]
     assert found == sorted(found, reverse=True)
     assert costs == [None] * (len(costs) - len(found)) + found
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_larger_quota_is_never_dearer(seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_a_larger_quota_is_never_dearer(data):
     more = data.model_copy(
         update={
             "offers": tuple(
@@ -214,9 +222,9 @@ def test_a_larger_quota_is_never_dearer(seed):
     assert few is None or many <= few
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_budget_that_a_deadline_needs_buys_that_deadline(seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_the_budget_that_a_deadline_needs_buys_that_deadline(data):
     cheapest = solve(asking(data, deadline_s=150))
     if cheapest.objective is None:
         assert cheapest.status is Status.INFEASIBLE
@@ -227,9 +235,9 @@ def test_the_budget_that_a_deadline_needs_buys_that_deadline(seed):
     assert fastest.objective <= 150 * 10**6
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_doubled_times_double_the_optimum(seed):
-    data = medium(seed)
+@examples(25)
+@given(MEDIUM)
+def test_doubled_times_double_the_optimum(data):
     slower = data.model_copy(
         update={
             "offers": tuple(
@@ -253,9 +261,10 @@ def test_doubled_times_double_the_optimum(seed):
     assert twice == (None if once is None else 2 * once)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_bounds_on_the_way_never_cross_the_optimum(seed):
-    data = asking(medium(seed), deadline_s=150)
+@examples(25)
+@given(MEDIUM)
+def test_bounds_on_the_way_never_cross_the_optimum(drawn_data):
+    data = asking(drawn_data, deadline_s=150)
     seen = []
     result = exact.solve(
         data,
@@ -270,7 +279,7 @@ def test_bounds_on_the_way_never_cross_the_optimum(seed):
 
 
 def test_without_time_the_warm_start_is_returned_unproved():
-    data = medium(0)
+    data = medium(Random("medium 0"))
     best_plan = solve(data).plan
     result = exact.solve(data, limits=Limits(time_s=0.0), warm_start=best_plan)
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.TIME)
@@ -279,13 +288,13 @@ def test_without_time_the_warm_start_is_returned_unproved():
 
 
 def test_a_frontier_without_time_claims_nothing():
-    front = exact.frontier(medium(0), limits=Limits(time_s=0.0))
+    front = exact.frontier(medium(Random("medium 0")), limits=Limits(time_s=0.0))
     assert front.stop is Stop.TIME
     assert all(point.status is Status.FEASIBLE for point in front.points)
 
 
 def test_an_interrupted_frontier_claims_only_what_is_proved():
-    data, calls = medium(1), []
+    data, calls = medium(Random("medium 1")), []
 
     def interrupt(incumbent, bound):
         calls.append(incumbent)
@@ -302,7 +311,7 @@ def test_an_interrupted_frontier_claims_only_what_is_proved():
 
 
 def test_a_warm_start_that_breaks_a_rule_is_refused():
-    data = medium(0)
+    data = medium(Random("medium 0"))
     stages = (RentedStage(gpu=data.offers[0].gpu, layers=data.layers + 1),)
     plan = Provisioning(data_parallel=1, stages=stages)
     with pytest.raises(InstanceError, match="every_layer_once"):

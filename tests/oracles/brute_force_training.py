@@ -305,13 +305,21 @@ def _sync_and_update_us(
 
 
 def tiny_instance(seed: int) -> Instance:
+    """Number `seed` of the random instances, the same on every machine."""
+    instance = random_tiny_instance(Random(f"tiny training plan/{seed}"))
+    return instance.model_copy(update={"name": f"tiny-{seed}"})
+
+
+_COUNTS = [(1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (1, 1, 1), (2, 1, 2)]
+
+
+def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
     """A random instance small enough for `best_training_plan`; some have no plan.
 
     Two or three nodes of up to 5 GPUs, up to 4 layers, a batch of up to 4; links slow
     and fast beside the computation; every cost setting now and then.
     """
-    rng = Random(f"tiny training plan/{seed}")
-    counts = rng.choice([(1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (1, 1, 1), (2, 1, 2)])
+    counts = rng.choice([row for row in _COUNTS if sum(row) <= most_gpus])
     names = [f"n{i}" for i in range(len(counts))]
     types = {n: rng.choice(["A", "B"]) for n in names}
     layers = rng.randint(2, 4)
@@ -355,7 +363,7 @@ def tiny_instance(seed: int) -> Instance:
     return Instance.model_validate_json(
         json.dumps(
             {
-                "name": f"tiny-{seed}",
+                "name": "tiny",
                 "model": {
                     "name": "random",
                     "layers": layers,

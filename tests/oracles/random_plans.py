@@ -11,11 +11,15 @@ from hetopt.schema import Instance
 
 
 def random_plan(instance: Instance, seed: int) -> TrainingPlan:
+    """Random plan number `seed` of an instance, the same on every machine."""
+    return plan_by(instance, Random(f"plan/{seed}"))
+
+
+def plan_by(instance: Instance, rng: Random) -> TrainingPlan:
     """A plan of random pipelines on some of the instance's GPUs; 1 is among the sizes.
 
     Settings that it may choose are those of the workload.
     """
-    rng = Random(f"plan/{seed}")
     groups = _groups(instance, rng)
     rng.shuffle(groups)
     batch = instance.workload.global_batch

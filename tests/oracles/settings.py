@@ -23,17 +23,25 @@ def setting(
     *,
     micro_batch_sizes: tuple[int, ...] = (1,),
     pairs: tuple[list[Any], ...] = (),
+    size: tuple[int, int, int] | None = None,
 ) -> Instance:
-    """Nodes of 8 GPUs joined at 0.7 GB/s, but for `pairs`; global batch 512."""
+    """Nodes of 8 GPUs joined at 0.7 GB/s, but for `pairs`; global batch 512.
+
+    `size` asks for a smaller one: the last nodes, GPUs of each, layers.
+    """
     layers, hidden = _MODELS[model]
+    first, count = 0, 8
+    if size is not None:
+        first, count, layers = len(_NODES[number]) - size[0], *size[1:]
     types = {
         name: {"peak_tflops": tflops, "memory_gib": gib}
         for name, (tflops, gib, _) in _TYPES.items()
-        if name in _NODES[number]
+        if name in _NODES[number][first:]
     }
     nodes = [
-        {"name": f"node{i}", "gpu": gpu, "count": 8, "intra_gbytes_per_s": rate}
+        {"name": f"node{i}", "gpu": gpu, "count": count, "intra_gbytes_per_s": rate}
         for i, gpu in enumerate(_NODES[number])
+        if i >= first
         for rate in [_TYPES[gpu][2]]
     ]
     document = {

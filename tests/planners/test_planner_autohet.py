@@ -3,8 +3,10 @@
 from itertools import combinations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import examples, plans_of, seeds
 from places import INSTANCES
-from random_plans import random_plan
 
 import hetopt
 from hetopt import Limits, Status
@@ -55,11 +57,13 @@ def counted(plan: TrainingPlan) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(6))
-def test_links_of_a_plan_are_those_counted_pair_by_pair(family: str, seed: int) -> None:
+@examples(30)
+@given(st.data(), st.sampled_from(FAMILIES), seeds())
+def test_links_of_a_plan_are_those_counted_pair_by_pair(
+    data: st.DataObject, family: str, seed: int
+) -> None:
     instance = generate(family, size="small", seed=seed)
-    plan = random_plan(instance, seed)
+    plan = data.draw(plans_of(instance))
     judged = training_plan.evaluate(instance, plan)
     assert judged.parts["links"] == counted(plan)
 

@@ -2,9 +2,12 @@
 
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from inputs import drawn, examples, seeds
 from random_pipelines import random_instance
 from settings import setting
 
@@ -14,6 +17,13 @@ from hetopt.planners.hexiscale.graph import Graph, random_partition
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
+
+# The whole setting takes seconds for each claim; what it shows, a small one does too.
+sizes = pytest.mark.parametrize(
+    "size",
+    [(4, 4, 16), pytest.param(None, marks=pytest.mark.slow)],
+    ids=["small", "whole"],
+)
 
 
 def _objective(instance: Instance, plan: object) -> int:
@@ -95,23 +105,33 @@ def test_islands_reach_the_simple_families(
 
 @pytest.mark.parametrize("planner", [hexiscale, islands])
 def test_the_same_seed_gives_the_same_plan(planner: object) -> None:
-    instance = setting("2", "7b")
+    instance = setting("2", "7b", size=(3, 4, 16))
     one = planner.plan(instance, seed=5)  # type: ignore[attr-defined]
     assert one == planner.plan(instance, seed=5)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("planner", [hexiscale, islands])
-def test_plans_on_random_clusters_are_valid_or_refused(planner: object) -> None:
+@examples(25)
+@given(instance=drawn(random_instance), seed=seeds())
+def test_plans_on_random_clusters_are_valid_or_refused(
+    planner: object, instance: Instance, seed: int
+) -> None:
+    try:
+        plan = planner.plan(instance, seed=seed)  # type: ignore[attr-defined]
+    except NoPlan:
+        return
+    _objective(instance, plan)
+
+
+def test_there_are_plans_on_random_clusters() -> None:
     plans = 0
-    for seed in range(25):
-        instance = random_instance(Random(f"planner {seed}"))
+    for seed in range(10):
         try:
-            plan = planner.plan(instance, seed=seed)  # type: ignore[attr-defined]
+            islands.plan(random_instance(Random(f"planner {seed}")))
         except NoPlan:
             continue
-        _objective(instance, plan)
         plans += 1
-    assert plans > 8
+    assert plans > 3
 
 
 def test_a_model_too_large_for_the_cluster_is_no_plan() -> None:
@@ -124,8 +144,11 @@ def test_a_model_too_large_for_the_cluster_is_no_plan() -> None:
             planner.plan(large)
 
 
-def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans() -> None:
-    instance = setting("1", "7b")
+@sizes
+def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans(
+    size: Any,
+) -> None:
+    instance = setting("1", "7b", size=size)
     free = _objective(instance, hexiscale.plan(instance))
     for degree in (2, 4):
         plan = hexiscale.plan(instance, degree=degree)
@@ -141,8 +164,9 @@ def _with_memory(instance: Instance, gib: float) -> Instance:
     return Instance.model_validate(document, strict=False)
 
 
-def test_without_accumulation_a_step_holds_all_its_activations() -> None:
-    whole = setting("1", "7b")
+@sizes
+def test_without_accumulation_a_step_holds_all_its_activations(size: Any) -> None:
+    whole = setting("1", "7b", size=size)
     counts = []
     for instance in (whole, _with_memory(whole, 4), _with_memory(whole, 3)):
         found = hexiscale.without_accumulation(instance)
@@ -157,8 +181,9 @@ def test_without_accumulation_a_step_holds_all_its_activations() -> None:
     assert counts[0] < counts[-1]
 
 
-def test_more_synchronised_steps_take_longer() -> None:
-    instance = setting("1", "7b")
+@sizes
+def test_more_synchronised_steps_take_longer(size: Any) -> None:
+    instance = setting("1", "7b", size=size)
     totals = [_objective(instance, hexiscale.plan(instance))]
     for steps in (2, 4, 8):
         totals.append(hexiscale.without_accumulation(instance, steps=steps).total_us)
@@ -176,17 +201,19 @@ def test_rounds_are_kept_and_the_best_is_the_plan() -> None:
     assert min(reached) == _objective(instance, plan)
 
 
-def test_random_partitions_do_worse_in_as_many_rounds() -> None:
-    instance = setting("1", "7b")
+@sizes
+def test_random_partitions_do_worse_in_as_many_rounds(size: Any) -> None:
+    instance = setting("1", "7b", size=size)
     dealt = hexiscale.plan(instance, random_partition=True)
     ours = hexiscale.plan(instance)
     assert _objective(instance, ours) < _objective(instance, dealt)
 
 
+@sizes
 @pytest.mark.parametrize("planner", [hexiscale, islands])
-def test_one_slow_link_is_avoided(planner: object) -> None:
+def test_one_slow_link_is_avoided(planner: object, size: Any) -> None:
     slow = ("node2", "node3")
-    instance = setting("1", "13b", pairs=([*slow, 0.001],))
+    instance = setting("1", "13b", pairs=([*slow, 0.001],), size=size)
     plan = planner.plan(instance)  # type: ignore[attr-defined]
     hops = {
         (one.replicas[0].node, two.replicas[0].node)
@@ -194,5 +221,5 @@ def test_one_slow_link_is_avoided(planner: object) -> None:
         for one, two in pairwise(pipeline.stages)
     }
     assert not hops & {slow, slow[::-1]}
-    unaware = planner.plan(setting("1", "13b"))  # type: ignore[attr-defined]
+    unaware = planner.plan(setting("1", "13b", size=size))  # type: ignore[attr-defined]
     assert _objective(instance, plan) < _objective(instance, unaware)

@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from functools import cache
 from itertools import combinations, pairwise, permutations
-from random import Random
 
 import pytest
 from brute_force_training import tiny_instance
-from random_plans import random_plan
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import examples, plans_of, seeds, tiny_instances
 
 from hetopt import load, registry
 from hetopt.errors import NoPlan
@@ -30,17 +30,16 @@ from hetopt.schema import Instance
 PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
 
 
-def plain(seed: int) -> Instance:
+def plain(tiny: Instance) -> Instance:
     """A tiny instance with several samples and the costs that the oracle carries."""
-    document = tiny_instance(seed).model_dump(mode="json")
+    document = tiny.model_dump(mode="json")
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= {"micro_batch_sizes": [1, 2, 4], "global_batch": 8}
     return Instance.model_validate_json(json.dumps(document))
 
 
-@cache
-def oracle(seed: int) -> int | None:
-    result = one_pipeline.solve(plain(seed))
+def oracle(instance: Instance) -> int | None:
+    result = one_pipeline.solve(instance)
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     return result.objective
 
@@ -64,15 +63,16 @@ def objective(instance: Instance, plan: TrainingPlan) -> int:
 # --- beside the oracle -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("seed", range(16))
-def test_no_planner_of_one_pipeline_beats_the_oracle(planner: str, seed: int) -> None:
-    instance = plain(seed)
-    plan = planned(planner, instance)
-    if plan is not None:
-        best = oracle(seed)
-        assert best is not None
-        assert objective(instance, plan) >= best
+@examples(25)
+@given(tiny_instances())
+def test_no_planner_of_one_pipeline_beats_the_oracle(tiny: Instance) -> None:
+    instance = plain(tiny)
+    best = oracle(instance)
+    for planner in PLANNERS:
+        plan = planned(planner, instance)
+        if plan is not None:
+            assert best is not None, planner
+            assert objective(instance, plan) >= best, planner
 
 
 @pytest.mark.parametrize("name", ["t4-v100-4-gpt3-1.3b", "p100-t4-4-gpt3-1.3b"])
@@ -103,10 +103,15 @@ def test_metis_beats_what_sees_averaged_gpus_on_its_own_clusters() -> None:
 # --- the evaluator -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_the_planners_cost_is_the_judges_on_random_pipelines(seed: int) -> None:
-    instance = tiny_instance(seed) if seed % 2 else generate("unequal", seed=seed)
-    plan = random_plan(instance, seed)
+unequal = seeds().map(lambda seed: generate("unequal", seed=seed))
+
+
+@examples(60)
+@given(st.data(), tiny_instances() | unequal)
+def test_the_planners_cost_is_the_judges_on_random_pipelines(
+    data: st.DataObject, instance: Instance
+) -> None:
+    plan = data.draw(plans_of(instance))
     first = plan.pipelines[0]
     batch = first.micro_batches * first.micro_batch_size
     workload = instance.workload.model_copy(update={"global_batch": batch})
@@ -175,7 +180,7 @@ def test_all_orders_are_there_where_none_are_joined() -> None:
 def test_options_change_what_is_searched_and_plans_stay_valid(
     name: str, options: dict[str, float]
 ) -> None:
-    instance = load(f"metis/{name}") if name else plain(29)
+    instance = load(f"metis/{name}") if name else plain(tiny_instance(29))
     usual = objective(instance, metis.plan(instance))
     plan = planned("metis", instance, **options)
     assert plan is not None
@@ -198,21 +203,30 @@ def test_without_dp_first_and_balancing_the_search_is_no_worse() -> None:
 # --- cuts ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(seed: int) -> None:
-    rng = Random(f"cuts/{seed}")
-    layers = rng.randint(1, 8)
-    stages = rng.randint(1, layers)
-    load_us = [rng.randint(0, 9) for _ in range(layers)]
-    most = [rng.randint(1, layers) for _ in range(stages)]
-    capacity = [rng.uniform(0.1, 9) for _ in range(stages)]
-    cuts = layer_cuts.proportional(load_us, rng.randint(0, 9), capacity, most)
+@examples(60)
+@given(
+    st.data(),
+    st.lists(st.integers(0, 9), min_size=1, max_size=8),
+    st.integers(0, 9),
+    st.integers(1, 9),
+)
+def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(
+    data: st.DataObject, load_us: list[int], head_us: int, n: int
+) -> None:
+    layers = len(load_us)
+    rows = st.lists(
+        st.tuples(st.integers(1, layers), st.floats(0.1, 9)),
+        min_size=1,
+        max_size=layers,
+    )
+    most, capacity = zip(*data.draw(rows), strict=True)
+    stages = len(most)
+    cuts = layer_cuts.proportional(load_us, head_us, capacity, most)
     assert (cuts is None) == (sum(most) < layers)
     if cuts is not None:
         assert (cuts[0], cuts[-1]) == (0, layers)
         runs = [last - first for first, last in pairwise(cuts)]
         assert all(1 <= run <= m for run, m in zip(runs, most, strict=True))
-    n = rng.randint(1, 9)
 
     def tau(j: int, first: int, last: int) -> int:
         if last - first > most[j]:

@@ -15,6 +15,9 @@ from math import ceil
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
 
 from hetopt.costs import CostTable
 from hetopt.errors import NoPlan
@@ -26,23 +29,20 @@ from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import one_pipeline
 from hetopt.schema import Instance
 
-SEEDS = range(24)
 PLANNERS = [amp, alpa_like, galvatron_like]
 
 
-@cache
-def drawn(seed: int, setting: str = "") -> Instance:
+def random_instance(rng: Random, setting: str = "") -> Instance:
     """Two or three nodes of two types, up to 8 GPUs and 6 layers; some do not fit.
 
     `setting` is a cost setting, as `name=value`.
     """
-    rng = Random(f"averaged baselines/{seed}")
     counts = rng.choice([(2, 2), (4, 4), (1, 1, 2), (2, 4), (1, 1)])
     layers = rng.randint(3, 6)
     parameters = [rng.choice([1, 1, 2, 3]) * 10_000_000 for _ in range(layers)]
     states_gib = 16 * sum(parameters) / 2**30
     document = {
-        "name": f"averaged-{seed}",
+        "name": "averaged",
         "model": {
             "name": "random",
             "layers": layers,
@@ -86,6 +86,9 @@ def drawn(seed: int, setting: str = "") -> Instance:
     return Instance.model_validate_json(json.dumps(document))
 
 
+INSTANCES = drawn(random_instance)
+
+
 def mean_us(instance: Instance, t: int, b: int) -> list[int]:
     """Time of each layer at the mean speed of all GPUs."""
     table, nodes = CostTable(instance), instance.planned_cluster.nodes
@@ -100,10 +103,8 @@ def mean_us(instance: Instance, t: int, b: int) -> list[int]:
     ]
 
 
-@cache
-def averaged(seed: int, setting: str = "") -> Instance:
-    """The drawn instance with GPUs of one speed; links and memory stay."""
-    instance = drawn(seed, setting)
+def averaged(instance: Instance) -> Instance:
+    """The instance with GPUs of one speed; links and memory stay."""
     document = instance.model_dump(mode="json", exclude_unset=True)
     largest = max(instance.workload.micro_batch_sizes)
     document["workload"]["costs"] |= {
@@ -198,19 +199,19 @@ def planned(planner, instance: Instance) -> TrainingPlan | None:
     return plan
 
 
-def value_on_average(seed: int, plan: TrainingPlan, setting: str = "") -> int | None:
+def value_on(average: Instance, plan: TrainingPlan) -> int | None:
     """What the plan costs on GPUs of one speed, None where it does not fit."""
-    judged = one_pipeline.evaluate(averaged(seed, setting), plan)
+    judged = one_pipeline.evaluate(average, plan)
     return judged.objective if judged.valid else None
 
 
 # --- all three -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_all_gpus_are_used_and_replicas_have_equal_samples(planner, seed) -> None:
-    instance = drawn(seed)
+@examples(25)
+@given(instance=INSTANCES)
+def test_all_gpus_are_used_and_replicas_have_equal_samples(planner, instance) -> None:
     plan = planned(planner, instance)
     if plan is None:
         return
@@ -222,7 +223,7 @@ def test_all_gpus_are_used_and_replicas_have_equal_samples(planner, seed) -> Non
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_speeds_that_have_the_same_average_give_the_same_plan(planner) -> None:
-    document = drawn(1).model_dump(mode="json", exclude_unset=True)
+    document = random_instance(Random(1)).model_dump(mode="json", exclude_unset=True)
     document["cluster"]["nodes"] = [
         {"name": f"n{i}", "gpu": gpu, "count": 2, "intra_gbytes_per_s": 50}
         for i, gpu in enumerate("AB")
@@ -241,52 +242,55 @@ def test_speeds_that_have_the_same_average_give_the_same_plan(planner) -> None:
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_a_planner_without_time_says_so_and_blames_no_batch(planner) -> None:
     with pytest.raises(NoPlan, match="found in time"):
-        planner.plan(drawn(1), deadline=time.monotonic() - 1)
+        planner.plan(random_instance(Random(1)), deadline=time.monotonic() - 1)
 
 
 # --- amp -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("setting", ["", "pipeline=lockstep", "hops=both"])
-@pytest.mark.parametrize("seed", SEEDS)
+@examples(25)
+@given(data=st.data())
 def test_amp_is_the_best_uniform_plan_of_the_averaged_cluster(
-    seed: int, setting: str
+    data: st.DataObject, setting: str
 ) -> None:
-    instance = drawn(seed, setting)
+    instance = data.draw(drawn(random_instance, setting))
+    average = averaged(instance)
     layers = instance.model.layers
     plans = [
         uniform(instance, b, dp, tp, even(layers, pp))
         for b, dp, tp, pp in structures(instance)
     ]
-    values = [value_on_average(seed, plan, setting) for plan in plans]
+    values = [value_on(average, plan) for plan in plans]
     fitting = [value for value in values if value is not None]
     plan = planned(amp, instance)
     assert (plan is None) == (not fitting)
     if plan is not None:
         assert plan in plans
-        assert value_on_average(seed, plan, setting) == min(fitting)
+        assert value_on(average, plan) == min(fitting)
 
 
 # --- galvatron_like --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_galvatron_cuts_the_layers_best_for_the_averaged_pipeline(seed: int) -> None:
-    instance = drawn(seed)
-    plan = planned(galvatron_like, instance)
+@examples(25)
+@given(INSTANCES)
+def test_galvatron_cuts_the_layers_best_for_the_averaged_pipeline(
+    instance: Instance,
+) -> None:
+    plan, average = planned(galvatron_like, instance), averaged(instance)
     found = {}
     for b, dp, tp, pp in structures(instance):
         for cuts in all_cuts(instance.model.layers, pp):
-            judged = one_pipeline.evaluate(
-                averaged(seed), uniform(instance, b, dp, tp, cuts)
-            )
+            other = uniform(instance, b, dp, tp, cuts)
+            judged = one_pipeline.evaluate(average, other)
             if judged.valid:
                 pair = judged.parts["pipeline_us"][0], judged.objective
                 found.setdefault((b, dp, tp, pp), []).append(pair)
     assert (plan is None) == (not found)
     if plan is None:
         return
-    judged = one_pipeline.evaluate(averaged(seed), plan)
+    judged = one_pipeline.evaluate(average, plan)
     assert judged.parts["pipeline_us"][0] == min(found[shape_of(plan)])[0]
     # Cuts are chosen by the pipeline alone; ties may differ in synchronisation.
     worst = [
@@ -353,9 +357,11 @@ def best_stages(instance: Instance, b: int) -> int | None:
     return min(found, default=None)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(seed: int) -> None:
-    instance = drawn(seed)
+@examples(25)
+@given(INSTANCES)
+def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(
+    instance: Instance,
+) -> None:
     line = LineCost(instance)
     for b in line.sizes:
         found = Programme(Grid(line), b, line.micro_batches(b)).best()
@@ -366,9 +372,11 @@ def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(seed: int) -> No
             assert least <= found[0] <= least + 5 * least // 995
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_alpas_submeshes_are_parts_of_one_node_or_whole_nodes(seed: int) -> None:
-    instance = drawn(seed)
+@examples(25)
+@given(INSTANCES)
+def test_alpas_submeshes_are_parts_of_one_node_or_whole_nodes(
+    instance: Instance,
+) -> None:
     plan = planned(alpa_like, instance)
     for stage in plan.pipelines[0].stages if plan else ():
         assert len({replica.degree for replica in stage.replicas}) == 1

@@ -3,11 +3,13 @@
 import json
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
-from random import Random
 from typing import Any
 
 import pytest
 from changed_records import changed
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import examples, seeds
 from places import INSTANCES
 
 import hetopt
@@ -33,14 +35,16 @@ def power(instance: Instance, node: str) -> Fraction:
 # --- shares ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+kinds = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(0, 6))
+
+
+@examples(60)
+@given(st.lists(kinds, min_size=1, max_size=4), st.integers(1, 9))
 def test_shares_have_the_least_largest_load_that_whole_numbers_and_caps_allow(
-    seed: int,
+    drawn: list[tuple[int, int, int]], total: int
 ) -> None:
-    rng = Random(f"shares/{seed}")
-    count, total = rng.randint(1, 4), rng.randint(1, 9)
-    powers = [Fraction(rng.randint(1, 9), rng.randint(1, 3)) for _ in range(count)]
-    caps = [rng.randint(0, 6) for _ in range(count)]
+    powers = [Fraction(upper, lower) for upper, lower, _ in drawn]
+    caps = [cap for _, _, cap in drawn]
     ranges = [range(1, cap + 1) for cap in caps]
     loads = [
         max(s / p for s, p in zip(shares, powers, strict=True))
@@ -59,14 +63,21 @@ def test_shares_without_caps_are_proportional_where_that_is_whole() -> None:
     assert proportional([Fraction(624), Fraction(312)], [99, 99], 9) == [6, 3]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_cuts_have_the_least_largest_load_that_memory_allows(seed: int) -> None:
-    rng = Random(f"cuts/{seed}")
-    layers, stages = rng.randint(1, 7), rng.randint(1, 4)
-    each = [rng.randint(1, 9) for _ in range(layers)]
+loads_and_sizes = st.tuples(st.integers(1, 9), st.integers(1, 5))
+
+
+@examples(60)
+@given(
+    st.lists(loads_and_sizes, min_size=1, max_size=7),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.integers(4, 18),
+)
+def test_cuts_have_the_least_largest_load_that_memory_allows(
+    drawn: list[tuple[int, int]], powers: list[int], room: int
+) -> None:
+    layers, stages = len(drawn), len(powers)
+    each, sizes = zip(*drawn, strict=True)
     work = [sum(each[:i]) for i in range(layers + 1)]
-    powers = [rng.randint(1, 9) for _ in range(stages)]
-    sizes, room = [rng.randint(1, 5) for _ in range(layers)], rng.randint(4, 18)
 
     def fits(j: int, first: int, last: int) -> bool:
         return sum(sizes[first:last]) <= room - j
@@ -112,7 +123,8 @@ def planned(instance: Instance, **switches: bool) -> TrainingPlan | None:
     return plan
 
 
-@pytest.mark.parametrize("seed", range(40))
+@examples(40)
+@given(seeds())
 def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -> None:
     instance = with_samples(seed)
     plan = planned(instance)
@@ -138,8 +150,8 @@ def test_some_of_these_plans_have_unequal_samples() -> None:
     assert any(len({r.samples for r in stage.replicas}) > 1 for stage in stages)
 
 
-@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
-@pytest.mark.parametrize("seed", range(8))
+@examples(25)
+@given(st.sampled_from(["equal", "unequal", "islands", "tight_memory"]), seeds())
 def test_micro_batches_are_in_proportion_to_the_pace_of_pipelines(
     family: str, seed: int
 ) -> None:
@@ -191,9 +203,17 @@ def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
     assert types == ["H20"] * 4 + ["A100"]
 
 
-@pytest.mark.parametrize(
-    "name", [p.stem for p in sorted((INSTANCES / "autohet").glob("*.yaml"))]
-)
+def autohet_settings() -> list[Any]:
+    """Every setting of AutoHet; those of 16 GPUs and more take a second each."""
+    names = [path.stem for path in sorted((INSTANCES / "autohet").glob("*.yaml"))]
+    large = [name for name in names if "8x8" in name or "-24-" in name]
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if name in large else [])
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", autohet_settings())
 def test_whale_is_never_slower_than_megatron_on_the_settings_of_autohet(
     name: str,
 ) -> None:

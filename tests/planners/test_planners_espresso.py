@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from brute_force import best, compositions, provisionings
-from random_data import tiny
+from hypothesis import given
+from inputs import drawn, examples, tiny_problems
+from random_data import MAKERS
 
 from hetopt import registry
 from hetopt.errors import NoPlan
@@ -27,6 +29,7 @@ PLACERS = {
     "hph_plus": hph_plus.place,
 }
 LETTERS = {"A6000": "A", "A30": "B", "RTX3090": "C", "A4000": "D"}
+PROBLEMS = tiny_problems("provisioning")
 NO_PRUNING = Pruning(boundary=False, cost=False, time=False, capacity=False)
 
 
@@ -47,11 +50,11 @@ def job(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-@pytest.mark.parametrize("seed", range(40))
+@examples(40)
+@given(data=PROBLEMS)
 def test_a_plan_keeps_every_rule_and_is_no_better_than_the_optimum(
-    name: str, seed: int
+    name: str, data: Any
 ) -> None:
-    data = tiny("provisioning", seed)
     optimum, plan = best("provisioning", data), planned(name, data)
     if plan is not None:
         found = judge.evaluate(data, plan)
@@ -65,10 +68,10 @@ def test_a_plan_keeps_every_rule_and_is_no_better_than_the_optimum(
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-def test_the_same_seed_gives_the_same_plan(name: str) -> None:
-    for seed in range(10):
-        data = tiny("provisioning", seed)
-        assert planned(name, data) == planned(name, data)
+@examples(25)
+@given(data=PROBLEMS)
+def test_the_same_seed_gives_the_same_plan(name: str, data: Any) -> None:
+    assert planned(name, data) == planned(name, data)
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -90,8 +93,7 @@ def allocations(stock: Any, most: int) -> list[tuple[int, ...]]:
     return [c for c in product(*ranges) if 0 < sum(c) <= min(most, stock.max_stages)]
 
 
-def stocks(seed: int) -> list[Any]:
-    data = tiny("provisioning", seed)
+def stocks(data: Any) -> list[Any]:
     return [tables.Stock.of(data, d) for d in data.data_parallel]
 
 
@@ -108,9 +110,10 @@ def pipelines(stock: Any, order: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("placer", PLACERS)
-@pytest.mark.parametrize("seed", range(25))
-def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, seed: int) -> None:
-    for stock in stocks(seed):
+@examples(25)
+@given(data=PROBLEMS)
+def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, data: Any) -> None:
+    for stock in stocks(data):
         for counts in allocations(stock, 3):
             stages = PLACERS[placer](stock, counts)
             if stages is not None:
@@ -118,9 +121,10 @@ def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, seed: int) 
                 assert stages in pipelines(stock, [t for t, _ in stages])
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_hph_splits_the_layers_of_its_order_as_well_as_trying_all(seed: int) -> None:
-    for stock in stocks(seed):
+@examples(25)
+@given(PROBLEMS)
+def test_hph_splits_the_layers_of_its_order_as_well_as_trying_all(data: Any) -> None:
+    for stock in stocks(data):
         for counts in allocations(stock, 3):
             peaks = [kind.peak for kind in stock.kinds]
             kinds = sorted(range(len(counts)), key=lambda t: (peaks[t], t))
@@ -131,9 +135,9 @@ def test_hph_splits_the_layers_of_its_order_as_well_as_trying_all(seed: int) -> 
                 assert stock.iteration_us(found) == min(times)
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_the_estimator_is_the_judges_time_and_price(seed: int) -> None:
-    data = asking(tiny("provisioning", seed))
+@examples(25)
+@given(PROBLEMS.map(asking))
+def test_the_estimator_is_the_judges_time_and_price(data: Any) -> None:
     for plan in list(provisionings(data))[::7]:
         found = judge.evaluate(data, plan)
         stock = tables.Stock.of(data, plan.data_parallel)
@@ -146,11 +150,12 @@ def test_the_estimator_is_the_judges_time_and_price(seed: int) -> None:
         assert price / 1e6 == pytest.approx(found.parts["usd_per_hour"])
 
 
-@pytest.mark.parametrize("seed", range(25))
+@examples(25)
+@given(PROBLEMS)
 def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
-    seed: int,
+    data: Any,
 ) -> None:
-    for stock in stocks(seed):
+    for stock in stocks(data):
         for counts in allocations(stock, 3):
             bag = [t for t, n in enumerate(counts) for _ in range(n)]
             bound = tree.least_us(stock, counts)
@@ -162,13 +167,13 @@ def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
 # --- the cost tree -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_without_pruning_every_allocation_is_placed(seed: int) -> None:
-    data = tiny("provisioning", seed)
+@examples(30)
+@given(PROBLEMS)
+def test_without_pruning_every_allocation_is_placed(data: Any) -> None:
     wish = tables.Wish.of(data)
     values = []
     placed = 0
-    for stock in stocks(seed):
+    for stock in stocks(data):
         for counts in allocations(stock, data.max_stages):
             placed += 1
             stages = whale_plus.place(stock, counts)
@@ -275,9 +280,9 @@ def test_the_counterexample_is_further_from_the_optimum_than_the_paper_says() ->
 # --- instances of several GPUs -------------------------------------------------------
 
 
-def in_instances(seed: int) -> Any:
+def in_instances(random: Random) -> Any:
     """A tiny problem whose offers are rented two, three or four GPUs at a time."""
-    data, random = tiny("provisioning", seed), Random(f"instances {seed}")
+    data = MAKERS["provisioning"](random)
     offers = tuple(
         offer.model_copy(
             update={"gpus_per_instance": random.randint(1, 4), "quota": offer.quota + 2}
@@ -287,20 +292,20 @@ def in_instances(seed: int) -> Any:
     return data.model_copy(update={"offers": offers})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@examples(60)
+@given(drawn(in_instances))
 def test_whole_instances_are_priced_alike_by_all_plans_and_the_exact_method(
-    seed: int,
+    data: Any,
 ) -> None:
-    data = in_instances(seed)
     assert exact.solve(data, limits=Limits()).objective == best("provisioning", data)
     for name in ("espresso", "whale_plus", "sia_plus"):
         plan = planned(name, data)
         assert plan is None or judge.evaluate(data, plan).valid
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 6))
-def test_the_statement_prices_whole_instances_too(seed: int) -> None:
-    data = in_instances(seed)
+@examples(25)
+@given(drawn(in_instances))
+def test_the_statement_prices_whole_instances_too(data: Any) -> None:
     optimum = exact.solve(data, limits=Limits())
     stated = statements.solve(
         "provisioning", data, "provisioning", "cpsat", warm_start=optimum.plan
