@@ -15,6 +15,7 @@ from . import (
     measuring,
     planning,
     recovering,
+    replaying,
     scheduling,
 )
 from .app import app
@@ -32,6 +33,7 @@ for _group in (
     checkpoints,
     explaining,
     recovering,
+    replaying,
 ):
     _group.register(app)
 

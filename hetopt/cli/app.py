@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from .. import registry
 from ..errors import HetoptError
 from .options import flag
-from .output import answer_error, begin, fail, stopped, wants_json
+from .output import answer_error, begin, complain, fail, stopped, wants_json
 
 # Of what is wrong with the words of a command line: unknown options, absent arguments.
 _UsageError: Any = typer.BadParameter.__base__
@@ -35,6 +35,14 @@ class _Answering(TyperGroup):
         except _UsageError as error:
             self._answer(error)
             raise
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == ["recover"] and any(
+            word.partition("=")[0] == "--trace" for word in args
+        ):
+            complain("`recover --trace` is `hetopt replay --trace` now; say that")
+            args = ["replay", *args[1:]]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

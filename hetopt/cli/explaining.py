@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import naming
-from . import output
+from . import options, output
 from .options import AsJson
 from .output import written
 
@@ -57,7 +57,7 @@ def explain(
         found = explaining.explain(
             plan,
             instance,
-            time_limit=None if time_limit == float("inf") else time_limit,
+            time_limit=options.limit_s(time_limit),
             seed=seed,
             started=watch.started,
         )

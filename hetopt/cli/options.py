@@ -30,6 +30,58 @@ Gap = Annotated[
 ]
 Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
+OldPlan = Annotated[
+    str, typer.Argument(help="The plan before: a plan file or result document.")
+]
+OldInstance = Annotated[
+    str | None,
+    typer.Option(metavar="INSTANCE", help="The old plan's, if not its own."),
+]
+Replanners = Annotated[
+    str | None,
+    typer.Option(
+        "--planner",
+        metavar="A,B,C",
+        help="Re-plan with these; by default fast ones.",
+    ),
+]
+ReplanningTime = Annotated[
+    float,
+    typer.Option("--planning", min=0, metavar="S", help="Seconds to re-plan in."),
+]
+HorizonSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--horizon",
+        min=0,
+        metavar="S",
+        help="Seconds until the next change, 3600 by default; `inf`.",
+    ),
+]
+HorizonIterations = Annotated[
+    int | None,
+    typer.Option(
+        "--iterations",
+        min=0,
+        metavar="N",
+        help="Iterations until then, in place of seconds.",
+    ),
+]
+StorageWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="media (disk, memory or both), unsaved (nodes), disk_gbytes_per_s, "
+        "memory_gbytes_per_s, network_gbytes_per_s, cloud_gbytes_per_s (none: no "
+        "cloud), cloud_limit (shared, each_node), loads (each_gpu, once_a_node), "
+        "bytes_per_parameter.",
+    ),
+]
+PlannersSeed = Annotated[
+    int, typer.Option("--seed", min=0, metavar="N", help="Of the planners.")
+]
 AsJson = Annotated[
     bool,
     flag("--json", help="One JSON document on stdout, an error too, nothing else."),
@@ -47,6 +99,11 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the result document, a plan file too."),
 ]
+
+
+def limit_s(seconds: float) -> float | None:
+    """A time limit, or None where it is `inf`."""
+    return None if seconds == float("inf") else seconds
 
 
 def pairs(words: Iterable[str]) -> dict[str, str]:

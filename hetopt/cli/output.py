@@ -18,6 +18,7 @@ import typer
 
 from ..errors import CannotWrite, HetoptError, InternalError
 from . import terminal
+from .options import limit_s
 
 if TYPE_CHECKING:
     from ..result import Result, Status
@@ -174,8 +175,7 @@ def watch(unit: str, time_limit: float) -> "Watch":
     """The progress line of a method."""
     from .progress import Watch
 
-    limit = None if time_limit == float("inf") else time_limit
-    return Watch(terminal.console(stderr=True), unit, limit)
+    return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))
 
 
 # --- what is wrong ---------------------------------------------------------------

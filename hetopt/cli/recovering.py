@@ -7,20 +7,13 @@ import typer
 
 from ..errors import HetoptError, Unsupported
 from . import options, output
-from .options import AsJson, flag, pairs
+from .options import AsJson, Gap, Threads, flag, pairs
 from .output import written
 
 if TYPE_CHECKING:
     from ..api.recovering import Recovered
     from ..recovery.posing import Storage
     from ..recovery.replanning import Horizon
-
-STORAGE = (
-    "media (disk, memory or both), unsaved (nodes), disk_gbytes_per_s, "
-    "memory_gbytes_per_s, network_gbytes_per_s, cloud_gbytes_per_s (none: no cloud), "
-    "cloud_limit (shared, each_node), loads (each_gpu, once_a_node), "
-    "bytes_per_parameter."
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,9 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def recover(
-    old_plan: Annotated[
-        str, typer.Argument(help="The plan before: a plan file or result document.")
-    ],
+    old_plan: options.OldPlan,
     instance: Annotated[
         str,
         typer.Argument(help="The new cluster: nodes it lacks are lost, others new."),
@@ -46,63 +37,30 @@ def recover(
         Path | None,
         typer.Option(metavar="FILE", help="Recover to this plan; plan none."),
     ] = None,
-    planner: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="Re-plan with these; by default fast ones."),
-    ] = None,
+    planner: options.Replanners = None,
     exact: Annotated[
         bool,
         flag("--exact", help="Re-plan with the exact method too, from them."),
     ] = False,
-    planning: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Seconds to re-plan in.")
-    ] = 1.5,
-    horizon: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="S",
-            help="Seconds until the next change, 3600 by default; `inf`.",
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Iterations until then, in place of seconds."
-        ),
-    ] = None,
+    planning: options.ReplanningTime = 1.5,
+    horizon: options.HorizonSeconds = None,
+    iterations: options.HorizonIterations = None,
     method: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="NAME",
-            help="autohet_recovery, varuna, or recovery, the exact one, which is the "
-            "default; with --trace a list, all three by default.",
+            help="autohet_recovery, varuna, or recovery, the exact one.",
         ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help=STORAGE),
-    ] = None,
-    old_instance: Annotated[
-        str | None,
-        typer.Option(metavar="INSTANCE", help="The old plan's, if not its own."),
-    ] = None,
+    ] = "recovery",
+    option: options.StorageWords = None,
+    old_instance: options.OldInstance = None,
     time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="S",
-            help="Wall seconds of the method, 60 by default, 2 with --trace; `inf`.",
-        ),
-    ] = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Threads of a solver.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the planners.")] = 0,
+        float,
+        typer.Option(min=0, metavar="S", help="Wall seconds of the method; `inf`."),
+    ] = 60.0,
+    gap: Gap = None,
+    threads: Threads = 1,
+    seed: options.PlannersSeed = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -120,41 +78,6 @@ def recover(
         Path | None,
         typer.Option(metavar="FILE", help="Write the new training plan, a plan file."),
     ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Replay spot GPUs: a CSV file with time_s, gpus and perhaps series. "
-            "INSTANCE has all nodes that there may be; --out a picture or .json.",
-        ),
-    ] = None,
-    series: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Of the trace; or GPU=NAME,..., one for each type."
-        ),
-    ] = None,
-    counts: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD",
-            help="share: a series' largest count is all GPUs, the default; as_is.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-6, metavar="S", help="Between checkpoints of a trace, 600."
-        ),
-    ] = None,
-    restart: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="S",
-            help="Of every move along a trace, beside --planning and the recovery, 0.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Re-plan after nodes or GPUs left or arrived, and move the states there.
@@ -165,60 +88,17 @@ def recover(
 
     With --apply, shards are taken from where they lie in a checkpoint's folder (`hetopt
     checkpoint`), cut, joined and written for the new ranks; if killed, the same command
-    goes on.
-
-    With --trace, a job goes along a trace of spot GPUs: at each change it re-plans and
-    recovers by every method; Ctrl-C shows what was replayed.
+    goes on. `hetopt replay` follows a job along a whole trace of such changes.
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
     from ..api import applying, recovering
     from ..report import recovery
-    from . import replaying
 
-    along = {
-        "--series": series,
-        "--counts": counts,
-        "--checkpoint": checkpoint,
-        "--restart": restart,
-    }
-    if trace is not None:
-        replaying.refuse(
-            "--trace",
-            {
-                "--lost": lost,
-                "--new-plan": new_plan,
-                "--exact": exact or None,
-                "--gap": gap,
-                "--apply": apply,
-                "--plan-out": plan_out,
-            },
-        )
-        replaying.replay(
-            trace,
-            (old_plan, instance),
-            series=series,
-            counts=counts or "share",
-            old_instance=old_instance,
-            methods=method,
-            planners=_planners(planner, None),
-            planning_s=None if planning == float("inf") else planning,
-            checkpoint_s=checkpoint,
-            restart_s=restart or 0.0,
-            horizon=_horizon(horizon, iterations),
-            storage=_storage(option or []),
-            time_limit_s=time_limit,
-            threads=threads,
-            seed=seed,
-            out=out,
-            as_json=as_json,
-        )
-    replaying.refuse("no --trace", along)
-    method = method or recovering.METHOD
-    time_limit = 60.0 if time_limit is None else time_limit
     output.check_writable(out if apply is None else None)
     output.check_writable(plan_out, "--plan-out")
-    places, asked, saved = _storage(option or []), "", None
+    places = storage(option)
+    asked = ""
     if apply is not None:
         if out is None:
             raise Unsupported("--apply: expected --out DIR with it; name a folder")
@@ -226,9 +106,10 @@ def recover(
         more = (old_instance, time_limit, gap, threads, seed)
         asked = applying.request(old_plan, instance, new_plan, [*words, *more])
         if (document := applying.earlier(out, asked)) is not None:
-            failed = _write_plan(document["new_plan"], plan_out)
-            _moved(document, apply, out, as_json, failed)
-        saved = applying.saved_in(apply, instance, places)
+            failed = _write(document["new_plan"], plan_out)
+            _move(document, apply, out, as_json, failed)
+    if planner is not None and new_plan is not None:
+        raise Unsupported("--planner and --new-plan were both asked for: choose one")
     with output.watch("us", time_limit) as watch:
         found = recovering.recover(
             old_plan,
@@ -236,13 +117,13 @@ def recover(
             [] if lost is None else options.listed(lost, "--lost"),
             old_instance=old_instance,
             new_plan=new_plan,
-            planners=_planners(planner, new_plan),
+            planners=replanners(planner),
             exact=exact,
-            planning_s=None if planning == float("inf") else planning,
-            horizon=_horizon(horizon, iterations),
+            planning_s=options.limit_s(planning),
+            horizon=until(horizon, iterations),
             method=method,
             storage=places,
-            saved=saved,
+            saved=None if apply is None else applying.saved_in(apply, instance, places),
             time_limit=time_limit,
             gap=gap,
             threads=threads,
@@ -250,38 +131,82 @@ def recover(
             report=watch.report,
             started=watch.started,
         )
-    failed = _write_plan(found.plan_file(), plan_out)
+    failed = _write(found.plan_file(), plan_out)
     if apply is None or out is None or found.result.plan is None:
         _deliver(found, None if apply else out, as_json, failed)
     if not as_json:
         output.show(recovery.shown(found))
     document = applying.to_apply(found.to_json(), asked, places)
-    _moved(document, apply, out, as_json, failed)
+    _move(document, apply, out, as_json, failed)
+
+
+# --- words of `recover` and `replay` ---------------------------------------------
+
+
+def replanners(words: str | None) -> tuple[str, ...]:
+    """The planners that re-plan: those named, or fast ones."""
+    from ..recovery.replanning import PLANNERS
+
+    return PLANNERS if words is None else (*options.listed(words, "--planner"),)
+
+
+def until(seconds: float | None, iterations: int | None) -> "Horizon":
+    """How long the new plan is expected to run."""
+    from ..recovery.replanning import Horizon
+
+    if seconds is not None and iterations is not None:
+        raise Unsupported("--horizon and --iterations were both asked for: choose one")
+    if iterations is not None:
+        return Horizon(seconds=None, iterations=iterations)
+    return Horizon() if seconds is None else Horizon(seconds=seconds)
+
+
+def storage(words: list[str] | None) -> "Storage":
+    """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
+    from ..recovery.posing import Storage
+    from ..text.complaints import validated
+
+    tree = {name: _value(name, text) for name, text in pairs(words or ()).items()}
+    return validated(Storage, tree, "--option", file="")
+
+
+def _value(name: str, text: str) -> Any:
+    if name in ("media", "unsaved"):
+        both = "memory,disk" if text == "both" else text
+        return [word.strip() for word in both.split(",") if word.strip()]
+    if text == "none":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# --- answers ---------------------------------------------------------------------
 
 
 def _deliver(
     found: "Recovered", out: Path | None, as_json: bool, failed: HetoptError | None
 ) -> NoReturn:
     from ..report import recovery
-    from ..text import writing
 
     document = found.to_json()
-    lost = written(out, lambda path: writing.write_json(path, document))
+    lost = _write(document, out)
     output.give(document, recovery.shown(found), as_json, lost, failed)
     raise typer.Exit(output.exit_of(found.result.status))
 
 
-def _write_plan(
-    document: dict[str, Any] | None, plan_out: Path | None
-) -> HetoptError | None:
-    from ..text import writing
+def _write(document: Any, path: Path | None) -> HetoptError | None:
+    from ..text.writing import write_json
 
     if document is None:
         return None
-    return written(plan_out, lambda path: writing.write_json(path, document))
+    return written(path, lambda path: write_json(path, document))
 
 
-def _moved(
+def _move(
     document: dict[str, Any],
     checkpoint: Path,
     out: Path,
@@ -299,51 +224,8 @@ def _moved(
         if as_json:  # what to run next is known, though its states are not there
             output.print_json({**document, "applied": None})
         raise error from None
-    moved = {**document, "applied": checkpoints.document(done)}
     if not as_json:
         output.tell(f"{done.written} shards written to {out}, {done.kept} kept")
+    moved = {**document, "applied": checkpoints.document(done)}
     output.give(moved, (), as_json, failed)
     raise typer.Exit(output.PLAN)
-
-
-def _planners(words: str | None, new_plan: Path | None) -> tuple[str, ...]:
-    from ..recovery.replanning import PLANNERS
-
-    if words is None:
-        return PLANNERS
-    if new_plan is not None:
-        raise Unsupported("--planner and --new-plan were both asked for: choose one")
-    return tuple(options.listed(words, "--planner"))
-
-
-def _horizon(seconds: float | None, iterations: int | None) -> "Horizon":
-    from ..recovery.replanning import Horizon
-
-    if seconds is not None and iterations is not None:
-        raise Unsupported("--horizon and --iterations were both asked for: choose one")
-    if iterations is not None:
-        return Horizon(seconds=None, iterations=iterations)
-    return Horizon() if seconds is None else Horizon(seconds=seconds)
-
-
-def _storage(options: list[str]) -> "Storage":
-    """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..recovery.posing import Storage
-    from ..text.complaints import validated
-
-    tree = {name: _value(name, value) for name, value in pairs(options).items()}
-    return validated(Storage, tree, "--option", file="")
-
-
-def _value(name: str, text: str) -> Any:
-    if name in ("media", "unsaved"):
-        both = "memory,disk" if text == "both" else text
-        return [word.strip() for word in both.split(",") if word.strip()]
-    if text == "none":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

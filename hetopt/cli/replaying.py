@@ -1,36 +1,95 @@
-"""`hetopt recover --trace`, a job along a trace of spot GPUs, for `cli_recover`."""
+"""The command `replay`, a job along a trace of spot GPUs, for `hetopt.cli`."""
 
-from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated
 
 import typer
 
-from ..errors import Unsupported
 from . import options, output
+from .options import AsJson, Threads
 from .output import written
+from .recovering import replanners, storage, until
 
 
-def refuse(with_what: str, options: Mapping[str, Any]) -> None:
-    """`Unsupported` where an option was given that does not go with another."""
-    if given := [name for name, value in options.items() if value is not None]:
-        expected = "leave it out" if with_what == "--trace" else "add --trace FILE"
-        raise Unsupported(f"{given[0]}: found it with {with_what}; {expected}")
+class Counts(StrEnum):
+    """What the numbers of a trace count."""
+
+    SHARE = "share"
+    AS_IS = "as_is"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(replay)
 
 
 def replay(
-    trace: Path,
-    plan: tuple[str, str],
-    *,
-    methods: str | None,
-    counts: str,
-    checkpoint_s: float | None,
-    time_limit_s: float | None,
-    out: Path | None,
-    as_json: bool,
-    **choices: Any,
-) -> NoReturn:
-    """Replay, write, show, and leave with the exit code: 4 where the job never ran."""
+    old_plan: options.OldPlan,
+    instance: Annotated[
+        str, typer.Argument(help="A cluster with all nodes that there may ever be.")
+    ],
+    trace: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="A CSV file with time_s, gpus and perhaps series."
+        ),
+    ],
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of the trace; or GPU=NAME,..., one for each type."
+        ),
+    ] = None,
+    counts: Annotated[
+        Counts,
+        typer.Option(help="share: a series' largest count is all GPUs; or as_is."),
+    ] = Counts.SHARE,
+    planner: options.Replanners = None,
+    planning: options.ReplanningTime = 1.5,
+    horizon: options.HorizonSeconds = None,
+    iterations: options.HorizonIterations = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Of autohet_recovery, varuna and recovery; all three by default.",
+        ),
+    ] = None,
+    option: options.StorageWords = None,
+    checkpoint: Annotated[
+        float, typer.Option(min=1e-6, metavar="S", help="Between checkpoints.")
+    ] = 600.0,
+    restart: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="Of every move, beside --planning and the recovery.",
+        ),
+    ] = 0.0,
+    old_instance: options.OldInstance = None,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="S", help="Wall seconds of each exact recovery; `inf`."
+        ),
+    ] = 2.0,
+    threads: Threads = 1,
+    seed: options.PlannersSeed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a picture, or a .json document."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a job along a trace of spot GPUs, by every way to recover.
+
+    At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
+    for one change. Exit code 4 where it never ran; Ctrl-C shows what was replayed.
+
+    Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
+    """
     from ..api import replaying
     from ..report import replay as report
     from .progress import Steps
@@ -39,27 +98,25 @@ def replay(
     output.check_writable(out)
     if out is not None:
         report.check(out)
-    if counts not in ("share", "as_is"):
-        raise Unsupported(
-            f"--counts {counts!r}: expected one of share, as_is; correct it"
-        )
-    listed: tuple[str, ...] = replaying.METHODS
-    if methods is not None:
-        listed = tuple(options.listed(methods, "--method"))
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
-            *plan,
+            old_plan,
+            instance,
             trace,
-            counts="as_is" if counts == "as_is" else "share",
-            methods=listed,
-            checkpoint_s=(
-                replaying.CHECKPOINT_S if checkpoint_s is None else checkpoint_s
-            ),
-            time_limit=(
-                replaying.TIME_LIMIT_S if time_limit_s is None else time_limit_s
-            ),
+            series=series,
+            counts="as_is" if counts is Counts.AS_IS else "share",
+            old_instance=old_instance,
+            methods=options.listed(method, "--method") if method else replaying.METHODS,
+            planners=replanners(planner),
+            planning_s=options.limit_s(planning),
+            checkpoint_s=checkpoint,
+            restart_s=restart,
+            horizon=until(horizon, iterations),
+            storage=storage(option),
+            time_limit=time_limit,
+            threads=threads,
+            seed=seed,
             report=bar.report,
-            **choices,
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed until then")

@@ -57,7 +57,7 @@ BAD: list[tuple[str, list[str]]] = [
     ("unsupported", ["checkpoint", "nowhere", "--split", "plan.json"]),
     ("instance_error", ["explain", "nowhere.json"]),
     ("instance_error", ["recover", "nowhere.json", SMALL]),
-    ("unsupported", ["recover", "nowhere.json", SMALL, "--series", "a"]),
+    ("usage_error", ["replay", "nowhere.json", SMALL, "--series", "a"]),
     ("usage_error", ["dance"]),
 ]
 

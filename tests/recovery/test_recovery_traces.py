@@ -316,7 +316,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_the_command_writes_a_picture_and_a_document(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    words = ("recover", *files, "--trace", tmp_path / "trace.csv")
+    words = ("replay", *files, "--trace", tmp_path / "trace.csv")
     words += ("--planner", "megatron", "--planning", "inf", "--checkpoint", "60")
     svg = tmp_path / "out.svg"
     told = hetopt_command(*words, "--out", svg, "--method", "varuna,recovery")
@@ -335,11 +335,13 @@ def test_the_command_writes_a_picture_and_a_document(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--trace", "trace.csv", "--lost", "A100-0"), "--lost: found it with --trace"),
-        (("--trace", "trace.csv", "--exact"), "--exact: found it with --trace"),
-        (("-o", "media="), "--option: media: "),
-        (("--series", "a"), "--series: found it with no --trace"),
-        (("--trace", "trace.csv", "--counts", "some"), "expected one of share, as_is"),
+        ((), "Missing option '--trace'"),
+        (("--trace", "trace.csv", "-o", "media="), "--option: media: "),
+        (("--trace", "trace.csv", "--lost", "A100-0"), "No such option: --lost"),
+        (
+            ("--trace", "trace.csv", "--counts", "some"),
+            "Invalid value for '--counts'",
+        ),
         (("--trace", "trace.csv", "--method", "x"), "unknown method 'x'"),
         (("--trace", "trace.csv", "--series", "x"), "found no series 'x'"),
         (("--trace", "trace.csv", "--out", "x.txt"), "found suffix '.txt'"),
@@ -354,6 +356,17 @@ def test_what_the_command_refuses(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = hetopt_command("recover", *files, *words)
+    told = hetopt_command("replay", *files, *words)
     assert told.exit_code == output.BAD_INPUT
     assert message in told.stderr
+
+
+def test_recover_with_a_trace_replays_and_says_so(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    words = (*files, f"--trace={tmp_path / 'trace.csv'}", "--method", "varuna")
+    words += ("--planner", "megatron", "--planning", "inf", "--json")
+    asked, before = hetopt_command("replay", *words), hetopt_command("recover", *words)
+    assert asked.exit_code == before.exit_code == 0
+    assert asked.stdout == before.stdout
+    assert "hetopt replay" in before.stderr
