@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hetopt.catalogue.gpus import GPUS
-
+from hetopt.catalogue import gpus
 from hetopt.text.parsing import parse_tree
 
 from .machines import PLAN, Share, disagreements, read
@@ -16,7 +15,7 @@ _TYPE = "hetopt/gpu-type"
 
 
 def _product(gpu: str) -> str:
-    return GPUS[gpu].products[0].replace(" ", "-") if gpu in GPUS else gpu
+    return gpus()[gpu].product.replace(" ", "-") if gpu in gpus() else gpu
 
 
 def validate(files: dict[str, str]) -> list[str]:
