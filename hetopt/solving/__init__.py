@@ -1,1 +1,1 @@
-"""Statements on back ends, and the one run that knows incumbent, bound and limits."""
+"""Statements on back ends, certificates, and the one run of every exact method."""

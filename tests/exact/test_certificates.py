@@ -18,7 +18,6 @@ from hetopt.api import rechecking
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery, training_plan
-from hetopt.exact._certificates import MOST_CASES, MOST_DEPTH
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems import training_plan as judge
 from hetopt.problems.device_grouping import Data as Grouping
@@ -26,6 +25,7 @@ from hetopt.problems.device_grouping import DeviceType
 from hetopt.problems.recovery import Data, Machine, Need, Pair, Saved, Unit, evaluate
 from hetopt.schema import Instance
 from hetopt.search import islands
+from hetopt.solving.certificates import MOST_CASES, MOST_DEPTH
 
 DEFECTS = TESTS / "defects"
 FORGED = {

@@ -15,7 +15,6 @@ from inputs import examples
 from hetopt import registry
 from hetopt.errors import InstanceError
 from hetopt.exact import device_grouping as exact
-from hetopt.exact._certificates import Claim
 from hetopt.exact.device_grouping.pattern import Kinds, Question, complete, patterns
 from hetopt.exact.device_grouping.pattern_search import search
 from hetopt.exact.device_grouping.programme import relax
@@ -24,6 +23,7 @@ from hetopt.plans import Group, Grouping
 from hetopt.problems.device_grouping import Data, DeviceType
 from hetopt.result import Status, Stop
 from hetopt.solving import statements
+from hetopt.solving.certificates import Claim
 
 GPUS = (
     ("A100", 312_000, 81_920),

@@ -14,7 +14,6 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
-from hetopt.exact._certificates import Case
 from hetopt.exact.training_plan.patterns.bound import PatternBound, applies
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
@@ -23,6 +22,7 @@ from hetopt.problems import training_plan as judge
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search.improving import improve
+from hetopt.solving.certificates import Case
 
 
 @pytest.fixture(autouse=True)

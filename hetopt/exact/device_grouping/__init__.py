@@ -28,8 +28,8 @@ from ...modelling import Limits
 from ...plans import Grouping
 from ...problems.device_grouping import Data
 from ...result import Result, Stop
+from ...solving.certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from ...solving.run import Halt, Report, Run
-from .._certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from .balance import balanced
 from .certificate import recheck
 from .pattern import Kinds, Question, TooMany, complete, patterns, to_plan

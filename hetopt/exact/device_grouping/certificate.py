@@ -29,7 +29,7 @@ from ...modelling import Limits
 from ...problems import Objective
 from ...problems.device_grouping import Data
 from ...result import Status
-from .._certificates import Claim, GroupingCertificate
+from ...solving.certificates import Claim, GroupingCertificate
 
 _MOST_GROUPS = 200_000
 _MOST_STEPS = 3_000_000  # of looking for groups that are possible

@@ -27,8 +27,8 @@ from ...problems import Objective
 from ...problems.recovery import Data
 from ...problems.recovery.network import Flow, Network
 from ...result import Bound, Result, Status, Stop
+from ...solving.certificates import RecoveryCertificate
 from ...solving.run import Halt, Run
-from .._certificates import RecoveryCertificate
 from . import certificate as certificates
 from .prices import best_prices, bound_of
 

@@ -24,7 +24,7 @@ from ...modelling import Answer, Limits
 from ...problems import Objective
 from ...problems.recovery import CLOUD, Data
 from ...result import Status
-from .._certificates import RecoveryCertificate
+from ...solving.certificates import RecoveryCertificate
 
 _EXACT = "cpsat"  # refutes what the certificate says,
 _OTHER = "scip"  # and this as well, where floats tell all sums apart

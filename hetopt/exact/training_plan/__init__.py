@@ -30,9 +30,9 @@ from ...result import Result
 from ...schema import Instance
 from ...search import choosing
 from ...search.improving import improve
+from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
-from .._certificates import TrainingCertificate
 from . import certificate as certificates
 from . import small
 from .patterns import bound as pattern_bound

@@ -23,7 +23,7 @@ from ...costs import CostTable
 from ...errors import Unsupported
 from ...problems import Objective
 from ...schema import Instance, exact
-from .._certificates import Case, TrainingCertificate
+from ...solving.certificates import Case, TrainingCertificate
 
 Array = npt.NDArray[np.float64]
 

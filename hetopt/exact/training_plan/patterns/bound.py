@@ -30,8 +30,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from ....schema import Instance
-from ... import _certificates
-from ..._certificates import TrainingCertificate
+from ....solving import certificates
+from ....solving.certificates import TrainingCertificate
 from .node_kinds import fleet
 from .prices import Group, Pricing
 from .visits import Grid, Table, VisitTables
@@ -322,12 +322,12 @@ class Refutation:
             return None
 
 
-def _tree(case: Case) -> _certificates.Case:
+def _tree(case: Case) -> certificates.Case:
     if case.split is None:
         prices = tuple(float(price) for price in case.proof)
-        return _certificates.Case(prices=prices)
+        return certificates.Case(prices=prices)
     split = case.split
-    return _certificates.Case(
+    return certificates.Case(
         split=split.of,
         node=split.node,
         at=split.at,
