@@ -1,0 +1,116 @@
+"""HexiScale's statement as printed, against trying all and the strengthened one."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_training import best_training_plan
+from hetopt.formulations import hexiscale_literal
+
+from hetopt.errors import Unsupported
+from hetopt.files import load_instance
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.solving import statements
+
+APPENDIX = {"bytes_per_parameter": 8} | hexiscale_literal.APPENDIX
+
+SLOW = {"intra_gbytes_per_s": 2.0, "intra_latency_us": 5.5}
+FAST = {"intra_gbytes_per_s": 200.0, "intra_latency_us": 0}
+MEMORY_AND_LINKS = [(0.002, SLOW), (0.007, FAST), (0.015, SLOW), (0.5, FAST)]
+
+
+def tiny(seed: int) -> Instance:
+    """Two or three GPUs, two layers, the costs of the appendix.
+
+    In turn no layer fits on a GPU, one, two, and what one likes.
+    """
+    random = Random(seed)
+    counts = ((2,), (1, 1), (2, 1), (1, 2))[seed // 4]
+    memory, links = MEMORY_AND_LINKS[seed % 4]
+    nodes = [
+        {
+            "name": f"n{i}",
+            "gpu": random.choice("AB"),
+            "count": count,
+            **links,
+        }
+        for i, count in enumerate(counts)
+    ]
+    gpus: dict[str, Any] = {
+        name: {
+            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
+            "memory_gib": memory,
+        }
+        for name in {str(node["gpu"]) for node in nodes}
+    }
+    shape = {"layers": 2, "hidden": 256, "heads": 4, "vocabulary": 1000}
+    workload = {
+        "sequence_length": 512,
+        "global_batch": random.choice([2, 3]),
+        "costs": APPENDIX,
+    }
+    inter = {"gbytes_per_s": random.choice([0.7, 3, 50])}
+    return Instance.model_validate(
+        {
+            "name": "random",
+            "model": {"name": "m", **shape},
+            "workload": workload,
+            "cluster": {"gpus": gpus, "nodes": tuple(nodes), "inter": inter},
+        },
+        strict=False,
+    )
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_printed_equations_have_the_optimum_of_all_plans(seed: int) -> None:
+    """So has the strengthened statement: what is ours in it loses no optimum."""
+    instance = tiny(seed)
+    best = best_training_plan(instance)
+    literal, strengthened = (
+        statements.solve("training_plan", instance, name, backend)
+        for name, backend in (("hexiscale_literal", "scip"), ("hexiscale", "cpsat"))
+    )
+    assert literal.status is strengthened.status
+    if best is None:
+        assert literal.status is Status.INFEASIBLE
+        return
+    assert literal.status is Status.OPTIMAL
+    assert literal.objective == strengthened.objective == best[0]
+    assert training_plan.evaluate(instance, literal.plan).objective == best[0]
+
+
+def test_the_random_instances_need_pipelines_of_every_form() -> None:
+    forms = set()
+    for seed in range(16):
+        best = best_training_plan(tiny(seed))
+        if best is None:
+            forms.add("none")
+            continue
+        pipelines = best[1].pipelines
+        stages = [stage for pipeline in pipelines for stage in pipeline.stages]
+        forms |= {("pipelines", len(pipelines))}
+        forms |= {("degree", stage.replicas[0].degree) for stage in stages}
+        forms |= {("stages", len(pipeline.stages)) for pipeline in pipelines}
+    wanted = {"none", ("degree", 2), ("stages", 2)}
+    assert wanted | {("pipelines", 1), ("pipelines", 2)} <= forms
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("tiny/two-nodes-head", "workload.costs.head"),
+        ("tiny/two-nodes", "workload.costs.activations"),
+        ("tiny/two-nodes-gpipe", "workload.costs.in_flight"),
+    ],
+)
+def test_costs_that_the_appendix_has_not_are_refused_here_alone(
+    name: str, field: str
+) -> None:
+    """The strengthened statement carries them: there the two differ."""
+    instance = load_instance(name)
+    with pytest.raises(Unsupported, match=field.replace(".", r"\.")):
+        statements.solve("training_plan", instance, "hexiscale_literal", "scip")
+    result = statements.solve("training_plan", instance, "hexiscale", "cpsat")
+    assert result.status is Status.OPTIMAL
