@@ -17,7 +17,7 @@ def domains(t: Tables) -> dict[str, dict[Any, int]]:
     S = [(i, j) for i, length in enumerate(t.lengths) for j in range(length)]
     G, digits = list(enumerate(t.kinds)), list(product(I, K))
     rooms = dict.fromkeys((i, f) for i, j in S for f, _, _ in t.rooms(i, j) if f > 1)
-    top = {
+    top: dict[str, dict[Any, int]] = {
         "used": dict.fromkeys(S, 1),
         "on": {(*s, n): 1 for s in S for n in N},
         "use": {(*s, g): 1 for s in S for g, _ in G},
@@ -37,7 +37,7 @@ def domains(t: Tables) -> dict[str, dict[Any, int]]:
     if len(t.lengths) == 1:
         return top
     blocks = [block for block, _ in t.blocks()]
-    return top | {
+    top |= {
         "at": {(*s, l, n): 1 for s in S for l in L for n in N},
         "run": dict.fromkeys(product(I, blocks), t.longest_sync),
         "many_are": {i + 1: 1 for i in I},
@@ -50,6 +50,7 @@ def domains(t: Tables) -> dict[str, dict[Any, int]]:
         "sync": {(): t.longest_sync},
         "sync_scaled": {(): t.horizon},
     }
+    return top
 
 
 def read(t: Tables, of: Callable[[str, Any], int]) -> TrainingPlan:
