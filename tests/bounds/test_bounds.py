@@ -5,6 +5,9 @@ from fractions import Fraction
 
 import pytest
 from brute_force_training import best_training_plan, tiny_instance
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import examples, plans_of, tiny_instances
 from places import INSTANCES
 from random_plans import random_plan
 
@@ -16,18 +19,18 @@ from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_bound_is_not_above_the_best_of_all_plans(seed: int) -> None:
-    instance = tiny_instance(seed)
+@examples(40)
+@given(tiny_instances())
+def test_bound_is_not_above_the_best_of_all_plans(instance: Instance) -> None:
     bound = training_plan_bound(instance)
     best = best_training_plan(instance)
     assert bound.value > 0
     assert best is None or bound.value <= best[0], bound
 
 
-@pytest.mark.parametrize("seed", [*range(100, 112), 3, 8])
-def test_bound_holds_for_stages_of_several_replicas_too(seed: int) -> None:
-    instance = tiny_instance(seed)
+@examples(25)
+@given(tiny_instances())
+def test_bound_holds_for_stages_of_several_replicas_too(instance: Instance) -> None:
     bound = training_plan_bound(instance)
     best = best_training_plan(instance, several_replicas=True)
     assert best is None or bound.value <= best[0], bound
@@ -41,14 +44,15 @@ def test_bound_is_not_above_the_best_of_all_plans_of_many(seed: int) -> None:
     assert best is None or training_plan_bound(instance).value <= best[0]
 
 
-@pytest.mark.parametrize("seed", range(20, 45))
-def test_no_random_plan_is_below_the_bound_or_the_best_of_all(seed: int) -> None:
-    instance = tiny_instance(seed)
+@examples(25)
+@given(st.data(), tiny_instances())
+def test_no_random_plan_is_below_the_bound_or_the_best_of_all(
+    data: st.DataObject, instance: Instance
+) -> None:
     if 1 not in instance.workload.micro_batch_sizes:
         instance = _with_sizes(instance, [1, *instance.workload.micro_batch_sizes])
     best = best_training_plan(instance)
-    for number in range(15):
-        plan = random_plan(instance, number)
+    for plan in data.draw(st.lists(plans_of(instance), min_size=5, max_size=15)):
         several = any(
             len(stage.replicas) > 1 for p in plan.pipelines for stage in p.stages
         )

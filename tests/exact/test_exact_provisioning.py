@@ -32,7 +32,7 @@ def asking(data, deadline_s=None, budget_usd=None):
 
 
 def medium(random):
-    """Too many plans to try: 12 layers, up to 6 stages of 3 offers, degrees 1 and 2."""
+    """Too many plans to try: 8 layers, up to 5 stages of 3 offers, degrees 1 and 2."""
     offers = []
     for i in range(3):
         slow = random.randint(1, 4)
@@ -47,7 +47,7 @@ def medium(random):
         offers.append(
             judge.Offer(
                 gpu=f"G{i}",
-                quota=random.randint(1, 6),
+                quota=random.randint(1, 4),
                 usd_per_hour=round(random.choice([2.0, 3.0, 5.5]) / slow, 2),
                 memory_mib=random.randint(20, 60),
                 layer_mib=4,
@@ -56,10 +56,10 @@ def medium(random):
             )
         )
     return judge.Data(
-        layers=12,
+        layers=8,
         micro_batches=4,
         data_parallel=(1, 2),
-        max_stages=6,
+        max_stages=5,
         iterations=1000,
         offers=tuple(offers),
     )
@@ -142,7 +142,7 @@ def test_partial_allocations_lose_no_optimum(data):
     assert found == best("provisioning", data)
 
 
-@examples(25)
+@examples(10)
 @given(MEDIUM)
 def test_partial_allocations_lose_no_point_of_the_front(data):
     listed = points(data)
@@ -186,7 +186,7 @@ def test_frontier_equals_the_pareto_set_of_all_plans(data):
     assert points(data) == pareto(every)
 
 
-@examples(25)
+@examples(12)
 @given(MEDIUM)
 def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
     front = points(data)
@@ -200,7 +200,7 @@ def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
 @examples(25)
 @given(MEDIUM)
 def test_a_looser_deadline_is_never_dearer(data):
-    costs = [solve(asking(data, deadline_s=s)).objective for s in (60, 90, 150, 400)]
+    costs = [solve(asking(data, deadline_s=s)).objective for s in (40, 60, 100, 270)]
     found = [cost for cost in costs if cost is not None]
     assert found == sorted(found, reverse=True)
     assert costs == [None] * (len(costs) - len(found)) + found
@@ -225,14 +225,14 @@ def test_a_larger_quota_is_never_dearer(data):
 @examples(25)
 @given(MEDIUM)
 def test_the_budget_that_a_deadline_needs_buys_that_deadline(data):
-    cheapest = solve(asking(data, deadline_s=150))
+    cheapest = solve(asking(data, deadline_s=100))
     if cheapest.objective is None:
         assert cheapest.status is Status.INFEASIBLE
         return
     # A budget has few decimals: the next one above the cost.
     budget = float(Fraction(int(cheapest.objective * 10**9) + 1, 10**9))
     fastest = solve(asking(data, budget_usd=budget))
-    assert fastest.objective <= 150 * 10**6
+    assert fastest.objective <= 100 * 10**6
 
 
 @examples(25)
@@ -263,8 +263,8 @@ def test_doubled_times_double_the_optimum(data):
 
 @examples(25)
 @given(MEDIUM)
-def test_bounds_on_the_way_never_cross_the_optimum(drawn_data):
-    data = asking(drawn_data, deadline_s=150)
+def test_bounds_on_the_way_never_cross_the_optimum(free):
+    data = asking(free, deadline_s=100)
     seen = []
     result = exact.solve(
         data,

@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 from brute_force_training import best_training_plan, tiny_instance
+from hypothesis import given
+from inputs import examples, tiny_instances
 from random_plans import random_plan
 
 import hetopt
@@ -40,31 +42,33 @@ def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
     return refutation.proved
 
 
-def covered(seeds: range) -> list[int]:
-    return [seed for seed in seeds if applies(tiny_instance(seed))]
-
-
-def agrees_with_all_plans(seed: int, steps: int) -> None:
-    instance = tiny_instance(seed)
+def agrees_with_all_plans(instance: Instance, steps: int) -> None:
     best = best_training_plan(instance)
     if best is not None:
         assert not refuted(instance, best[0], steps)
 
 
-@pytest.mark.parametrize("seed", covered(range(60)))
-def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(seed: int) -> None:
-    agrees_with_all_plans(seed, 40)
+@examples(25)
+@given(tiny_instances().filter(applies))
+def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(
+    instance: Instance,
+) -> None:
+    agrees_with_all_plans(instance, 40)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", covered(range(2000, 2800)))
-def test_no_time_of_a_best_plan_is_refuted_for_many(seed: int) -> None:
-    agrees_with_all_plans(seed, 400)
+def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
+    for seed in range(2000, 2800):
+        instance = tiny_instance(seed)
+        if applies(instance):
+            agrees_with_all_plans(instance, 400)
 
 
-@pytest.mark.parametrize("seed", covered(range(60))[:25])
-def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(seed: int) -> None:
-    instance = tiny_instance(seed)
+@examples(25)
+@given(tiny_instances().filter(applies))
+def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
+    instance: Instance,
+) -> None:
     best = best_training_plan(instance)
     if best is None:
         return
@@ -192,12 +196,14 @@ def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     assert bounds == sorted(bounds)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_small_cluster_is_solved_to_the_best_of_all_plans(seed: int) -> None:
-    instance = tiny_instance(seed)
+@examples(25)
+@given(tiny_instances())
+def test_a_small_cluster_is_solved_to_the_best_of_all_plans(
+    instance: Instance,
+) -> None:
     several = max(instance.workload.micro_batch_sizes) > 1
     best = best_training_plan(instance, several_replicas=several)
-    result = training_plan.solve(instance, limits=Limits(time_s=60))
+    result = training_plan.solve(instance)
     if best is None:
         assert result.status is Status.INFEASIBLE
         assert "memory" in result.reasons[0]

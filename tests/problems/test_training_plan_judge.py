@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from changed_records import changed
 from float_judge import FloatJudge
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from inputs import examples, plans_of
 from places import INSTANCES
 from random_plans import random_plan
 
@@ -22,7 +23,7 @@ MIB = 2**20
 FAMILIES = ("equal", "unequal", "islands", "tight_memory", "steep")
 seeds = st.integers(0, 10**6)
 families = st.sampled_from(FAMILIES)
-quick = settings(max_examples=60)
+quick = examples(60)
 
 
 def judged(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
@@ -42,33 +43,34 @@ def roundings(instance: Instance, plan: TrainingPlan) -> float:
 # --- the objective, by a second method ----------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(24))
+@examples(120)
+@given(st.data(), families, seeds)
 def test_iteration_time_is_that_of_the_plain_float_formulas(
-    family: str, seed: int
+    data: st.DataObject, family: str, seed: int
 ) -> None:
-    agrees(generate(family, seed=seed), seed)
+    instance = generate(family, seed=seed)
+    agrees(instance, data.draw(plans_of(instance)))
 
 
 OVERLAP = CostSettings(sync_overlap="backward")
 
 
-@pytest.mark.parametrize("costs", [None, OVERLAP], ids=["drawn", "overlap"])
-@pytest.mark.parametrize("seed", range(30))
+@quick
+@given(st.data(), st.sampled_from([None, OVERLAP]), seeds)
 def test_stages_of_several_unequal_replicas_are_timed_by_the_slowest(
-    costs: CostSettings | None, seed: int
+    data: st.DataObject, costs: CostSettings | None, seed: int
 ) -> None:
     instance = generate("unequal", size="small", seed=seed, costs=costs)
 
-    def samples(data: dict[str, Any]) -> None:
-        data["workload"] |= {"micro_batch_sizes": [2, 4, 1], "global_batch": 8}
+    def samples(tree: dict[str, Any]) -> None:
+        tree["workload"] |= {"micro_batch_sizes": [2, 4, 1], "global_batch": 8}
 
-    agrees(changed(instance, samples), seed)
+    instance = changed(instance, samples)
+    agrees(instance, data.draw(plans_of(instance)))
 
 
-def agrees(instance: Instance, seed: int) -> None:
-    """The judge and the plain floats find the same iteration time of a random plan."""
-    plan = random_plan(instance, seed)
+def agrees(instance: Instance, plan: TrainingPlan) -> None:
+    """The judge and the plain floats find the same iteration time of a plan."""
     found = judged(instance, plan)["iteration_us"]
     value = 1e6 * FloatJudge(instance).iteration(plan)
     slack = 1e-9 * value + 1
@@ -78,13 +80,13 @@ def agrees(instance: Instance, seed: int) -> None:
     assert value - slack <= found <= value + roundings(instance, plan) + slack
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(12))
+@quick
+@given(st.data(), families, seeds)
 def test_memory_of_every_gpu_is_that_of_the_plain_float_formula(
-    family: str, seed: int
+    data: st.DataObject, family: str, seed: int
 ) -> None:
     instance = generate(family, seed=seed)
-    plan, floats = random_plan(instance, seed), FloatJudge(instance)
+    plan, floats = data.draw(plans_of(instance)), FloatJudge(instance)
     found = judged(instance, plan)["peak_memory_mib"]
     for pipeline in plan.pipelines:
         for j, stage in enumerate(pipeline.stages):

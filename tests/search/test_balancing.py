@@ -3,9 +3,12 @@
 from itertools import combinations, pairwise
 from random import Random
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
 from random_pipelines import random_instance, random_pipes
 
+from hetopt.schema import Instance
 from hetopt.search.balancing import Balancer, shared
 from hetopt.search.fast_cost import FastCost, Pipe, Slot
 
@@ -25,15 +28,16 @@ def _best_cut(cost: FastCost, b: int, n: int, chain: tuple, most: int) -> int | 
     return best
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_layers_are_cut_as_well_as_by_trying_all_cuts(seed: int) -> None:
-    random = Random(f"balance {seed}")
-    instance = random_instance(random)
+@examples(80)
+@given(st.data(), drawn(random_instance))
+def test_layers_are_cut_as_well_as_by_trying_all_cuts(
+    data: st.DataObject, instance: Instance
+) -> None:
     cost = FastCost(instance)
     balancer = Balancer(cost)
-    for pipe in random_pipes(random, instance):
+    most = data.draw(st.integers(1, cost.layers))
+    for pipe in data.draw(drawn(random_pipes, instance)):
         chain = tuple((slot.node, slot.t) for slot in pipe.slots)
-        most = random.randint(1, cost.layers)
         n, b = pipe.micro_batches, pipe.size
         slots = balancer.balanced(b, n, chain, most)
         best = _best_cut(cost, b, n, chain, most)
@@ -49,12 +53,13 @@ def _ways(batch: int, pipes: int) -> list[tuple[int, ...]]:
     return [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(seed: int) -> None:
-    random = Random(f"share {seed}")
-    instance = random_instance(random, uniform=True)
+@examples(60)
+@given(st.data(), drawn(random_instance, uniform=True))
+def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(
+    data: st.DataObject, instance: Instance
+) -> None:
     cost = FastCost(instance)
-    pipes = random_pipes(random, instance)
+    pipes = data.draw(drawn(random_pipes, instance))
     timings = [cost.timing(1, pipe.slots) for pipe in pipes]
     counts = shared(cost, timings, [1] * len(pipes))
     assert counts is not None

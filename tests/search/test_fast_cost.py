@@ -2,20 +2,28 @@
 
 from random import Random
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.problems import training_plan
+from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost, Pipe, Slot, lockstep_us
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_settings_that_came_later_agree_as_well(seed: int) -> None:
-    random = Random(f"later {seed}")
-    instance = random_instance(random, later=True)
+def several_pipes(instance: Instance) -> st.SearchStrategy[list[list[Pipe]]]:
+    """A few plans of an instance, in compact form."""
+    return st.lists(drawn(random_pipes, instance), min_size=1, max_size=4)
+
+
+@examples(100)
+@given(st.data(), drawn(random_instance, later=True))
+def test_settings_that_came_later_agree_as_well(
+    data: st.DataObject, instance: Instance
+) -> None:
     cost = FastCost(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
+    for pipes in data.draw(several_pipes(instance)):
         plan = cost.plan(pipes)
         judged = training_plan.evaluate(instance, plan)
         assert {v.rule for v in judged.violations} <= {"memory", "interleave"}
@@ -26,13 +34,13 @@ def test_settings_that_came_later_agree_as_well(seed: int) -> None:
         assert fits or not all(map(cost.fits, pipes))
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_iteration_time_and_memory_equal_the_judges(seed: int) -> None:
-    random = Random(f"fast {seed}")
-    instance = random_instance(random)
+@examples(100)
+@given(st.data(), drawn(random_instance))
+def test_iteration_time_and_memory_equal_the_judges(
+    data: st.DataObject, instance: Instance
+) -> None:
     cost = FastCost(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
+    for pipes in data.draw(several_pipes(instance)):
         plan = cost.plan(pipes)
         judged = training_plan.evaluate(instance, plan)
         assert {v.rule for v in judged.violations} <= {"memory"}
