@@ -15,76 +15,83 @@ lists, embedding and head, the first and the last stage hold them.
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, model_validator
 
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ...text.parsing import read_tree
-from ..importing.claim import Claim
+from ..importing.placing import Claim, equal_shares
+from ..importing.records import Foreign, Whole, read_record
 
 OPTIONS: dict[str, type] = {}
-_MOST = 1_000_000
+
+
+def _numbers(told: Any) -> tuple[int, ...]:
+    words = told.split(",") if isinstance(told, str) else []
+    if not words or not all(w.strip().isdecimal() and len(w) < 8 for w in words):
+        raise ValueError(
+            f'found {told!r}, expected numbers such as "2,2,1,1"; correct it'
+        )
+    return tuple(map(int, words))
+
+
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
+
+
+class Strategy(Foreign):
+    """The part of a strategy that is a plan."""
+
+    pp_deg: Whole
+    tp_sizes_enc: Numbers
+    tp_consecutive_flags: Numbers | None = None
+    pp_division: Numbers
+    global_bsz: Whole
+    chunks: Whole
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """Of every layer, the degree and whether its groups are of neighbours."""
+        near = self.tp_consecutive_flags or (1,) * len(self.tp_sizes_enc)
+        return list(zip(self.tp_sizes_enc, near, strict=True))
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        degrees = len(self.tp_sizes_enc)
+        near = len(self.tp_consecutive_flags or self.tp_sizes_enc)
+        if len(self.pp_division) != self.pp_deg or near != degrees:
+            raise ValueError(
+                f"found pp_division of {len(self.pp_division)} stages and "
+                f"tp_consecutive_flags of {near} layers, expected pp_deg "
+                f"{self.pp_deg} and {degrees} as tp_sizes_enc; correct them"
+            )
+        return self
 
 
 def claims(path: Path, data: Instance) -> Iterator[Claim]:
     """The one plan of the file; Galvatron's file claims no time."""
-    tree = read_tree(path)
-    stages, batch, chunks = (
-        _whole(tree.get(name), f"{path}: {name}")
-        for name in ("pp_deg", "global_bsz", "chunks")
-    )
-    degrees = _numbers(tree, "tp_sizes_enc", path)
-    near = _numbers(tree, "tp_consecutive_flags", path, [1] * len(degrees))
-    division = _numbers(tree, "pp_division", path)
-    if len(division) != stages or len(near) != len(degrees):
-        raise InstanceError(
-            f"{path}: found pp_division of {len(division)} stages and "
-            f"tp_consecutive_flags of {len(near)} layers, expected pp_deg {stages} and "
-            f"{len(degrees)} as tp_sizes_enc; correct them"
-        )
+    told = read_record(Strategy, path)
     ranks = list(data.planned_cluster.gpu_ids())
-    if len(ranks) % stages:
+    if len(ranks) % told.pp_deg:
         raise InstanceError(
-            f"{path}: pp_deg: found {stages}, which does not divide the "
+            f"{path}: pp_deg: found {told.pp_deg}, which does not divide the "
             f"{len(ranks)} GPUs of the instance; read it against the one it is for"
         )
-    each = len(ranks) // stages
-    size = batch // chunks
+    each = len(ranks) // told.pp_deg
+    size = told.global_bsz // told.chunks
     made = []
-    for j, (first, last) in enumerate(pairwise(accumulate(division, initial=0))):
+    for j, span in enumerate(pairwise(accumulate(told.pp_division, initial=0))):
         place = f"{path}: stage {j}"
-        shape = _shape(list(zip(degrees, near, strict=True))[first:last], place)
+        shape = _shape(told.layers[slice(*span)], place)
         replicas = _groups(ranks[j * each : (j + 1) * each], *shape, size, place)
-        made.append(Stage(layers=(first, last), replicas=replicas))
-    if data.model.layers == len(degrees) + 2:
+        made.append(Stage(layers=span, replicas=replicas))
+    if data.model.layers == len(told.layers) + 2:
         made = _with_ends(made, data.model.layers)
-    pipeline = Pipeline(micro_batches=chunks, micro_batch_size=size, stages=tuple(made))
-    yield Claim(1, str(path), None, TrainingPlan(pipelines=(pipeline,)))
-
-
-def _whole(value: Any, place: str) -> int:
-    if type(value) is not int or not 0 < value <= _MOST:
-        raise InstanceError(
-            f"{place}: found {value!r}, expected a whole number from 1; correct it"
-        )
-    return value
-
-
-def _numbers(
-    tree: dict[str, Any], name: str, path: Path, default: list[int] | None = None
-) -> list[int]:
-    """A list written as `2,2,1`."""
-    told = tree.get(name)
-    if told is None and default is not None:
-        return default
-    words = told.split(",") if isinstance(told, str) else []
-    if not words or not all(w.strip().isdecimal() and len(w) < 8 for w in words):
-        raise InstanceError(
-            f'{path}: {name}: found {told!r}, expected numbers such as "2,2,1,1"; '
-            "correct it"
-        )
-    return [int(word) for word in words]
+    pipeline = Pipeline(
+        micro_batches=told.chunks, micro_batch_size=size, stages=tuple(made)
+    )
+    yield Claim(1, None, TrainingPlan(pipelines=(pipeline,)))
 
 
 def _shape(layers: list[tuple[int, int]], place: str) -> tuple[int, int]:
@@ -113,10 +120,9 @@ def _groups(
         groups = [gpus[r * degree : (r + 1) * degree] for r in range(count)]
     else:
         groups = [gpus[r::count] for r in range(count)]
-    share, over = divmod(size, count)
     return tuple(
-        Replica(gpus=tuple(group), samples=share + (r < over))
-        for r, group in enumerate(groups)
+        Replica(gpus=tuple(group), samples=share)
+        for group, share in zip(groups, equal_shares(size, count), strict=True)
     )
 
 

@@ -17,7 +17,7 @@ from ...schema import Cluster, Instance, ModelSpec
 from ...text import writing
 from ...text.complaints import validated
 from ...text.parsing import yaml_text
-from .claim import Claim
+from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}

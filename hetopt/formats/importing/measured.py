@@ -18,7 +18,7 @@ from typing import Any
 from ...catalogue import gpus as sheets
 from ...costs.compute import ceil
 from ...errors import InstanceError
-from ...schema import exact
+from .records import quantity
 
 OPTIONS: dict[str, type] = {
     "name": str,
@@ -33,7 +33,6 @@ OPTIONS: dict[str, type] = {
 }
 _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
 _MOST_SIZES = 64
-_LARGEST = 10**18  # what no file of measurements holds; infinity is above it
 
 
 def required(format: str, options: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -54,12 +53,10 @@ def required(format: str, options: Mapping[str, Any], names: Iterable[str]) -> N
 
 def number(value: Any, place: str) -> Fraction:
     """A finite number from 0, as the decimal that the file shows."""
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or not 0 <= value <= _LARGEST:
-        raise InstanceError(
-            f"{place}: found {value!r}, expected a number from 0; correct it"
-        )
-    return exact(value)
+    try:
+        return quantity(value)
+    except ValueError as error:
+        raise InstanceError(f"{place}: {error}") from None
 
 
 def rounded_up(value: Any, scale: int, place: str) -> int:

@@ -1,9 +1,28 @@
-"""GPUs of a cluster, found by the names and counts that a foreign plan uses."""
+"""Plans that foreign files claim, put on GPUs by the names and counts that they use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from ...errors import InstanceError
+from ...plans import TrainingPlan
 from ...schema import Instance
+
+
+class Claim(NamedTuple):
+    """One plan of a file; without `plan`, `refused` says why it has no form of ours."""
+
+    rank: int
+    claimed_us: int | None
+    plan: TrainingPlan | None
+    refused: str | None = None
+
+
+def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:
+    """The claim of a plan, which may turn out to have no form of ours."""
+    try:
+        return Claim(rank, us, plan())
+    except InstanceError as error:
+        return Claim(rank, us, None, str(error))
 
 
 def names(data: Instance, told: str) -> dict[str, str]:
@@ -22,6 +41,23 @@ def names(data: Instance, told: str) -> dict[str, str]:
             )
         found[word.casefold()] = types[name.casefold()]
     return found
+
+
+def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
+    """The instance's type that one of these spellings of a name means."""
+    for word in words:
+        if (kind := named.get(word.casefold())) is not None:
+            return kind
+    raise InstanceError(
+        f"{place}: found type {word!r}, expected one of the instance: "
+        f"{', '.join(sorted(set(named.values())))}; name it with types={word}:NAME"
+    )
+
+
+def equal_shares(size: int, count: int) -> list[int]:
+    """`size` as `count` shares, the earlier ones taking what is over."""
+    share, over = divmod(size, count)
+    return [share + (r < over) for r in range(count)]
 
 
 def in_order(data: Instance, sequence: Iterable[str]) -> Iterator[str]:

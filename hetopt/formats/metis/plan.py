@@ -19,6 +19,7 @@ import re
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.parsing import read_text
 from ..importing import placing
-from ..importing.claim import Claim
+from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"types": str}
 
@@ -51,12 +52,8 @@ def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
             continue
         none = False
         place = f"{path}: line {number}"
-        plan = refused = None
-        try:
-            plan = _plan(table, _fields(match[3], place), named, place)
-        except InstanceError as error:
-            refused = str(error)
-        yield Claim(int(match[1]), place, _us(match[2]), plan, refused)
+        plan = partial(_plan, table, match[3], named, place)
+        yield placing.claim(int(match[1]), _us(match[2]), plan)
     if none:
         raise InstanceError(
             f"{path}: found no plan, expected lines `rank, cost, {_FIELDS}` as Metis "
@@ -118,11 +115,12 @@ def _lists(groups: Any, strategies: Any, batches: Any, partition: Any) -> bool:
 
 
 def _plan(
-    table: CostTable, fields: tuple[Any, ...], named: dict[str, str], place: str
+    table: CostTable, text: str, named: dict[str, str], place: str
 ) -> TrainingPlan:
-    sequence, groups, strategies, batches, partition = fields
+    sequence, groups, strategies, batches, partition = _fields(text, place)
     data = table.instance
-    ranks = list(placing.in_order(data, [_type(w, named, place) for w in sequence]))
+    kinds = [placing.type_of([word], named, place) for word in sequence]
+    ranks = list(placing.in_order(data, kinds))
     size = data.workload.global_batch // batches
     if size < 1:
         raise InstanceError(
@@ -151,15 +149,6 @@ def _plan(
         micro_batches=batches, micro_batch_size=size, stages=tuple(stages)
     )
     return TrainingPlan(pipelines=(pipeline,))
-
-
-def _type(word: str, named: dict[str, str], place: str) -> str:
-    if word.casefold() not in named:
-        raise InstanceError(
-            f"{place}: found type {word!r}, expected one of the instance: "
-            f"{', '.join(sorted(set(named.values())))}; name it with types={word}:NAME"
-        )
-    return named[word.casefold()]
 
 
 def _shares(

@@ -15,19 +15,103 @@ Claimed is `iter_time` (s), else 1 / `estimated_throughput`.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ...text.complaints import validated
 from ...text.parsing import read_value
 from ..importing import placing
-from ..importing.claim import Claim
-from ..importing.placing import Pool
+from ..importing.placing import Claim, Pool, equal_shares
+from ..importing.records import Foreign
 
 OPTIONS: dict[str, type] = {"types": str}
 _MOST = 10_000  # plans of a list, pipelines, stages, replicas, layers
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 < value <= _MOST:
+        raise ValueError(
+            f"found {value!r}, expected a whole number from 1 to {_MOST}; correct it"
+        )
+    return value
+
+
+def _in_a_row(layers: tuple[int, ...]) -> tuple[int, ...]:
+    if layers and layers != tuple(range(layers[0], layers[0] + len(layers))):
+        raise ValueError("expected numbers of layers in a row; correct it")
+    return layers
+
+
+def _replica(one: Any) -> tuple[str, int]:
+    """Type and degree of `[[[type, GPUs a node, zone], ...], degree]`."""
+    try:
+        machines, degree = one
+        kinds = [kind for kind, *_ in machines]
+    except (TypeError, ValueError, LookupError):
+        kinds = []
+    words = all(isinstance(kind, str) for kind in kinds)
+    if not kinds or not words or any(isinstance(m, str) for m in machines):
+        raise ValueError("expected [[[TYPE, GPUS, ZONE], ...], DEGREE]; correct it")
+    if len(set(kinds)) > 1:
+        raise ValueError(
+            f"found types {', '.join(sorted(set(kinds)))} in one replica, expected "
+            "one; a tensor-parallel group of ours has GPUs of one type"
+        )
+    return kinds[0], _whole(degree)
+
+
+def _some(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not rows:
+        raise ValueError("expected pipelines; add them")
+    return rows
+
+
+_Layer = Annotated[int, Field(ge=0, le=_MOST)]
+_Layers = Annotated[tuple[_Layer, ...], AfterValidator(_in_a_row)]
+_Replicas = Annotated[
+    tuple[Annotated[tuple[str, int], BeforeValidator(_replica)], ...],
+    Field(min_length=1, max_length=_MOST),
+]
+
+
+class _Pipeline(Foreign):
+    layers_per_stage: tuple[_Layers, ...] = Field(min_length=1, max_length=_MOST)
+    tmp_per_stage: tuple[_Replicas, ...] = Field(min_length=1, max_length=_MOST)
+
+    @model_validator(mode="after")
+    def _alike(self) -> Self:
+        cuts, stages = len(self.layers_per_stage), len(self.tmp_per_stage)
+        if cuts != stages:
+            raise ValueError(
+                f"found layers_per_stage of {cuts} stages, tmp_per_stage of {stages}, "
+                "expected as many; correct it"
+            )
+        return self
+
+    def spans(self, layers: int) -> list[tuple[int, int]]:
+        """First layer and one past the last of every stage, by the instance's count."""
+        spans, next_one = [], 0
+        for held in self.layers_per_stage:
+            first = held[0] if held else next_one
+            next_one = first + len(held)
+            spans.append((first, next_one))
+        if max(last for _, last in spans) != layers + 2:
+            return spans
+        clipped = [[min(max(x - 1, 0), layers) for x in span] for span in spans]
+        return [(first, last) for first, last in clipped]
+
+
+class _Plan(Foreign):
+    pipeline_list: Annotated[tuple[_Pipeline, ...], AfterValidator(_some)] = Field(
+        max_length=_MOST
+    )
+    mbs: Annotated[int, BeforeValidator(_whole)]
 
 
 def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
@@ -41,22 +125,17 @@ def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
     named = placing.names(data, types)
     for rank, tree in enumerate(listed, 1):
         place = f"{path}: [{rank - 1}]" if isinstance(told, list) else str(path)
-        plan = refused = None
-        try:
-            plan = _plan(tree, data, named, place)
-        except InstanceError as error:
-            refused = str(error)
-        yield Claim(rank, place, _claimed_us(tree), plan, refused)
+        plan = partial(_plan, tree, data, named, place)
+        yield placing.claim(rank, _claimed_us(tree), plan)
 
 
 def _claimed_us(tree: Any) -> int | None:
     if not isinstance(tree, dict):
         return None
-    seconds, rate = tree.get("iter_time"), tree.get("estimated_throughput")
-    if (told := _positive(seconds)) is not None:
-        return round(told * 10**6)
-    told = _positive(rate)
-    return None if told is None else round(10**6 / told)
+    if (seconds := _positive(tree.get("iter_time"))) is not None:
+        return round(seconds * 10**6)
+    rate = _positive(tree.get("estimated_throughput"))
+    return None if rate is None else round(10**6 / rate)
 
 
 def _positive(value: Any) -> float | None:
@@ -67,132 +146,49 @@ def _positive(value: Any) -> float | None:
 
 
 def _plan(tree: Any, data: Instance, named: dict[str, str], place: str) -> TrainingPlan:
-    rows = tree.get("pipeline_list") if isinstance(tree, dict) else None
-    if not isinstance(rows, list) or not 0 < len(rows) <= _MOST:
-        raise InstanceError(f"{place}: pipeline_list: expected pipelines; add them")
-    share = _whole(tree.get("mbs"), f"{place}: mbs")
+    told = validated(_Plan, tree, place)
     pool = Pool(data)
     pipelines = []
-    for i, row in enumerate(rows):
+    for i, row in enumerate(told.pipeline_list):
         here = f"{place}: pipeline_list[{i}]"
-        spans, stages = _spans(row, data.model.layers, here), _stages(row, here)
-        if len(spans) != len(stages):
-            raise InstanceError(
-                f"{here}: found layers_per_stage of {len(spans)} stages, tmp_per_stage "
-                f"of {len(stages)}, expected as many; correct it"
-            )
-        size = share * len(stages[0])
-        made = (
+        size = told.mbs * len(row.tmp_per_stage[0])
+        stages = [
             Stage(layers=span, replicas=_replicas(stage, size, pool, named, at))
-            for j, (span, stage) in enumerate(zip(spans, stages, strict=True))
+            for j, (span, stage) in enumerate(
+                zip(row.spans(data.model.layers), row.tmp_per_stage, strict=True)
+            )
             for at in [f"{here}.tmp_per_stage[{j}]"]
-        )
-        count = data.workload.global_batch // (size * len(rows))
+        ]
+        count = data.workload.global_batch // (size * len(told.pipeline_list))
         if not count:
             raise InstanceError(
-                f"{here}: found micro-batches of {size} sequences in {len(rows)} "
-                f"pipelines, the global batch has {data.workload.global_batch}; read "
-                "it against the instance it is for"
+                f"{here}: found micro-batches of {size} sequences in "
+                f"{len(told.pipeline_list)} pipelines, the global batch has "
+                f"{data.workload.global_batch}; read it against the instance it is for"
             )
         pipelines.append(
-            Pipeline(micro_batches=count, micro_batch_size=size, stages=tuple(made))
+            Pipeline(micro_batches=count, micro_batch_size=size, stages=tuple(stages))
         )
     return TrainingPlan(pipelines=tuple(pipelines))
 
 
-def _spans(row: Any, layers: int, place: str) -> list[tuple[int, int]]:
-    """First layer and one past the last of every stage, by the instance's count."""
-    cut = row.get("layers_per_stage") if isinstance(row, dict) else None
-    if not isinstance(cut, list) or not 0 < len(cut) <= _MOST:
-        raise InstanceError(f"{place}: layers_per_stage: expected lists; add them")
-    spans, next_one = [], 0
-    for j, held in enumerate(cut):
-        right = isinstance(held, list) and all(
-            type(x) is int and 0 <= x <= _MOST for x in held
-        )
-        if not right or held != list(
-            range(held[0], held[0] + len(held)) if held else []
-        ):
-            raise InstanceError(
-                f"{place}.layers_per_stage[{j}]: expected numbers of layers in a row; "
-                "correct it"
-            )
-        first = held[0] if held else next_one
-        next_one = first + len(held)
-        spans.append((first, next_one))
-    if max(last for _, last in spans) != layers + 2:
-        return spans
-    clipped = [[min(max(x - 1, 0), layers) for x in span] for span in spans]
-    return [(first, last) for first, last in clipped]
-
-
-def _stages(row: dict[str, Any], place: str) -> list[list[tuple[str, int]]]:
-    """Type and degree of every replica of every stage."""
-    stages = row.get("tmp_per_stage")
-    if not isinstance(stages, list) or not 0 < len(stages) <= _MOST:
-        raise InstanceError(f"{place}: tmp_per_stage: expected lists; add them")
-    found = []
-    for j, stage in enumerate(stages):
-        at = f"{place}.tmp_per_stage[{j}]"
-        if not isinstance(stage, list) or not 0 < len(stage) <= _MOST:
-            raise InstanceError(f"{at}: expected a list of replicas; correct it")
-        found.append([_replica(one, f"{at}[{r}]") for r, one in enumerate(stage)])
-    return found
-
-
-def _replica(one: Any, place: str) -> tuple[str, int]:
-    """`[[[type, GPUs a node, zone], ...], degree]`."""
-    try:
-        machines, degree = one
-        kinds = [kind for kind, *_ in machines]
-    except (TypeError, ValueError, LookupError):
-        kinds = []
-    words = all(isinstance(kind, str) for kind in kinds)
-    if not kinds or not words or any(isinstance(m, str) for m in machines):
-        raise InstanceError(
-            f"{place}: expected [[[TYPE, GPUS, ZONE], ...], DEGREE]; correct it"
-        )
-    if len(set(kinds)) > 1:
-        raise InstanceError(
-            f"{place}: found types {', '.join(sorted(set(kinds)))} in one replica, "
-            "expected one; a tensor-parallel group of ours has GPUs of one type"
-        )
-    return kinds[0], _whole(degree, f"{place}[1]")
-
-
-def _whole(value: Any, place: str) -> int:
-    if type(value) is not int or not 0 < value <= _MOST:
-        raise InstanceError(
-            f"{place}: found {value!r}, expected a whole number from 1 to {_MOST}; "
-            "correct it"
-        )
-    return value
-
-
 def _replicas(
-    stage: list[tuple[str, int]],
+    stage: tuple[tuple[str, int], ...],
     size: int,
     pool: Pool,
     named: dict[str, str],
     place: str,
 ) -> tuple[Replica, ...]:
-    share, over = divmod(size, len(stage))
-    if not share:
+    if size < len(stage):
         raise InstanceError(
             f"{place}: found {len(stage)} replicas for a micro-batch of {size} "
             "sequences, expected fewer; correct it"
         )
     made = []
-    for r, (kind, degree) in enumerate(stage):
-        known = named.get(kind.casefold().replace("_", "-")) or named.get(
-            kind.casefold()
-        )
-        if known is None:
-            raise InstanceError(
-                f"{place}[{r}]: found type {kind!r}, expected one of the instance: "
-                f"{', '.join(sorted(set(named.values())))}; name it with "
-                f"types={kind}:NAME"
-            )
+    shares = equal_shares(size, len(stage))
+    for r, ((kind, degree), share) in enumerate(zip(stage, shares, strict=True)):
+        spelt = (kind.replace("_", "-"), kind)
+        known = placing.type_of(spelt, named, f"{place}[{r}]")
         gpus = pool.of_type(known, degree, f"{place}[{r}]")
-        made.append(Replica(gpus=gpus, samples=share + (r < over)))
+        made.append(Replica(gpus=gpus, samples=share))
     return tuple(made)
