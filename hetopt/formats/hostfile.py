@@ -20,11 +20,7 @@ OPTIONS = clusters.OPTIONS
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`{"source": ..., "cluster": ...}` of the hosts of all files, in their order."""
     found = [host for path in paths for host in hosts(read_text(path), str(path))]
-    names = ", ".join(path.name for path in paths)
-    return {
-        "source": f"hostfile {names}",
-        "cluster": clusters.cluster(found, clusters.Settings(**options)),
-    }
+    return clusters.document("hostfile", paths, found, options)
 
 
 def hosts(text: str, where: str) -> list[Host]:

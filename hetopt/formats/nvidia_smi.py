@@ -46,12 +46,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
                 f"GPUs; give its list as {name}.csv"
             )
         lists[name] = lists[name]._replace(worst_link=worst)
-    settings = clusters.Settings(**options)
-    names = ", ".join(path.name for path in paths)
-    return {
-        "source": f"nvidia-smi {names}",
-        "cluster": clusters.cluster(list(lists.values()), settings),
-    }
+    return clusters.document("nvidia-smi", paths, list(lists.values()), options)
 
 
 def gpus(text: str, where: str, host: str) -> Host:

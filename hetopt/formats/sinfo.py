@@ -24,11 +24,7 @@ _MOST_NODES = 20_000
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`{"source": ..., "cluster": ...}` of the nodes with GPUs, in their order."""
     found = [host for path in paths for host in hosts(read_text(path), str(path))]
-    names = ", ".join(path.name for path in paths)
-    return {
-        "source": f"sinfo {names}",
-        "cluster": clusters.cluster(found, clusters.Settings(**options)),
-    }
+    return clusters.document("sinfo", paths, found, options)
 
 
 def hosts(text: str, where: str) -> list[Host]:

@@ -7,6 +7,7 @@ of the card, or its bus; cards that need an NVLink bridge are taken to have none
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...catalogue import gpu as card_of
@@ -50,6 +51,14 @@ class _Card(NamedTuple):
     name: str
     peak_tflops: float
     memory_gib: float
+
+
+def document(
+    tool: str, paths: Sequence[Path], hosts: Sequence[Host], options: dict[str, Any]
+) -> dict[str, Any]:
+    """`{"source": ..., "cluster": ...}` of the hosts that files of a tool list."""
+    names = ", ".join(path.name for path in paths)
+    return {"source": f"{tool} {names}", "cluster": cluster(hosts, Settings(**options))}
 
 
 def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:

@@ -15,14 +15,18 @@ the speed of a sequence on the whole model, as Metis balances; a replica without
 stays idle. What is incomplete is kept, for the judge to name.
 """
 
+import json
 import re
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from ...costs import CostTable
 from ...errors import InstanceError
@@ -38,6 +42,18 @@ _LINE = re.compile(r"\s*(\d{1,9})\s*,\s*([^,\[\]]{1,40}),(.*\[.*\].*)")
 _ENUM = re.compile(r"<?\bDeviceType\.(\w+)(?:\s*:\s*'[^']*'\s*>)?")
 _NUMPY = re.compile(r"\bnp\.\w{1,20}\(([^()]{0,40})\)")
 _LONGEST = 20_000  # characters of a line
+_Number = Annotated[int, Field(ge=0, le=10**7)]
+_Positive = Annotated[int, Field(gt=0, le=10**7)]
+_ROW = TypeAdapter(
+    tuple[
+        tuple[str, ...],
+        tuple[_Number, ...],
+        tuple[tuple[_Positive, _Positive], ...],
+        _Positive,
+        tuple[_Number, ...],
+    ],
+    config=ConfigDict(strict=True),
+)
 _FIELDS = "node_sequence, device_groups, strategies, batches, layer_partition"
 
 
@@ -74,43 +90,22 @@ def _fields(text: str, place: str) -> tuple[Any, ...]:
     """The five values after the cost, read as literals and never run."""
     if len(text) > _LONGEST:
         raise InstanceError(f"{place}: found {len(text)} characters, expected fewer")
-    found: Any
+    found = f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS}"
     try:
-        found = literal_eval("(" + _ENUM.sub(r"'\1'", text) + ")")
+        values = literal_eval("(" + _ENUM.sub(r"'\1'", text) + ")")
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InstanceError(
-            f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS} as Python "
-            "writes them; correct the line"
+            f"{found} as Python writes them; correct the line"
         ) from None
-    if isinstance(found, tuple) and len(found) == 6 and isinstance(found[4], list):
-        found = found[:5]  # and the number of partitions that were tried
-    right = isinstance(found, tuple) and len(found) == 5
-    if not right or not _lists(*found[1:]) or not _words(found[0]):
-        raise InstanceError(
-            f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS}: types, GPUs of "
-            "each stage, (dp, tp) of each, a number, a bound more than stages; correct "
-            "the line"
-        )
-    return tuple(found)
-
-
-def _words(sequence: Any) -> bool:
-    return isinstance(sequence, tuple | list) and all(
-        isinstance(word, str) for word in sequence
-    )
-
-
-def _lists(groups: Any, strategies: Any, batches: Any, partition: Any) -> bool:
-    """Whether the fields have the shapes that they must have, and small numbers."""
-    if not all(isinstance(x, list | tuple) for x in (groups, strategies, partition)):
-        return False
-    pairs = [tuple(s) if isinstance(s, list | tuple) else () for s in strategies]
-    numbers = [batches, *groups, *partition, *(n for pair in pairs for n in pair)]
-    return (
-        0 < len(groups) == len(strategies) == len(partition) - 1
-        and all(len(pair) == 2 and min(pair) > 0 for pair in pairs)
-        and all(type(n) is int and 0 <= n <= 10**7 for n in numbers)
-        and batches > 0
+    if isinstance(values, tuple) and len(values) == 6 and isinstance(values[4], list):
+        values = values[:5]  # and the number of partitions that were tried
+    with suppress(ValueError, TypeError):  # of values that no JSON has
+        row = _ROW.validate_json(json.dumps(values))
+        if 0 < len(row[1]) == len(row[2]) == len(row[4]) - 1:
+            return row
+    raise InstanceError(
+        f"{found}: types, GPUs of each stage, (dp, tp) of each, a number, a bound more "
+        "than stages; correct the line"
     )
 
 
