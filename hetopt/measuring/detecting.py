@@ -63,7 +63,7 @@ def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     settings = clusters.Settings(**options)
     if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
         return settings
-    cards = [clusters.card(host, settings) for host in hosts]
+    cards = [clusters.card(host, settings).name for host in hosts]
     if unknown := [card for card in cards if card not in gpus()]:
         raise InstanceError(
             f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "

@@ -33,6 +33,7 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...text.parsing import read_tree
 from ..importing import measured
+from ..importing.clusters import node
 from ..importing.measured import number
 from .memory import Weight
 from .memory import weights as of_layers
@@ -182,13 +183,10 @@ def _cluster(
                 f"{', '.join(gpus())}; name one, or give --memory-gib X"
             )
         gib = gpus()[gpu].memory_gib
-    intra = {"intra_gbytes_per_s": float(rates[each])} if each > 1 else {}
+    intra = float(rates[each]) if each > 1 else None
     made: dict[str, Any] = {
         "gpus": {gpu: {"memory_gib": gib}},
-        "nodes": [
-            {"name": f"node{i}", "gpu": gpu, "count": each, **intra}
-            for i in range(nodes)
-        ],
+        "nodes": [node(f"node{i}", gpu, each, intra) for i in range(nodes)],
     }
     if nodes > 1:
         keys = list(dict.fromkeys((f"pp_size_{nodes}", "pp_size_2")))
@@ -258,25 +256,10 @@ def _row(
         one = ceil(share * layer * 1000 / t + reduce_us)
         last = ceil(share * other * 1000 / t)
         passes.append([0, *[one] * options["layers"], last])
-    row: dict[str, Any] = {
-        "gpu": options["gpu"],
-        "tensor_parallel": t,
-        "micro_batch": b,
-        "layer_us": [f + w for f, w in zip(*passes, strict=True)],
-        "forward_us": passes[0],
-        "backward_us": passes[1],
-    }
+    row = measured.row(options["gpu"], t, b, *passes)
     if weights is not None:
-        held = [w.mb(t, b) for w in weights]
-        counts = (1, options["layers"], 1)
-        row["layer_mib"] = [
-            ceil(states) + ceil(moved)
-            for (states, moved), count in zip(held, counts, strict=True)
-            for _ in range(count)
-        ]
-        row["activation_mib"] = [
-            ceil(moved)
-            for (_, moved), count in zip(held, counts, strict=True)
-            for _ in range(count)
-        ]
+        ahead, each, behind = (w.mb(t, b) for w in weights)
+        held = [ahead, *[each] * options["layers"], behind]
+        row["layer_mib"] = [ceil(states) + ceil(moved) for states, moved in held]
+        row["activation_mib"] = [ceil(moved) for _, moved in held]
     return row

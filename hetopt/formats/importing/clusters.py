@@ -47,7 +47,9 @@ class Host(NamedTuple):
     worst_link: str | None = None
 
 
-class _Card(NamedTuple):
+class Card(NamedTuple):
+    """A card: its name in the instance, its peak and its memory."""
+
     name: str
     peak_tflops: float
     memory_gib: float
@@ -73,25 +75,23 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
             f"found {len(hosts)} hosts, and no file tells how fast they are joined; "
             "give the option inter_gbytes_per_s=X"
         )
-    meant = _meant(settings.types)
-    cards = [_card(host, settings, meant) for host in hosts]
+    cards = [card(host, settings) for host in hosts]
     gpus: dict[str, dict[str, float]] = {}
-    for host, card in zip(hosts, cards, strict=True):
-        named_well(host.place, "type of GPU", card.name)
-        gib = card.memory_gib
+    nodes = []
+    for host, held in zip(hosts, cards, strict=True):
+        named_well(host.place, "type of GPU", held.name)
+        gib = held.memory_gib
         if host.memory_mib is not None:
             gib = host.memory_mib * 1000 // 1024 / 1000
-        before = gpus.get(card.name)
-        gpus[card.name] = {
-            "peak_tflops": card.peak_tflops,
-            "memory_gib": min(gib, before["memory_gib"]) if before else gib,
+        least = gpus.get(held.name, {}).get("memory_gib", gib)
+        gpus[held.name] = {
+            "peak_tflops": held.peak_tflops,
+            "memory_gib": min(gib, least),
             "efficiency": settings.efficiency,
         }
-    nodes = [
-        {"name": host.name, "gpu": card.name, "count": host.gpus}
-        | _intra(host, card, settings)
-        for host, card in zip(hosts, cards, strict=True)
-    ]
+        nodes.append(
+            node(host.name, held.name, host.gpus, _intra(host, held, settings))
+        )
     made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
     if settings.inter_gbytes_per_s is not None:
         made["inter"] = {
@@ -107,9 +107,14 @@ def named_well(place: str, what: str, name: str) -> None:
         raise InstanceError(f"{place}: {what}: {fault}")
 
 
-def card(host: Host, settings: Settings) -> str:
-    """Name of the card that a host has."""
-    return _card(host, settings, _meant(settings.types)).name
+def node(
+    name: str, gpu: str, count: int, intra_gbytes_per_s: float | None
+) -> dict[str, Any]:
+    """A node of an instance; a rate that is None is not said."""
+    intra = {"intra_gbytes_per_s": intra_gbytes_per_s}
+    return {"name": name, "gpu": gpu, "count": count} | (
+        intra if intra_gbytes_per_s is not None else {}
+    )
 
 
 def _once(hosts: Sequence[Host]) -> None:
@@ -137,31 +142,32 @@ def _meant(types: str) -> dict[str, str]:
     return meant
 
 
-def _card(host: Host, settings: Settings, meant: dict[str, str]) -> _Card:
+def card(host: Host, settings: Settings) -> Card:
+    """The card that a host has, by its data sheet or as the option `types` says."""
     found = host.gpu or settings.gpu
     if found is None:
         raise InstanceError(
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
             "beside it, or give the option gpu=NAME"
         )
-    told = meant.get(found.lower(), found)
+    told = _meant(settings.types).get(found.lower(), found)
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:
-            return _Card(found, float(tflops), float(gib))
+            return Card(found, float(tflops), float(gib))
         except ValueError:
             raise InstanceError(
                 f"option types: found {told!r}, expected TFLOPS/GIB; correct it"
             ) from None
     sheet = card_of(told, host.place)
-    return _Card(sheet.name, sheet.peak_tflops, sheet.memory_gib)
+    return Card(sheet.name, sheet.peak_tflops, sheet.memory_gib)
 
 
-def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
+def _intra(host: Host, card: Card, settings: Settings) -> float | None:
     if settings.intra_gbytes_per_s is not None:
-        return {"intra_gbytes_per_s": settings.intra_gbytes_per_s}
+        return settings.intra_gbytes_per_s
     if host.gpus == 1:
-        return {}
+        return None
     if card.name not in gpus():
         raise InstanceError(
             f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
@@ -169,7 +175,7 @@ def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
         )
     gpu = gpus()[card.name]
     if host.worst_link is None:
-        return {"intra_gbytes_per_s": gpu.link_gbytes_per_s}
+        return gpu.link_gbytes_per_s
     if host.worst_link.startswith("NV"):
         if gpu.nvlink_gbytes_per_s is None:
             raise InstanceError(
@@ -177,6 +183,5 @@ def _intra(host: Host, card: _Card, settings: Settings) -> dict[str, float]:
                 "which have no NVLink by their data sheet; give the option "
                 "intra_gbytes_per_s=X"
             )
-        links = int(host.worst_link[2:])
-        return {"intra_gbytes_per_s": links * gpu.nvlink_gbytes_per_s}
-    return {"intra_gbytes_per_s": gpu.pcie_gbytes_per_s}
+        return int(host.worst_link[2:]) * gpu.nvlink_gbytes_per_s
+    return gpu.pcie_gbytes_per_s

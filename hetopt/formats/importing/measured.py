@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any
 
 from ...catalogue import gpus as sheets
-from ...costs.compute import ceil
 from ...errors import InstanceError
 from .records import quantity
 
@@ -59,11 +58,6 @@ def number(value: Any, place: str) -> Fraction:
         raise InstanceError(f"{place}: {error}") from None
 
 
-def rounded_up(value: Any, scale: int, place: str) -> int:
-    """A number times `scale` as an integer, rounded up: us from ms, MiB as they are."""
-    return ceil(number(value, place) * scale)
-
-
 def field(tree: Any, path: str, place: str) -> Any:
     """A value by its dotted path in an object; `InstanceError` where it is missing."""
     for key in path.split("."):
@@ -71,6 +65,20 @@ def field(tree: Any, path: str, place: str) -> Any:
             raise InstanceError(f"{place}: {path}: found none, expected it; add it")
         tree = tree[key]
     return tree
+
+
+def row(
+    gpu: str, t: int, b: int, forward_us: list[int], backward_us: list[int]
+) -> dict[str, Any]:
+    """A row of a profile whose passes were measured apart, without its memory."""
+    return {
+        "gpu": gpu,
+        "tensor_parallel": t,
+        "micro_batch": b,
+        "layer_us": [f + w for f, w in zip(forward_us, backward_us, strict=True)],
+        "forward_us": forward_us,
+        "backward_us": backward_us,
+    }
 
 
 def instance(

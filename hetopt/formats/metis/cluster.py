@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_text, read_tree
-from ..importing.clusters import named_well
+from ..importing.clusters import named_well, node
 from ..importing.measured import field, number
 
 Unit = tuple[str, Fraction]
@@ -117,13 +117,7 @@ def cluster(hosts: Sequence[Host]) -> dict[str, Any]:
                 "give the types different names"
             )
     nodes = [
-        {"name": host.name, "gpu": host.kind, "count": host.gpus}
-        | (
-            {"intra_gbytes_per_s": host.intra_gbytes_per_s}
-            if host.intra_gbytes_per_s is not None
-            else {}
-        )
-        for host in hosts
+        node(host.name, host.kind, host.gpus, host.intra_gbytes_per_s) for host in hosts
     ]
     made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
     if len(hosts) > 1:

@@ -23,15 +23,19 @@ instance: optimiser, batch generator and gradient all-reduces are named in `sour
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import BeforeValidator, Field
+
+from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME
-from ...text.parsing import read_tree
+from ...text.complaints import validated
 from ..importing import measured
 from ..importing.clusters import named_well
-from ..importing.measured import field, number, rounded_up
+from ..importing.records import Foreign, Quantity, read_record
 from . import cluster
 
 OPTIONS: dict[str, type] = {
@@ -50,12 +54,39 @@ _NAME = re.compile(
     r"(?:DeviceType\.)?(.+)_tp([1-9][0-9]{0,3})_bs([1-9][0-9]{0,5})\.json"
 )
 _MOST_FILES = 10_000
-_OUTSIDE = (
-    "batch_generator_time_ms",
-    "layernorm_grads_all_reduce_time_ms",
-    "embedding_grads_all_reduce_time_ms",
-    "optimizer_time_ms",
-)
+
+
+_Layers = Annotated[tuple[Quantity, ...], Field(min_length=3)]
+
+
+class _Parameters(Foreign):
+    parameters_per_layer_bytes: _Layers
+
+
+class _Model(Foreign):
+    model_name: Annotated[str, BeforeValidator(str)]
+    parameters: _Parameters
+    num_layers: int | None = None
+
+
+class _Times(Foreign):
+    layer_compute_total_ms: _Layers
+    batch_generator_time_ms: Quantity | None = None
+    layernorm_grads_all_reduce_time_ms: Quantity | None = None
+    embedding_grads_all_reduce_time_ms: Quantity | None = None
+    optimizer_time_ms: Quantity | None = None
+
+
+class _Memory(Foreign):
+    layer_memory_total_mb: _Layers
+
+
+class _Profile(Foreign):
+    """A profile, in which an embedding and a head stand around the layers."""
+
+    model: _Model
+    execution_time: _Times
+    execution_memory: Any = None  # looked at where it is asked for
 
 
 class _Measured(NamedTuple):
@@ -65,7 +96,7 @@ class _Measured(NamedTuple):
     kind: str
     t: int
     b: int
-    tree: dict[str, Any]
+    profile: _Profile
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -109,7 +140,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
 
 
 def _model_name(one: _Measured) -> str:
-    name = str(field(one.tree, "model.model_name", one.place))[:LONGEST_NAME].strip()
+    name = one.profile.model.model_name[:LONGEST_NAME].strip()
     named_well(one.place, "model.model_name", name)
     return name
 
@@ -141,8 +172,10 @@ def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
             )
         if (kind := wanted.get(match[1].casefold())) is not None:
             path = folder / name
-            measured = (kind, int(match[2]), int(match[3]), read_tree(path))
-            found.append(_Measured(str(path), *measured))
+            profile = read_record(_Profile, path)
+            found.append(
+                _Measured(str(path), kind, int(match[2]), int(match[3]), profile)
+            )
     for kind in kinds:
         if all(one.kind != kind for one in found):
             raise InstanceError(
@@ -154,16 +187,15 @@ def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
 
 def _parameters(one: _Measured, options: Mapping[str, Any]) -> list[int]:
     """Parameters of every layer, in elements."""
-    path = "model.parameters.parameters_per_layer_bytes"
-    listed = _listed(one, path)
     divisor = _element(options)
     counts = []
+    listed = one.profile.model.parameters.parameters_per_layer_bytes
     for layer, value in enumerate(listed):
-        place = f"{one.place}: {path}[{layer}]"
-        count = number(value, place) / divisor
+        count = value / divisor
         if count.denominator > 1:
             raise InstanceError(
-                f"{place}: found {value}, expected a multiple of {divisor} bytes; "
+                f"{one.place}: model.parameters.parameters_per_layer_bytes[{layer}]: "
+                f"found {float(value):g}, expected a multiple of {divisor} bytes; "
                 "correct it, or the unit"
             )
         counts.append(int(count))
@@ -189,33 +221,32 @@ def _weighed(told: str | None, found: Sequence[_Measured]) -> bool:
             f"option memory: found {told!r}, expected measured or formula; correct it"
         )
     if told is None:
-        return any(_memory(one) is not None for one in found)
+        memories = (one.profile.execution_memory for one in found)
+        return any(
+            isinstance(memory, dict) and memory.get("layer_memory_total_mb") is not None
+            for memory in memories
+        )
     return told == "measured"
 
 
-def _memory(one: _Measured) -> Any:
-    told = one.tree.get("execution_memory")
-    return told.get("layer_memory_total_mb") if isinstance(told, dict) else None
-
-
 def _row(one: _Measured, layers: int, weighed: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "gpu": one.kind,
-        "tensor_parallel": one.t,
-        "micro_batch": one.b,
-        "layer_us": _layers(one, "execution_time.layer_compute_total_ms", layers, 1000),
-    }
-    told = one.tree.get("model")
-    count = told.get("num_layers") if isinstance(told, dict) else None
+    count = one.profile.model.num_layers
     if count is not None and count not in (layers, layers - 2):
         raise InstanceError(
             f"{one.place}: model.num_layers: found {count}, expected {layers} as "
             f"parameters_per_layer_bytes, or {layers - 2} without its ends; correct it"
         )
+    ms = one.profile.execution_time.layer_compute_total_ms
+    place = f"{one.place}: execution_time.layer_compute_total_ms"
+    row: dict[str, Any] = {
+        "gpu": one.kind,
+        "tensor_parallel": one.t,
+        "micro_batch": one.b,
+        "layer_us": [ceil(1000 * value) for value in _all(ms, layers, place)],
+    }
     if weighed:
-        path = "execution_memory.layer_memory_total_mb"
         try:
-            row["layer_mib"] = _layers(one, path, layers, 1)
+            row["layer_mib"] = _weights(one, layers)
         except InstanceError as error:
             raise InstanceError(
                 f"{error}, or leave the memory of all profiles aside: --memory formula"
@@ -223,37 +254,28 @@ def _row(one: _Measured, layers: int, weighed: bool) -> dict[str, Any]:
     return row
 
 
-def _layers(one: _Measured, path: str, layers: int, scale: int) -> list[int]:
-    listed = _listed(one, path)
-    if len(listed) != layers:
-        raise InstanceError(
-            f"{one.place}: {path}: found {len(listed)} values, expected {layers}, one "
-            "for each of parameters_per_layer_bytes; measure it again"
-        )
-    return [
-        rounded_up(value, scale, f"{one.place}: {path}[{layer}]")
-        for layer, value in enumerate(listed)
-    ]
+def _weights(one: _Measured, layers: int) -> list[int]:
+    at = "execution_memory"
+    memory = validated(_Memory, one.profile.execution_memory, one.place, (at,))
+    place = f"{one.place}: {at}.layer_memory_total_mb"
+    return [ceil(mb) for mb in _all(memory.layer_memory_total_mb, layers, place)]
 
 
-def _listed(one: _Measured, path: str) -> list[Any]:
-    listed = field(one.tree, path, one.place)
-    if not isinstance(listed, list) or len(listed) < 3:
+def _all(values: tuple[Fraction, ...], layers: int, place: str) -> tuple[Fraction, ...]:
+    if len(values) != layers:
         raise InstanceError(
-            f"{one.place}: {path}: expected a list of an embedding, layers and a head; "
-            "correct it"
+            f"{place}: found {len(values)} values, expected {layers}, one for each of "
+            "parameters_per_layer_bytes; measure it again"
         )
-    return listed
+    return values
 
 
 def _outside(found: Sequence[_Measured]) -> str:
     """What was timed outside the layers, and is not in the instance."""
-    most: dict[str, float] = {}
+    most: dict[str, Fraction] = {}
     for one in found:
-        times = field(one.tree, "execution_time", one.place)
-        for name in _OUTSIDE:
-            if isinstance(times, dict) and times.get(name) is not None:
-                ms = number(times[name], f"{one.place}: execution_time.{name}")
-                most[name] = max(most.get(name, 0.0), float(ms))
-    told = ", ".join(f"{name} up to {ms:.3f}" for name, ms in most.items())
+        for name, ms in one.profile.execution_time:
+            if isinstance(ms, Fraction):
+                most[name] = max(most.get(name, Fraction(0)), ms)
+    told = ", ".join(f"{name} up to {float(ms):.3f}" for name, ms in most.items())
     return f"left out of the iteration: {told or 'nothing that the files time'}"

@@ -15,14 +15,18 @@ instance has it not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ...costs.compute import ceil
 from ...errors import InstanceError
+from ...text.complaints import validated
 from ...text.parsing import read_text, read_tree
 from ..hostfile import hosts
 from ..importing import clusters, measured
-from ..importing.measured import number, rounded_up
+from ..importing.measured import number
+from ..importing.records import Foreign, Quantity
 
 OPTIONS: dict[str, type] = {
     "hostfile": Path,
@@ -32,6 +36,10 @@ OPTIONS: dict[str, type] = {
     **measured.OPTIONS,
 }
 _SHAPE = "{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}"
+
+
+class _Layer(Foreign):
+    params_floats: Quantity
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -110,17 +118,9 @@ def _rows(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], float]]:
                     "0, an embedding and a head among them; measure the missing ones"
                 )
             times = [_times(layers[x], f"{place}.{x}") for x in range(len(layers))]
-            forward = [rounded_up(f, 10**6, place) for f, _, _ in times]
-            backward = [rounded_up(w, 10**6, place) for _, w, _ in times]
-            row = {
-                "gpu": kind,
-                "tensor_parallel": t,
-                "micro_batch": b,
-                "layer_us": [f + w for f, w in zip(forward, backward, strict=True)],
-                "forward_us": forward,
-                "backward_us": backward,
-            }
-            yield row, float(sum(number(update, place) for _, _, update in times))
+            forward, backward = ([ceil(p[i] * 10**6) for p in times] for i in (0, 1))
+            updates = float(sum(update for _, _, update in times))
+            yield measured.row(kind, t, b, forward, backward), updates
 
 
 def _keyed(tree: Any, place: str, least: int = 1) -> Iterator[tuple[int, Any]]:
@@ -136,14 +136,12 @@ def _keyed(tree: Any, place: str, least: int = 1) -> Iterator[tuple[int, Any]]:
         yield int(key), value
 
 
-def _times(value: Any, place: str) -> tuple[Any, Any, Any]:
+def _times(value: Any, place: str) -> list[Fraction]:
     if not isinstance(value, list) or len(value) != 3:
         raise InstanceError(
             f"{place}: expected [forward_s, backward_s, update_s]; correct it"
         )
-    for at, seconds in enumerate(value):
-        number(seconds, f"{place}[{at}]")
-    return value[0], value[1], value[2]
+    return [number(seconds, f"{place}[{at}]") for at, seconds in enumerate(value)]
 
 
 def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
@@ -161,11 +159,5 @@ def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
             f"{place}: found {len(found)} layers, expected {layers} as in the "
             "profiles; name the description of this model"
         )
-    return [
-        rounded_up(
-            measured.field(found[x], "params_floats", f"{place}.{x}"),
-            1,
-            f"{place}.{x}: params_floats",
-        )
-        for x in range(layers)
-    ]
+    described = (validated(_Layer, found[x], f"{place}.{x}") for x in range(layers))
+    return [ceil(layer.params_floats) for layer in described]

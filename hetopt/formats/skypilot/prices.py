@@ -18,10 +18,11 @@ No catalogue says how many instances there are to rent nor how fast their networ
 
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ...catalogue import Gpu, skypilot_gpus
 from ...errors import InstanceError, cut, naming
@@ -128,37 +129,28 @@ def _rows(
 
 def _count(text: str | None, place: str) -> int | None:
     """GPUs of an instance; None for a share of one, which cannot be rented whole."""
-    number = _number(text, "AcceleratorCount", place)
-    if number <= 0 or number > 1024:
-        raise InstanceError.at(
-            None,
-            f"{place}: AcceleratorCount",
-            f"found {cut(repr(text))}, expected 1 to 1024; correct it",
-        )
+    number = _number(text, f"{place}: AcceleratorCount")
+    if not 0 < number <= 1024:
+        _refuse(f"{place}: AcceleratorCount", text, "1 to 1024; correct it")
     return int(number) if number == int(number) else None
 
 
 def _price(text: str, place: str) -> Decimal:
-    number = _number(text, "price", place)
-    if number < 0:
-        raise InstanceError.at(
-            None, f"{place}: price", f"found {cut(repr(text))}, expected 0 or more"
-        )
+    if (number := _number(text, f"{place}: price")) < 0:
+        _refuse(f"{place}: price", text, "0 or more")
     return number
 
 
-def _number(text: str | None, what: str, place: str) -> Decimal:
-    try:
-        number = Decimal((text or "").strip())
-    except InvalidOperation:
-        number = Decimal("nan")
-    if not number.is_finite():
-        raise InstanceError.at(
-            None,
-            f"{place}: {what}",
-            f"found {cut(repr(text))}, expected a number; correct it",
-        )
-    return number
+def _number(text: str | None, place: str) -> Decimal:
+    with suppress(InvalidOperation):
+        if (number := Decimal((text or "").strip())).is_finite():
+            return number
+    _refuse(place, text, "a number; correct it")
+
+
+def _refuse(place: str, text: str | None, expected: str) -> NoReturn:
+    words = f"found {cut(repr(text))}, expected {expected}"
+    raise InstanceError.at(None, place, words)
 
 
 def _memory_gib(info: str, count: int, card: Gpu, place: str) -> float:
