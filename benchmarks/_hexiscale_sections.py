@@ -343,9 +343,7 @@ def optimality(limit_s: float) -> Iterator[Row]:
             limits=limits,
             warm_start=ours,
         )
-        exact = api.solve(
-            instance, "training_plan", warm_start=ours, time_limit=limit_s
-        )
+        exact = api.solve(instance, "training_plan", warm_start=ours, limits=limit_s)
         whole = seconds(instance, ours)
         row: Row = {
             "setting": name,

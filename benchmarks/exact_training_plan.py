@@ -50,7 +50,7 @@ def reached(result: Result, start_s: float) -> dict[str, float | None]:
 
 def row(name: str, limit_s: float) -> dict[str, object]:
     """Plan one instance from nothing and say how the gap closed."""
-    result = hetopt.solve(hetopt.load(name), time_limit=limit_s)
+    result = hetopt.solve(hetopt.load(name), limits=limit_s)
     assert isinstance(result.objective, int)
     assert result.bound is not None
     return {

@@ -42,7 +42,7 @@ SEARCHED = {
 def run(instance: Any, method: str, limit_s: float) -> Row:
     """What a row says of one solve."""
     cpu = time.process_time()
-    result = hetopt.solve(instance, method, time_limit=limit_s)
+    result = hetopt.solve(instance, method, limits=limit_s)
     proved = result.problem == ORACLE
     return {
         "us": result.objective,

@@ -145,7 +145,7 @@ def replanning() -> dict[str, Any]:
     whole = old.planned_cluster
     grown = whole.model_copy(update={"nodes": (*whole.nodes, *more)})
     old_instance = old.model_copy(update={"cluster": grown})
-    made = hetopt.plan(old_instance, "islands", time_limit=20).plan
+    made = hetopt.plan(old_instance, "islands", limits=20).plan
     seconds, rows = [], []
     for _ in range(5):
         started = perf_counter()

@@ -78,7 +78,7 @@ def _made() -> Iterator[Case]:
             if instance.planned_cluster.gpu_count > MOST_GPUS:
                 continue
             for planner in PLANNERS:
-                found = hetopt.plan(instance, planner, time_limit=PLANNING_S)
+                found = hetopt.plan(instance, planner, limits=PLANNING_S)
                 if isinstance(found.plan, TrainingPlan):
                     yield Case(family, planner, instance, found.plan)
 

@@ -75,7 +75,7 @@ def one(
         series=case.series,
         old_instance=old[0],
         checkpoint_s=checkpoint_s,
-        time_limit=LIMIT_S,
+        limits=LIMIT_S,
     )
     wall_s = perf_counter() - started
     document = found.to_json()
@@ -175,7 +175,7 @@ def main() -> None:
     asked = parser.parse_args()
     folder = asked.folder or Path(os.environ.get("HETOPT_DATA", "."))
     instance = cluster()
-    plan = hetopt.plan(instance, "autohet", time_limit=20).plan
+    plan = hetopt.plan(instance, "autohet", limits=20).plan
     cases = [
         c for c in CASES if asked.series is None or c.series in asked.series.split(";")
     ]

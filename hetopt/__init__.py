@@ -14,11 +14,22 @@ if (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
 
 if TYPE_CHECKING:
-    from .api import check, check_bound, compare, frontier, load, plan, provision, solve
-    from .api.explaining import explain
-    from .api.recovering import recover
-    from .api.replaying import replay
-    from .api.scheduling import fit, schedule
+    from .api import (
+        Progress,
+        check,
+        check_bound,
+        compare,
+        explain,
+        fit,
+        frontier,
+        load,
+        plan,
+        provision,
+        recover,
+        replay,
+        schedule,
+        solve,
+    )
     from .errors import HetoptError
     from .gaps import GapReport, gap
     from .modelling import Limits
@@ -29,19 +40,6 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "check": "api",
-    "check_bound": "api",
-    "compare": "api",
-    "frontier": "api",
-    "load": "api",
-    "plan": "api",
-    "provision": "api",
-    "solve": "api",
-    "recover": "api.recovering",
-    "replay": "api.replaying",
-    "explain": "api.explaining",
-    "fit": "api.scheduling",
-    "schedule": "api.scheduling",
     "HetoptError": "errors",
     "GapReport": "gaps",
     "gap": "gaps",
@@ -55,7 +53,7 @@ _HOME = {
     "Status": "result",
     "Stop": "result",
     "Instance": "schema",
-}
+}  # of all names that the front door has not
 
 __all__ = [
     "Bound",
@@ -65,6 +63,7 @@ __all__ = [
     "Instance",
     "Limits",
     "Partition",
+    "Progress",
     "Provisioning",
     "Result",
     "Status",
@@ -90,8 +89,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module(f"{__name__}.registry").version()
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_HOME.get(name, 'api')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

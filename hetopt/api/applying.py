@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import api, checkpoints
+from .. import checkpoints
 from ..errors import InstanceError
 from ..plans import Recovery, TrainingPlan
 from ..problems.recovery import CLOUD, Saved
@@ -19,6 +19,7 @@ from ..recovery import posing
 from ..recovery.posing import Storage
 from ..text.complaints import validated
 from ..text.parsing import read_text
+from .judging import load
 
 
 def request(
@@ -26,7 +27,7 @@ def request(
 ) -> str:
     """The digest of what is asked for: the files' contents, and the other options."""
     texts = [read_text(Path(path)) for path in (old_plan, new_plan) if path is not None]
-    asked = [texts, api.load(instance).digest, list(words)]
+    asked = [texts, load(instance).digest, list(words)]
     text = json.dumps(asked, sort_keys=True, default=str)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -47,7 +48,7 @@ def earlier(out: Path, asked: str) -> dict[str, Any] | None:
 
 def saved_in(checkpoint: Path, instance: str, storage: Storage) -> list[Saved]:
     """The shards that lie in a checkpoint and that the problem may count on."""
-    data = api.load(instance)
+    data = load(instance)
     units = [unit.name for unit in posing.units(data)]
     rows = checkpoints.saved_rows(checkpoint, data.model, units, storage.media[0])
     gone = _unread(storage)

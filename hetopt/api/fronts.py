@@ -21,6 +21,7 @@ from ..problems import provisioning
 from ..problems.provisioning import Data
 from ..result import Stop
 from ..search.attempts import judged, tried
+from .calling import Progress
 
 FRONT, HOMOGENEOUS = "exact front", "homogeneous"
 STEPS = 10
@@ -99,14 +100,13 @@ def compared(
     data: Data,
     planners: Sequence[str],
     limits: Limits,
-    started: Callable[[str], None] | None = None,
-    report: Callable[[Any, Any], None] | None = None,
+    progress: Progress,
 ) -> Tradeoffs:
     """The front of `data`, and the points of planners beside it.
 
     The time limit holds for the front and, again, for all planners together.
     """
-    front = frontier(data, limits=limits, report=report)
+    front = frontier(data, limits=limits, report=progress.report)
     if front.stop is Stop.INTERRUPTED:
         planners = ()
     free = data.model_copy(update={"deadline_s": None, "budget_usd": None})
@@ -119,8 +119,7 @@ def compared(
                 points.append(_offered(HOMOGENEOUS, free, plan))
         end = None if limits.time_s is None else monotonic() + limits.time_s
         for planner in planners:
-            if started is not None:
-                started(f"{name}: {planner}")
+            progress.started(f"{name}: {planner}")
             for asked_s in steps:
                 due = free.model_copy(update={"deadline_s": asked_s})
                 found = _asked(planner, due, asked_s, end, limits.seed)

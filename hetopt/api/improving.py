@@ -4,7 +4,6 @@ The search is `hetopt.search.improving`; it may run until the limits end it, and
 it has found by then is never worse than the plan that it started from.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
@@ -12,14 +11,12 @@ from time import monotonic
 from ..bounds.training_plan import training_plan_bound
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..problems import Objective
 from ..result import Result, Status, Stop, TracePoint
 from ..search.improving import Search
+from .calling import Report
 
-Report = Callable[[Objective | None, Objective | None], None]
 
-
-def improved(result: Result, limits: Limits, report: Report | None) -> Result:
+def improved(result: Result, limits: Limits, report: Report) -> Result:
     """The result with the best plan that local search finds within `limits`.
 
     Without a plan there is nothing to improve, and the result is returned. The search
@@ -38,11 +35,9 @@ def improved(result: Result, limits: Limits, report: Report | None) -> Result:
 
     def told(objective: int) -> None:
         trace.append(TracePoint(monotonic() - start, objective, bound.value))
-        if report is not None:
-            report(objective, bound.value)
+        report(objective, bound.value)
 
-    if report is not None:
-        report(result.objective, bound.value)
+    report(result.objective, bound.value)
     search = Search(result.data, plan, seed=limits.seed, target=target, report=told)
     stop = Stop.FINISHED
     try:

@@ -3,16 +3,14 @@
 The old plan is a plan file or result document, or a plan and its instance.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from .. import api, problems, registry
+from .. import problems
 from ..errors import InstanceError, UnknownName, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..problems import Objective
 from ..problems.recovery import Saved
 from ..recovery import changes
 from ..recovery.changes import Change
@@ -26,9 +24,18 @@ from ..recovery.replanning import (
 )
 from ..result import Method, Result, Status, Stop
 from ..schema import Instance
-
-Place = str | Path
-Report = Callable[[Objective | None, Objective | None], None]
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Report,
+    limits_of,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import load, posed_plan
+from .solving import heuristic, planners_for
 
 METHOD = "recovery"
 
@@ -75,6 +82,7 @@ class Recovered:
         }
 
 
+@public
 def recover(
     old_plan: Place | TrainingPlan,
     instance: Place | Instance,
@@ -89,12 +97,8 @@ def recover(
     method: str = METHOD,
     storage: Storage | None = None,
     saved: Sequence[Saved] | None = None,
-    time_limit: float | None = api.DEFAULT_TIME_S,
-    gap: float | None = None,
-    threads: int = 1,
-    seed: int = 0,
-    report: Report | None = None,
-    started: Callable[[str], None] | None = None,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
 ) -> Recovered:
     """Re-plan after nodes or GPUs left or arrived, and move the states there.
 
@@ -106,34 +110,37 @@ def recover(
     how fast links are, `saved` which shards there are in fact. Raises `InstanceError`,
     `MixedData` and `UnknownName` for what does not fit together.
     """
-    limits = api.limits_of(time_limit, gap, threads, seed)
+    asked, heard = limits_of(limits), progress_of(progress)
     storage = storage or Storage()
-    api.refuse_unknown("method", method, methods())
-    everyone = registry.entries_for("planners", "training_plan")
-    for name in planners:
-        api.refuse_unknown("planner", name, everyone)
+    refuse_unknown("method", [method], methods())
+    refuse_unknown("planner", planners, planners_for("training_plan"))
     old, made = trained(old_plan, old_instance)
-    change = changes.between(old, api.load(instance), lost)
+    change = changes.between(old, load(instance), lost)
     _check_unsaved(change, storage)
     horizon = horizon or Horizon()
     work = Replanning(change, made, storage, saved)
     if new_plan is not None:
         work.consider("given", _given(new_plan, change))
     else:
-        work.work(planners, exact=exact, time_s=planning_s, seed=seed, started=started)
+        work.work(
+            planners,
+            exact=exact,
+            time_s=planning_s,
+            seed=asked.seed,
+            started=heard.started,
+        )
     candidates = tuple(work.of_each_name(horizon))
     chosen = _first(work, new_plan is not None) or work.chosen(horizon)
     if chosen is None:
         # Nothing can be recovered: the fastest plan shows what is lost.
         chosen = min(work.candidates, key=lambda c: c.iteration_us, default=None)
     if chosen is None:
-        return Recovered(change, _no_plan(change, work.reasons, seed), None, ())
+        return Recovered(change, _no_plan(change, work.reasons, asked.seed), None, ())
     data = posed(change, made, chosen.plan, storage, saved)
-    if started is not None:
-        started(method)
+    heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
-        limits = replace(limits, time_s=0.0)
-    result = _solved(method, data, limits, report)
+        asked = replace(asked, time_s=0.0)
+    result = _solved(method, data, asked, heard.report)
     if work.interrupted and result.stop is not Stop.PROVED:
         result = replace(result, stop=Stop.INTERRUPTED)
     return Recovered(change, result, chosen, candidates)
@@ -141,14 +148,14 @@ def recover(
 
 def methods() -> list[str]:
     """Names of the ways to recover: the exact one, and the planners."""
-    return [METHOD, *registry.entries_for("planners", METHOD)]
+    return [METHOD, *planners_for(METHOD)]
 
 
 def trained(
     plan: Place | TrainingPlan, instance: Place | Instance | None
 ) -> tuple[Instance, TrainingPlan]:
     """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
-    name, data, made = api.posed_plan(plan, instance)
+    name, data, made = posed_plan(plan, instance)
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
     judged = problems.get(name).evaluate(data, made)
@@ -161,7 +168,7 @@ def trained(
 
 
 def _given(plan: Place | TrainingPlan, change: Change) -> TrainingPlan:
-    name, data, made = api.posed_plan(plan, change.new)
+    name, data, made = posed_plan(plan, change.new)
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
     judged = problems.get(name).evaluate(data, made)
@@ -197,13 +204,13 @@ def _no_plan(change: Change, reasons: Sequence[str], seed: int) -> Result:
     )
 
 
-def _solved(method: str, data: Any, limits: Limits, report: Report | None) -> Result:
+def _solved(method: str, data: Any, limits: Limits, report: Report) -> Result:
     """The exact recovery, or a planner's with the bound of the link prices."""
     from ..exact import recovery
 
     if method == METHOD:
         return recovery.solve(data, limits=limits, report=report)
-    result = api.heuristic(method, data, limits)
+    result = heuristic(method, data, limits)
     if result.plan is None:
         return result
     try:

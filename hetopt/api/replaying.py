@@ -1,11 +1,10 @@
 """The front door to spot traces: one job, several ways to recover, side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import api, registry
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
 from ..recovery.pooling import Pool
@@ -15,6 +14,16 @@ from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Counts, Moment
 from ..schema import Instance
 from . import recovering
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    limits_of,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import load
+from .solving import planners_for
 
 METHODS = ("varuna", "autohet_recovery", "recovery")
 CHECKPOINT_S = 600.0
@@ -104,6 +113,7 @@ def _leg(leg: Leg) -> dict[str, Any]:
     }
 
 
+@public
 def replay(
     old_plan: str | Path | TrainingPlan,
     instance: str | Path | Instance,
@@ -119,32 +129,26 @@ def replay(
     restart_s: float = 0.0,
     horizon: Horizon | None = None,
     storage: Storage | None = None,
-    time_limit: float | None = TIME_LIMIT_S,
-    threads: int = 1,
-    seed: int = 0,
-    report: Callable[[int, int], None] | None = None,
+    limits: AnyLimits = TIME_LIMIT_S,
+    progress: AnyProgress = None,
 ) -> Replayed:
     """Replay a trace of spot GPUs against a job that runs `old_plan` at its beginning.
 
     `instance` has all nodes that may ever be there; `recovery.traces` says how counts
     become nodes and what `series` and `counts` mean, `recovery.replaying` what happens
     at a change. Every move is charged `restart_s` and `planning_s`, the time that new
-    plans are made in (nothing where that is None, without a limit). `time_limit` is of
-    each exact recovery. `report` gets the changes that are done, and all. Ctrl-C ends
-    the replay early, with what is known. Raises `InstanceError` for a wrong file,
+    plans are made in (nothing where that is None, without a limit). `limits` are of
+    each exact recovery. `progress` hears the changes that are done, and all. Ctrl-C
+    ends the replay early, with what is known. Raises `InstanceError` for a wrong file,
     `MixedData` and `UnknownName` for what does not fit together.
     """
-    limits = api.limits_of(time_limit, None, threads, seed)
+    asked = limits_of(limits)
     storage = storage or Storage()
-    for name in methods:
-        api.refuse_unknown("method", name, recovering.methods())
-    for name in planners:
-        api.refuse_unknown(
-            "planner", name, registry.entries_for("planners", "training_plan")
-        )
+    refuse_unknown("method", methods, recovering.methods())
+    refuse_unknown("planner", planners, planners_for("training_plan"))
     _check(checkpoint_s, restart_s, planning_s or 0.0, storage)
     old = recovering.trained(old_plan, old_instance)
-    data = api.load(instance)
+    data = load(instance)
     if (was := old[0].workload.global_batch) != data.workload.global_batch:
         raise MixedData(
             f"global_batch is {was} in the old plan's instance, "
@@ -152,8 +156,8 @@ def replay(
         )
     cluster = data.planned_cluster
     follows = traces.followed(trace, cluster, series)
-    moments = traces.moments(cluster, follows, counts=counts, seed=seed)
-    pool = Pool(planners, time_s=planning_s, seed=seed)
+    moments = traces.moments(cluster, follows, counts=counts, seed=asked.seed)
+    pool = Pool(planners, time_s=planning_s, seed=asked.seed)
     overhead = restart_s + (planning_s or 0.0)
     rules = Rules(
         interval_us=round(checkpoint_s * _US),
@@ -161,10 +165,10 @@ def replay(
         horizon=horizon or Horizon(),
     )
     replays = tuple(
-        Replay(name, data, old, pool, rules, storage, limits)
+        Replay(name, data, old, pool, rules, storage, asked)
         for name in dict.fromkeys(methods)
     )
-    end_us = along(moments, replays, report)
+    end_us = along(moments, replays, progress_of(progress).report)
     told = series or Path(trace).stem
     return Replayed(data, told, moments, end_us, replays, pool.planned)
 

@@ -22,8 +22,8 @@ from ..scheduling.metrics import Metrics
 from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
 from ..search.attempts import Attempt, alone, judged, tried
 from ..text.parsing import read_tree
+from .calling import AnyProgress, Place, progress_of, public, refuse_unknown
 
-Place = str | Path
 _Simulated = tuple[simulator.Run, Evaluation]
 
 
@@ -41,12 +41,13 @@ class Outcome:
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
 
 
+@public
 def schedule(
     queue: Place | Data,
     policies: Sequence[str] | None = None,
     *,
     rounds: bool | None = None,
-    started: Callable[[str], None] | None = None,
+    progress: AnyProgress = None,
 ) -> list[Outcome]:
     """Simulate a queue under policies, all by default, and judge what they do.
 
@@ -59,17 +60,14 @@ def schedule(
     data = load_queue(queue)
     known = registry.names("scheduling.policies")
     chosen = list(dict.fromkeys(known if policies is None else policies))
-    for name in chosen:
-        if name not in known:
-            raise UnknownName("policy", name, known)
+    refuse_unknown("policy", chosen, known)
     outcomes = []
     for name in chosen:
         begun = monotonic()
         # A policy by itself fails the call, one of several is a row with its reason.
         attempt = alone if len(chosen) == 1 else tried
         try:
-            if started is not None:
-                started(f"{data.name}: {name}")
+            progress_of(progress).started(f"{data.name}: {name}")
             outcomes.append(_outcome(data, name, rounds, attempt))
         except KeyboardInterrupt:
             outcomes.append(_unfinished(data, name, monotonic() - begun))

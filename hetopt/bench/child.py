@@ -15,6 +15,7 @@ from typing import Any
 from .. import api, files
 from ..api import scheduling
 from ..errors import HetoptError, InternalError
+from ..modelling import Limits
 from ..result import Result
 from ..text import writing
 from ..text.parsing import read_tree
@@ -70,25 +71,22 @@ def answered(task: Task) -> dict[str, Any]:
 def solved(task: Task) -> Result:
     """The result of a task's method on its instance."""
     name, method = str(task.instance), str(task.method)
-    limits: dict[str, Any] = {
-        "time_limit": task.time_limit_s,
-        "gap": task.gap,
-        "threads": task.threads,
-        "seed": task.seed,
-    }
+    limits = Limits(task.time_limit_s, task.gap, task.threads, task.seed)
     problem, data = files.load_problem(name)
     if problem == "job_scheduling":
         return scheduling.schedule(data, [method])[0].result
     if task.backend is not None or method == "exact":
         stated = None if method == "exact" else method
-        return api.solve(data, stated, task.backend, **limits)
+        return api.solve(data, stated, task.backend, limits=limits)
     if method == "plan":
-        return api.plan(data, **limits)
+        return api.plan(data, limits=limits)
     if method.endswith("+improve"):
-        return api.plan(data, method.removesuffix("+improve"), improve=True, **limits)
+        return api.plan(
+            data, method.removesuffix("+improve"), improve=True, limits=limits
+        )
     if problem == "training_plan":
-        return api.plan(data, method, **limits)
-    return api.solve(data, method, **limits)
+        return api.plan(data, method, limits=limits)
+    return api.solve(data, method, limits=limits)
 
 
 def _row(task: Task, result: Result, document: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def examined() -> list[Finding]:
 def _tried(name: str) -> Finding:
     trial = Data.model_validate(_TRIAL, strict=False)
     try:
-        result = api.solve(trial, backend=name, time_limit=_LIMIT_S)
+        result = api.solve(trial, backend=name, limits=_LIMIT_S)
     except BackendMissing as error:
         return Finding(name, None, False, None, str(error))
     except HetoptError as error:

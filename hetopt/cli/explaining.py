@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import naming
-from . import options, output
+from . import output
 from .options import AsJson
 from .output import written
 
@@ -47,20 +47,16 @@ def explain(
 
     Example: `hetopt explain plan.json --out explained.html`
     """
-    from ..api import explaining
+    from .. import api
+    from ..modelling import Limits
     from ..report import explained, explained_picture
 
     output.check_writable(out)
     if out is not None:
         explained_picture.check(out)
     with output.watch("us", time_limit) as watch, naming(plan):
-        found = explaining.explain(
-            plan,
-            instance,
-            time_limit=options.limit_s(time_limit),
-            seed=seed,
-            started=watch.started,
-        )
+        limits = Limits(time_limit, seed=seed)
+        found = api.explain(plan, instance, limits=limits, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes looked at until then")
     failed = written(out, lambda path: explained_picture.write(found, path))

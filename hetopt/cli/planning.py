@@ -74,6 +74,7 @@ def plan(
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`
     """
     from .. import api
+    from ..modelling import Limits
 
     output.check_writable(out)
     with output.watch("us", time_limit) as watch:
@@ -83,11 +84,8 @@ def plan(
             exact=exact,
             improve=improve,
             options=valued(option),
-            time_limit=time_limit,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            report=watch.report,
+            limits=Limits(time_limit, gap, threads, seed),
+            progress=watch,
         )
     output.deliver(result, out, as_json)
 
@@ -127,6 +125,7 @@ def solve(
     cpsat`
     """
     from .. import api, problems
+    from ..modelling import Limits
 
     output.check_writable(out)
     name, data = api.posed(file)
@@ -141,11 +140,8 @@ def solve(
             method,
             backend,
             options=valued(option),
-            time_limit=time_limit,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            report=watch.report,
+            limits=Limits(time_limit, gap, threads, seed),
+            progress=watch,
         )
     output.deliver(result, out, as_json)
 
@@ -176,6 +172,7 @@ def compare(
     Example: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`
     """
     from .. import api
+    from ..modelling import Limits
     from ..report import tables, writing
 
     output.check_writable(out)
@@ -186,12 +183,8 @@ def compare(
             instances,
             None if planners is None else listed(planners),
             exact=exact,
-            time_limit=time_limit,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            report=watch.report,
-            started=watch.started,
+            limits=Limits(time_limit, gap, threads, seed),
+            progress=watch,
         )
     failed = output.written(out, lambda path: writing.write(report, path))
     output.give(report.to_json(), tables.compared(report), as_json, failed)
@@ -238,6 +231,7 @@ def provision(
     Example: `hetopt provision espresso/llama-7b --deadline 5500`
     """
     from .. import api
+    from ..modelling import Limits
 
     output.check_writable(out)
     if frontier:
@@ -251,12 +245,8 @@ def provision(
             found = api.tradeoffs(
                 instance,
                 [] if planner is None else listed(planner, "--planner"),
-                time_limit=time_limit,
-                gap=gap,
-                threads=threads,
-                seed=seed,
-                report=watch.report,
-                started=watch.started,
+                limits=Limits(time_limit, gap, threads, seed),
+                progress=watch,
             )
         _deliver_front(found, out, as_json)
     with output.watch("us" if budget is not None else "USD", time_limit) as watch:
@@ -265,11 +255,8 @@ def provision(
             planner,
             deadline_s=deadline,
             budget_usd=budget,
-            time_limit=time_limit,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            report=watch.report,
+            limits=Limits(time_limit, gap, threads, seed),
+            progress=watch,
         )
     output.deliver(result, out, as_json)
 

@@ -93,6 +93,7 @@ def recover(
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
     from ..api import applying, recovering
+    from ..modelling import Limits
     from ..report import recovery
 
     output.check_writable(out if apply is None else None)
@@ -124,12 +125,8 @@ def recover(
             method=method,
             storage=places,
             saved=None if apply is None else applying.saved_in(apply, instance, places),
-            time_limit=time_limit,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            report=watch.report,
-            started=watch.started,
+            limits=Limits(time_limit, gap, threads, seed),
+            progress=watch,
         )
     failed = _write(found.plan_file(), plan_out)
     if apply is None or out is None or found.result.plan is None:

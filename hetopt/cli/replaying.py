@@ -91,6 +91,7 @@ def replay(
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
     """
     from ..api import replaying
+    from ..modelling import Limits
     from ..report import replay as report
     from .progress import Steps
     from .terminal import console
@@ -113,10 +114,8 @@ def replay(
             restart_s=restart,
             horizon=until(horizon, iterations),
             storage=storage(option),
-            time_limit=time_limit,
-            threads=threads,
-            seed=seed,
-            report=bar.report,
+            limits=Limits(time_limit, threads=threads, seed=seed),
+            progress=bar.report,
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed until then")

@@ -125,7 +125,7 @@ def schedule(
 
     Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
     """
-    from ..api import scheduling
+    from ..api import Listener, scheduling
 
     _writable(out)
     choices = {
@@ -146,7 +146,7 @@ def schedule(
         data,
         None if policy is None else _names("--policy", policy),
         rounds=rounds,
-        started=output.tell,
+        progress=Listener(started=output.tell),
     )
     _deliver(data, outcomes, out, as_json)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..costs import CostTable
 from ..errors import InstanceError
+from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
 from ..schema import Instance
@@ -94,12 +95,10 @@ class Explanation:
 def explained(
     instance: Instance,
     plan: TrainingPlan,
-    *,
-    time_limit: float | None,
-    seed: int,
-    started: Callable[[str], None] | None = None,
+    limits: Limits,
+    started: Callable[[str], None] = lambda change: None,
 ) -> Explanation:
-    """Explain a plan; changes are looked at for `time_limit` seconds, 0 for none.
+    """Explain a plan; changes are looked at within `limits`, 0 seconds for none.
 
     A plan that needs too much memory is explained; `InstanceError` for one whose
     structure is wrong, for then nothing can be timed.
@@ -114,7 +113,7 @@ def explained(
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
     memory = tuple(gpu_memory(table, plan))
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    deadline = None if limits.time_s is None else time.monotonic() + limits.time_s
     found: list[Effect] = []
     complete, interrupted = True, False
     try:
@@ -122,9 +121,10 @@ def explained(
             if deadline is not None and time.monotonic() >= deadline:
                 complete = False
                 break
-            if started is not None:
-                started(change.words)
-            found.append(effect(change, judged.objective, deadline=deadline, seed=seed))
+            started(change.words)
+            found.append(
+                effect(change, judged.objective, deadline=deadline, seed=limits.seed)
+            )
     except KeyboardInterrupt:  # the changes looked at until then are told
         complete, interrupted = False, True
     return Explanation(

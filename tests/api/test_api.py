@@ -8,8 +8,10 @@ from brute_force import best
 
 import hetopt
 from hetopt import api, registry
+from hetopt.api import Listener
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
+from hetopt.modelling import Limits
 from hetopt.planners import megatron
 from hetopt.problems import device_grouping
 from hetopt.result import Status, Stop
@@ -43,7 +45,7 @@ def test_a_planner_gives_a_judged_plan_with_a_bound(planner: str) -> None:
 
 
 def test_the_default_plan_is_no_worse_than_any_planners() -> None:
-    result = hetopt.plan(SMALL, time_limit=10)
+    result = hetopt.plan(SMALL, limits=10)
     each = [hetopt.plan(SMALL, planner).objective for planner in PLANNERS]
     assert result.objective is not None
     assert all(value is None or result.objective <= value for value in each)
@@ -101,22 +103,22 @@ def test_offers_are_not_planned_but_provisioned() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"time_limit": -1}, "time_limit is -1: expected at least 0"),
-        ({"time_limit": float("nan")}, "time_limit is nan"),
-        ({"gap": -0.1}, "gap is -0.1"),
-        ({"threads": 0}, "threads is 0: expected at least 1"),
-        ({"seed": -3}, "seed is -3"),
+        (-1, "time_limit is -1: expected at least 0"),
+        (float("nan"), "time_limit is nan"),
+        (Limits(gap=-0.1), "gap is -0.1"),
+        (Limits(threads=0), "threads is 0: expected at least 1"),
+        (Limits(seed=-3), "seed is -3"),
     ],
 )
 def test_limits_that_mean_nothing_are_refused(
-    limits: dict[str, Any], message: str
+    limits: float | Limits, message: str
 ) -> None:
     with pytest.raises(Unsupported, match=message):
-        hetopt.plan(SMALL, **limits)
+        hetopt.plan(SMALL, limits=limits)
 
 
 def test_an_infinite_time_limit_is_no_limit() -> None:
-    assert hetopt.plan(SMALL, "megatron", time_limit=float("inf")).plan is not None
+    assert hetopt.plan(SMALL, "megatron", limits=float("inf")).plan is not None
 
 
 # --- solve -----------------------------------------------------------------------
@@ -210,7 +212,7 @@ def test_the_front_holds_the_cheapest_plan() -> None:
 def test_compare_has_a_row_for_every_planner_on_every_instance() -> None:
     started: list[str] = []
     names = ["tiny/two-nodes", "tiny/three-nodes", "tiny/infeasible"]
-    report = hetopt.compare(names, started=started.append)
+    report = hetopt.compare(names, progress=Listener(started=started.append))
     pairs = [(row.instance, row.method) for row in report.rows]
     assert pairs == [(name, planner) for name in names for planner in PLANNERS]
     assert started == [f"{name}: {planner}" for name, planner in pairs]
@@ -225,7 +227,7 @@ def test_compare_keeps_to_the_planners_that_were_named() -> None:
 
 
 def test_the_exact_methods_bound_is_every_rows_bound() -> None:
-    report = hetopt.compare(SMALL, ["megatron"], exact=True, time_limit=10)
+    report = hetopt.compare(SMALL, ["megatron"], exact=True, limits=10)
     planner, exact = report.rows
     assert exact.result.method.kind == "exact"
     assert exact.result.bound is not None

@@ -42,7 +42,7 @@ def test_plan_is_given_though_a_planner_fails_and_tells_which(
     monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
 ) -> None:
     monkeypatch.setattr(whale, "plan", failure)
-    found = hetopt.plan(TINY, time_limit=10)
+    found = hetopt.plan(TINY, limits=10)
     assert found.plan is not None
     (told,) = found.failed
     assert told.startswith("whale failed: ")
@@ -56,7 +56,7 @@ def test_comparison_has_a_row_with_the_reason_of_a_planner_that_fails(
     monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
 ) -> None:
     monkeypatch.setattr(whale, "plan", failure)
-    rows = {row.method: row.result for row in hetopt.compare(TINY, time_limit=5).rows}
+    rows = {row.method: row.result for row in hetopt.compare(TINY, limits=5).rows}
     assert set(rows) == set(registry.entries_for("planners", "training_plan"))
     assert rows["megatron"].plan is not None
     assert rows["whale"].plan is None
@@ -83,7 +83,7 @@ def test_improve_goes_on_where_the_islands_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search.islands, "search", raising)
-    found = hetopt.plan(TINY, improve=True, time_limit=4)
+    found = hetopt.plan(TINY, improve=True, limits=4)
     assert found.plan is not None
     assert any("islands failed" in told for told in found.failed)
 
@@ -129,7 +129,7 @@ def test_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(whale, "plan", interrupted)
-    found = hetopt.plan(TINY, time_limit=10)
+    found = hetopt.plan(TINY, limits=10)
     assert found.stop is hetopt.Stop.INTERRUPTED
     assert found.plan is not None
     assert found.failed == ()

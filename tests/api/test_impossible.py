@@ -80,7 +80,7 @@ def test_the_exact_method_proves_that_there_is_no_plan(
 def test_a_planner_without_a_plan_says_the_proved_reason(
     planner: str, kind: str, data: dict[str, Any]
 ) -> None:
-    result = hetopt.plan(read(data), planner, time_limit=5)
+    result = hetopt.plan(read(data), planner, limits=5)
     assert result.status is Status.INFEASIBLE
     assert result.reasons[0].startswith(f"{kind}: ")
     if kind != "memory":
@@ -114,7 +114,7 @@ def test_what_would_work_does() -> None:
     assert "global_batch 3 or 6" in reason
     for batch in (3, 6):
         data = tree(global_batch=batch, micro_batch_sizes=[3])
-        assert hetopt.plan(read(data), time_limit=5).plan is not None
+        assert hetopt.plan(read(data), limits=5).plan is not None
 
 
 def test_sums_of_sizes_are_those_that_counting_finds() -> None:
@@ -173,4 +173,4 @@ def test_tied_weights_are_held_once_by_a_single_stage() -> None:
     assert "embedding and head" in str(impossible.reason(read(data)))
     data["model"]["tied_embeddings"] = True
     assert impossible.reason(read(data)) is None
-    assert hetopt.plan(read(data), time_limit=5).plan is not None
+    assert hetopt.plan(read(data), limits=5).plan is not None

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from math import inf
 from random import Random
 
 import pytest
@@ -165,8 +166,8 @@ PLANNERS = registry.entries_for("planners", "training_plan")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_improved_results_are_never_worse_than_the_planners(planner: str) -> None:
     instance = setting("2", "7b")
-    before = api.plan(instance, planner, time_limit=30)
-    after = api.plan(instance, planner, improve=True, gap=0.3, time_limit=30)
+    before = api.plan(instance, planner, limits=30)
+    after = api.plan(instance, planner, improve=True, limits=Limits(30, gap=0.3))
     assert after.method.name == f"{planner}+improve"
     assert before.objective is not None
     assert after.objective is not None
@@ -179,7 +180,7 @@ def test_improved_results_are_never_worse_than_the_planners(planner: str) -> Non
 
 
 def test_without_a_planner_the_best_of_all_is_improved_within_the_limit() -> None:
-    result = api.plan("tiny/two-nodes", improve=True, time_limit=1.5)
+    result = api.plan("tiny/two-nodes", improve=True, limits=1.5)
     assert result.method.name.endswith("+improve")
     each = [api.plan("tiny/two-nodes", planner).objective for planner in PLANNERS]
     assert result.objective is not None
@@ -219,7 +220,9 @@ def test_nothing_is_improved_where_there_is_no_plan() -> None:
 
 def test_any_plan_is_within_an_infinite_gap() -> None:
     plain = api.plan("tiny/two-nodes", "megatron")
-    result = api.plan("tiny/two-nodes", "megatron", improve=True, gap=float("inf"))
+    result = api.plan(
+        "tiny/two-nodes", "megatron", improve=True, limits=Limits(60, gap=inf)
+    )
     assert result.objective == plain.objective
     assert result.stop in (Stop.GAP, Stop.PROVED)
 

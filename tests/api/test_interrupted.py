@@ -3,13 +3,21 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from hetopt import api, cli, registry
-from hetopt.api import explaining, improving, recovering, scheduling
+from hetopt.api import (
+    Listener,
+    improving,
+    planning,
+    recovering,
+    scheduling,
+    solving,
+)
 from hetopt.errors import Interrupted, keeping
 from hetopt.explaining import explanation
 from hetopt.modelling import Limits
@@ -81,7 +89,7 @@ def test_an_interrupted_planner_gives_its_incumbent(
         owner = getattr(owner, one)
 
     def work() -> Result:
-        return api.plan(data, name, time_limit=None)
+        return api.plan(data, name, limits=None)
 
     found = at_the_last_call(monkeypatch, owner, step, work)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
@@ -158,12 +166,15 @@ def test_the_local_search_keeps_the_plan_before_it_begins(
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
 
-@pytest.mark.parametrize("where", ["training_plan_bound", "_exact"])
+@pytest.mark.parametrize(
+    ("home", "where", "planner"),
+    [(solving, "training_plan_bound", "megatron"), (planning, "exact_result", None)],
+)
 def test_the_best_planners_plan_outlives_the_exact_method(
-    where: str, monkeypatch: pytest.MonkeyPatch
+    home: ModuleType, where: str, planner: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, where, interrupt)
-    found = api.plan(SMALL, "megatron" if where != "_exact" else None, time_limit=2)
+    monkeypatch.setattr(home, where, interrupt)
+    found = api.plan(SMALL, planner, limits=2)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
 
@@ -173,7 +184,7 @@ def test_remedies_that_are_interrupted_leave_the_reasons(
     from hetopt.api import remedies
 
     monkeypatch.setattr(remedies, "remedied", interrupt)
-    found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", time_limit=0.0)
+    found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", limits=0.0)
     assert found.stop is Stop.INTERRUPTED
     assert found.reasons
 
@@ -181,7 +192,7 @@ def test_remedies_that_are_interrupted_leave_the_reasons(
 # --- commands of several parts ----------------------------------------------------
 
 
-def after(calls: int) -> Callable[[str], None]:
+def after(calls: int) -> Listener:
     """A listener that is interrupted when it hears the next word."""
     heard: list[str] = []
 
@@ -190,17 +201,17 @@ def after(calls: int) -> Callable[[str], None]:
         if len(heard) == calls + 1:
             raise KeyboardInterrupt
 
-    return started
+    return Listener(started=started)
 
 
 def test_compare_keeps_the_rows_that_are_finished() -> None:
-    report = api.compare(SMALL, ["megatron", "whale", "metis"], started=after(2))
+    report = api.compare(SMALL, ["megatron", "whale", "metis"], progress=after(2))
     assert [row.result.method.name for row in report.rows] == ["megatron", "whale"]
 
 
 def test_schedule_keeps_the_policies_that_are_finished() -> None:
     done = scheduling.schedule(
-        QUEUE, ["opportunistic", "frenzy", "sia"], started=after(1)
+        QUEUE, ["opportunistic", "frenzy", "sia"], progress=after(1)
     )
     assert [one.policy for one in done] == ["opportunistic", "frenzy"]
     assert done[0].result.plan is not None
@@ -227,7 +238,7 @@ def test_explain_keeps_the_explanation_and_the_changes_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data = api.load(SMALL)
-    found = explaining.explain(megatron.plan(data), data, started=after(2))
+    found = api.explain(megatron.plan(data), data, progress=after(2))
     assert (len(found.effects), found.complete, found.interrupted) == (2, False, True)
     plan, out = tmp_path / "plan.json", tmp_path / "why.json"
     assert hetopt("plan", SMALL, "--planner", "megatron", "--out", plan).exit_code == 0
@@ -250,7 +261,7 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
         ["node1"],
         old_instance=data,
         planners=["megatron", "metis"],
-        started=after(1),
+        progress=after(1),
     )
     assert found.new_plan is not None
     assert found.result.plan is not None
@@ -258,7 +269,7 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
 
 
 def test_the_front_outlives_the_planners_beside_it() -> None:
-    found = api.tradeoffs(OFFERS, ["whale_plus"], started=after(0))
+    found = api.tradeoffs(OFFERS, ["whale_plus"], progress=after(0))
     assert found.front.points
     assert {"exact front"} <= set(found.methods)
 

@@ -67,7 +67,7 @@ def test_costs_that_are_not_known_yet_are_refused_after_the_deadline(
 
 def test_remedies_take_no_time_that_the_limits_do_not_leave() -> None:
     instance = generate("tight_memory", size="tiny", seed=0)
-    found = hetopt.plan(instance, planner="amp", time_limit=0)
+    found = hetopt.plan(instance, planner="amp", limits=0)
     assert found.plan is None
     assert len(found.reasons) == 1
     assert "in time" in found.reasons[0]

@@ -241,7 +241,7 @@ def test_an_instance_is_solved_as_one_pipeline_when_the_method_is_asked_for() ->
     result = hetopt.solve("tiny/two-nodes", "one_pipeline")
     assert result.problem == "one_pipeline"
     assert result.status is Status.OPTIMAL
-    joint = hetopt.solve("tiny/two-nodes", time_limit=20)
+    joint = hetopt.solve("tiny/two-nodes", limits=20)
     assert joint.problem == "training_plan"
     assert joint.bound is not None
     assert joint.bound.value <= (result.objective or 0)

@@ -16,6 +16,7 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining import explained
 from hetopt.explaining.changes import changes
+from hetopt.modelling import Limits
 from hetopt.plans import Partition, Pipeline, TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
@@ -45,7 +46,7 @@ PLANS = list(random_plans(120))
 def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
     assert len(PLANS) > 80
     for instance, plan, judged in PLANS:
-        found = explained(instance, plan, time_limit=0, seed=0)
+        found = explained(instance, plan, Limits(time_s=0))
         assert found.iteration_us == judged["iteration_us"]
         gpus = instance.planned_cluster.gpu_count
         assert sum(found.gpu_time.values()) == gpus * found.iteration_us
@@ -56,7 +57,7 @@ def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
 
 def test_waiting_is_for_somebody_who_does_not_wait() -> None:
     for instance, plan, _ in PLANS:
-        rows = explained(instance, plan, time_limit=0, seed=0).stages
+        rows = explained(instance, plan, Limits(time_s=0)).stages
         for part in ("slower_pipeline", "slower_sync", "slower_update"):
             assert min(row.parts[part] for row in rows) == 0
         for number in range(len(plan.pipelines)):
@@ -66,7 +67,7 @@ def test_waiting_is_for_somebody_who_does_not_wait() -> None:
 
 def test_the_memory_parts_of_every_gpu_add_up_to_its_peak() -> None:
     for instance, plan, judged in PLANS:
-        found = explained(instance, plan, time_limit=0, seed=0)
+        found = explained(instance, plan, Limits(time_s=0))
         peaks = {gpu: row.need_mib for row in found.memory for gpu in row.gpus}
         assert peaks == judged["peak_memory_mib"]
         assert found.tightest.headroom_mib == judged["least_headroom_mib"]
@@ -76,7 +77,7 @@ def test_the_memory_parts_of_every_gpu_add_up_to_its_peak() -> None:
 def test_reduces_take_what_the_cost_model_says() -> None:
     wide = 0
     for instance, plan, _ in PLANS:
-        found = explained(instance, plan, time_limit=0, seed=0)
+        found = explained(instance, plan, Limits(time_s=0))
         costs = instance.workload.costs
         for row in found.stages:
             pipeline = plan.pipelines[row.pipeline]
@@ -112,8 +113,8 @@ def small() -> tuple[Instance, TrainingPlan]:
 
 def test_every_effect_is_what_the_judge_says_of_its_plan(small: Any) -> None:
     instance, plan = small
-    found = explained(instance, plan, time_limit=None, seed=0)
-    again = explained(instance, plan, time_limit=None, seed=0)
+    found = explained(instance, plan, Limits(time_s=None))
+    again = explained(instance, plan, Limits(time_s=None))
     assert found.effects == again.effects
     assert found.complete
     assert len({effect.kind for effect in found.effects}) >= 6
@@ -149,7 +150,7 @@ def test_changes_are_what_they_say(small: Any) -> None:
 
 
 def test_the_helpful_changes_are_the_three_that_save_most(small: Any) -> None:
-    found = explained(*small, time_limit=None, seed=0)
+    found = explained(*small, Limits(time_s=None))
     best = sorted(
         (e.gain for e in found.effects if e.kind != "search" and (e.gain or 0) > 0),
         reverse=True,
@@ -163,7 +164,7 @@ def test_a_plan_that_cannot_be_timed_is_refused(small: Any) -> None:
     with pytest.raises(
         InstanceError, match=r"cannot be timed: .*(gpu_twice|global_batch)"
     ):
-        explained(instance, broken, time_limit=0, seed=0)
+        explained(instance, broken, Limits(time_s=0))
     partition = Partition(order=("a",), layers=(1,))
     data = {"problem": "layer_partition", "layer_mib": [1], "micro_batches": 1}
     data["in_flight_mib"] = [0]

@@ -51,7 +51,7 @@ def test_a_generated_name_is_an_instance_wherever_one_is_asked_for() -> None:
 
 def test_a_plan_of_generated_data_is_judged_again(tmp_path) -> None:
     name = "generated:grouping/12/0"
-    result = api.solve(name, time_limit=10)
+    result = api.solve(name, limits=10)
     file = tmp_path / "result.json"
     document = result.to_json() | {"instance": name}
     writing.write_json(file, document)

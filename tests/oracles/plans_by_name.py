@@ -54,7 +54,7 @@ def _planned(planner: str, data: Any) -> str:
 
 
 def _exact(instance: Any) -> str:
-    result = hetopt.solve(instance, time_limit=None)
+    result = hetopt.solve(instance, limits=None)
     return str(result.plan and result.plan.model_dump_json())
 
 

@@ -95,9 +95,9 @@ def test_whole_command_ends_with_a_plan_or_a_reason_and_no_planner_fails(
     instance: Instance,
 ) -> None:
     for result in (
-        hetopt.plan(instance, time_limit=0.1),
-        hetopt.plan(instance, improve=True, time_limit=0.1),
-        hetopt.solve(instance, time_limit=0.1),
+        hetopt.plan(instance, limits=0.1),
+        hetopt.plan(instance, improve=True, limits=0.1),
+        hetopt.solve(instance, limits=0.1),
     ):
         assert result.failed == ()
         assert result.plan is not None or result.reasons or result.bound is not None
@@ -116,10 +116,10 @@ def test_every_planner_has_a_valid_plan_or_a_reason_where_it_once_failed(
 @pytest.mark.parametrize("name", DEFECTS)
 def test_plan_and_solve_answer_where_they_once_ended_with_an_error(name: str) -> None:
     instance = defect(name)
-    plan = hetopt.plan(instance, time_limit=2)
+    plan = hetopt.plan(instance, limits=2)
     assert plan.plan is not None
     assert plan.failed == ()
-    assert hetopt.solve(instance, time_limit=0.5).failed == ()
+    assert hetopt.solve(instance, limits=0.5).failed == ()
 
 
 def test_interleaved_whale_deals_out_whole_pipelines_of_micro_batches() -> None:

@@ -290,7 +290,7 @@ def test_where_no_recovery_ends_in_time_the_first_to_start_is_chosen() -> None:
 
 def test_sixty_four_gpus_are_planned_anew_by_several_planners() -> None:
     old = hetopt.load("hexiscale/setting-3-llama-30b")
-    made = hetopt.plan(old, "islands", time_limit=2).plan
+    made = hetopt.plan(old, "islands", limits=2).plan
     found = hetopt.recover(made, old, ["node3"], old_instance=old)
     assert found.chosen is not None
     names = {candidate.name for candidate in found.candidates}

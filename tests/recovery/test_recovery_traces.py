@@ -15,6 +15,7 @@ from hetopt import cli
 from hetopt.api.replaying import METHODS, Replayed, replay
 from hetopt.cli import output
 from hetopt.errors import InstanceError, MixedData, Unsupported
+from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.recovery.posing import Storage
@@ -54,7 +55,7 @@ def replayed(folder: Path, *series: traces.Series, **choices: Any) -> Replayed:
         "planners": PLANNERS,
         "planning_s": None,
         "checkpoint_s": CHECKPOINT_S,
-        "time_limit": None,
+        "limits": None,
     }
     return replay(plan, instance, path, **{**shared, **choices})
 
@@ -164,7 +165,7 @@ def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
     seed: int, tmp_path: Path
 ) -> None:
     steps = traces.generate(seed, gpus=12, rows=14, mean_s=150)
-    found = replayed(tmp_path, steps, seed=seed, restart_s=2.0)
+    found = replayed(tmp_path, steps, limits=Limits(seed=seed), restart_s=2.0)
     node, nodes = found.instance.planned_cluster.node, found.moments
     spans = list(pairwise(nodes))
     available = sum(
@@ -261,7 +262,7 @@ def test_an_interrupted_replay_ends_all_methods_at_one_time(tmp_path: Path) -> N
             raise KeyboardInterrupt
 
     trace = at((0, 6), (300, 4), (600, 6), (900, 6))
-    found = replayed(tmp_path, trace, report=stop)
+    found = replayed(tmp_path, trace, progress=stop)
     assert found.interrupted
     assert found.end_us == 300 * 10**6
     assert found.to_json()["stop"] == "interrupted"

@@ -127,13 +127,13 @@ def test_a_stage_of_zero_is_chosen_where_it_helps() -> None:
 
 def test_a_plan_that_does_not_fit_is_told_what_would_fit(tmp_path: Path) -> None:
     instance = fixed(tiny(9))
-    found = api.plan(instance, time_limit=20)
+    found = api.plan(instance, limits=20)
     assert found.status is Status.INFEASIBLE
     told = [reason for reason in found.reasons if "would fit" in reason]
     assert told
     for rule in ("selective", "full", "none"):
         if any(reason.startswith(f"recompute: {rule} would") for reason in told):
-            other = api.plan(under(instance, rule), time_limit=20)
+            other = api.plan(under(instance, rule), limits=20)
             assert other.plan is not None
     file = tmp_path / "instance.json"
     file.write_text(json.dumps(instance.model_dump(mode="json")))

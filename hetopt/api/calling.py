@@ -1,0 +1,138 @@
+"""How users call us: limits, progress, and the keywords that both had before.
+
+`limits` is a number of wall seconds, a `Limits` or None, for no limit; the seconds are
+for all that a function does from reading the instance on (in `compare`, for each
+method). `progress` hears what is found meanwhile. Ctrl-C ends the work, and the result
+holds what was known by then.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from ..errors import UnknownName, Unsupported
+from ..modelling import Limits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Place = str | Path
+Options = Mapping[str, Any]
+Report = Callable[[Any, Any], None]
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Hears how far the work is."""
+
+    @property
+    def report(self) -> Report:
+        """Called with the incumbent and the bound, each None while there is none.
+
+        In `replay` with the changes that are done, and all.
+        """
+
+    @property
+    def started(self) -> Callable[[str], None]:
+        """Called with the name of each method before it begins."""
+
+
+AnyLimits = Limits | float | None
+AnyProgress = Progress | Report | None
+
+
+class Listener(NamedTuple):
+    """Progress that goes to these functions."""
+
+    report: Report = lambda incumbent, bound: None
+    started: Callable[[str], None] = lambda name: None
+
+
+def limits_of(limits: AnyLimits) -> Limits:
+    """The limits of a call; `Unsupported` for numbers that are none."""
+    if not isinstance(limits, Limits):
+        limits = Limits(time_s=limits)
+    for word, value, least in (
+        ("time_limit", limits.time_s, 0),
+        ("gap", limits.gap, 0),
+        ("threads", limits.threads, 1),
+        ("seed", limits.seed, 0),
+    ):
+        if value is not None and (math.isnan(value) or value < least):
+            raise Unsupported(f"{word} is {value}: expected at least {least}")
+    return replace(limits, time_s=None) if limits.time_s == math.inf else limits
+
+
+def less(limits: Limits, seconds: float) -> Limits:
+    """What is left of limits after some seconds."""
+    if limits.time_s is None:
+        return limits
+    return replace(limits, time_s=max(0.0, limits.time_s - seconds))
+
+
+def progress_of(progress: AnyProgress) -> Progress:
+    """Progress with both of its functions; one function alone is its `report`."""
+    if progress is None:
+        return Listener()
+    return progress if isinstance(progress, Progress) else Listener(report=progress)
+
+
+def refuse_unknown(kind: str, names: Iterable[str], known: list[str]) -> None:
+    """`UnknownName` for a name that is not there."""
+    for name in names:
+        if name not in known:
+            raise UnknownName(kind, name, known)
+
+
+# --- the keywords of before ------------------------------------------------------
+
+_OF_LIMITS = {
+    "time_limit": "time_s",
+    "gap": "gap",
+    "threads": "threads",
+    "seed": "seed",
+}
+_OF_PROGRESS = ("report", "started")
+
+
+def public(call: Callable[P, R]) -> Callable[P, R]:
+    """A function that still takes the keywords that `limits` and `progress` replace."""
+    parameters = signature(call).parameters
+
+    @wraps(call)
+    def called(*args: P.args, **words: P.kwargs) -> R:
+        old = {
+            word: new
+            for new, those in (("limits", _OF_LIMITS), ("progress", _OF_PROGRESS))
+            for word in those
+            if new in parameters and word in words
+        }
+        if old:
+            _renew(words, old, call.__name__, parameters)
+        return call(*args, **words)
+
+    return called
+
+
+def _renew(
+    words: dict[str, Any], old: Mapping[str, str], name: str, parameters: Any
+) -> None:
+    """Replace old keywords by the new ones, whose names `old` gives."""
+    now = " and ".join(dict.fromkeys(old.values()))
+    message = f"{name}: say {now} in place of {', '.join(old)}"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    if both := set(old.values()) & set(words):
+        word = min(both)
+        raise TypeError(f"{name}: found {', '.join(old)} beside {word}: give {word}")
+    given = {word: words.pop(word) for word in old}
+    limits = {_OF_LIMITS[w]: given[w] for w in given if w in _OF_LIMITS}
+    heard = {w: given[w] for w in given if w in _OF_PROGRESS and given[w] is not None}
+    if limits:
+        words["limits"] = replace(limits_of(parameters["limits"].default), **limits)
+    if heard:
+        words["progress"] = Listener(**heard)

@@ -1,0 +1,248 @@
+"""Training plans: by one planner, by all of them and the exact method, side by side."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+from ..errors import MixedData, Unsupported
+from ..gaps import GapReport
+from ..modelling import Limits
+from ..result import Result, Status, Stop
+from ..schema import Instance
+from ..search.attempts import tried
+from . import improving, remedies
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Options,
+    Place,
+    Progress,
+    less,
+    limits_of,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import load
+from .solving import (
+    NO_PLANNER,
+    bounded,
+    exact_result,
+    heuristic,
+    interrupted,
+    planners_for,
+)
+
+_QUICK = {"megatron": 6, "islands": 1.2}  # 1 / the most of the time, without a plan
+
+
+@public
+def plan(
+    instance: Place | Instance,
+    planner: str | None = None,
+    *,
+    exact: bool = False,
+    improve: bool = False,
+    options: Options | None = None,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> Result:
+    """Plan a training run, by one planner or by all of them and the exact method.
+
+    The planners take at most half of the time limit, the exact method the rest, and
+    starts from the best of their plans. Where it cannot carry the instance, that plan
+    is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
+    With `improve` a local search takes the exact method's place, on the plan of that
+    one planner or on the best of all planners' plans: the result is never worse.
+    `options` are of that one planner, by name (`planner_options`).
+    Without a plan the reasons say which settings of recomputation and ZeRO would fit.
+    Raises what `load` raises, `InstanceError` for an instance with offers, and
+    `UnknownName` for an unknown planner.
+    """
+    start = monotonic()
+    whole, heard = limits_of(limits), progress_of(progress)
+    data = load(instance)
+    # What took long to read takes as long to judge and to write at the end.
+    left = less(whole, 2 * (monotonic() - start))
+    _ = data.planned_cluster
+    if planner is not None:
+        if exact:
+            raise Unsupported("a planner and exact were both asked for: choose one")
+        refuse_unknown("planner", [planner], planners_for("training_plan"))
+    elif options:
+        raise Unsupported(NO_PLANNER)
+    if improve:
+        if exact:
+            raise Unsupported(
+                "improve and exact were both asked for: choose one; the exact method "
+                "searches locally by itself"
+            )
+        found = bounded(_improved(planner, data, left, heard, options))
+    elif planner is not None:
+        found = bounded(heuristic(planner, data, left, options))
+    else:
+        found = _planned(data, exact, left, heard)
+    try:
+        return remedies.remedied(found, less(whole, monotonic() - start))
+    except KeyboardInterrupt:
+        return interrupted(found)
+
+
+@public
+def compare(
+    instances: Place | Instance | Iterable[Place | Instance],
+    planners: Sequence[str] | None = None,
+    *,
+    exact: bool = False,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> GapReport:
+    """Set planners side by side, and with `exact` the exact method as well.
+
+    All planners by default. Each gap is to the best bound that is proved for the
+    instance, by whatever method of this report. Raises as `plan` does,
+    before any work is done.
+    """
+    asked, heard = limits_of(limits), progress_of(progress)
+    if isinstance(instances, str | Path | Instance):
+        instances = [instances]
+    loaded = [load(instance) for instance in instances]
+    for instance in loaded:
+        _ = instance.planned_cluster
+    _refuse_one_name_for_two(loaded)
+    everyone = planners_for("training_plan")
+    chosen = list(dict.fromkeys(everyone if planners is None else planners))
+    refuse_unknown("planner", chosen, everyone)
+    results: list[Result] = []
+    try:
+        for instance in loaded:
+            for result in _compared(instance, chosen, exact, asked, heard):
+                results.append(result)
+                if result.stop is Stop.INTERRUPTED:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    return GapReport.of(results)
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) -> Result:
+    """By all planners, then by the exact method, which `exact` insists on."""
+    start = monotonic()
+    results = _heuristics(data, limits)
+    best = _best(results)
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        return bounded(interrupted(best))
+    left = less(limits, monotonic() - start)
+    try:
+        found = exact_result("training_plan", data, left, best.plan, progress.report)
+        failed = tuple(dict.fromkeys(best.failed + found.failed))
+        told = found.reasons
+        if found.status is Status.UNDECIDED:  # then the planners' reasons say more
+            told = best.reasons + told
+        return replace(found, failed=failed, reasons=told)
+    except KeyboardInterrupt:  # before or after the method's own work
+        return bounded(interrupted(best))
+    except Unsupported:
+        if exact:
+            raise
+        return bounded(best)
+
+
+def _improved(
+    planner: str | None,
+    data: Instance,
+    limits: Limits,
+    progress: Progress,
+    options: Options | None,
+) -> Result:
+    """A planner's plan, or the best of all, in half of the time; then local search."""
+    start = monotonic()
+    if planner is None:
+        found = _best(_heuristics(data, limits))
+    else:
+        half = None if limits.time_s is None else limits.time_s / 2
+        found = heuristic(planner, data, replace(limits, time_s=half), options)
+    try:
+        return improving.improved(
+            found, less(limits, monotonic() - start), progress.report
+        )
+    except KeyboardInterrupt:  # before the search, which keeps what it has
+        return interrupted(found)
+
+
+def _heuristics(data: Instance, limits: Limits) -> list[Result]:
+    """Every planner in turn, in half of the time together, until one is interrupted.
+
+    What a planner leaves of its share goes to those after it. Quick ones go first, so
+    that there is a plan soon; where they took all the time, the others are not asked.
+    """
+    names = planners_for("training_plan")
+    names = [*_QUICK, *(name for name in names if name not in _QUICK)]
+    left = None if limits.time_s is None else limits.time_s / 2
+    results: list[Result] = []
+    for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
+        # Without any plan, most of the time goes to the quick ones.
+        planned = any(result.plan is not None for result in results)
+        parts = _QUICK.get(name, waiting) if not planned else waiting
+        share = replace(limits, time_s=None if left is None else left / parts)
+        try:
+            results.append(heuristic(name, data, share, attempt=tried))
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            results[-1] = interrupted(results[-1])
+        if results[-1].stop is Stop.INTERRUPTED:
+            break
+        if left is not None:
+            left -= results[-1].seconds["solve"]
+            if left <= 0:  # the tables of the others alone would take longer
+                break
+    return sorted(results, key=lambda result: result.method.name)
+
+
+def _best(results: list[Result]) -> Result:
+    """The result with the least objective; without any plan, all reasons together.
+
+    With what failed on the way.
+    """
+    failed = tuple(why for result in results for why in result.failed)
+    planned = [result for result in results if result.objective is not None]
+    if planned:
+        best = min(planned, key=lambda result: result.objective or 0)
+        return replace(best, failed=failed)
+    reasons = tuple(why for result in results for why in result.reasons)
+    return replace(results[0], reasons=reasons, failed=failed)
+
+
+def _compared(
+    instance: Instance,
+    planners: list[str],
+    exact: bool,
+    limits: Limits,
+    progress: Progress,
+) -> Iterator[Result]:
+    """Results of the planners, then of the exact method warm-started by the best."""
+    results: list[Result] = []
+    for name in planners:
+        progress.started(f"{instance.name}: {name}")
+        results.append(bounded(heuristic(name, instance, limits, attempt=tried)))
+        yield results[-1]
+    if exact:
+        progress.started(f"{instance.name}: exact")
+        warm = _best(results).plan if results else None
+        yield exact_result("training_plan", instance, limits, warm, progress.report)
+
+
+def _refuse_one_name_for_two(instances: list[Instance]) -> None:
+    """A report is read by names: one name must not stand for two instances."""
+    digests: dict[str, str] = {}
+    for instance in instances:
+        if digests.setdefault(instance.name, instance.digest) != instance.digest:
+            raise MixedData(
+                f"two different instances are named {instance.name!r}: rename one"
+            )

@@ -1,0 +1,246 @@
+"""One problem by itself, by an exact method, a statement or a planner."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from .. import problems, registry
+from ..bounds import impossible
+from ..bounds.training_plan import training_plan_bound
+from ..errors import Interrupted, Unsupported
+from ..modelling import Limits
+from ..plans import Plan
+from ..problems import Evaluation
+from ..result import Method, Result, Status, Stop
+from ..schema import Instance, Record
+from ..search.attempts import Attempt, alone, judged
+from ..solving import model_files, statements
+from . import planner_options
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Options,
+    Place,
+    Report,
+    limits_of,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import posed
+
+NO_PLANNER = "options were given, but no planner: name the one they are of"
+
+
+@public
+def solve(
+    problem: Place | Record,
+    method: str | None = None,
+    backend: str | None = None,
+    *,
+    warm_start: Plan | None = None,
+    options: Options | None = None,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> Result:
+    """Solve one problem that is stated by itself, in a file or as a record.
+
+    `method` is an exact method (the default), a statement or a planner, as listed by
+    `methods_for`; for an instance also the exact method of a problem that narrows its
+    own, such as `one_pipeline`: the result is then of that problem. With `backend` it
+    is a statement, by default the first that the back end carries. `options` are of a
+    planner, by name (`planner_options`). Raises `InstanceError`, `UnknownName`,
+    `BackendMissing` and `Unsupported`.
+    """
+    asked, report = limits_of(limits), progress_of(progress).report
+    name, data = posed(problem)
+    if options and (backend or method not in methods_for(name)["planners"]):
+        raise Unsupported(NO_PLANNER)
+    if method is not None and _narrows(method, data):
+        name = method
+    if backend is not None:
+        formulation = _formulation(name, method, backend)
+        return _stated(name, data, formulation, backend, asked, warm_start, report)
+    known = methods_for(name)
+    if name == "job_scheduling":
+        raise Unsupported(
+            "a queue of jobs has policies, no methods: use `hetopt schedule`"
+        )
+    refuse_unknown("method", [method or name], [*chain.from_iterable(known.values())])
+    if method is None or method in known["exact"]:
+        return exact_result(name, data, asked, warm_start, report)
+    if method in known["formulations"]:
+        backend = carriers(method)[0]
+        return _stated(name, data, method, backend, asked, warm_start, report)
+    return bounded(heuristic(method, data, asked, options))
+
+
+def write_statement(
+    problem: Place | Record, statement: str | None, path: Place
+) -> list[Path]:
+    """Write a linear statement of a problem as an LP or MPS file; the files.
+
+    By default the first statement of the problem that is linear. Raises what `load`
+    raises, `UnknownName` and `Unsupported`.
+    """
+    name, data = posed(problem)
+    return model_files.write(name, data, _formulation(name, statement, "pulp"), path)
+
+
+# --- what there is ---------------------------------------------------------------
+
+
+def methods_for(problem: str) -> dict[str, list[str]]:
+    """Names that work on a problem, by kind: exact, formulations, planners."""
+    kinds = ("exact", "formulations", "planners")
+    return {kind: registry.entries_for(kind, problem) for kind in kinds}
+
+
+def planners_for(problem: str) -> list[str]:
+    """Names of the planners of a problem."""
+    return registry.entries_for("planners", problem)
+
+
+def carriers(formulation: str) -> list[str]:
+    """Back ends that carry a statement; the statement's favourite comes first."""
+    module = registry.entry("formulations", formulation)
+    return list(getattr(module, "backends", None) or registry.names("backends"))
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+def _narrows(method: str, data: Any) -> bool:
+    """Whether a method is the exact one of a problem that an instance can pose."""
+    return (
+        isinstance(data, Instance)
+        and method in registry.names("exact")
+        and problems.get(method).Data is Instance
+    )
+
+
+def _formulation(problem: str, method: str | None, backend: str) -> str:
+    library = backend.partition(":")[0]
+    refuse_unknown("backend", [library], registry.names("backends"))
+    known = registry.entries_for("formulations", problem)
+    if method is not None:
+        refuse_unknown("formulation", [method], known)
+        return method
+    for name in known:
+        if library in carriers(name):
+            return name
+    raise Unsupported(f"no statement of {problem} runs on {backend!r}")
+
+
+def exact_result(
+    problem: str,
+    data: Any,
+    limits: Limits,
+    warm_start: Any | None,
+    report: Report | None,
+) -> Result:
+    module: Any = registry.entry("exact", problem)
+    found: Result = module.solve(
+        data, limits=limits, warm_start=warm_start, report=report
+    )
+    return bounded(found)
+
+
+def _stated(
+    problem: str,
+    data: Any,
+    formulation: str,
+    backend: str,
+    limits: Limits,
+    warm_start: Any | None,
+    report: Report | None,
+) -> Result:
+    return statements.solve(
+        problem,
+        data,
+        formulation,
+        backend,
+        limits=limits,
+        warm_start=warm_start,
+        report=report,
+    )
+
+
+def heuristic(
+    name: str,
+    data: Any,
+    limits: Limits,
+    options: Options | None = None,
+    attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
+) -> Result:
+    """What a planner finds; no plan becomes a result with the planner's reason.
+
+    So does a failure under `attempts.tried`, where other planners are asked as well.
+    """
+    module: Any = registry.entry("planners", name)
+    chosen = planner_options.checked(name, options) if options else {}
+    start = monotonic()
+    deadline = None if limits.time_s is None else start + limits.time_s
+    found, stop = Attempt[Any](None), Stop.FINISHED
+    kept: list[Any] = []
+
+    def work() -> tuple[Any, Evaluation] | None:
+        made = module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
+        kept.append(made)
+        return None if made is None else judged(module.problem, data, name, made)
+
+    try:
+        found = attempt(name, work)
+    except KeyboardInterrupt as signal:
+        stop = Stop.INTERRUPTED
+        best = signal.best if isinstance(signal, Interrupted) else (kept or [None])[0]
+        if best is not None:  # found by then, or while the judge was at work
+            found = attempt(name, partial(judged, module.problem, data, name, best))
+    end = monotonic()
+    plan, evaluation = found.made or (None, None)
+    reasons = () if found.reason is None else (found.reason,)
+    if stop is Stop.FINISHED and deadline is not None and end >= deadline:
+        stop = Stop.TIME
+    return Result(
+        problem=module.problem,
+        data=data,
+        method=Method(name, "heuristic", seed=limits.seed, options=chosen),
+        status=Status.UNDECIDED if plan is None else Status.FEASIBLE,
+        stop=stop,
+        plan=plan,
+        seconds={"solve": end - start},
+        reasons=reasons,
+        evaluation=evaluation,
+        failed=reasons if found.failed else (),
+    )
+
+
+def bounded(result: Result) -> Result:
+    """The result with the cheap proved bound, where that says more than its own.
+
+    Without a plan, and where arithmetic proves that there is none, it says so.
+    """
+    if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
+        return result
+    if result.plan is None and (reason := impossible.reason(result.data)):
+        return replace(
+            result, status=Status.INFEASIBLE, stop=Stop.PROVED, reasons=(reason,)
+        )
+    try:
+        cheap = training_plan_bound(result.data)
+    except KeyboardInterrupt:
+        return interrupted(result)
+    if result.bound is None or cheap.value > result.bound.value:
+        return result.with_bound(cheap)
+    return result
+
+
+def interrupted(result: Result) -> Result:
+    """The same, ended by Ctrl-C where it was not proved before."""
+    if result.stop is Stop.PROVED:
+        return result
+    return replace(result, stop=Stop.INTERRUPTED)
