@@ -12,7 +12,7 @@ from .calling import Listener, Progress
 from .judging import check, check_bound, explain, load, posed, posed_plan
 from .planning import compare, plan
 from .provisioning import frontier, provision, tradeoffs
-from .solving import carriers, methods_for, solve, write_statement
+from .solving import carriers, methods_for, options_of, solve, write_statement
 
 if TYPE_CHECKING:
     from .recovering import recover
@@ -31,6 +31,7 @@ __all__ = [
     "frontier",
     "load",
     "methods_for",
+    "options_of",
     "plan",
     "posed",
     "posed_plan",

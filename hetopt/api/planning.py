@@ -55,7 +55,7 @@ def plan(
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner or on the best of all planners' plans: the result is never worse.
-    `options` are of that one planner, by name (`planner_options`).
+    `options` are of that one planner, by name (`options_of`).
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.

@@ -8,6 +8,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from pydantic import BaseModel
+
 from .. import problems, registry
 from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
@@ -19,7 +21,7 @@ from ..result import Method, Result, Status, Stop
 from ..schema import Instance, Record
 from ..search.attempts import Attempt, alone, judged
 from ..solving import model_files, statements
-from . import planner_options
+from ..text.options import checked, record
 from .calling import (
     AnyLimits,
     AnyProgress,
@@ -53,7 +55,7 @@ def solve(
     `methods_for`; for an instance also the exact method of a problem that narrows its
     own, such as `one_pipeline`: the result is then of that problem. With `backend` it
     is a statement, by default the first that the back end carries. `options` are of a
-    planner, by name (`planner_options`). Raises `InstanceError`, `UnknownName`,
+    planner, by name (`options_of`). Raises `InstanceError`, `UnknownName`,
     `BackendMissing` and `Unsupported`.
     """
     asked, report = limits_of(limits), progress_of(progress).report
@@ -103,6 +105,12 @@ def methods_for(problem: str) -> dict[str, list[str]]:
 def planners_for(problem: str) -> list[str]:
     """Names of the planners of a problem."""
     return registry.entries_for("planners", problem)
+
+
+def options_of(planner: str) -> type[BaseModel]:
+    """A record of what a planner takes beside `seed` and `deadline`."""
+    plan = registry.entry("planners", planner).plan
+    return record(planner, plan, ("data", "seed", "deadline"))
 
 
 def carriers(formulation: str) -> list[str]:
@@ -182,7 +190,7 @@ def heuristic(
     So does a failure under `attempts.tried`, where other planners are asked as well.
     """
     module: Any = registry.entry("planners", name)
-    chosen = planner_options.checked(name, options) if options else {}
+    chosen = checked("planner", options_of(name), options) if options else {}
     start = monotonic()
     deadline = None if limits.time_s is None else start + limits.time_s
     found, stop = Attempt[Any](None), Stop.FINISHED

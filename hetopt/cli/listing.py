@@ -63,9 +63,10 @@ def _formats() -> list[dict[str, str]]:
 
 
 def _options(planner: str) -> str:
-    from ..api.planner_options import defaults
+    from ..api.solving import options_of
 
-    return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults(planner).items())
+    defaults = options_of(planner)().model_dump()
+    return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults.items())
 
 
 def _instances() -> list[dict[str, str]]:

@@ -1,10 +1,8 @@
 """Options that many commands have."""
 
-import json
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -104,29 +102,6 @@ Out = Annotated[
 def limit_s(seconds: float) -> float | None:
     """A time limit, or None where it is `inf`."""
     return None if seconds == float("inf") else seconds
-
-
-def pairs(words: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUE` words; a dash in a name is an underscore."""
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise Unsupported(f"--option {word!r}: expected NAME=VALUE")
-        found[name.replace("-", "_")] = value
-    return found
-
-
-def valued(words: Iterable[str] | None) -> dict[str, Any]:
-    """The same with values as JSON has them; what is no JSON is text."""
-    return {name: _value(text) for name, text in pairs(words or ()).items()}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def listed(words: str, option: str = "--planners") -> list[str]:

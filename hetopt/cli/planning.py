@@ -20,7 +20,6 @@ from .options import (
     TimeLimit,
     flag,
     listed,
-    valued,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +74,7 @@ def plan(
     """
     from .. import api
     from ..modelling import Limits
+    from ..text.options import values
 
     output.check_writable(out)
     with output.watch("us", time_limit) as watch:
@@ -83,7 +83,7 @@ def plan(
             planner,
             exact=exact,
             improve=improve,
-            options=valued(option),
+            options=values(option),
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
@@ -126,6 +126,7 @@ def solve(
     """
     from .. import api, problems
     from ..modelling import Limits
+    from ..text.options import values
 
     output.check_writable(out)
     name, data = api.posed(file)
@@ -139,7 +140,7 @@ def solve(
             data,
             method,
             backend,
-            options=valued(option),
+            options=values(option),
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import HetoptError, Unsupported
 from . import options, output
-from .options import AsJson, Gap, Threads, flag, pairs
+from .options import AsJson, Gap, Threads, flag
 from .output import written
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
     from ..recovery.posing import Storage
     from ..text.complaints import validated
+    from ..text.options import pairs
 
     tree = {name: _value(name, text) for name, text in pairs(words or ()).items()}
     return validated(Storage, tree, "--option", file="")

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry
-from hetopt.api import planner_options
+from hetopt.api.solving import options_of
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.planners import metis
@@ -23,12 +23,12 @@ PLANNERS = registry.entries_for("planners", "training_plan")
 
 
 def test_every_planner_with_options_has_a_case_here() -> None:
-    assert {name for name in PLANNERS if planner_options.defaults(name)} == {*OTHERS}
+    assert {name for name in PLANNERS if options_of(name).model_fields} == {*OTHERS}
 
 
 @pytest.mark.parametrize("planner", OTHERS)
 def test_defaults_that_are_given_change_nothing(planner: str) -> None:
-    given = planner_options.defaults(planner)
+    given = options_of(planner)().model_dump()
     plans = [hetopt.plan(INSTANCE, planner, options=o).plan for o in (None, given)]
     assert plans[0] == plans[1]
 

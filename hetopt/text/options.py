@@ -1,0 +1,65 @@
+"""Options of an entry of the registry: what its function takes, from words to values.
+
+The function's own signature says which options there are, of what type, and what they
+are by default; there is no list beside it that could differ.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from ..errors import Unsupported
+from .complaints import validated
+
+
+def pairs(words: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` words; a dash in a name is an underscore."""
+    texts = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not name or not equals:
+            raise Unsupported(f"--option {word!r}: expected NAME=VALUE")
+        texts[name.replace("-", "_")] = text
+    return texts
+
+
+def values(words: Iterable[str] | None) -> dict[str, Any]:
+    """The same with values as JSON has them; what is no JSON is text."""
+    return {name: _value(text) for name, text in pairs(words or ()).items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def record(
+    name: str, function: Callable[..., Any], besides: Iterable[str]
+) -> type[BaseModel]:
+    """A record of a function's options; arguments `besides` them are no options."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        option: (hints[option], parameter.default)
+        for option, parameter in signature(function).parameters.items()
+        if option not in besides
+    }
+    config = ConfigDict(extra="forbid", strict=True)
+    return create_model(name, __config__=config, **fields)
+
+
+def checked(
+    kind: str, known: type[BaseModel], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options that were given, as the function of an entry of that kind takes them.
+
+    `InstanceError` says what is wrong with them, `Unsupported` that there are none.
+    """
+    if given and not known.model_fields:
+        raise Unsupported(f"{kind} {known.__name__} has no options: leave them out")
+    options = validated(known, dict(given), f"options of {known.__name__}", file="")
+    return {name: getattr(options, name) for name in given}
