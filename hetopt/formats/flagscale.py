@@ -16,7 +16,7 @@ from ..plans import Pipeline, TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
-from .exporting.launching import bad_degrees, ranks, runs, scattered
+from .exporting.launching import bad_degrees, not_first, ranks, runs, scattered
 from .exporting.shapes import Feature, normal
 from .megatron import SETTINGS
 from .megatron import fields as megatron_fields
@@ -66,11 +66,7 @@ def _kind(gpu: str) -> str:
 def _scattered(pipeline: Pipeline) -> list[str]:
     parts = runs(ranks(pipeline))
     hosts = [host for host, _ in parts]
-    return scattered(parts) + [
-        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
-        for host, indices in parts
-        if hosts.count(host) == 1 and indices != list(range(len(indices)))
-    ]
+    return scattered(parts) + not_first(p for p in parts if hosts.count(p[0]) == 1)
 
 
 def _micro_batch(pipeline: Pipeline) -> list[str]:

@@ -11,9 +11,10 @@ stand beside it as a comment. Equal stages need neither.
 import shlex
 from typing import Any
 
+from ..errors import escaped
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .exporting.launching import GRID, bad_degrees, comment, ranks, torchruns
+from .exporting.launching import GRID, bad_degrees, ranks, torchruns
 from .exporting.shapes import Feature, normal
 
 # Settings of the instance that these arguments tell; further ZeRO they do not know.
@@ -42,7 +43,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "micro_batch_size": replica.samples,
         **fields(data, replica.degree),
     }
-    lines = [comment(f"{data.model.name}, a plan of hetopt for Megatron-LM")]
+    lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
         lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")

@@ -6,10 +6,9 @@ neighbours.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ...errors import escaped
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from .shapes import Feature, place
@@ -31,11 +30,6 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
         for name in nodes
         if not re.fullmatch(HOST, name)
     ]
-
-
-def comment(text: str) -> str:
-    """A text as a comment of a script: one line, whatever it holds."""
-    return f"# {escaped(text)}"
 
 
 def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
@@ -65,6 +59,15 @@ def runs(gpus: Sequence[str]) -> Parts:
     return [
         (node, [index for _, index in run])
         for node, run in groupby(map(place, gpus), key=lambda at: at[0])
+    ]
+
+
+def not_first(parts: Iterable[tuple[str, list[int]]]) -> list[str]:
+    """Reasons to refuse hosts that serve with other GPUs than their first ones."""
+    return [
+        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
+        for host, indices in parts
+        if indices != list(range(len(indices)))
     ]
 
 

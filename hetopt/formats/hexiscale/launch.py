@@ -12,7 +12,7 @@ import json
 
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
-from ..exporting.launching import WAIT, bad_degrees, ranks
+from ..exporting.launching import WAIT, bad_degrees, not_first, ranks
 from ..exporting.shapes import Feature, apart, place
 
 SUPPORTS = frozenset(
@@ -67,11 +67,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     held: dict[str, list[int]] = {}
     for host, index in map(place, _gpus(pipelines)):
         held.setdefault(host, []).append(index)
-    return found + [
-        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
-        for host, indices in held.items()
-        if indices != list(range(len(indices)))
-    ]
+    return found + not_first(held.items())
 
 
 def _gpus(pipelines: list[Pipeline]) -> list[str]:
