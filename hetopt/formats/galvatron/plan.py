@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
@@ -37,7 +37,10 @@ def _numbers(told: Any) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
+_WRITTEN = {"type": "string", "pattern": ",", "description": '"2,2,1,1"'}
+Numbers = Annotated[
+    tuple[int, ...], BeforeValidator(_numbers), WithJsonSchema(_WRITTEN)
+]
 
 
 class Strategy(Foreign):
