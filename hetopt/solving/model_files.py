@@ -31,7 +31,7 @@ def write(problem: str, data: Any, formulation: str, path: str | Path) -> list[P
             f"{', '.join(SUFFIXES)}"
         )
     statement = statements.module(problem, formulation, "pulp")
-    cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
+    cases = statements.cases_of(statement, data)
     written = []
     for number, case in enumerate(cases, 1):
         file = target

@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import problems, registry
-from ..errors import InternalError, Interrupted, PlanRejected
+from ..errors import Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
@@ -68,6 +68,7 @@ class Run:
         self.certificate: Record | None = None
         self.stop: Stop | None = None
         self.trace: list[TracePoint] = []
+        self.spent: dict[str, float] = {}  # seconds by part, where there are parts
         self._judged: tuple[Any, Evaluation | None] = (None, None)  # the last one kept
         self._report = report
         self._started = time.monotonic()
@@ -120,13 +121,17 @@ class Run:
         """Judge a plan and keep it where it is the best so far; whether it was."""
         found = self.judge.evaluate(self.data, plan)
         if found.violations or found.objective is None:
-            listed = "; ".join(map(str, found.violations[:5]))
-            raise PlanRejected(f"exact {self.problem}: {listed}")
-        if self.objective is not None and not self._better(
-            found.objective, self.objective
+            raise PlanRejected(f"exact {self.problem}: {listed(found)}")
+        return self._take(plan, found)
+
+    def _take(self, plan: Any, found: Evaluation) -> bool:
+        """Keep a valid plan where it is the best so far; whether it was."""
+        value = found.objective
+        if value is None or not (
+            self.objective is None or self._better(value, self.objective)
         ):
             return False
-        self._keep(plan, found.objective)
+        self._keep(plan, value)
         self._judged = plan, found
         return True
 
@@ -158,10 +163,13 @@ class Run:
         self._tell()
 
     def _tell(self) -> None:
-        bound = self.bound.value if self.bound else None
-        self.trace.append(TracePoint(self.seconds(), self.objective, bound))
+        self.progress(self.objective, self.bound.value if self.bound else None)
+
+    def progress(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Trace and report a state."""
+        self.trace.append(TracePoint(self.seconds(), incumbent, bound))
         if self._report is not None:
-            self._report(self.objective, bound)
+            self._report(incumbent, bound)
 
     # -- the end -----------------------------------------------------------------
 
@@ -203,25 +211,33 @@ class Run:
         return Result(
             problem=self.problem,
             data=self.data,
-            method=Method(
-                self.problem,
-                "exact",
-                backend=self.backend,
-                version=registry.version(),
-                seed=self.limits.seed,
-                threads=self.limits.threads,
-            ),
+            method=self.method(),
             status=self._status(),
             stop=self._why(),
             plan=self.plan,
             bound=self.bound,
-            seconds={"solve": self.seconds()},
+            seconds=self.spent or {"solve": self.seconds()},
             reasons=self.reasons or self._unfinished(),
             trace=tuple(self.trace),
             certificate=self.certificate,
             failed=self.failed,
             evaluation=self._judged[1] if self._judged[0] is self.plan else None,
         )
+
+    def method(self) -> Method:
+        """Who ran, and how."""
+        return Method(
+            self.problem,
+            "exact",
+            backend=self.backend,
+            version=registry.version(),
+            seed=self.limits.seed,
+            threads=self.limits.threads,
+        )
+
+    def infeasible(self) -> bool:
+        """Whether there is no plan: an exact method gives its reasons then."""
+        return bool(self.reasons)
 
     def _unfinished(self) -> tuple[str, ...]:
         """Why there is no plan, where a limit came first."""
@@ -231,18 +247,21 @@ class Run:
         return (f"{self.problem}: no plan was found {words[self._why()]}",)
 
     def _status(self) -> Status:
-        if self.reasons and self.plan is not None:
-            raise InternalError(f"exact {self.problem}: infeasible, yet with a plan")
-        if self.reasons:
+        if self.infeasible():
             return Status.INFEASIBLE
         if self.plan is None:
             return Status.UNDECIDED
         return Status.OPTIMAL if self.closed() else Status.FEASIBLE
 
     def _why(self) -> Stop:
-        if self.reasons or self.closed():
+        if self.infeasible() or self.closed():
             return Stop.PROVED
         return self.stop or Stop.FINISHED
+
+
+def listed(found: Evaluation) -> str:
+    """The first rules that a plan breaks."""
+    return "; ".join(map(str, found.violations[:5]))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

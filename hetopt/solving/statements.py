@@ -16,7 +16,7 @@ left and from the plan that was found; without its answer the plan is kept, no m
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,9 +24,8 @@ from .. import problems, registry
 from ..errors import BackendMissing, PlanRejected, Unsupported
 from ..modelling import Answer, Limits, ReadPlan, Span
 from ..problems import Objective
-from ..result import Bound, Method, Result, Status, Stop, TracePoint
-
-Report = Callable[[Objective | None, Objective | None], None]
+from ..result import Bound, Method, Result, Status, Stop
+from .run import Report, Run, listed
 
 TOLERANCE = Fraction(1, 10**6)  # of SCIP and CBC, relative and absolute
 COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
@@ -51,18 +50,22 @@ def solve(
     `report(incumbent, bound)` is called from the solver's thread, with its own view of
     the incumbent. `Unsupported` where statement, problem and back end do not fit.
     """
-    statement = module(problem, formulation, backend)
-    run = _Run(problem, data, backend, statement, limits or Limits(), report)
+    run = _Run(problem, data, formulation, backend, limits or Limits(), report)
     run.start_from(warm_start)
-    cases = list(statement.cases(data)) if hasattr(statement, "cases") else [data]
+    cases = cases_of(run.statement, data)
     run.asked = len(cases)
     try:
         for number, case in enumerate(cases):
             run.solve_case(case, warm_start, left=len(cases) - number)
-        run.confirm(formulation)
+        run.confirm()
     except KeyboardInterrupt:
         run.stops.append(Stop.INTERRUPTED)
-    return run.result(formulation)
+    return run.result()
+
+
+def cases_of(statement: Any, data: Any) -> list[Any]:
+    """What a statement states one by one: `data` itself, unless it says otherwise."""
+    return list(statement.cases(data)) if hasattr(statement, "cases") else [data]
 
 
 def module(problem: str, formulation: str, backend: str) -> Any:
@@ -92,45 +95,35 @@ def module(problem: str, formulation: str, backend: str) -> Any:
     return statement
 
 
-@dataclass
-class _Run:
+class _Run(Run):
     """What is known while the cases of a problem are solved one after the other."""
 
-    problem: str
-    data: Any
-    backend: str
-    statement: Any
-    limits: Limits
-    report: Report | None
-    asked: int = 0  # the number of cases
-    plan: Any | None = None
-    objective: Objective | None = None
-    # One a case that ended; None without a bound. Infeasible cases need none.
-    bounds: list[Objective | None] = field(default_factory=list)
-    infeasible: int = 0
-    doubted: float = 0.0  # the largest sums of answers whose word counts for nothing
-    stops: list[Stop] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    trace: list[TracePoint] = field(default_factory=list)
-    seconds: dict[str, float] = field(
-        default_factory=lambda: {"build": 0.0, "solve": 0.0}
-    )
-    started: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.judge = problems.get(self.problem)
-        self.minimise = self.judge.sense == "minimise"
-        library, _, solver = self.backend.partition(":")
+    def __init__(
+        self,
+        problem: str,
+        data: Any,
+        formulation: str,
+        backend: str,
+        limits: Limits,
+        report: Report | None,
+    ) -> None:
+        super().__init__(problem, data, limits, report, backend)
+        self.formulation = formulation
+        self.statement = module(problem, formulation, backend)
+        library, _, solver = backend.partition(":")
         self.solver: Any = registry.entry("backends", library)
-        self.source = f"{self.backend} dual"
         self.choice = {"solver": solver} if solver else {}
+        self.source = f"{backend} dual"
+        self.asked = 0  # the number of cases
+        # One a case that ended; None without a bound. Infeasible cases need none.
+        self.bounds: list[Objective | None] = []
+        self.refuted = 0  # cases without a plan
+        self.doubted = 0.0  # the largest sums of answers whose word counts for nothing
+        self.stops: list[Stop] = []
+        self.spent = {"build": 0.0, "solve": 0.0}
 
-    def start_from(self, plan: Any | None) -> None:
-        if plan is not None:
-            self.plan = plan
-            self.objective = problems.warm_start_objective(
-                self.problem, self.data, plan
-            )
+    def _tell(self) -> None:
+        """Nothing: the solver tells by itself."""
 
     def solve_case(self, case: Any, warm_start: Any | None, left: int) -> None:
         """State and solve one case; `left` cases share the time that is left."""
@@ -141,18 +134,18 @@ class _Run:
             hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
             for name, value in hinted.items():
                 model.hint(model.variables[name], value)
-        self.seconds["build"] += time.monotonic() - begun
+        self.spent["build"] += time.monotonic() - begun
         listener = self._listener(case, left, model.span)
         answer = model.solve(self._limits(left), listener)
-        self.seconds["solve"] += answer.seconds
+        self.spent["solve"] += answer.seconds
         self._take_plan(answer, read_plan)
         self._take_word(case, answer, model.span)
         if answer.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
 
-    def confirm(self, formulation: str) -> None:
+    def confirm(self) -> None:
         """Ask CP-SAT for what was claimed and is no proof, if there is time left."""
-        carried = _exactly_carried(self.problem, formulation)
+        carried = _exactly_carried(self.problem, self.formulation)
         unfinished = any(s not in (Stop.PROVED, Stop.GAP) for s in self.stops)
         if not self.doubted or unfinished or carried is None:
             return
@@ -166,20 +159,17 @@ class _Run:
         except (BackendMissing, Unsupported):
             return
         for part, seconds in found.seconds.items():
-            self.seconds[part] += seconds
+            self.spent[part] += seconds
         self.plan, self.objective = found.plan, found.objective
         # The whole problem is one case now.
         self.asked, self.bounds = 1, [found.bound.value if found.bound else None]
-        self.infeasible = int(found.status is Status.INFEASIBLE)
+        self.refuted = int(found.status is Status.INFEASIBLE)
         self.stops = [found.stop]
         self.source = f"{EXACT} dual of {carried}"
 
     def _limits(self, left: int) -> Limits:
-        if self.limits.time_s is None:
-            return self.limits
-        remaining = self.limits.time_s - (time.monotonic() - self.started)
-        share = max(0.0, remaining) / left
-        return Limits(**{**self.limits.__dict__, "time_s": share})
+        seconds = self.left_s()
+        return replace(self.limits, time_s=None if seconds is None else seconds / left)
 
     def _listener(
         self, case: Any, left: int, span: Span
@@ -199,10 +189,7 @@ class _Run:
                 self.trace[-1].bound,
             ):
                 return
-            seconds = time.monotonic() - self.started
-            self.trace.append(TracePoint(seconds, now, proved))
-            if self.report is not None:
-                self.report(now, proved)
+            self.progress(now, proved)
 
         return listen
 
@@ -213,7 +200,7 @@ class _Run:
             self.doubted = max(self.doubted, span.row)
             infeasible, bound = False, None
         if infeasible:
-            self.infeasible += 1
+            self.refuted += 1
             self.bounds.append(None)
             return
         self.bounds.append(self._bound(case, bound, span))
@@ -225,18 +212,15 @@ class _Run:
             return
         plan = read_plan(answer.value)
         found = self.judge.evaluate(self.data, plan)
-        if found.violations:
-            listed = "; ".join(map(str, found.violations[:5]))
-            if isinstance(answer.objective, int):
-                raise PlanRejected(f"{self.backend} on {self.problem}: {listed}")
-            self.reasons.append(
-                f"the plan of {self.backend}, which computes to {float(TOLERANCE)}, "
-                f"breaks a rule: {listed}"
-            )
+        if not found.violations:
+            self._take(plan, found)
             return
-        best = self._best(self.objective, found.objective)
-        if best != self.objective:
-            self.plan, self.objective = plan, best
+        if isinstance(answer.objective, int):
+            raise PlanRejected(f"{self.backend} on {self.problem}: {listed(found)}")
+        self.reasons += (
+            f"the plan of {self.backend}, which computes to {float(TOLERANCE)}, "
+            f"breaks a rule: {listed(found)}",
+        )
 
     def _best(self, one: Objective | None, two: Objective | None) -> Objective | None:
         there = [value for value in (one, two) if value is not None]
@@ -254,53 +238,40 @@ class _Run:
             return reached
         return math.ceil(value) if self.minimise else math.floor(value)
 
-    def result(self, formulation: str) -> Result:
+    def result(self) -> Result:
         """What is known."""
-        complete = len(self.bounds) == self.asked  # every case ended
-        bound = self._proved() if complete else None
-        if complete and self.infeasible == len(self.bounds):
-            status, stop = Status.INFEASIBLE, Stop.PROVED
-        elif self.plan is not None and bound == self.objective:
-            status, stop = Status.OPTIMAL, Stop.PROVED
-        else:
-            status = Status.UNDECIDED if self.plan is None else Status.FEASIBLE
-            stop = next((s for s in self.stops if s is not Stop.PROVED), Stop.GAP)
-            self._explain()
-        return Result(
-            problem=self.problem,
-            data=self.data,
-            method=Method(
-                formulation,
-                "exact",
-                formulation=formulation,
-                backend=self.backend,
-                version=self.solver.version(),
-                seed=self.limits.seed,
-                threads=min(
-                    self.limits.threads,
-                    getattr(self.solver, "MOST_THREADS", self.limits.threads),
-                ),
-            ),
-            status=status,
-            stop=stop,
-            plan=self.plan,
-            bound=None if bound is None else Bound(bound, self.source),
-            seconds=self.seconds,
-            reasons=tuple(self.reasons),
-            trace=tuple(self.trace),
+        bound = self._proved()
+        self.bound = None if bound is None else Bound(bound, self.source)
+        self.stop = next((s for s in self.stops if s is not Stop.PROVED), Stop.GAP)
+        if self.doubted and not (self.infeasible() or self.closed()):
+            self.reasons += (
+                f"{self.backend} computes in floats: sums near {self.doubted:.0e} "
+                f"prove nothing there; use {EXACT} or the exact method",
+            )
+        return super().result()
+
+    def method(self) -> Method:
+        """The statement, and the solver that it ran on."""
+        most = getattr(self.solver, "MOST_THREADS", self.limits.threads)
+        return replace(
+            super().method(),
+            name=self.formulation,
+            formulation=self.formulation,
+            version=self.solver.version(),
+            threads=min(self.limits.threads, most),
         )
 
-    def _explain(self) -> None:
-        if self.doubted:
-            self.reasons.append(
-                f"{self.backend} computes in floats: sums near {self.doubted:.0e} "
-                f"prove nothing there; use {EXACT} or the exact method"
-            )
+    def infeasible(self) -> bool:
+        """Whether every case has ended without a plan."""
+        return self.refuted == len(self.bounds) == self.asked
+
+    def _unfinished(self) -> tuple[str, ...]:
+        return ()  # `stop` says it
 
     def _proved(self) -> Objective | None:
         """The bound of the problem: that of its most promising case."""
         there = [bound for bound in self.bounds if bound is not None]
-        if len(there) + self.infeasible < len(self.bounds):
+        if len(there) + self.refuted < self.asked:
             return None
         return (min if self.minimise else max)(there, default=None)
 
