@@ -36,10 +36,10 @@ class Answer:
 
     status: Status
     stop: Stop
-    objective: float | None
-    bound: float | None
-    value: Callable[[Any], float] | None
-    seconds: float
+    objective: float | None = None
+    bound: float | None = None
+    value: Callable[[Any], float] | None = None
+    seconds: float = 0.0
 
 
 @dataclass

@@ -1,14 +1,71 @@
-"""Solves that a Ctrl-C can end without losing the incumbent."""
+"""What the back ends share; solves that a Ctrl-C ends without losing the incumbent."""
 
 import math
 import os
+import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import cache
+from importlib import import_module
+from typing import Any
 
-from ..modelling import Limits
+from .. import modelling
+from ..errors import BackendMissing
+from ..modelling import Answer, Limits, Span
+from ..result import Status, Stop
 
 Report = Callable[[float | None, float | None], None]
+
+SEEDS = 2**31 - 1  # more than that no solver takes
+REFUTED = Answer(Status.INFEASIBLE, Stop.PROVED)
+
+
+def library(module: str, backend: str, package: str) -> Any:
+    """The module of a solver's library; `BackendMissing` without it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise BackendMissing(backend, package) from error
+
+
+class Model(modelling.Model):
+    """What the models of all solvers keep and time alike."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.variables: dict[str, Any] = {}
+        self.span = Span()
+
+    def _keep(self, name: str, variable: Any) -> Any:
+        self.variables[name] = variable
+        return variable
+
+    def solve(self, limits: Limits, report: Report) -> Answer:
+        start = time.monotonic()
+        answer = self.search(limits, report)
+        return replace(answer, seconds=time.monotonic() - start)
+
+    @abstractmethod
+    def search(self, limits: Limits, report: Report) -> Answer:
+        """What the solver knows at the end; `solve` adds the seconds."""
+
+
+def reached(
+    stop: Stop,
+    objective: float | None,
+    bound: float | None,
+    value: Callable[[Any], float],
+) -> Answer:
+    """The answer of a solver that has a plan: optimal where that is what ended it."""
+    status = Status.OPTIMAL if stop is Stop.PROVED else Status.FEASIBLE
+    return Answer(status, stop, objective, bound, value)
+
+
+def near(limit_s: float | None, seconds: float) -> bool:
+    """Whether a run ended about when its time was up, or later."""
+    return limit_s is not None and seconds >= 0.9 * limit_s
 
 
 # With a fresh thread for every solve, SCIP 10 crashes in its expression interpreter at

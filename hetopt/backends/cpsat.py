@@ -4,17 +4,17 @@ The objective and the bound of its answers are integers where the objective is.
 One thread is repeatable; several are not.
 """
 
-import time
 from collections.abc import Iterable
 from functools import cached_property
 from importlib.metadata import version as installed
 from typing import Any
 
 from .. import modelling
-from ..errors import BackendMissing, SolverFailed, Unsupported
-from ..modelling import Answer, Limits, Span
+from ..errors import SolverFailed, Unsupported
+from ..modelling import Answer, Limits
 from ..result import Status, Stop
-from ._running import Relay, Report, relative_gap, run
+from . import _running
+from ._running import REFUTED, SEEDS, Relay, Report, near, reached, relative_gap, run
 
 EXACT = 2**53  # below, a float holds every integer
 
@@ -31,23 +31,20 @@ def version() -> str:
 
 
 def _library() -> Any:
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError as error:
-        raise BackendMissing("cpsat", "ortools") from error
-    return cp_model
+    return _running.library("ortools.sat.python.cp_model", "cpsat", "ortools")
 
 
 _MOST = 2**62  # of a variable; sums have a bit more
 
 
-class Model(modelling.Model):
-    """`hetopt.modelling.Model` on CP-SAT; `native` is a `cp_model.CpModel`."""
+class Model(_running.Model):
+    """`hetopt.modelling.Model` on CP-SAT; `native` is a `cp_model.CpModel`.
+
+    Its span stays 0: the arithmetic is exact.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.variables: dict[str, Any] = {}
-        self.span = Span()  # its arithmetic is exact
+        super().__init__(name)
         self._cp = _library()
         self.native: Any = self._cp.CpModel()
         self.native.name = name
@@ -70,10 +67,6 @@ class Model(modelling.Model):
             "use back end scip or pulp"
         )
 
-    def _keep(self, name: str, variable: Any) -> Any:
-        self.variables[name] = variable
-        return variable
-
     def total(self, terms: Iterable[Any]) -> Any:
         return self._cp.LinearExpr.sum(list(terms))
 
@@ -89,8 +82,7 @@ class Model(modelling.Model):
     def hint(self, variable: Any, value: int) -> None:
         self.native.add_hint(variable, value)
 
-    def solve(self, limits: Limits, report: Report) -> Answer:
-        start = time.monotonic()
+    def search(self, limits: Limits, report: Report) -> Answer:
         solver = self._solver(limits)
         relay = Relay(report, solver.stop_search)
         watcher = _watcher(self._cp, _Follower(self, solver, relay))
@@ -99,8 +91,7 @@ class Model(modelling.Model):
             lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
         )
         relay.raise_again()
-        seconds = time.monotonic() - start
-        return self._answer(solver, said[0], limits, interrupted, seconds)
+        return self._answer(solver, said[0], limits, interrupted)
 
     def _solver(self, limits: Limits) -> Any:
         solver = self._cp.CpSolver()
@@ -108,7 +99,7 @@ class Model(modelling.Model):
         # Signals are handled on our side, so that SIGTERM can be treated alike.
         asked.catch_sigint_signal = False
         asked.num_workers = limits.threads
-        asked.random_seed = limits.seed % (2**31 - 1)
+        asked.random_seed = limits.seed % SEEDS
         if limits.time_s is not None:
             asked.max_time_in_seconds = max(0.0, limits.time_s)
         if (target := relative_gap(limits)) is not None:
@@ -118,16 +109,11 @@ class Model(modelling.Model):
         return solver
 
     def _answer(
-        self,
-        solver: Any,
-        said: Any,
-        limits: Limits,
-        interrupted: bool,
-        seconds: float,
+        self, solver: Any, said: Any, limits: Limits, interrupted: bool
     ) -> Answer:
         # After INFEASIBLE values read 0 and so does the bound: status first.
         if said == self._cp.INFEASIBLE:
-            return Answer(Status.INFEASIBLE, Stop.PROVED, None, None, None, seconds)
+            return REFUTED
         if said == self._cp.MODEL_INVALID:
             reason = self.native.validate()
             if "overflow" in reason:
@@ -139,24 +125,14 @@ class Model(modelling.Model):
         bound = self.whole(solver.best_objective_bound)
         if said == self._cp.UNKNOWN:
             stop = _why(solver, limits, interrupted)
-            return Answer(Status.UNDECIDED, stop, None, bound, None, seconds)
+            return Answer(Status.UNDECIDED, stop, bound=bound)
         objective = self.whole(solver.objective_value)
-        # It says OPTIMAL at the gap limit, too.
-        proved = said == self._cp.OPTIMAL and (limits.gap is None or objective == bound)
-        if proved:
-            stop = Stop.PROVED
-        elif said == self._cp.OPTIMAL:
-            stop = Stop.GAP
-        else:
+        if said != self._cp.OPTIMAL:
             stop = _why(solver, limits, interrupted)
-        return Answer(
-            status=Status.OPTIMAL if proved else Status.FEASIBLE,
-            stop=stop,
-            objective=objective,
-            bound=bound,
-            value=solver.value,
-            seconds=seconds,
-        )
+        else:  # It says OPTIMAL at the gap limit, too.
+            proved = limits.gap is None or objective == bound
+            stop = Stop.PROVED if proved else Stop.GAP
+        return reached(stop, objective, bound, solver.value)
 
     def whole(self, value: float) -> float | None:
         """The solver's float as the integer that it is; None beyond its range."""
@@ -176,9 +152,7 @@ def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:
     """Why an unfinished search ended; CP-SAT itself does not say."""
     if interrupted:
         return Stop.INTERRUPTED
-    if limits.time_s is not None and solver.wall_time >= 0.9 * limits.time_s:
-        return Stop.TIME
-    return Stop.MEMORY
+    return Stop.TIME if near(limits.time_s, solver.wall_time) else Stop.MEMORY
 
 
 class _Follower:

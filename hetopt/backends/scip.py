@@ -4,16 +4,16 @@ Computes in floats, with tolerances near 1e-6. One thread, whatever `limits.thre
 """
 
 import math
-import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version as installed
 from typing import Any
 
 from .. import modelling
-from ..errors import BackendMissing, SolverFailed
-from ..modelling import Answer, Limits, Span
+from ..errors import SolverFailed
+from ..modelling import Answer, Limits
 from ..result import Status, Stop
-from ._running import Relay, Report, Term, relative_gap, run, span
+from . import _running
+from ._running import REFUTED, SEEDS, Relay, Report, Term, reached, run, span
 
 MOST_THREADS = 1
 NOTHING = 1e20  # SCIP's infinity: no bound, no incumbent
@@ -40,20 +40,14 @@ def version() -> str:
 
 
 def _library() -> Any:
-    try:
-        import pyscipopt
-    except ImportError as error:
-        raise BackendMissing("scip", "pyscipopt") from error
-    return pyscipopt
+    return _running.library("pyscipopt", "scip", "pyscipopt")
 
 
-class Model(modelling.Model):
+class Model(_running.Model):
     """`hetopt.modelling.Model` on SCIP; `native` is a `pyscipopt.Model`."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.variables: dict[str, Any] = {}
-        self.span = Span()
+        super().__init__(name)
         self._scip = _library()
         self.native: Any = self._scip.Model(name)
         self.native.hideOutput()
@@ -70,10 +64,6 @@ class Model(modelling.Model):
         self._bounded &= max(abs(low), abs(high)) < NOTHING
         return self._keep(name, self.native.addVar(name, vtype="C", lb=low, ub=high))
 
-    def _keep(self, name: str, variable: Any) -> Any:
-        self.variables[name] = variable
-        return variable
-
     def total(self, terms: Iterable[Any]) -> Any:
         return self._scip.quicksum(terms)
 
@@ -87,18 +77,19 @@ class Model(modelling.Model):
         self.native.addCons(constraint, name=f"{family}[{index}]")
 
     def minimise(self, expression: Any) -> None:
-        self.span.objective = span(_terms(expression + 0))
-        self.native.setObjective(expression + 0, "minimize")
+        self._objective(expression + 0, "minimize")
 
     def maximise(self, expression: Any) -> None:
-        self.span.objective = span(_terms(expression + 0))
-        self.native.setObjective(expression + 0, "maximize")
+        self._objective(expression + 0, "maximize")
+
+    def _objective(self, expression: Any, sense: str) -> None:
+        self.span.objective = span(_terms(expression))
+        self.native.setObjective(expression, sense)
 
     def hint(self, variable: Any, value: int) -> None:
         self._hints.append((variable, value))
 
-    def solve(self, limits: Limits, report: Report) -> Answer:
-        start = time.monotonic()
+    def search(self, limits: Limits, report: Report) -> Answer:
         scip = self.native
         self._set(limits)
         self._offer_hints()
@@ -107,17 +98,15 @@ class Model(modelling.Model):
         scip.includeEventhdlr(follower, "follower", "tells incumbents and bounds")
         interrupted = run(scip.optimizeNogil, scip.interruptSolve)
         relay.raise_again()
-        seconds = time.monotonic() - start
-        return self._answer(interrupted, seconds)
+        return self._answer(interrupted)
 
     def _set(self, limits: Limits) -> None:
         # Signals are handled on our side, so that SIGTERM can be treated alike.
         self.native.setParam("misc/catchctrlc", False)
-        shift = limits.seed % (2**31 - 1)
-        self.native.setParam("randomization/randomseedshift", shift)
+        self.native.setParam("randomization/randomseedshift", limits.seed % SEEDS)
         if limits.time_s is not None:
             self.native.setParam("limits/time", max(0.0, limits.time_s))
-        if (target := relative_gap(limits)) is not None:
+        if (target := _running.relative_gap(limits)) is not None:
             self.native.setParam("limits/gap", target)
         if limits.memory_mib is not None:
             self.native.setParam("limits/memory", limits.memory_mib * 2**20 / 1e6)
@@ -130,7 +119,7 @@ class Model(modelling.Model):
             self.native.setSolVal(partial, variable, value)
         self.native.addSol(partial)
 
-    def _answer(self, interrupted: bool, seconds: float) -> Answer:
+    def _answer(self, interrupted: bool) -> Answer:
         scip, said = self.native, self.native.getStatus()
         if said == "inforunbd" and self._bounded:
             said = "infeasible"
@@ -139,22 +128,16 @@ class Model(modelling.Model):
                 f"SCIP ended model {self.name!r} with status {said!r}: expected one of "
                 f"{', '.join(_STOPS)}; bound every variable of the statement"
             )
-        stop = Stop.INTERRUPTED if interrupted else _STOPS[said]
         if said == "infeasible":
-            return Answer(Status.INFEASIBLE, Stop.PROVED, None, None, None, seconds)
+            return REFUTED
+        ended = interrupted and said != "optimal"
+        stop = Stop.INTERRUPTED if ended else _STOPS[said]
         bound = _known(scip.getDualbound())
         if not scip.getNSols():
-            return Answer(Status.UNDECIDED, stop, None, bound, None, seconds)
+            return Answer(Status.UNDECIDED, stop, bound=bound)
         best = scip.getBestSol()
-        proved = said == "optimal"
-        return Answer(
-            status=Status.OPTIMAL if proved else Status.FEASIBLE,
-            stop=Stop.PROVED if proved else stop,
-            objective=_known(scip.getSolObjVal(best)),
-            bound=bound,
-            value=lambda expression: self._value(best, expression),
-            seconds=seconds,
-        )
+        worth = _known(scip.getSolObjVal(best))
+        return reached(stop, worth, bound, lambda term: self._value(best, term))
 
     def _value(self, solution: Any, expression: Any) -> float:
         value = float(solution[expression])

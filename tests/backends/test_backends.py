@@ -306,7 +306,7 @@ def test_what_cbc_says_of_a_proof_when_its_time_is_up_counts_for_nothing(
 
     run = cbc._wait
     monkeypatch.setattr(cbc, "_wait", lambda command: (run(command)[0], exit_code))
-    monkeypatch.setattr(cbc, "_near", lambda limit_s, seconds: limit_s is not None)
+    monkeypatch.setattr(cbc, "near", lambda limit_s, seconds: limit_s is not None)
     model = fresh("pulp")
     x = model.integer("x", 0, 1)
     model.add("never", 0, x >= 2)

@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ... import modelling
-from ...errors import BackendMissing, SolverFailed, Unsupported
-from ...modelling import Answer, Limits, Span
+from ...errors import SolverFailed, Unsupported
+from ...modelling import Answer, Limits
 from ...result import Status, Stop
-from .._running import Report, Term, relative_gap, span
+from .. import _running
+from .._running import REFUTED, Report, Term, near, reached, relative_gap, span
 
 PATIENCE_S = 10.0  # for CBC to write its incumbent after an interrupt
 
@@ -30,20 +30,17 @@ def library() -> Any:
         # `import pulp` loads highspy where it is installed, after which OR-Tools can
         # no longer be loaded in the process; the other way round both can.
         import ortools.sat.python.cp_model  # noqa: F401
-    try:
-        import pulp  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise BackendMissing("pulp", "'pulp>=3.3,<4'") from error
-    return pulp
+    return _running.library("pulp", "pulp", "'pulp>=3.3,<4'")
 
 
-class Model(modelling.Model):
+class Model(_running.Model):
     """`hetopt.modelling.Model` on PuLP; `native` is a `pulp.LpProblem`."""
 
+    _called = "pulp: CBC"
+    _proves = True  # whether what the solver calls optimal is a proof
+
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.variables: dict[str, Any] = {}
-        self.span = Span()
+        super().__init__(name)
         self._pulp = library()
         self.native: Any = self._pulp.LpProblem("statement", self._pulp.LpMinimize)
         self._sign = 1
@@ -61,9 +58,7 @@ class Model(modelling.Model):
     def _variable(self, name: str, low: float, high: float, kind: str) -> Any:
         # PuLP folds brackets and signs to "_", so that names could collide.
         plain = f"x{len(self.variables)}"
-        variable = self.native.add_variable(plain, low, high, kind)
-        self.variables[name] = variable
-        return variable
+        return self._keep(name, self.native.add_variable(plain, low, high, kind))
 
     def total(self, terms: Iterable[Any]) -> Any:
         return self._pulp.lpSum(terms)
@@ -123,18 +118,17 @@ class Model(modelling.Model):
             self.native.writeLP(str(path))
         return self._sign < 0
 
-    def solve(self, limits: Limits, report: Report) -> Answer:
-        start = time.monotonic()
+    def search(self, limits: Limits, report: Report) -> Answer:
         if limits.memory_mib is not None:
             raise Unsupported(
-                "back end pulp: CBC has no memory limit; leave memory_mib out, or use "
-                "scip or cpsat"
+                f"back end {self._called} has no memory limit; leave memory_mib out, "
+                "or use scip or cpsat"
             )
-        with TemporaryDirectory(prefix="hetopt-cbc-") as folder:
-            said, interrupted = self._run_cbc(Path(folder), limits)
-        return self._answer(said, limits, interrupted, time.monotonic() - start)
+        with TemporaryDirectory(prefix="hetopt-pulp-") as folder:
+            said, interrupted = self._run(Path(folder), limits)
+        return self._answer(said, limits, interrupted)
 
-    def _run_cbc(self, folder: Path, limits: Limits) -> tuple[int, bool]:
+    def _run(self, folder: Path, limits: Limits) -> tuple[int, bool]:
         """PuLP's status of the solution, and whether an interrupt ended the run.
 
         CBC is run from here and not by `LpProblem.solve`, which would leave it running
@@ -153,7 +147,7 @@ class Model(modelling.Model):
         began = time.monotonic()
         interrupted, exit_code = _wait(command)
         # At its time limit CBC may crash, or call infeasible what it did not finish.
-        late = _near(limits.time_s, time.monotonic() - began)
+        late = near(limits.time_s, time.monotonic() - began)
         if exit_code and not (interrupted or late):
             raise SolverFailed(
                 f"CBC failed on model {self.name!r}: exit code {exit_code}"
@@ -170,40 +164,30 @@ class Model(modelling.Model):
             said = self._pulp.LpSolutionNoSolutionFound
         return int(said), interrupted
 
-    def _answer(
-        self, said: int, limits: Limits, interrupted: bool, seconds: float
-    ) -> Answer:
+    def _answer(self, said: int, limits: Limits, interrupted: bool) -> Answer:
         pulp = self._pulp
         stop = Stop.INTERRUPTED if interrupted else Stop.TIME
         if said == pulp.LpSolutionInfeasible:
-            return Answer(Status.INFEASIBLE, Stop.PROVED, None, None, None, seconds)
+            return REFUTED
         if said == pulp.LpSolutionNoSolutionFound:
             if not interrupted and limits.time_s is None:
                 raise SolverFailed(f"CBC gave up on model {self.name!r} without a word")
-            return Answer(Status.UNDECIDED, stop, None, None, None, seconds)
+            return Answer(Status.UNDECIDED, stop)
         if said not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
             raise SolverFailed(
                 f"CBC ended model {self.name!r} as "
                 f"{pulp.LpSolution.get(said, said)!r}; bound every variable"
             )
-        proved = said == pulp.LpSolutionOptimal and limits.gap is None
-        if proved:
-            stop = Stop.PROVED
-        elif said == pulp.LpSolutionOptimal:
-            stop = Stop.GAP
+        if said == pulp.LpSolutionOptimal:
+            proved = self._proves and limits.gap is None
+            stop = Stop.PROVED if proved else Stop.GAP
         worth: Any = self.native.objective
         # PuLP puts a variable of its own, without a value, into a constant objective.
         constant = set(worth) <= {self.native.dummyVar}
         value = worth.constant if constant else pulp.value(worth)
         objective = self._sign * float(value)
-        return Answer(
-            status=Status.OPTIMAL if proved else Status.FEASIBLE,
-            stop=stop,
-            objective=objective,
-            bound=objective if proved else None,
-            value=self._value,
-            seconds=seconds,
-        )
+        bound = objective if stop is Stop.PROVED else None
+        return reached(stop, objective, bound, self._value)
 
     def _value(self, expression: Any) -> float:
         value = float(self._pulp.value(expression))
@@ -227,11 +211,6 @@ def _options(limits: Limits) -> list[str]:
     if (target := relative_gap(limits)) is not None:
         options += ["-ratio", str(target)]
     return options
-
-
-def _near(limit_s: float | None, seconds: float) -> bool:
-    """Whether a run ended about when its time was up, or later."""
-    return limit_s is not None and seconds >= 0.9 * limit_s
 
 
 def _wait(command: list[str]) -> tuple[bool, int]:

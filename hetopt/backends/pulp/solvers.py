@@ -14,15 +14,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...errors import SolverFailed, Unsupported
-from ...modelling import Answer, Limits
-from .._running import Report, relative_gap
+from ...modelling import Limits
+from .._running import near, relative_gap
 from . import cbc
 
 EXACT = {"GLPK_CMD"}  # cannot be asked for a gap, and stops at none
@@ -30,7 +28,6 @@ WHOLE_SECONDS = {"GLPK_CMD"}
 HIGHS = {"HiGHS"}  # hides its options behind keywords where OR-Tools is loaded too
 OURS = {"PULP_CBC_CMD", "COIN_CMD"}  # CBC is what `pulp` by itself means
 PATIENCE_S = 30.0  # after its time limit, for a solver to end
-EARLY = 0.9  # of the time limit: what ended sooner ended by itself
 
 # Without the script's folder on the path, where our own `pulp` would be found first.
 CHILD = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
@@ -51,30 +48,23 @@ class Model(cbc.Model):
 
     def __init__(self, name: str, solver: str) -> None:
         super().__init__(name)
-        self._solver = solver
+        self._solver, self._called = solver, f"pulp:{solver}"
         if solver not in (there := found()):
             raise Unsupported(
                 f"back end pulp:{solver}: PuLP finds no such solver here, expected one "
                 f"of {', '.join(there) or 'none'}; install it, or use pulp for CBC"
             )
 
-    def solve(self, limits: Limits, report: Report) -> Answer:
-        start = time.monotonic()
-        if limits.memory_mib is not None:
-            raise Unsupported(
-                f"back end pulp:{self._solver} has no memory limit; leave memory_mib "
-                "out, or use scip or cpsat"
-            )
+    def _run(self, folder: Path, limits: Limits) -> tuple[int, bool]:
+        """PuLP's status of the solution, and whether an interrupt ended the run."""
         options, exact = self._options(limits)
-        with TemporaryDirectory(prefix="hetopt-pulp-") as folder:
-            said, interrupted = self._run(Path(folder), options, limits)
-        seconds = time.monotonic() - start
-        late = limits.time_s is not None and seconds > EARLY * limits.time_s
+        begun = time.monotonic()
+        said, interrupted = self._child(folder, options, limits)
+        late = near(limits.time_s, time.monotonic() - begun)
+        self._proves = exact and not late
         if late and said == self._pulp.LpSolutionInfeasible:
             said = int(self._pulp.LpSolutionNoSolutionFound)
-        if (late or not exact) and limits.gap is None:
-            limits = replace(limits, gap=0.0)  # what it calls optimal proves nothing
-        return self._answer(said, limits, interrupted, seconds)
+        return said, interrupted
 
     def _options(self, limits: Limits) -> tuple[dict[str, Any], bool]:
         """What the solver can be asked, and whether its optimum is a proof."""
@@ -93,10 +83,10 @@ class Model(cbc.Model):
         options = {k: v for k, v in wanted.items() if k in able and v is not None}
         return options, "gapRel" in able or self._solver in EXACT
 
-    def _run(
+    def _child(
         self, folder: Path, options: dict[str, Any], limits: Limits
     ) -> tuple[int, bool]:
-        """PuLP's status of the solution, and whether an interrupt ended the run."""
+        """The same, as the solver has it."""
         asked = {"solver": self._solver, "options": options}
         (folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
         self.native.writeMPS(str(folder / "model.mps"))
