@@ -4,6 +4,7 @@ Times are in us; synchronisation is priced in fractions of a us (`Tables.grain`)
 prices rounded down: see the statement's docstring.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,10 +50,10 @@ class Tables:
         self.pair = lru_cache(None)(self._pair)
         every = list(self._kinds())
         if not every:
-            raise Unsupported(
-                f"the hexiscale statement does not carry instance {instance.name!r}: "
+            raise _refusal(
+                instance,
                 "workload.costs.profile measures no micro-batch of 1 on a GPU that the "
-                "cluster has, expected one: measure it"
+                "cluster has, expected one: measure it",
             )
         # A group that cannot hold one layer is never used; keep some for the proof.
         self.kinds = [k for k in every if self.most_layers(k)] or every
@@ -67,20 +68,12 @@ class Tables:
                 if not self.table.measured(node.name, t, 1):
                     continue
                 times = set(self.table.layer_us(node.name, t, 1))
-                if len(times) > 1:
-                    raise Unsupported(
-                        "the hexiscale statement does not carry instance "
-                        f"{self.instance.name!r}: workload.costs.profile times layers "
-                        "differently, expected equal layers"
-                    )
-                if not self.table.profile.even_mib(node.gpu, t, 1):
-                    raise Unsupported(
-                        "the hexiscale statement does not carry instance "
-                        f"{self.instance.name!r}: workload.costs.profile weighs layers "
-                        "differently, expected equal layers"
-                    )
-                head = self.table.head_us(node.name, t, 1)
-                yield Kind(number, t, times.pop(), head)
+                even = {"times": len(times) == 1, "weighs": self.table.profile.even_mib(node.gpu, t, 1)}
+                for does, equal in even.items():
+                    if not equal:
+                        what = f"workload.costs.profile {does} layers differently, expected equal layers"
+                        raise _refusal(self.instance, what)
+                yield Kind(number, t, times.pop(), self.table.head_us(node.name, t, 1))
 
     # --- room ------------------------------------------------------------------
 
@@ -90,16 +83,11 @@ class Tables:
         behind = 1 if last and alone else max(2, flight)
         stages, j = (behind, 0) if first else (behind + 1, 1)
         node = self.nodes[kind.node].name
-        memory = self.table.memory_mib(node)
-        low, high = 0, self.layers
-        while low < high:
-            middle = (low + high + 1) // 2
-            parts = self.table.stage_mib(node, range(middle), kind.degree, 1, flight, stages, j)
-            if sum(parts.values()) <= memory:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+
+        def need(held: int) -> int:
+            return sum(self.table.stage_mib(node, range(held), kind.degree, 1, flight, stages, j).values())
+
+        return bisect_right(range(1, self.layers + 1), self.table.memory_mib(node), key=need)
 
     def most_layers(self, kind: Kind) -> int:
         """Most layers that fit at any position with one micro-batch in flight."""
@@ -394,6 +382,8 @@ def _refuse(instance: Instance) -> None:
         if len(set(getattr(instance.model, field))) > 1
     ]
     if asked:
-        raise Unsupported(
-            f"the hexiscale statement does not carry instance {instance.name!r}: " + "; ".join(asked)
-        )
+        raise _refusal(instance, "; ".join(asked))
+
+
+def _refusal(instance: Instance, what: str) -> Unsupported:
+    return Unsupported(f"the hexiscale statement does not carry instance {instance.name!r}: {what}")
