@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from inputs import examples
 from random_recoveries import (
     contents,
     expected,
@@ -85,7 +86,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     page=st.sampled_from([1, 16, 4096]),
     slices=st.sampled_from([1, 3, 7]),
 )
-@settings(max_examples=25)
+@examples(25)
 def test_any_change_of_plan_is_exact_to_the_bit(
     seed: int, chunk: int, page: int, slices: int
 ) -> None:

@@ -3,8 +3,9 @@
 from fractions import Fraction
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from inputs import examples
 
 from hetopt.costs.memory import in_flight
 from hetopt.explaining.simulator import Times, simulated
@@ -12,7 +13,7 @@ from hetopt.schema import CostSettings
 
 DURATIONS = st.integers(0, 9)
 STAGES = st.lists(st.tuples(DURATIONS, DURATIONS), min_size=1, max_size=6)
-quick = settings(max_examples=60)
+quick = examples(60)
 
 
 def times(pairs: list[tuple[int, int]]) -> list[Times]:

@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from inputs import examples
 from places import ROOT
 from random_plans import random_plan
 from typer.testing import CliRunner
@@ -53,7 +54,7 @@ def longest_path(pairs: list[tuple[int, int]], n: int, schedule: Schedule) -> in
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@settings(max_examples=60)
+@examples(60)
 @given(pairs=STAGES, n=st.integers(1, 8))
 def test_the_simulation_ends_with_the_longest_path(
     schedule: Schedule, pairs: list[tuple[int, int]], n: int
@@ -67,7 +68,7 @@ def test_the_simulation_ends_with_the_longest_path(
     assert all(a.end_us == b.start_us for a, b in pairwise(path))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(pairs=STAGES, n=st.integers(1, 8))
 def test_gpipe_takes_the_time_of_two_flow_shops(
     pairs: list[tuple[int, int]], n: int
@@ -99,7 +100,7 @@ def test_1f1b_keeps_at_most_p_minus_j_micro_batches_in_flight(
         assert (held, most) == (0, min(n, len(pairs) - j))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     forward=st.lists(st.integers(1, 9), min_size=1, max_size=7), n=st.integers(1, 12)
 )
@@ -123,7 +124,7 @@ def test_stages_slow_in_opposite_passes_take_longer_than_the_closed_form() -> No
     assert (line.total_us, line.closed_us) == (22, 20)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     pairs=STAGES,
     groups=st.integers(1, 3),
@@ -158,7 +159,7 @@ def test_quick_stages_behind_the_slowest_are_hidden(
     assert found.total_us == found.behind_us == behind * (f + b)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     rows=st.lists(st.tuples(DURATIONS, DURATIONS, DURATIONS), min_size=1, max_size=6),
     n=st.integers(1, 8),
