@@ -25,7 +25,8 @@ def test_what_the_soak_once_found_is_mended(path):
 
 
 def test_the_default_tests_draw_the_same_examples_each_time():
-    assert settings.default.derandomize
+    assert settings.get_profile("hetopt").derandomize
+    assert not settings.get_profile("long").derandomize
 
 
 def test_a_contradiction_is_kept_and_replayed(tmp_path, monkeypatch, capsys):

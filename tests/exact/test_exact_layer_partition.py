@@ -162,8 +162,13 @@ def test_merged_kinds_of_stage_bound_the_optimum(data: Data, states: float) -> N
 
 def test_many_distinct_stages_in_free_order_end_with_plan_and_bound() -> None:
     data = pipeline(60, (1,) * 30)
-    result = exact.solve(data, limits=Limits(time_s=2.0))
-    assert result.stop in (Stop.TIME, Stop.MEMORY)
+
+    def end(incumbent: Any, bound: Any) -> None:
+        if incumbent is not None and bound is not None:
+            raise KeyboardInterrupt
+
+    result = exact.solve(data, report=end)
+    assert result.stop in (Stop.INTERRUPTED, Stop.MEMORY)
     assert result.status is Status.FEASIBLE
     assert result.bound is not None
 
