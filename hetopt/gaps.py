@@ -33,6 +33,10 @@ class GapReport:
 
     rows: tuple[GapRow, ...]
 
+    def __repr__(self) -> str:
+        lines = (f"  {row.instance}, {row.result!r}" for row in self.rows)
+        return "\n".join(["<GapReport", *lines, ">"])
+
     @classmethod
     def of(cls, results: Iterable[Result]) -> "GapReport":
         """Gaps of results, each to the best bound and best plan of its instance."""

@@ -116,6 +116,17 @@ class Result:
             object.__setattr__(self, "evaluation", judged)
         self._refuse_lies()
 
+    def __repr__(self) -> str:
+        words = [f"{self.problem} by {self.method.name}: {self.status.value}"]
+        if self.objective is not None:
+            unit = problems.get(self.problem).unit(self.data)
+            words.append(f"{_number(self.objective)} {unit}")
+        if self.bound is not None:
+            words.append(f"bound {_number(self.bound.value)}")
+        if self.gap is not None:
+            words.append(f"gap {self.gap:.2%}")
+        return f"<Result {', '.join(words)}; stop {self.stop.value}>"
+
     def _refuse_lies(self) -> None:
         has_plan = self.plan is not None
         if has_plan != (self.status in (Status.OPTIMAL, Status.FEASIBLE)):

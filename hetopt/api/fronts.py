@@ -65,6 +65,10 @@ class Tradeoffs:
     points: tuple[Offered, ...]
     failed: tuple[Failed, ...]
 
+    def __repr__(self) -> str:
+        others = len(self.points) - len(self.front.points)
+        return f"<Tradeoffs of {self.name}: {self.front!r}, {others} plans beside it>"
+
     def of(self, method: str) -> list[Offered]:
         """The points of a method, by time."""
         mine = [point for point in self.points if point.method == method]

@@ -54,6 +54,10 @@ class Recovered:
     chosen: Candidate | None
     candidates: tuple[Candidate, ...]
 
+    def __repr__(self) -> str:
+        plan = self.chosen.name if self.chosen else "no plan"
+        return f"<Recovered with {plan} of {len(self.candidates)}: {self.result!r}>"
+
     @property
     def new_plan(self) -> TrainingPlan | None:
         """The training plan to go on with."""

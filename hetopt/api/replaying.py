@@ -45,6 +45,13 @@ class Replayed:
     replays: tuple[Replay, ...]
     planned: int
 
+    def __repr__(self) -> str:
+        counts = (f"{one.method} {one.tally.iterations}" for one in self.replays)
+        return (
+            f"<Replayed {self.series}, {self.changes} changes; iterations: "
+            f"{', '.join(counts)}>"
+        )
+
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C came before the trace's end."""

@@ -4,7 +4,7 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -33,7 +33,7 @@ class Outcome:
 
     policy: str
     result: Result
-    metrics: Metrics | None
+    metrics: Metrics | None = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The result document, with the metrics."""

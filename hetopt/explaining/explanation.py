@@ -34,6 +34,13 @@ class Explanation:
     violations: tuple[Violation, ...] = ()
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
 
+    def __repr__(self) -> str:
+        slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
+        return (
+            f"<Explanation of {self.instance.name}: {self.iteration_us} us, slowest "
+            f"{slow}; {len(self.effects)} changes looked at>"
+        )
+
     @property
     def bottleneck(self) -> StageTime:
         """The slowest stage of the slowest pipeline."""

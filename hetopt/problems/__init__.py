@@ -42,7 +42,7 @@ class Evaluation:
 
     objective: Objective | None
     violations: tuple[Violation, ...] = ()
-    parts: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def valid(self) -> bool:

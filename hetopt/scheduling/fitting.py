@@ -6,7 +6,7 @@ a GPU, the highest first; ties go to fewer GPUs, then to less tensor parallelism
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..costs import marp as formulas
@@ -25,8 +25,8 @@ class Fit:
     gpu: str
     data_parallel: int
     tensor_parallel: int
-    marp: formulas.Memory
-    cost_model: formulas.Memory
+    marp: formulas.Memory = field(repr=False)
+    cost_model: formulas.Memory = field(repr=False)
     marp_fits: bool
     cost_model_fits: bool
     step_us: int

@@ -59,6 +59,9 @@ class Frontier:
     stop: Stop
     seconds: float
 
+    def __repr__(self) -> str:
+        return f"<Frontier of {len(self.points)} points; stop {self.stop.value}>"
+
     def to_json(self) -> dict[str, Any]:
         """A document: times in s and costs in USD of all iterations, with plans."""
         return {
