@@ -124,7 +124,13 @@ def recover(
     horizon = horizon or Horizon()
     work = Replanning(change, made, storage, saved)
     if new_plan is not None:
-        work.consider("given", _given(new_plan, change))
+        _, given = _judged(
+            new_plan,
+            change.new,
+            "the new plan breaks a rule on what is left",
+            "give one for the new cluster, whose GPUs are numbered anew",
+        )
+        work.consider("given", given)
     else:
         work.work(
             planners,
@@ -134,7 +140,9 @@ def recover(
             started=heard.started,
         )
     candidates = tuple(work.of_each_name(horizon))
-    chosen = _first(work, new_plan is not None) or work.chosen(horizon)
+    chosen = work.chosen(horizon)
+    if new_plan is not None:  # taken as it is, with no nodes exchanged
+        chosen = work.candidates[0]
     if chosen is None:
         # Nothing can be recovered: the fastest plan shows what is lost.
         chosen = min(work.candidates, key=lambda c: c.iteration_us, default=None)
@@ -159,34 +167,26 @@ def trained(
     plan: Place | TrainingPlan, instance: Place | Instance | None
 ) -> tuple[Instance, TrainingPlan]:
     """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
-    name, data, made = posed_plan(plan, instance)
-    if not isinstance(made, TrainingPlan):
+    return _judged(
+        plan,
+        instance,
+        "the old plan breaks a rule",
+        "give a plan that `hetopt check` accepts",
+    )
+
+
+def _judged(
+    plan: Place | TrainingPlan,
+    instance: Place | Instance | None,
+    fault: str,
+    remedy: str,
+) -> tuple[Instance, TrainingPlan]:
+    name, data, training = posed_plan(plan, instance)
+    if not isinstance(training, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
-    judged = problems.get(name).evaluate(data, made)
-    if judged.violations:
-        raise InstanceError(
-            f"the old plan breaks a rule: {judged.violations[0]}; give a plan that "
-            "`hetopt check` accepts"
-        )
-    return data, made
-
-
-def _given(plan: Place | TrainingPlan, change: Change) -> TrainingPlan:
-    name, data, made = posed_plan(plan, change.new)
-    if not isinstance(made, TrainingPlan):
-        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
-    judged = problems.get(name).evaluate(data, made)
-    if judged.violations:
-        raise InstanceError(
-            f"the new plan breaks a rule on what is left: {judged.violations[0]}; "
-            "give one for the new cluster, whose GPUs are numbered anew"
-        )
-    return made
-
-
-def _first(work: Replanning, given: bool) -> Candidate | None:
-    """A plan that was given is taken as it is, with no nodes exchanged."""
-    return work.candidates[0] if given else None
+    if broken := problems.get(name).evaluate(data, training).violations:
+        raise InstanceError(f"{fault}: {broken[0]}; {remedy}")
+    return data, training
 
 
 def _check_unsaved(change: Change, storage: Storage) -> None:

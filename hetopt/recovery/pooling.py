@@ -58,17 +58,11 @@ class Pool:
     def _worked(
         self, change: Change, old_plan: TrainingPlan, storage: Storage
     ) -> Replanning:
-        cluster, work = (
-            change.new.planned_cluster,
-            Replanning(change, old_plan, storage),
-        )
+        cluster = change.new.planned_cluster
+        work = Replanning(change, old_plan, storage)
         key = _signature(cluster)
         if key not in self._known:
-            work.work(
-                self._planners,
-                time_s=self._time_s,
-                seed=self._seed,
-            )
+            work.work(self._planners, time_s=self._time_s, seed=self._seed)
             self._known[key] = cluster, _of_planners(work)
             return work
         if kept := kept_plan(change, old_plan):

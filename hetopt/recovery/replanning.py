@@ -212,22 +212,21 @@ class Replanning:
 
     def chosen(self, horizon: Horizon) -> Candidate | None:
         """The best candidate; None where there is none, or the states are lost."""
-        able = (c for c in self.candidates if c.recovery_us is not None)
-        return min(
-            able,
-            key=lambda c: horizon.worth(c.recovery_us or 0, c.iteration_us),
-            default=None,
-        )
+        able = [c for c in self.candidates if c.recovery_us is not None]
+        return _best(able, horizon) if able else None
 
     def of_each_name(self, horizon: Horizon) -> Iterator[Candidate]:
         """The better of the candidates of each name, in the order of their making."""
         for name in dict.fromkeys(c.name for c in self.candidates):
             mine = [c for c in self.candidates if c.name == name]
             able = [c for c in mine if c.recovery_us is not None]
-            yield min(
-                able or mine,
-                key=lambda c: horizon.worth(c.recovery_us or 0, c.iteration_us),
-            )
+            yield _best(able or mine, horizon)
+
+
+def _best(candidates: list[Candidate], horizon: Horizon) -> Candidate:
+    return min(
+        candidates, key=lambda c: horizon.worth(c.recovery_us or 0, c.iteration_us)
+    )
 
 
 def recovery_us(data: recovery.Data) -> int | None:
