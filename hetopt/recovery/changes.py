@@ -4,7 +4,7 @@ GPUs of a node that lost some are numbered anew, in order: what is left of 0, 1,
 without 1 is 0, 1, 2.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import InstanceError, MixedData, UnknownName
@@ -30,7 +30,7 @@ class Change:
     def survivors(self, plan: TrainingPlan) -> tuple[Pipeline, ...]:
         """Pipelines of an old plan that lost no GPU, on the GPUs' new names."""
         return tuple(
-            self._renamed(pipeline)
+            on_gpus(pipeline, self.kept.__getitem__)
             for pipeline in plan.pipelines
             if all(
                 gpu in self.kept
@@ -40,21 +40,17 @@ class Change:
             )
         )
 
-    def _renamed(self, pipeline: Pipeline) -> Pipeline:
-        stages = tuple(
-            stage.model_copy(
-                update={
-                    "replicas": tuple(
-                        replica.model_copy(
-                            update={"gpus": tuple(self.kept[g] for g in replica.gpus)}
-                        )
-                        for replica in stage.replicas
-                    )
-                }
-            )
-            for stage in pipeline.stages
+
+def on_gpus(pipeline: Pipeline, name: Callable[[str], str]) -> Pipeline:
+    """The pipeline on other GPUs: `name` says which for each of its own."""
+    stages = []
+    for stage in pipeline.stages:
+        replicas = tuple(
+            replica.model_copy(update={"gpus": tuple(map(name, replica.gpus))})
+            for replica in stage.replicas
         )
-        return pipeline.model_copy(update={"stages": stages})
+        stages.append(stage.model_copy(update={"replicas": replicas}))
+    return pipeline.model_copy(update={"stages": tuple(stages)})
 
 
 def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:

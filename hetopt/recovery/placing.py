@@ -16,6 +16,7 @@ from ..plans import TrainingPlan
 from ..problems.recovery import Data
 from ..problems.recovery.pieces import bits_of
 from ..schema import Cluster
+from .changes import on_gpus
 
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
 
@@ -40,13 +41,13 @@ def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
 
 def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
     """The plan with other nodes in place of these; indexes of GPUs stay."""
-    document = plan.model_dump(mode="json")
-    for pipeline in document["pipelines"]:
-        for stage in pipeline["stages"]:
-            for replica in stage["replicas"]:
-                places = (gpu.rpartition(":") for gpu in replica["gpus"])
-                replica["gpus"] = [f"{nodes.get(n, n)}:{i}" for n, _, i in places]
-    return TrainingPlan.model_validate(document, strict=False)
+
+    def name(gpu: str) -> str:
+        node, colon, index = gpu.rpartition(":")
+        return nodes.get(node, node) + colon + index
+
+    pipelines = tuple(on_gpus(pipeline, name) for pipeline in plan.pipelines)
+    return plan.model_copy(update={"pipelines": pipelines})
 
 
 def _alike(cluster: Cluster) -> Alike:
