@@ -17,15 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from ..schema import (
-    Cluster,
-    CostSettings,
-    GpuType,
-    ModelSpec,
-    Workload,
-    exact,
-    link_of,
-)
+from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, link_of
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 
@@ -167,10 +159,8 @@ class JobRates:
         return max(Fraction(0), sync - backward_share(self.costs) * layers)
 
     def _slowest_within(self, held: Held) -> LinkRate | None:
-        links = {
-            self.cluster.link(name, name) for name, count in held.items() if count > 1
-        }
-        return _worst(links)
+        names = (name for name, count in held.items() if count > 1)
+        return _worst({self.cluster.link(name, name) for name in names})
 
     def _slowest_between(self, held: Held) -> LinkRate | None:
         if len(held) == 1:
@@ -254,8 +244,7 @@ class JobRates:
         if len(cluster.nodes) > 1:
             links |= {link_of(*rate) for rate in inter.pairs.rates}
             if inter.gbytes_per_s is not None:
-                latency = exact(inter.latency_us) / MICRO
-                links.add((latency, exact(inter.gbytes_per_s) * 10**9))
+                links.add(link_of(inter.gbytes_per_s, inter.latency_us))
         if not links:
             return None
         return min(link[0] for link in links), max(link[1] for link in links)

@@ -8,7 +8,6 @@ Source: Espresso, section V-A; Sia (Jayaram Subramanya et al., SOSP 2023).
 """
 
 from collections.abc import Iterator
-from time import monotonic
 from typing import Literal
 
 from ..errors import NoPlan
@@ -16,29 +15,20 @@ from ..plans import Provisioning
 from ..problems.provisioning import Data
 from . import whale_plus
 from .espresso import placer
-from .espresso.tables import Stages, Stock, Wish, counted
+from .espresso.tables import Stages, Stock
 
 problem: Literal["provisioning"] = "provisioning"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
     """The cheapest plan of one type; `NoPlan` if none. `seed` has no effect."""
-    wish = Wish.of(data)
-    best: tuple[float, Provisioning] | None = None
-    for stock, stages in one_type(data, powers_of_two=True):
-        if deadline is not None and monotonic() > deadline:
-            break
-        time = stock.iteration_us(stages)
-        price = stock.price(counted(stock, stages))
-        value = wish.value(time, price)
-        if wish.grants(time, price) and (best is None or value < best[0]):
-            best = (value, stock.plan(stages))
-    if best is None:
+    plan = placer.best_granted(data, one_type(data, powers_of_two=True), deadline)
+    if plan is None:
         raise NoPlan(
             "sia_plus: no 2^n GPUs of one type within the quotas keep the deadline or "
             "the budget"
         )
-    return best[1]
+    return plan
 
 
 def homogeneous(data: Data) -> Iterator[Provisioning]:

@@ -119,17 +119,11 @@ def evaluate(data: Data, plan: plans.Grouping) -> Evaluation:
     count = sum(group.copies for group in plan.groups)
     k = data.micro_batches_of(count)
     if k < 1:
-        broken.append(
-            Violation(
-                "micro_batches",
-                "plan",
-                f"{count} groups share {data.global_batch_micro_batches} micro-batches",
-            )
-        )
+        what = f"{count} groups share {data.global_batch_micro_batches} micro-batches"
+        broken.append(Violation("micro_batches", "plan", what))
     if data.groups is not None and count != data.groups:
-        broken.append(
-            Violation("groups", "plan", f"{count} groups, {data.groups} asked for")
-        )
+        what = f"{count} groups, {data.groups} asked for"
+        broken.append(Violation("groups", "plan", what))
     effective: list[Fraction] = []
     for number, group in enumerate(plan.groups):
         where = f"groups[{number}]"
@@ -150,13 +144,8 @@ def evaluate(data: Data, plan: plans.Grouping) -> Evaluation:
             broken.append(Violation("empty_group", where, "no device"))
     for gpu in data.gpus:
         if used[gpu.type] != gpu.count:
-            broken.append(
-                Violation(
-                    "every_device_once",
-                    f"type {gpu.type!r}",
-                    f"{used[gpu.type]} placed, {gpu.count} there are",
-                )
-            )
+            what = f"{used[gpu.type]} placed, {gpu.count} there are"
+            broken.append(Violation("every_device_once", f"type {gpu.type!r}", what))
     if not effective:
         return Evaluation(None, tuple(broken))
     parts = {

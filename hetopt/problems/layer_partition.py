@@ -88,22 +88,15 @@ def evaluate(data: Data, plan: plans.Partition) -> Evaluation:
     broken: list[Violation] = []
     if sorted(plan.order) != sorted(by_name):
         names = ", ".join(plan.order)
-        return Evaluation(
-            None, (Violation("order", names, f"expected each of {sorted(by_name)}"),)
-        )
+        what = f"expected each of {sorted(by_name)}"
+        return Evaluation(None, (Violation("order", names, what),))
     given = tuple(stage.name for stage in data.stages)
     if data.order == "given" and plan.order != given:
-        broken.append(
-            Violation("order", ", ".join(plan.order), f"the order is given: {given}")
-        )
-    if sum(plan.layers) != len(data.layer_mib):
-        broken.append(
-            Violation(
-                "every_layer_once",
-                "plan",
-                f"{sum(plan.layers)} layers placed, {len(data.layer_mib)} there are",
-            )
-        )
+        what = f"the order is given: {given}"
+        broken.append(Violation("order", ", ".join(plan.order), what))
+    if (placed := sum(plan.layers)) != len(data.layer_mib):
+        what = f"{placed} layers placed, {len(data.layer_mib)} there are"
+        broken.append(Violation("every_layer_once", "plan", what))
         return Evaluation(None, tuple(broken))
     times: list[int] = []
     first, count = 0, len(plan.order)
@@ -112,9 +105,8 @@ def evaluate(data: Data, plan: plans.Partition) -> Evaluation:
         held = min(data.micro_batches, count - position)
         need = sum(data.layer_mib[span]) + held * sum(data.in_flight_mib[span])
         if need > stage.memory_mib:
-            broken.append(
-                Violation("memory", name, f"{need - stage.memory_mib} MiB too much")
-            )
+            what = f"{need - stage.memory_mib} MiB too much"
+            broken.append(Violation("memory", name, what))
         hop = stage.hop_us if position < count - 1 else 0
         times.append(sum(stage.layer_us[span]) + hop)
         first += size

@@ -21,14 +21,23 @@ Where the paper is silent:
 Source: Espresso, section III-C, Algorithm 2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from time import monotonic
 
 from ...errors import NoPlan
 from ...plans import Provisioning
 from ...problems.provisioning import Data
-from .tables import Counts, Stages, Stock, Wish, by_iteration, complete, shares
+from .tables import (
+    Counts,
+    Stages,
+    Stock,
+    Wish,
+    by_iteration,
+    complete,
+    counted,
+    shares,
+)
 
 Placer = Callable[[Stock, Counts, float], Stages | None]
 
@@ -37,31 +46,41 @@ def plan_of_all(
     data: Data, placer: Placer, name: str, deadline: float | None
 ) -> Provisioning:
     """The best plan of a placer that uses every offered GPU."""
+    why = "no degree divides every quota into at most max_stages stages"
+
+    def placements() -> Iterator[tuple[Stock, Stages]]:
+        nonlocal why
+        for d in data.data_parallel:
+            if any(offer.quota % d for offer in data.offers):
+                continue
+            stock = Stock.of(data, d)
+            counts = tuple(kind.stages for kind in stock.kinds)
+            if not 0 < sum(counts) <= stock.max_stages:
+                continue
+            why = "no placement of all GPUs fits their memory"
+            if (stages := placer(stock, counts, inf)) is not None:
+                why = "the placement of all GPUs misses the deadline or the budget"
+                yield stock, stages
+
+    if (plan := best_granted(data, placements(), deadline)) is None:
+        raise NoPlan(f"{name}: {why}")
+    return plan
+
+
+def best_granted(
+    data: Data, pipelines: Iterable[tuple[Stock, Stages]], deadline: float | None
+) -> Provisioning | None:
+    """The best of these that keeps the deadline and the budget, the first of equals."""
     wish = Wish.of(data)
     best: tuple[float, Provisioning] | None = None
-    why = "no degree divides every quota into at most max_stages stages"
-    for d in data.data_parallel:
-        if any(offer.quota % d for offer in data.offers):
-            continue
+    for stock, stages in pipelines:
         if deadline is not None and monotonic() > deadline:
             break
-        stock = Stock.of(data, d)
-        counts = tuple(kind.stages for kind in stock.kinds)
-        if not 0 < sum(counts) <= stock.max_stages:
-            continue
-        why = "no placement of all GPUs fits their memory"
-        stages = placer(stock, counts, inf)
-        if stages is None:
-            continue
-        time, price = stock.iteration_us(stages), stock.price(counts)
-        why = "the placement of all GPUs misses the deadline or the budget"
-        if wish.grants(time, price):
-            value = wish.value(time, price)
-            if best is None or value < best[0]:
-                best = (value, stock.plan(stages))
-    if best is None:
-        raise NoPlan(f"{name}: {why}")
-    return best[1]
+        time, price = stock.iteration_us(stages), stock.price(counted(stock, stages))
+        value = wish.value(time, price)
+        if wish.grants(time, price) and (best is None or value < best[0]):
+            best = value, stock.plan(stages)
+    return None if best is None else best[1]
 
 
 def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:

@@ -60,19 +60,11 @@ def plan(
     `degree` for all stages (no asymmetry; GPUs that do not make up a group of it stay
     idle), and with a `random_partition`, which deals the GPUs out at random.
     """
-    return plan_with(
-        data,
-        seed=seed,
-        deadline=deadline,
-        rounds=rounds,
-        degree=degree,
-        random_partition=random_partition,
-    )[0]
+    return plan_with(data, seed, deadline, rounds, degree, random_partition)[0]
 
 
 def plan_with(
     data: Instance,
-    *,
     seed: int = 0,
     deadline: float | None = None,
     rounds: int = ROUNDS,
@@ -169,8 +161,8 @@ class _Rounds:
         self.history: list[Round] = []
         self._random = random
         self._dealt = dealt  # at random
-        cluster = cost.instance.planned_cluster
-        self._counts = [node.count for node in cluster.nodes]
+        self._sizes = cost.instance.workload.micro_batch_sizes
+        self._counts = [node.count for node in cost.nodes]
         self._graph = _graph(cost)
         self._maker = PipelineMaker(Balancer(cost), self._graph, degree)
         self._by_option: dict[bool, float] = {}
@@ -213,11 +205,8 @@ class _Rounds:
         room = sum(
             mib * count for mib, count in zip(cost.room, self._counts, strict=True)
         )
-        batch = cost.instance.workload.global_batch // min(self._sizes())
+        batch = cost.instance.workload.global_batch // min(self._sizes)
         return max(1, min(sum(self._counts), batch, room * 2**20 // max(1, states)))
-
-    def _sizes(self) -> tuple[int, ...]:
-        return self.cost.instance.workload.micro_batch_sizes
 
     def _option(self, index: int) -> bool:
         """Whether to maximise the cut: the option that did better, mostly."""
@@ -243,7 +232,7 @@ class _Rounds:
             )
         if not all(map(any, groups)):
             return None
-        b = workload.micro_batch_sizes[index % len(self._sizes())]
+        b = self._sizes[index % len(self._sizes)]
         n = max(1, workload.global_batch // (b * pipelines))
         extra = random.choice((0, 0, 1, 2))
         lines = []

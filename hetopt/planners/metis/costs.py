@@ -4,7 +4,7 @@ What Metis, AMP, Alpa and Galvatron choose by. It agrees with the judge
 (`hetopt.problems.training_plan`) under every cost setting and shares no code with it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -212,19 +212,26 @@ class LineCost:
 
     def plan(self, n: int, b: int, line: Sequence[Laid]) -> TrainingPlan:
         """The plan with GPU ids; each node's are handed out in order."""
-        given = [0] * len(self.cost.nodes)
+        return one_pipeline(self.cost, n, b, line)
 
-        def replicas(stage: Laid) -> Iterator[Replica]:
-            for node, t, samples in stage.shares:
-                name = self.cost.names[node]
-                ids = range(given[node], given[node] + t)
-                given[node] += t
-                gpus = tuple(f"{name}:{i}" for i in ids)
-                yield Replica(gpus=gpus, samples=samples)
 
-        stages = tuple(
-            Stage(layers=(stage.first, stage.last), replicas=tuple(replicas(stage)))
-            for stage in line
+def one_pipeline(cost: FastCost, n: int, b: int, line: Sequence[Laid]) -> TrainingPlan:
+    """The plan of `n` micro-batches of `b`; GPUs of a node are handed out in order."""
+    given = [0] * len(cost.nodes)
+
+    def replica(share: Share) -> Replica:
+        start = given[share.node]
+        given[share.node] += share.t
+        ids = range(start, given[share.node])
+        gpus = tuple(f"{cost.names[share.node]}:{i}" for i in ids)
+        return Replica(gpus=gpus, samples=share.samples)
+
+    stages = tuple(
+        Stage(
+            layers=(stage.first, stage.last),
+            replicas=tuple(map(replica, stage.shares)),
         )
-        pipeline = Pipeline(micro_batches=n, micro_batch_size=b, stages=stages)
-        return TrainingPlan(pipelines=(pipeline,))
+        for stage in line
+    )
+    pipeline = Pipeline(micro_batches=n, micro_batch_size=b, stages=stages)
+    return TrainingPlan(pipelines=(pipeline,))

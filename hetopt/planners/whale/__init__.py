@@ -24,6 +24,7 @@ Choices where the paper is silent:
 Source: Jia et al., ATC 2022, section 3.3; the baseline of AutoHet.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -36,8 +37,9 @@ from ...schema import Instance
 from ...search.fast_cost import FastCost, Pipe, Slot
 from ...search.shortage import Shortage, worst_shortage
 from ...search.symmetric import equal_cuts, least_useful, measured, on_groups
+from ..metis.costs import Laid, Row, Share, one_pipeline
 from .shares import Fits, cuts, proportional
-from .structure import Structure, one_pipeline, power_of, structures, work_before
+from .structure import Structure, power_of, structures, work_before
 
 problem: Literal["training_plan"] = "training_plan"
 
@@ -140,14 +142,12 @@ class _Trial:
 
     def _most(self, b: int, most: int, chain: tuple[Slot, ...]) -> int:
         """Bunches of micro-batches that a pipeline's memory allows, up to `most`."""
-        low, bunch = 0, self._bunch(len(chain))
-        while low < most:
-            middle = most if low == 0 else (low + most + 1) // 2
-            if self._cost.fits(Pipe(middle * bunch, b, chain)):
-                low = middle
-            else:
-                most = middle - 1
-        return low
+        bunch = self._bunch(len(chain))
+
+        def short(count: int) -> bool:
+            return not self._cost.fits(Pipe(count * bunch, b, chain))
+
+        return bisect_left(range(1, most), True, key=short) if short(most) else most
 
     # --- one pipeline with unequal samples -------------------------------------------
 
@@ -164,13 +164,17 @@ class _Trial:
         ends = self._cuts(structure, fits)
         if ends is None:
             return
-        shares = []
+        stages = []
         for j, (first, last) in enumerate(pairwise(ends)):
-            found = self._shares(structure, count, j, first, last)
-            if found is None:
+            samples = self._shares(structure, count, j, first, last)
+            if samples is None:
                 return
-            shares.append(found)
-        plan = one_pipeline(cost, structure, count, ends, shares)
+            nodes = structure.stages[j]
+            row = Row(
+                Share(n, structure.t, s) for n, s in zip(nodes, samples, strict=True)
+            )
+            stages.append(Laid(row, first, last))
+        plan = one_pipeline(cost, count, b, stages)
         judged = training_plan.evaluate(cost.instance, plan)
         if judged.valid:
             self._offer(judged.parts["iteration_us"], plan)

@@ -4,7 +4,7 @@ Both make the largest load relative to compute as small as whole numbers and mem
 allow: what exceeds the memory of one goes to the others.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
@@ -97,12 +97,7 @@ class _Stages:
 
     def _memory_end(self, j: int, first: int) -> int:
         if (j, first) not in self._held:
-            low, high = first + self._least - 1, self._layers
-            while low < high:
-                middle = (low + high + 1) // 2
-                if self._fits(j, first, middle):
-                    low = middle
-                else:
-                    high = middle - 1
-            self._held[j, first] = low
+            ends = range(first + self._least, self._layers + 1)
+            fitting = bisect_left(ends, True, key=lambda z: not self._fits(j, first, z))
+            self._held[j, first] = first + self._least - 1 + fitting
         return self._held[j, first]

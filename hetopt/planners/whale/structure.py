@@ -1,11 +1,10 @@
 """What Whale's plans are made of: structures, FLOPs of layers, compute of GPUs."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 from ...costs import compute
-from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...search.fast_cost import FastCost
 from ...search.symmetric import common_degrees, measured
 
@@ -65,30 +64,3 @@ def power_of(cost: FastCost, node: int) -> int:
     """Effective MFLOP/s of a GPU of a node, at least 1."""
     gpu = cost.table.gpu(cost.names[node])
     return max(1, int(compute.flops_per_s(gpu) / 10**6))
-
-
-def one_pipeline(
-    cost: FastCost,
-    structure: Structure,
-    count: int,
-    ends: Sequence[int],
-    shares: Sequence[Sequence[int]],
-) -> TrainingPlan:
-    """The plan of `count` micro-batches; GPUs of a node are handed out in order."""
-    t, given = structure.t, [0] * len(cost.nodes)
-
-    def replica(node: int, samples: int) -> Replica:
-        start = given[node]
-        given[node] = start + t
-        gpus = tuple(f"{cost.names[node]}:{i}" for i in range(start, start + t))
-        return Replica(gpus=gpus, samples=samples)
-
-    rows = zip(pairwise(ends), structure.stages, shares, strict=True)
-    stages = tuple(
-        Stage(layers=span, replicas=tuple(map(replica, nodes, samples)))
-        for span, nodes, samples in rows
-    )
-    pipeline = Pipeline(
-        micro_batches=count, micro_batch_size=structure.b, stages=stages
-    )
-    return TrainingPlan(pipelines=(pipeline,))

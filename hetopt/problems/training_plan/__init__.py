@@ -70,9 +70,10 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
     costs = data.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
-    pipeline_us = []
-    for pipeline, rows in zip(plan.pipelines, timed, strict=True):
-        pipeline_us.append(_pipeline_us(costs, pipeline.micro_batches, rows))
+    pipeline_us = [
+        _pipeline_us(costs, pipeline.micro_batches, rows)
+        for pipeline, rows in zip(plan.pipelines, timed, strict=True)
+    ]
     sync_us = _sync_us(table, plan, timed)
     update_us = _update_us(table, plan, holders)
     iteration_us = _up(exact(costs.pipeline_factor) * max(pipeline_us)) + _up(
@@ -104,18 +105,14 @@ def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
         where = f"pipelines[{number}]"
         samples += pipeline.micro_batches * pipeline.micro_batch_size
         if pipeline.micro_batch_size not in sizes:
-            yield Violation(
-                "micro_batch_size",
-                where,
-                f"{pipeline.micro_batch_size} is not in {list(sizes)}",
-            )
+            what = f"{pipeline.micro_batch_size} is not in {list(sizes)}"
+            yield Violation("micro_batch_size", where, what)
         yield from _layers(instance, where, pipeline)
         for j, stage in enumerate(pipeline.stages):
             yield from _replicas(instance, f"{where}.stages[{j}]", pipeline, stage)
     if samples != (asked := instance.workload.global_batch):
-        yield Violation(
-            "global_batch", "plan", f"{samples} sequences, {asked} asked for"
-        )
+        what = f"{samples} sequences, {asked} asked for"
+        yield Violation("global_batch", "plan", what)
     yield from _every_gpu_once(plan)
 
 
@@ -126,11 +123,9 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     for number, pipeline in enumerate(plan.pipelines):
         for j, stage in enumerate(pipeline.stages):
             if stage.recompute is not None and stage.recompute not in rules:
-                yield Violation(
-                    "recompute",
-                    f"pipelines[{number}].stages[{j}]",
-                    f"{stage.recompute!r} is not in {list(rules)}",
-                )
+                where = f"pipelines[{number}].stages[{j}]"
+                what = f"{stage.recompute!r} is not in {list(rules)}"
+                yield Violation("recompute", where, what)
 
 
 def _layers(instance: Instance, where: str, pipeline: Pipeline) -> Iterator[Violation]:
@@ -140,11 +135,8 @@ def _layers(instance: Instance, where: str, pipeline: Pipeline) -> Iterator[Viol
         if first >= last:
             yield Violation("empty_stage", f"{where}.stages[{j}]", f"{[first, last]}")
         if last > instance.model.layers:
-            yield Violation(
-                "unknown_layer",
-                f"{where}.stages[{j}]",
-                f"ends at {last}, the model has {instance.model.layers} layers",
-            )
+            what = f"ends at {last}, the model has {instance.model.layers} layers"
+            yield Violation("unknown_layer", f"{where}.stages[{j}]", what)
         held.update(range(first, min(last, instance.model.layers)))
     if missing := [x for x in range(instance.model.layers) if not held[x]]:
         yield Violation("layer_missing", where, _runs(missing))
@@ -152,11 +144,8 @@ def _layers(instance: Instance, where: str, pipeline: Pipeline) -> Iterator[Viol
         yield Violation("layer_twice", where, _runs(twice))
     for j, (one, two) in enumerate(pairwise(pipeline.stages)):
         if two.layers[0] < one.layers[0]:
-            yield Violation(
-                "layer_order",
-                f"{where}.stages[{j + 1}]",
-                f"starts at {two.layers[0]}, after a stage from {one.layers[0]}",
-            )
+            what = f"starts at {two.layers[0]}, after a stage from {one.layers[0]}"
+            yield Violation("layer_order", f"{where}.stages[{j + 1}]", what)
 
 
 def _runs(layers: list[int]) -> str:
@@ -177,12 +166,8 @@ def _replicas(
     cluster = instance.planned_cluster
     samples = sum(replica.samples for replica in stage.replicas)
     if samples != pipeline.micro_batch_size:
-        yield Violation(
-            "samples",
-            where,
-            f"replicas take {samples} samples, "
-            f"the micro-batch has {pipeline.micro_batch_size}",
-        )
+        has = f"the micro-batch has {pipeline.micro_batch_size}"
+        yield Violation("samples", where, f"replicas take {samples} samples, {has}")
     for r, replica in enumerate(stage.replicas):
         here = f"{where}.replicas[{r}]"
         places = [gpu.rpartition(":") for gpu in replica.gpus]
@@ -232,18 +217,13 @@ def _runs_of_layers(
 ) -> Iterator[Violation]:
     v, stages = instance.workload.costs.interleave, len(pipeline.stages)
     if v > 1 and pipeline.micro_batches % stages:
-        yield Violation(
-            "interleave",
-            f"pipelines[{number}]",
-            f"{pipeline.micro_batches} micro-batches, no multiple of {stages} stages",
-        )
+        what = f"{pipeline.micro_batches} micro-batches, no multiple of {stages} stages"
+        yield Violation("interleave", f"pipelines[{number}]", what)
     for j, stage in enumerate(pipeline.stages):
         if len(stage.span) < v:
-            yield Violation(
-                "interleave",
-                f"pipelines[{number}].stages[{j}]",
-                f"{len(stage.span)} layers make no {v} runs",
-            )
+            where = f"pipelines[{number}].stages[{j}]"
+            what = f"{len(stage.span)} layers make no {v} runs"
+            yield Violation("interleave", where, what)
 
 
 def _memory(
@@ -252,7 +232,7 @@ def _memory(
     pipeline: Pipeline,
     memory: dict[str, int],
     tightest: list[dict[str, Any]],
-    holders: list[int] | None,
+    holders: list[int],
 ) -> Iterator[Violation]:
     count = len(pipeline.stages)
     for j, stage in enumerate(pipeline.stages):
@@ -272,11 +252,9 @@ def _memory(
                 memory[gpu] = need
             tightest.append({"headroom_mib": room - need})
             if need > room:
-                yield Violation(
-                    "memory",
-                    f"pipelines[{number}].stages[{j}].replicas[{r}]",
-                    f"{need - room} MiB too much ({need} of {room} MiB)",
-                )
+                where = f"pipelines[{number}].stages[{j}].replicas[{r}]"
+                what = f"{need - room} MiB too much ({need} of {room} MiB)"
+                yield Violation("memory", where, what)
 
 
 def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
