@@ -28,7 +28,7 @@ from hetopt.planners.espresso import Pruning, explored
 from hetopt.planners.espresso.tables import Stock
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
-from hetopt.report import frontier as pictures
+from hetopt.report import front as pictures
 from hetopt.schema import Instance
 
 JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
@@ -353,7 +353,7 @@ def write(jobs: Sequence[str], runs: int, sweeps: dict[str, Any]) -> None:
     text += ["## Cost against time (Fig. 2)", ""]
     for job in jobs:
         found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])
-        pictures.write(found, RESULTS / f"espresso-{job}.svg")
+        pictures.FILES.write(found, RESULTS / f"espresso-{job}.svg")
         text += figure_2(found)
     Path(RESULTS / "espresso.md").write_text("\n".join(text) + "\n", encoding="utf-8")
 

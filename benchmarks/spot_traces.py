@@ -192,7 +192,7 @@ def main() -> None:
             )
     text = "\n".join(page(rows, asked.checkpoint)) + "\n"
     if asked.series is None:
-        report.picture(found, RESULTS / PICTURE)
+        report.FILES.write(found, RESULTS / PICTURE)
         (RESULTS / PAGE).write_text(text, encoding="utf-8")
     else:
         print(text)

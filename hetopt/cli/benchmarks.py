@@ -107,7 +107,7 @@ def bench(
     )
     if update_best:
         _keep_best(folder)
-    output.give(reports.document(made), reports.tables(made), as_json, lost)
+    output.give(reports.document(made), reports.terminal(made), as_json, lost)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)

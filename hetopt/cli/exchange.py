@@ -181,7 +181,7 @@ def simulate(
     output.check_writable(trace, "--trace")
     output.check_writable(out)
     if out is not None:
-        timeline.check(out)
+        timeline.FILES.check(out)
     name, data, made = api.posed_plan(plan, instance)
     if not isinstance(made, TrainingPlan):
         raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")

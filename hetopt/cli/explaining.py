@@ -49,18 +49,18 @@ def explain(
     """
     from .. import api
     from ..modelling import Limits
-    from ..report import explained, explained_picture
+    from ..report import explanation
 
     output.check_writable(out)
     if out is not None:
-        explained_picture.check(out)
+        explanation.FILES.check(out)
     with output.watch("us", time_limit) as watch, naming(plan):
         limits = Limits(time_limit, seed=seed)
         found = api.explain(plan, instance, limits=limits, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes looked at until then")
-    failed = written(out, lambda path: explained_picture.write(found, path))
-    output.give(found.to_json(), explained.tables(found), as_json, failed)
+    failed = written(out, lambda path: explanation.write(found, path))
+    output.give(found.to_json(), explanation.terminal(found), as_json, failed)
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)

@@ -157,12 +157,12 @@ def give(
 
 def deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     """Write and show a result, and leave with its exit code."""
-    from ..report import tables
+    from ..report import results
     from ..text.writing import write_json
 
     document = result.to_json()
     failed = written(out, lambda path: write_json(path, document))
-    give(document, tables.solved(result), as_json, failed)
+    give(document, results.solved(result), as_json, failed)
     raise typer.Exit(exit_of(result.status))
 
 

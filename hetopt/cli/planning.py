@@ -174,11 +174,11 @@ def compare(
     """
     from .. import api
     from ..modelling import Limits
-    from ..report import tables, writing
+    from ..report import gaps
 
     output.check_writable(out)
     if out is not None:
-        writing.format_of(out)
+        gaps.FILES.check(out)
     with output.watch("us", time_limit) as watch:
         report = api.compare(
             instances,
@@ -187,8 +187,8 @@ def compare(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    failed = output.written(out, lambda path: writing.write(report, path))
-    output.give(report.to_json(), tables.compared(report), as_json, failed)
+    failed = output.written(out, lambda path: gaps.FILES.write(report, path))
+    output.give(report.to_json(), gaps.terminal(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
 
 
@@ -238,10 +238,10 @@ def provision(
     if frontier:
         if deadline is not None or budget is not None:
             raise Unsupported("--frontier has every deadline and budget: give it alone")
-        from ..report import frontier as pictures
+        from ..report import front
 
         if out is not None:
-            pictures.check(out)
+            front.FILES.check(out)
         with output.watch("points", time_limit) as watch:
             found = api.tradeoffs(
                 instance,
@@ -292,9 +292,9 @@ def check(
             document |= {"bound_proved": not missing, "bound_misses": missing}
         output.print_json(document)
     else:
-        from ..report import tables
+        from ..report import results
 
-        output.show(tables.judged(data, made, found))
+        output.show(results.judged(data, made, found))
         if missing == []:
             output.show(["the bound is proved again"])
     if not found.valid:
@@ -331,9 +331,9 @@ def list_entries(
     if as_json:
         output.print_json(entries)
     else:
-        from ..report import tables
+        from ..report import results
 
-        output.show([tables.named(entries)])
+        output.show([results.named(entries)])
 
 
 def register(app: typer.Typer) -> None:
@@ -351,16 +351,14 @@ def register(app: typer.Typer) -> None:
 
 def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:
     """Write and show a Pareto front, and leave with its exit code."""
-    from ..report import frontier, tables
+    from ..report import front
 
-    front = found.front
-    failed = output.written(out, lambda path: frontier.write(found, path))
-    shown = [*tables.traded(front), *tables.beside(found)]
-    output.give(found.to_json(), shown, as_json, failed)
-    if front.points:
+    failed = output.written(out, lambda path: front.FILES.write(found, path))
+    output.give(found.to_json(), front.terminal(found), as_json, failed)
+    if found.front.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(
-        output.NO_PLAN if front.stop.value == "proved" else output.NOT_FOUND
+        output.NO_PLAN if found.front.stop.value == "proved" else output.NOT_FOUND
     )
 
 

@@ -132,7 +132,7 @@ def recover(
     if apply is None or out is None or found.result.plan is None:
         _deliver(found, None if apply else out, as_json, failed)
     if not as_json:
-        output.show(recovery.shown(found))
+        output.show(recovery.terminal(found))
     document = applying.to_apply(found.to_json(), asked, places)
     _move(document, apply, out, as_json, failed)
 
@@ -192,7 +192,7 @@ def _deliver(
 
     document = found.to_json()
     lost = _write(document, out)
-    output.give(document, recovery.shown(found), as_json, lost, failed)
+    output.give(document, recovery.terminal(found), as_json, lost, failed)
     raise typer.Exit(output.exit_of(found.result.status))
 
 

@@ -98,7 +98,7 @@ def replay(
 
     output.check_writable(out)
     if out is not None:
-        report.check(out)
+        report.FILES.check(out)
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -119,7 +119,7 @@ def replay(
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed until then")
-    failed = written(out, lambda path: report.write(found, path))
-    output.give(found.to_json(), report.shown(found), as_json, failed)
+    failed = written(out, lambda path: report.FILES.write(found, path))
+    output.give(found.to_json(), report.terminal(found), as_json, failed)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

@@ -163,12 +163,12 @@ def _deliver(
 
     def write(path: Path) -> None:
         if path.suffix.lower() == ".html":
-            write_text(path, report.html(data, outcomes))
+            write_text(path, report.page(data, outcomes))
         else:
             write_json(path, document)
 
     failed = written(out, write)
-    output.give(document, report.table(outcomes), as_json, failed)
+    output.give(document, report.terminal(outcomes), as_json, failed)
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)
@@ -190,32 +190,31 @@ def _document(data: "Data", outcomes: list["Outcome"]) -> dict[str, Any]:
 
 
 def _fit_table(rows: list["Fit"]) -> Any:
-    from rich.table import Table
+    from ..report import words, writers
+    from ..report.sheet import Table
 
-    from ..report import words
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(FIT_COLUMNS):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    cells = []
     for row in rows:
         own = row.cost_model
         parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
-        table.add_row(
-            words.plain(row.gpu),
-            str(row.gpus),
-            str(row.data_parallel),
-            str(row.tensor_parallel),
-            _gib(row.marp.total),
-            "yes" if row.marp_fits else "no",
-            _gib(own.total),
-            "yes" if row.cost_model_fits else "no",
-            *map(_gib, parts),
-            words.duration(row.step_us / 1e6),
-            words.number(row.samples_per_second),
-            words.number(row.samples_per_second / row.gpus),
-            words.share(row.utilisation),
+        cells.append(
+            (
+                row.gpu,
+                str(row.gpus),
+                str(row.data_parallel),
+                str(row.tensor_parallel),
+                _gib(row.marp.total),
+                "yes" if row.marp_fits else "no",
+                _gib(own.total),
+                "yes" if row.cost_model_fits else "no",
+                *map(_gib, parts),
+                words.duration(row.step_us / 1e6),
+                words.number(row.samples_per_second),
+                words.number(row.samples_per_second / row.gpus),
+                words.share(row.utilisation),
+            )
         )
-    return table
+    return writers.terminal(Table.of(FIT_COLUMNS, cells), narrow=False)
 
 
 def _gib(size: int) -> str:

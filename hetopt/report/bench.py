@@ -3,55 +3,32 @@
 What was not solved is counted by how it ended, in every format.
 """
 
-import csv
-import io
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
 from ..bench import statistics
+from ..bench.journal import Row
+from ..bench.statistics import Entry
+from ..errors import HetoptError
+from ..files import load_plan
+from ..result import Method, Result, Status, Stop
 from ..text.writing import write_text
-from . import bench_page, words
+from . import bench_tables, figures, pipelines, words, writers
 from .bench_summary import Report
-from .bench_tables import Table, rich_table
-from .text import escaped
+from .sheet import Figure, Section, Sheet
 
 NAME = "report"
-
-
-def write(made: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.csv` and `.json` to a folder, each whole."""
-    text = json.dumps(document(made), indent=1, allow_nan=False) + "\n"
-    write_text(folder / f"{NAME}.json", text)
-    write_text(folder / f"{NAME}.csv", comma_separated(made))
-    write_text(folder / f"{NAME}.md", markdown(made))
-    write_text(folder / f"{NAME}.html", bench_page.html(made))
-
-
-def document(made: Report) -> dict[str, Any]:
-    """The report as one JSON document."""
-    return {
-        "header": made.header,
-        "counts": made.counts,
-        "summaries": [asdict(summary) for summary in made.summaries],
-        "growth": [
-            {"problem": problem, "method": method, **asdict(law)}
-            for problem, found in statistics.by_problem(made.entries).items()
-            for method, law in statistics.growths(found).items()
-        ],
-        "rows": [
-            {**entry.row, "gap_to_bound": entry.gap_to_bound}
-            | {"gap_to_best": entry.gap_to_best}
-            for entry in made.entries
-        ],
-        "figures": list(statistics.figures(made.rows)),
-    }
-
-
+MOST_GPUS = 320  # of a plan that is drawn: boxes get too narrow to read
+MOST_PLANS = 40  # drawn on a page: it would take too long to load
+INTRODUCTION = (
+    "Gaps are to the strongest bound that is proved for the same data, by a row of "
+    "this page or in the library's best known; rows without one are counted and left "
+    "out of the quantiles. Click a heading to sort."
+)
 FIELDS = (
     *("problem", "instance", "method", "backend", "seed", "status", "stop", "size"),
     *("size_unit", "objective", "unit", "bound", "bound_source", "gap_to_bound"),
@@ -59,61 +36,222 @@ FIELDS = (
 )
 
 
-def comma_separated(made: Report) -> str:
+def write(report: Report, folder: Path) -> None:
+    """Write `report.html`, `.md`, `.csv` and `.json` to a folder, each whole."""
+    texts = {
+        "json": writers.document(document(report)),
+        "csv": comma_separated(report),
+        "md": markdown(report),
+        "html": page(report),
+    }
+    for suffix, text in texts.items():
+        write_text(folder / f"{NAME}.{suffix}", text)
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as one JSON document."""
+    return {
+        "header": report.header,
+        "counts": report.counts,
+        "summaries": [asdict(summary) for summary in report.summaries],
+        "growth": [
+            {"problem": problem, "method": method, **asdict(law)}
+            for problem, found in statistics.by_problem(report.entries).items()
+            for method, law in statistics.growths(found).items()
+        ],
+        "rows": [
+            {**entry.row, "gap_to_bound": entry.gap_to_bound}
+            | {"gap_to_best": entry.gap_to_best}
+            for entry in report.entries
+        ],
+        "figures": list(statistics.figures(report.rows)),
+    }
+
+
+def comma_separated(report: Report) -> str:
     """One line a solve; raw numbers, empty where nothing is known."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, FIELDS, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    for entry in made.entries:
-        derived = {
+    rows = (
+        {
+            **entry.row,
             "gap_to_bound": entry.gap_to_bound,
             "gap_to_best": entry.gap_to_best,
             "method_s": entry.seconds,
             "wall_s": entry.row.get("seconds", {}).get("wall"),
             "reasons": "; ".join(entry.row.get("reasons", [])),
         }
-        row = {**entry.row, **derived}
-        writer.writerow({name: words.cell(value) for name, value in row.items()})
-    return buffer.getvalue()
+        for entry in report.entries
+    )
+    return writers.comma_separated(FIELDS, rows)
 
 
-def markdown(made: Report) -> str:
+def markdown(report: Report) -> str:
     """Headings and tables; pictures are on the page."""
-    out = [f"# Suite {escaped(made.header['suite'])}", "", f"{made.counts}.", ""]
-    out += [escaped(bench_page.machine(made.header)), ""]
-    for title, table in _every_table(made):
-        out += [f"## {escaped(title)}", "", *table.markdown(), ""]
-    return "\n".join(out)
+    return writers.markdown(_sheet(report))
 
 
-def tables(made: Report) -> Iterator[RenderableType]:
-    """Counts, summaries, growth and figures for a terminal."""
-    yield made.counts
-    for title, table in _every_table(made):
-        if not title.startswith("Gaps"):
+def page(report: Report) -> str:
+    """Counts, tables that sort, charts, and plans side by side."""
+    sheet = _sheet(report)
+    return writers.page(replace(sheet, sections=(*sheet.sections, *_plans(report))))
+
+
+def terminal(report: Report) -> Iterator[RenderableType]:
+    """Counts, summaries, growth and figures; the gaps of all instances are too wide."""
+    yield report.counts
+    for section in _sheet(report).sections:
+        if section.table and not (
+            section.on_page_only or section.title.startswith("Gaps")
+        ):
             yield ""
-            yield title
-            yield rich_table(table)
+            yield words.plain(section.title)
+            yield writers.terminal(section.table, narrow=False)
 
 
-def _every_table(made: Report) -> Iterator[tuple[str, Table]]:
-    from . import bench_tables
+def _sheet(report: Report) -> Sheet:
+    counts = Section(notes=(f"{report.counts}.", machine(report.header)))
+    introduction = Section(notes=(INTRODUCTION,), on_page_only=True)
+    problems = [
+        section
+        for problem, entries in statistics.by_problem(report.entries).items()
+        for section in _of_problem(report, problem, entries)
+    ]
+    sections = (counts, introduction, *problems, *_of_all(report))
+    return Sheet(f"Suite {report.header['suite']}", sections)
 
-    for problem, found in statistics.by_problem(made.entries).items():
-        title = words.plain(problem)
-        mine = [s for s in made.summaries if s.problem == problem]
-        yield f"Summary: {title}", bench_tables.summary(mine)
-        laws = statistics.growths(found)
-        if laws:
-            yield (
-                f"Time against size: {title}",
-                bench_tables.growth(laws, statistics.sizes(found)),
-            )
-        yield f"Gaps to the proved bound: {title}", bench_tables.gaps(found)
-    if figures := list(statistics.figures(made.rows)):
-        yield "Figures of the papers", bench_tables.figures(figures)
-    if made.contradicted:
-        title = "Plans that a bound contradicts"
-        yield title, bench_tables.contradictions(made.contradicted)
-    if failures := [row for row in made.rows if row["status"] in bench_tables.FAILED]:
-        yield "Rows without an answer", bench_tables.failures(failures)
+
+def _of_problem(
+    report: Report, problem: str, entries: list[Entry]
+) -> Iterator[Section]:
+    """What is known of one problem: counts, curves, gaps and every solve."""
+    mine = [s for s in report.summaries if s.problem == problem]
+    yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
+    charts = (chart for chart in _charts(entries) if chart is not None)
+    yield Section(figures=tuple(charts))
+    laws = statistics.growths(entries)
+    if laws:
+        table = bench_tables.growth(laws, statistics.sizes(entries))
+        yield Section(f"Time against size: {problem}", table=table)
+    table = bench_tables.gaps(entries)
+    yield Section(f"Gaps to the proved bound: {problem}", table=table)
+    yield Section(
+        f"All {len(entries)} solves: {problem}",
+        table=bench_tables.solves(entries),
+        folded=True,
+        on_page_only=True,
+    )
+
+
+def _of_all(report: Report) -> Iterator[Section]:
+    if listed := list(statistics.figures(report.rows)):
+        table = bench_tables.figures(listed)
+        yield Section("Figures of the papers", table=table)
+    if report.contradicted:
+        table = bench_tables.contradictions(report.contradicted)
+        yield Section("Plans that a bound contradicts", table=table)
+        one = "Of the two, one is wrong: a bug, or a solver that claims too much."
+        yield Section(notes=(one,), on_page_only=True)
+    if failed := [row for row in report.rows if row["status"] in bench_tables.FAILED]:
+        yield Section("Rows without an answer", table=bench_tables.failures(failed))
+
+
+def machine(header: Row) -> str:
+    """On what the rows were measured, in one sentence."""
+    there, versions = header.get("machine", {}), header.get("versions", {})
+    listed = ", ".join(f"{name} {number}" for name, number in versions.items())
+    changed = " with changes" if header.get("modified") else ""
+    commit = header.get("commit")
+    built = f", commit {str(commit)[:12]}{changed}" if commit else ""
+    return (
+        f"{there.get('processor')}, {there.get('cores')} cores, "
+        f"{there.get('memory_gib')} GiB, {there.get('system')}, Python "
+        f"{there.get('python')}; hetopt {header.get('hetopt')}{built}; {listed}; "
+        f"threads {header.get('threads')}, started {header.get('started')}."
+    )
+
+
+def _charts(found: list[Entry]) -> Iterator[Figure | None]:
+    yield figures.profiles(
+        "Performance profile: quality",
+        "The share of instances on which a method's plan is within a factor of the "
+        "best plan of this page (Dolan and Moré). Where a method found none, its curve "
+        "stays below the top; methods without any plan are not drawn.",
+        statistics.quality_profiles(found),
+    )
+    yield figures.profiles(
+        "Performance profile: time to a proof",
+        "The share of instances that a method proved within a factor of the fastest "
+        "proof of this page. An instance that nobody proved is left out for all, and "
+        "methods that proved none are not drawn.",
+        statistics.proof_profiles(found),
+    )
+    yield figures.traces(statistics.traces(found))
+    size = next((e.row["size_unit"] for e in found if e.row.get("size_unit")), "size")
+    yield figures.growths(size, statistics.sizes(found), statistics.growths(found))
+
+
+# --- plans -----------------------------------------------------------------------
+
+Drawable = tuple[str, str, Result]  # instance, method, the plan judged anew
+
+
+def _results(report: Report) -> tuple[list[Drawable], str]:
+    """Training plans of instances that have several, and what is not drawn."""
+    rows = [
+        entry
+        for entry in report.entries
+        if entry.row.get("problem") == "training_plan" and entry.row.get("plan_file")
+    ]
+    by_instance: dict[str, list[Entry]] = {}
+    for entry in rows:
+        by_instance.setdefault(entry.row["instance"], []).append(entry)
+    found: list[Drawable] = []
+    missing = 0
+    for instance, mine in by_instance.items():
+        if len(mine) < 2:
+            continue
+        for entry in mine:
+            small = (entry.row.get("size") or 0) <= MOST_GPUS
+            result = None
+            if small and len(found) < MOST_PLANS:
+                result = _judged(report.folder / entry.row["plan_file"], entry)
+            if result is None:
+                missing += 1
+            else:
+                found.append((instance, entry.method, result))
+    return found, f"{missing} plans are not drawn." if missing else ""
+
+
+def _judged(file: Path, entry: Entry) -> Result | None:
+    """The plan of a document, judged anew; None where it cannot be read any more."""
+    try:
+        problem, data, plan = load_plan(file)
+    except HetoptError:
+        return None
+    return Result(
+        problem,
+        data,
+        Method(entry.method, "given"),
+        Status.FEASIBLE,
+        Stop.FINISHED,
+        plan=plan,
+    )
+
+
+def _plans(report: Report) -> Iterator[Section]:
+    """Plans side by side, those of the first instance open."""
+    results, left_out = _results(report)
+    if not results:
+        return
+    palette = pipelines.colours(
+        gpu for _, _, result in results for gpu in result.data.planned_cluster.gpus
+    )
+    notes = (pipelines.NOTE, left_out) if left_out else (pipelines.NOTE,)
+    yield Section("Plans side by side", notes)
+    last = None
+    for instance, method, result in results:
+        if instance != last:
+            yield Section(instance, level=3)
+        last = instance
+        note = f"{words.amount(result.objective, 'us')} an iteration"
+        folded = instance != results[0][0]
+        yield pipelines.section(result, palette, method, note, folded=folded)

@@ -1,84 +1,28 @@
-"""The tables of a suite's report, as cells of words with a value to sort by."""
+"""The tables of a suite's report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
-
-from rich import table as rich_tables
-from rich.text import Text
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
 from ..performance_profiles import Growth
 from . import words
-from .text import escaped
+from .sheet import Cell, Table
 
 FAILED = ("crashed", "timeout", "out of memory", "refused")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Words, and what they are sorted by: None where nothing is known."""
-
-    text: str
-    value: Any = None
-
-    @classmethod
-    def of(cls, value: Any, text: str | None = None) -> "Cell":
-        """A cell of a value; a dash where there is none."""
-        if value is None:
-            return cls(words.NONE)
-        if isinstance(value, str):
-            value = words.plain(value)
-        return cls(words.plain(str(value) if text is None else text), value)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Headings, which of them are of numbers, and rows of cells."""
-
-    headings: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    def markdown(self) -> list[str]:
-        """Lines of Markdown."""
-        rule = ["---:" if right else "---" for right in self.numeric]
-        body = [[escaped(cell.text) for cell in row] for row in self.rows]
-        listed = [[escaped(heading) for heading in self.headings], rule, *body]
-        return [f"| {' | '.join(line)} |" for line in listed]
-
-
-def rich_table(table: Table) -> rich_tables.Table:
-    """The table for a terminal."""
-    made = rich_tables.Table(box=None, pad_edge=False, header_style="bold")
-    for heading, right in zip(table.headings, table.numeric, strict=True):
-        made.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for row in table.rows:
-        made.add_row(*(Text(cell.text) for cell in row))
-    return made
-
-
-def _table(headings: Mapping[str, bool], rows: Sequence[Sequence[Cell]]) -> Table:
-    return Table(tuple(headings), tuple(headings.values()), tuple(map(tuple, rows)))
-
-
 def summary(found: Sequence[Summary]) -> Table:
     """Counts first; gaps of the rows that have a proved reference."""
-    headings = {
-        **{"method": False, "rows": True, "solved": True, "proved": True},
-        **{"not solved": False, "with a bound": True, "median gap": True},
-        **{"90 % within": True, "worst gap": True, "median time": True},
-    }
+    headings = (
+        *("method", "rows", "solved", "proved", "not solved", "with a bound"),
+        *("median gap", "90 % within", "worst gap", "median time"),
+    )
     rows = [
         (
-            Cell.of(s.method),
-            Cell.of(s.rows),
-            Cell.of(s.solved),
-            Cell.of(s.proved),
-            Cell.of(
-                ", ".join(f"{n} {status}" for status, n in s.unsolved.items()) or None
-            ),
+            *map(Cell.of, (s.method, s.rows, s.solved, s.proved)),
+            _unsolved(s),
             Cell.of(s.referenced),
             _share(s.median_gap),
             _share(s.p90_gap),
@@ -87,7 +31,12 @@ def summary(found: Sequence[Summary]) -> Table:
         )
         for s in found
     ]
-    return _table(headings, rows)
+    return Table.of(headings, rows, texts=("method", "not solved"))
+
+
+def _unsolved(one: Summary) -> Cell:
+    counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
+    return Cell(counts, counts, "bad") if counts else Cell.of(None)
 
 
 def gaps(found: Sequence[Entry]) -> Table:
@@ -103,7 +52,7 @@ def gaps(found: Sequence[Entry]) -> Table:
         (Cell.of(case), *(_gap(mine.get(method)) for method in methods))
         for case, mine in cases.items()
     ]
-    return _table({"instance": False, **dict.fromkeys(methods, True)}, rows)
+    return Table.of(("instance", *methods), rows)
 
 
 def growth(
@@ -123,18 +72,16 @@ def growth(
                 _seconds(law.at(most)),
             )
         )
-    headings = {"method": False, "exponent": True, "measured at sizes": True}
-    return _table({**headings, "fitted at the least": True, "at the most": True}, rows)
+    headings = ("method", "exponent", "measured at sizes", "fitted at the least")
+    return Table.of((*headings, "at the most"), rows)
 
 
 def figures(found: Sequence[Row]) -> Table:
     """Ours beside the paper's, and why they differ; a reason is told once in a row."""
     reasons = [f.get("reason") for f in found]
-    told = [a != b for a, b in zip(reasons, [None, *reasons], strict=False)]
-    headings = {
-        **{"paper": False, "figure": False, "ours": True, "the paper's": True},
-        **{"ratio": True, "unit": False, "why they differ": False},
-    }
+    said = [a != b for a, b in zip(reasons, [None, *reasons], strict=False)]
+    texts = ("paper", "figure", "unit", "why they differ")
+    headings = (*texts[:2], "ours", "the paper's", "ratio", *texts[2:])
     rows = [
         (
             Cell.of(f.get("paper")),
@@ -147,9 +94,9 @@ def figures(found: Sequence[Row]) -> Table:
             Cell.of(f.get("unit")),
             Cell.of(f.get("reason")) if new else Cell("″"),
         )
-        for f, new in zip(found, told, strict=True)
+        for f, new in zip(found, said, strict=True)
     ]
-    return _table(headings, rows)
+    return Table.of(headings, rows, texts=texts)
 
 
 def contradictions(found: Sequence[Entry]) -> Table:
@@ -157,14 +104,14 @@ def contradictions(found: Sequence[Entry]) -> Table:
     rows = [
         (
             Cell.of(entry.row["instance"]),
-            Cell.of(entry.method),
+            replace(Cell.of(entry.method), mark="bad"),
             Cell.of(entry.row.get("objective")),
             Cell.of(float(entry.reference or 0)),
         )
         for entry in found
     ]
-    headings = {"instance": False, "method": False, "objective": True, "bound": True}
-    return _table(headings, rows)
+    headings = ("instance", "method", "objective", "bound")
+    return Table.of(headings, rows, texts=headings[:2])
 
 
 def failures(found: Sequence[Row]) -> Table:
@@ -178,18 +125,16 @@ def failures(found: Sequence[Row]) -> Table:
         )
         for row in found
     ]
-    return _table(
-        {"instance": False, "method": False, "status": False, "why": False}, rows
-    )
+    headings = ("instance", "method", "status", "why")
+    return Table.of(headings, rows, texts=headings)
 
 
 def solves(found: Sequence[Entry]) -> Table:
     """Every solve."""
-    headings = {
-        **{"instance": False, "method": False, "size": True, "objective": True},
-        **{"gap to bound": True, "gap to best plan": True, "time": True},
-        **{"status": False},
-    }
+    headings = (
+        *("instance", "method", "size", "objective", "gap to bound"),
+        *("gap to best plan", "time", "status"),
+    )
     rows = [
         (
             Cell.of(entry.row["instance"]),
@@ -203,7 +148,7 @@ def solves(found: Sequence[Entry]) -> Table:
         )
         for entry in found
     ]
-    return _table(headings, rows)
+    return Table.of(headings, rows, texts=("instance", "method", "status"))
 
 
 def _outcome(row: Row) -> str:

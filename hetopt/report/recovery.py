@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from . import tables, words
+from . import results, words, writers
+from .sheet import Table
 
 if TYPE_CHECKING:
     from ..api.recovering import Recovered
 
 
-def shown(found: "Recovered") -> Iterator[RenderableType]:
+def terminal(found: "Recovered") -> Iterator[RenderableType]:
     """The change, the candidates, the new training plan, and the recovery."""
     change = found.change
-    told = [
+    changes = [
         ("lost", ", ".join(change.lost_nodes)),
         ("lost GPUs", ", ".join(sorted(change.wounded))),
         ("new", ", ".join(change.new_nodes)),
     ]
-    yield tables.facts_table((heading, text) for heading, text in told if text)
+    yield writers.facts((heading, text) for heading, text in changes if text)
     if found.candidates:
         rows = [
             [
@@ -31,15 +32,15 @@ def shown(found: "Recovered") -> Iterator[RenderableType]:
             ]
             for candidate in found.candidates
         ]
-        headings = [("plan", False), ("iteration", True), ("recovery", True)]
-        yield tables.rich_table([*headings, ("", False)], rows)
+        headings = ("plan", "iteration", "recovery", "")
+        yield writers.terminal(Table.of(headings, rows, texts=("plan", "")))
         yield ""
     if found.new_plan is not None:
         from ..problems import training_plan
 
         judged = training_plan.evaluate(change.new, found.new_plan)
         yield Text("new training plan", style="bold")
-        yield from tables.judged(change.new, found.new_plan, judged)
+        yield from results.judged(change.new, found.new_plan, judged)
         yield ""
         yield Text("recovery", style="bold")
-    yield from tables.solved(found.result)
+    yield from results.solved(found.result)

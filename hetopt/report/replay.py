@@ -1,67 +1,34 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..errors import Unsupported
-from ..text.writing import write_json
-from . import tables, words
-from .frontier import save
+from . import figures, words, writers
+from .sheet import Table
 
 if TYPE_CHECKING:
     from ..api.replaying import Replayed
     from ..recovery.replay import Replay
 
-PICTURES = (".png", ".svg", ".pdf")
-SUFFIXES = (".json", *PICTURES)
 COLUMNS = (
-    "method",
-    "iterations",
-    "samples/s",
-    "useful",
-    "redone",
-    "cut",
-    "recovering",
-    "idle",
-    "recovery",
-    "lost work",
-    "re-plans",
-    "moves",
+    *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
+    *("idle", "recovery", "lost work", "re-plans", "moves"),
 )
 _HOUR_US = 3600 * 10**6
 
 
-def check(path: Path) -> None:
-    """`Unsupported` where the suffix is none of `SUFFIXES`."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise Unsupported(
-            f"{path}: found suffix {path.suffix!r}, expected one of "
-            f"{', '.join(SUFFIXES)}"
-        )
-
-
-def write(found: "Replayed", path: Path) -> None:
-    """Write it as the suffix of the path says."""
-    check(path)
-    if path.suffix.lower() == ".json":
-        write_json(path, found.to_json())
-    else:
-        picture(found, path)
-
-
 def rows(found: "Replayed") -> list[list[str]]:
     """A row of texts a method, under COLUMNS; kinds of GPU time are shares of all."""
-    made = []
+    listed = []
     for replay in found.replays:
         tally = replay.tally
         speed = None
         if found.end_us:
             speed = found.samples(replay) * 10**6 / found.end_us
-        made.append(
+        listed.append(
             [
                 replay.method,
                 f"{tally.iterations:,}",
@@ -76,35 +43,29 @@ def rows(found: "Replayed") -> list[list[str]]:
                 str(tally.moves),
             ]
         )
-    return made
+    return listed
 
 
-def shown(found: "Replayed") -> Iterator[RenderableType]:
+def terminal(found: "Replayed") -> Iterator[RenderableType]:
     """The trace in words, and a row a method."""
     facts = [
-        ("instance", words.plain(found.instance.name)),
-        ("series", words.plain(found.series)),
+        ("instance", found.instance.name),
+        ("series", found.series),
         ("replayed", words.duration(found.end_us / 1e6)),
         ("changes of the nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
     ]
-    yield tables.facts_table(facts)
-    yield tables.rich_table(
-        [(name, bool(number)) for number, name in enumerate(COLUMNS)], rows(found)
-    )
+    yield writers.facts(facts)
+    yield writers.terminal(Table.of(COLUMNS, rows(found)))
     for replay in found.replays:
         if replay.exact:
-            told = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
-            yield Text(f"{replay.method}: {told} fastest", style="dim")
+            proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
+            yield Text(f"{replay.method}: {proved} fastest", style="dim")
 
 
-def picture(found: "Replayed", path: Path) -> None:
+def picture(found: "Replayed") -> Any:
     """GPUs, samples a second, and samples that count, over the hours of the trace."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figures.canvas(10, 8)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 2))
     top.step(*_there(found), where="post", color="black", linewidth=1)
     top.set_ylabel("GPUs")
@@ -127,8 +88,8 @@ def picture(found: "Replayed", path: Path) -> None:
     bottom.set_xlim(0, max(found.end_us / _HOUR_US, 1e-6))
     bottom.legend(frameon=False)
     title = words.plain(f"{found.instance.name}, {found.series}")
-    top.set_title(title, parse_math=False)
-    save(figure, path)
+    top.set_title(title)
+    return figure
 
 
 def _there(found: "Replayed") -> tuple[list[float], list[int]]:
@@ -162,3 +123,11 @@ def _progress(
             points.append((leg.run.ready_us + busy, done + leg.iterations * batch))
     points.append((end_us, points[-1][1]))
     return [t / _HOUR_US for t, _ in points], [n for _, n in points]
+
+
+FILES: "writers.Files[Replayed]" = writers.Files(
+    {
+        ".json": lambda found: writers.document(found.to_json()),
+        **dict.fromkeys(writers.PICTURES, picture),
+    }
+)

@@ -1,47 +1,34 @@
-"""Schedules as one HTML page: metrics, completion times, who held which GPU when.
+"""Schedules: metrics, completion times, who held which GPU when."""
 
-The pictures are SVG inside the page, which needs nothing else. Matplotlib is loaded
-when one is drawn.
-"""
-
-import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.scheduling import Outcome
 from ..plans import Schedule
 from ..problems.job_scheduling import MICRO, Data
 from ..scheduling.metrics import completion_s
-from . import words
-from .templates import template
+from . import figures, words, writers
+from .sheet import Figure, Section, Sheet, Table
 
 COLUMNS = (
-    "policy",
-    "average completion",
-    "p99",
-    "queueing",
-    "makespan",
-    "gap to bound",
-    "samples/s",
-    "trials",
-    "restarts",
-    "decision, median",
-    "p99",
+    *("policy", "average completion", "p99", "queueing", "makespan", "gap to bound"),
+    *("samples/s", "trials", "restarts", "decision, median", "p99"),
 )
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """A row of texts a policy, under COLUMNS."""
-    found = []
+    listed = []
     for outcome in outcomes:
         m = outcome.metrics
         if m is None:
-            found.append([outcome.policy, *[words.NONE] * (len(COLUMNS) - 1)])
+            listed.append([outcome.policy, *[words.NONE] * (len(COLUMNS) - 1)])
             continue
-        found.append(
+        listed.append(
             [
                 outcome.policy,
                 words.duration(m.average_completion_s),
@@ -56,7 +43,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
                 words.duration(m.decision_p99_s),
             ]
         )
-    return found
+    return listed
 
 
 def used(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
@@ -74,37 +61,51 @@ def used(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     ]
 
 
-def table(outcomes: Sequence[Outcome]) -> list[Any]:
-    """The metrics for a terminal, and what is to be said beside them."""
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(COLUMNS):
-        grid.add_column(heading, justify="right" if number else "left")
-    for row in rows(outcomes):
-        grid.add_row(*map(Text, row))
-    notes = [Text(f"{name}: held {text}", style="dim") for name, text in used(outcomes)]
-    reasons = dict.fromkeys(r for outcome in outcomes for r in outcome.result.reasons)
-    return [grid, *notes, *[Text(words.plain(f"refused {r}")) for r in reasons]]
+def terminal(outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
+    """The metrics, and what is to be said beside them."""
+    yield writers.terminal(Table.of(COLUMNS, rows(outcomes)), narrow=False)
+    for name, text in used(outcomes):
+        yield Text(f"{name}: held {text}", style="dim")
+    for reason in dict.fromkeys(r for one in outcomes for r in one.result.reasons):
+        yield Text(words.plain(f"refused {reason}"))
 
 
-def html(data: Data, outcomes: Sequence[Outcome]) -> str:
-    """The page: the table, the CDF of all policies, a Gantt chart of each."""
+def page(data: Data, outcomes: Sequence[Outcome]) -> str:
+    """The table, the CDF of all policies, a Gantt chart of each."""
     plans = [(o.policy, o.result.plan) for o in outcomes if o.result.plan is not None]
-    return template("schedule.html.j2").render(
-        name=words.plain(data.name),
-        source=words.plain(data.source),
-        jobs=len(data.jobs),
-        gpus=data.cluster.gpu_count,
-        columns=COLUMNS,
-        rows=rows(outcomes),
-        used=used(outcomes),
-        cdf=cdf(data, plans),
-        charts=[(policy, gantt(data, plan)) for policy, plan in plans],
+    held = (f"{policy} held {text} of the time." for policy, text in used(outcomes))
+    title, charts = "Completion times", []
+    for policy, plan in plans:
+        name = f"{policy}: who held which GPU"
+        figure = Figure(name, _GANTT, partial(gantt, data, plan))
+        charts.append(Section(name, figures=(figure,)))
+    sections = (
+        Section(notes=(_introduction(data), data.source)),
+        Section(table=Table.of(COLUMNS, rows(outcomes)), points=tuple(held)),
+        Section(title, figures=(Figure(title, "", lambda: cdf(data, plans)),)),
+        *charts,
+    )
+    return writers.page(Sheet(f"Schedules of {data.name}", sections))
+
+
+_GANTT = (
+    "A line for each GPU, a colour for each job, black where an attempt ran out of "
+    "memory."
+)
+
+
+def _introduction(data: Data) -> str:
+    return (
+        f"{len(data.jobs)} jobs on {data.cluster.gpu_count} GPUs. Every schedule was "
+        "accepted by the judge. The gap says how much shorter the average completion "
+        "could be at most, and is proved."
     )
 
 
-def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> str:
+def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> Any:
     """Share of jobs that are complete within a time, a step line for each policy."""
-    figure, axes = _figure(9, 4)
+    figure = figures.canvas(9, 4)
+    axes = figure.subplots()
     for policy, plan in plans:
         hours = sorted(seconds / 3600 for seconds in completion_s(data, plan).values())
         if hours:
@@ -118,10 +119,10 @@ def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> str:
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend(frameon=False)
-    return _svg(figure)
+    return figure
 
 
-def gantt(data: Data, plan: Schedule) -> str:
+def gantt(data: Data, plan: Schedule) -> Any:
     """A line for each GPU, in bands by node; a box a lease, a colour a job."""
     from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
@@ -136,7 +137,8 @@ def gantt(data: Data, plan: Schedule) -> str:
                 low, high = line[gpu] + 0.08, line[gpu] + 0.92
                 boxes.append([(start, low), (start, high), (end, high), (end, low)])
                 colours.append("black" if lease.trial else palette(number % 20))
-    figure, axes = _figure(9, min(14.0, 1.5 + 0.12 * len(line)))
+    figure = figures.canvas(9, min(14.0, 1.5 + 0.12 * len(line)))
+    axes = figure.subplots()
     axes.add_collection(PolyCollection(boxes, facecolors=colours))
     edge, middles, names = 0, [], []
     for node in data.cluster.nodes:
@@ -145,27 +147,8 @@ def gantt(data: Data, plan: Schedule) -> str:
         edge += node.count
         axes.axhline(edge, color="grey", linewidth=0.6)
     if len(names) <= 60:
-        axes.set_yticks(middles, names, fontsize=8, parse_math=False)
+        axes.set_yticks(middles, names, fontsize=8)
     axes.set_xlabel("hours")
     axes.set_ylim(edge, 0)
     axes.set_xlim(0, max((box[2][0] for box in boxes), default=1.0))
-    return _svg(figure)
-
-
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _svg(figure: Any) -> str:
-    """The figure as an SVG element; the same figure, the same text."""
-    import matplotlib
-
-    text = io.StringIO()
-    settings: Any = {"svg.hashsalt": "hetopt", "svg.fonttype": "path"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    whole = text.getvalue()
-    return whole[whole.index("<svg") :]
+    return figure

@@ -1,58 +1,51 @@
-"""The timeline of a simulated plan, a bar a pass: a picture, or a page to zoom."""
+"""The timeline of a simulated plan, a bar a pass: a picture, or a page to zoom.
 
+On the page, bars are SVG that a small script zooms; without it the page is whole.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ..errors import Unsupported
+from ..explaining.delays import idle
 from ..explaining.simulator import Simulation
-from ..text.writing import write_text
-from . import timeline_page
-from .frontier import PICTURES, save
+from ..explaining.timeline import Pass, Timeline
+from . import figures, words, writers
+from .sheet import Figure, Section, Sheet, Table
 
+WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
 _COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
 _MOST_DRAWN = 200_000
-SUFFIXES = (".html", *PICTURES)
+_PASSES = {"F": "forward", "B": "backward"}
+STAGE_HEADINGS = (
+    *("stage", "busy", "idle: filling", "waiting", "draining", "idle in all"),
+    "of the critical path",
+)
+PIPELINE_HEADINGS = (
+    *("pipeline", "micro-batches", "simulated", "judged", "judge's slots, rounding"),
+    *("filling", "behind the slowest stage", "draining", "bubble"),
+    "waits for the slowest",
+)
 
 
-def check(path: Path) -> None:
-    """`Unsupported` where the suffix is none of `SUFFIXES`."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise Unsupported(
-            f"{path}: found suffix {path.suffix!r}, expected one of "
-            f"{', '.join(SUFFIXES)}"
-        )
+_CAUSES = (
+    "The four columns after the judged time add up to judged less simulated: slots of "
+    "the slowest stage, or rounding; filling by the stages before the slowest one; "
+    "what it does while those behind it work; draining by the stages before it."
+)
 
 
-def write(found: Simulation, path: Path) -> None:
-    """Write it as the suffix of the path says.
-
-    `Unsupported` where there are too many passes to see any.
-    """
-    check(path)
-    suffix = path.suffix.lower()
-    most = _MOST_PASSES.get(suffix, _MOST_DRAWN)
-    if (many := sum(len(line.passes) for line in found.timelines)) > most:
-        raise Unsupported(
-            f"{path}: found {many} passes, expected at most {most}; write a trace and "
-            "open it in Perfetto"
-        )
-    if suffix == ".html":
-        write_text(path, timeline_page.html(found))
-    else:
-        draw(found, path)
-
-
-def draw(found: Simulation, path: Path) -> None:
-    """Draw all pipelines; neighbouring micro-batches alternate in shade."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+def picture(found: Simulation) -> Any:
+    """All pipelines; neighbouring micro-batches alternate in shade."""
     rows = [
         (p, j) for p, line in enumerate(found.timelines) for j in range(len(line.times))
     ]
     height = {row: len(rows) - 1 - number for number, row in enumerate(rows)}
-    figure = Figure(figsize=(12, 1 + 0.35 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figures.canvas(12, 1 + 0.35 * len(rows))
     axes = figure.subplots()
     for p, line in enumerate(found.timelines):
         for j in range(len(line.times)):
@@ -74,4 +67,158 @@ def draw(found: Simulation, path: Path) -> None:
         f"{found.schedule}: {float(found.iteration_us) / 1e6:.3f} s simulated, "
         f"{found.judged_iteration_us / 1e6:.3f} s by the judge"
     )
-    save(figure, path)
+    return figure
+
+
+# --- page ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """One pass: where, how wide, in which style, and what it says."""
+
+    x: float
+    width: float
+    style: str
+    tooltip: str
+
+
+def page(found: Simulation) -> str:
+    """Its bubbles in numbers, and a bar a pass to zoom into."""
+    last = max(line.total_us for line in found.timelines)
+    pipelines = (
+        _pipeline(number, line, last) for number, line in enumerate(found.timelines)
+    )
+    sections = (
+        Section(points=tuple(sentences(found))),
+        Section(
+            "Pipelines, and what the judge charges beyond the simulation",
+            (_CAUSES,),
+            table=Table.of(PIPELINE_HEADINGS, _pipelines(found)),
+        ),
+        Section("Timelines"),
+        *pipelines,
+    )
+    return writers.page(
+        Sheet(f"{_amount(found.iteration_us)} an iteration, simulated", sections),
+        "timeline.html.j2",
+        last_us=float(last),
+        width=WIDTH,
+        row=ROW,
+    )
+
+
+def sentences(found: Simulation) -> Iterator[str]:
+    """What was run, what an iteration is made of, and where its time goes."""
+    name = {"1f1b": "1F1B", "gpipe": "GPipe"}[found.schedule]
+    if found.runs > 1:
+        name = f"Interleaved {name}, {found.runs} runs of layers a stage"
+    sending = "not " if found.transfers == "charged" else ""
+    yield f"{name}; stages do {sending}compute while they send."
+    last = max(line.total_us for line in found.timelines)
+    yield (
+        f"The iteration: {_times(found.pipeline_factor)}the slowest pipeline, "
+        f"{_amount(last)}; {_times(found.sync_factor)}synchronisation, "
+        f"{_amount(found.sync_us)}; update, {_amount(found.update_us)}."
+    )
+    judged = Fraction(found.judged_iteration_us)
+    less = float((judged - found.iteration_us) / judged)
+    side = "less" if less >= 0 else "more"
+    yield (
+        f"The judge's closed form says {_amount(judged)}; the simulation takes "
+        f"{words.share(abs(less))} {side}."
+    )
+
+
+def _times(factor: Fraction) -> str:
+    return "" if factor == 1 else f"{float(factor):g} × "
+
+
+def _amount(us: Fraction | int) -> str:
+    """A time, also one below 0."""
+    text = words.amount(abs(float(us)), "us") if us else "0"
+    return f"-{text}" if us < 0 else text
+
+
+def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
+    """A row a pipeline: the difference from the judge by cause."""
+    last = max(line.total_us for line in found.timelines)
+    rows = zip(found.timelines, found.judged_us, found.delays(), strict=True)
+    for number, (line, judged, why) in enumerate(rows):
+        yield (
+            str(number),
+            str(line.micro_batches),
+            _amount(line.total_us),
+            _amount(judged),
+            *map(_amount, (why.judge_us, why.before_us, why.behind_us, why.after_us)),
+            words.share(line.bubble),
+            _amount(last - line.total_us),
+        )
+
+
+def _pipeline(number: int, line: Timeline, last: Fraction) -> Section:
+    """All stages on the axis that all pipelines share."""
+    path = line.critical_path()
+    critical = set(path)
+    scale = Fraction(WIDTH) / last
+    lanes = []
+    for j in range(len(line.times)):
+        mine = (one for one in line.passes if one.stage == j)
+        bars = [_bar(one, scale, one in critical, line.runs) for one in mine]
+        lanes.append((f"{number}.{j}", bars))
+    title = f"Pipeline {number}"
+    sizes = {"width": WIDTH, "row": ROW, "bar": BAR}
+    svg = writers.rendered("timeline.svg.j2", title=title, lanes=lanes, **sizes)
+    figure = Figure(title, "", lambda: svg)
+    table = Table.of(STAGE_HEADINGS, _stages(line, path))
+    return Section(title, table=table, figures=(figure,), level=3)
+
+
+def _bar(one: Pass, scale: Fraction, critical: bool, runs: int) -> _Bar:
+    run = f", run {one.run}" if runs > 1 else ""
+    return _Bar(
+        round(float(one.start_us * scale), 4),
+        round(float((one.end_us - one.start_us) * scale), 4),
+        f"{one.kind.lower()}{one.micro_batch % 2}" + " c" * critical,
+        f"{_PASSES[one.kind]} {one.micro_batch}{run}: "
+        f"{_amount(one.start_us)} to {_amount(one.end_us)}" + ", critical" * critical,
+    )
+
+
+def _stages(line: Timeline, path: list[Pass]) -> Iterator[tuple[str, ...]]:
+    """A row a stage: busy, idle in its parts, and its share of the critical path."""
+    total = line.total_us
+    for j, parts in enumerate(idle(line)):
+        busy = line.micro_batches * line.times[j].both_us
+        on = sum((x.end_us - x.start_us for x in path if x.stage == j), Fraction(0))
+        yield (
+            str(j),
+            _amount(busy),
+            _amount(parts.filling_us),
+            _amount(parts.waiting_us),
+            _amount(parts.draining_us),
+            words.share(float((total - busy) / total)),
+            words.share(float(on / total)),
+        )
+
+
+# --- files -----------------------------------------------------------------------
+
+FILES = writers.Files[Simulation](
+    {".html": page, **dict.fromkeys(writers.PICTURES, picture)}
+)
+
+
+def write(found: Simulation, path: Path) -> None:
+    """Write it as the suffix of the path says.
+
+    `Unsupported` where there are too many passes to see any.
+    """
+    FILES.check(path)
+    most = _MOST_PASSES.get(path.suffix.lower(), _MOST_DRAWN)
+    if (many := sum(len(line.passes) for line in found.timelines)) > most:
+        raise Unsupported(
+            f"{path}: found {many} passes, expected at most {most}; write a trace and "
+            "open it in Perfetto"
+        )
+    FILES.write(found, path)

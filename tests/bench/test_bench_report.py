@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from html_page import HOSTILE, Page
-from hypothesis import example, given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from hetopt import performance_profiles
 from hetopt.bench import process, statistics, suites
 from hetopt.report import bench as reports
-from hetopt.report import bench_page, bench_summary, charts
+from hetopt.report import bench_summary, figures
 from hetopt.text import writing
 
 HEADER = {
@@ -156,7 +156,7 @@ def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     assert report.entries[0].gap_to_bound is None
     assert "1 CONTRADICTED by a bound" in report.counts
     assert "Plans that a bound contradicts" in reports.markdown(report)
-    assert "Plans that a bound contradicts" in bench_page.html(report)
+    assert "Plans that a bound contradicts" in reports.page(report)
 
 
 def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
@@ -230,29 +230,47 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
-    html = bench_page.html(made())
-    assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp", html)
+    html = reports.page(made())
+    assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
     page = Page(html)
     assert len(page.of("script")) == 1
     assert page.of("b") == []
     assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
-    assert len(page.of("svg", "chart")) == 2  # quality, gap against time
+    charts = [chart["aria-label"] for chart in page.of("svg")]
+    assert charts == ["Performance profile: quality", "Gap against time"]
     assert "\x1b" not in html
 
 
-def test_a_chart_keeps_its_points_inside_and_in_order() -> None:
-    points = [(1.0, 5.0), (10.0, 2.0), (1000.0, 0.5)]
-    axes = (charts.Axis("x", log=True), charts.Axis("y", log=True, kind="seconds"))
-    drawn = charts.chart("t", "n", axes, {"s": points}, style="dots")
-    assert drawn is not None
-    xs = [dot[0] for dot in drawn.series[0].dots]
-    ys = [dot[1] for dot in drawn.series[0].dots]
-    assert xs == sorted(xs)
-    assert ys == sorted(ys)
-    assert xs[0] >= charts.LEFT
-    assert xs[-1] <= charts.WIDTH - charts.RIGHT
-    # Equal factors are equal distances: 10 is a third of the way from 1 to 1000.
-    assert (xs[1] - xs[0]) / (xs[2] - xs[0]) == pytest.approx(1 / 3)
+PHASES = (Phase.explicit, Phase.generate)  # a picture takes long: no shrinking
+AXES = (figures.Axis("x", log=True), figures.Axis("y", log=True, kind="seconds"))
+
+
+def test_a_chart_has_the_points_that_it_is_given_and_steps_between_them() -> None:
+    curves = {"s": [(1.0, 5.0), (10.0, 2.0), (1000.0, 0.5)], "t": [(2.0, 3.0)]}
+    (plot,) = figures.plotted(AXES, curves, "step", {}).axes
+    drawn = [list(map(tuple, line.get_xydata())) for line in plot.lines]
+    assert drawn == list(curves.values())
+    assert [line.get_label() for line in plot.lines] == ["s", "t"]
+    assert [line.get_drawstyle() for line in plot.lines] == ["steps-post", "default"]
+    assert (plot.get_xscale(), plot.get_yscale()) == ("log", "log")
+
+
+def test_a_law_is_drawn_through_the_dots_of_its_method() -> None:
+    points = {"m": [(8.0, 1.0), (64.0, 8.0)], "n": [(8.0, 2.0)]}
+    lines = {"m": [(8.0, 1.0), (64.0, 8.0)]}
+    (plot,) = figures.plotted(AXES, points, "dots", lines).axes
+    dots, law, other = plot.lines
+    assert law.get_color() == dots.get_color() != other.get_color()
+    assert (dots.get_linestyle(), law.get_linestyle()) == ("None", "-")
+
+
+def test_of_many_series_twenty_are_drawn_and_the_note_says_so() -> None:
+    many = {f"_{n}": [(1.0, 1.0 + n)] for n in range(25)}
+    figure = figures.chart("t", "n", AXES, many, style="dots")
+    assert figure is not None
+    assert figure.note == "n Shown: 20 of 25."
+    (legend,) = figure.draw().legends
+    assert len(legend.get_texts()) == len(figure.draw().axes[0].lines) == 20
 
 
 @given(
@@ -265,18 +283,25 @@ def test_a_chart_keeps_its_points_inside_and_in_order() -> None:
 @example([(5e-324, 5e-324)], False, False)
 @example([(5e-324, 5e-324), (1.0, 2.0)], True, True)
 @example([(1e308, -1e308), (float("inf"), 1.0), (3.0, 4.0)], True, False)
+@settings(max_examples=10, deadline=None, phases=PHASES)
 def test_any_points_are_drawn_inside_with_marks_that_read(
     points: list[tuple[float, float]], log_x: bool, log_y: bool
 ) -> None:
-    axes = (charts.Axis("x", log=log_x), charts.Axis("y", log=log_y))
-    drawn = charts.chart("t", "n", axes, {"s": points}, style="dots")
-    if drawn is None:
+    axes = (figures.Axis("x", log=log_x), figures.Axis("y", log=log_y))
+    chart = figures.chart("t", "n", axes, {"s": points}, style="dots")
+    if chart is None:
         return
-    for x, y, _ in drawn.series[0].dots:
-        assert charts.LEFT <= round(x, 6) <= charts.WIDTH - charts.RIGHT
-        assert charts.TOP <= round(y, 6) <= charts.HEIGHT - charts.BOTTOM
-    assert 0 < len(drawn.x_marks) <= 12
-    assert all(math.isfinite(mark.at) for mark in (*drawn.x_marks, *drawn.y_marks))
+    drawing = chart.draw()
+    drawing.draw_without_rendering()
+    (plot,) = drawing.axes
+    for x, y in plot.lines[0].get_xydata():
+        assert plot.get_xlim()[0] <= x <= plot.get_xlim()[1]
+        assert plot.get_ylim()[0] <= y <= plot.get_ylim()[1]
+    for axis in (plot.xaxis, plot.yaxis):
+        low, high = axis.get_view_interval()
+        ticks = axis.get_ticklocs()
+        assert 0 < sum(low <= tick <= high for tick in ticks) <= 14
+        assert all(map(math.isfinite, ticks))
 
 
 def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
@@ -290,11 +315,11 @@ def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
         answer["row"]["plan_file"] = f"plans/{number}.json"
         writing.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
         found.append(answer["row"])
-    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
-    assert len(page.of("svg", "plan")) == 2
+    page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
+    assert [p["aria-label"] for p in page.of("svg")][-2:] == ["exact", "megatron"]
     (tmp_path / "plans" / "1.json").write_text("{}")
-    page = Page(bench_page.html(bench_summary.report(tmp_path, HEADER, found)))
-    assert len(page.of("svg", "plan")) == 1
+    page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
+    assert [p["aria-label"] for p in page.of("svg")][-1:] == ["exact"]
     assert "1 plans are not drawn" in page.words
 
 
@@ -309,7 +334,7 @@ def test_a_browser_sorts_the_table(tmp_path: Path) -> None:
         ".join(' ')</script>"
     )
     page = tmp_path / "page.html"
-    html = bench_page.html(made()).replace("</body>", f"{click}</body>")
+    html = reports.page(made()).replace("</body>", f"{click}</body>")
     page.write_text(html, encoding="utf-8")
     assert CHROMIUM is not None
     told = subprocess.run(

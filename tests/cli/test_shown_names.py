@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.cli import checkpoints, importing, measuring, output
 from hetopt.cli.terminal import lines
-from hetopt.report import bench_tables, words
+from hetopt.report import words, writers
+from hetopt.report.sheet import Table
 
 DEFECTS = TESTS / "defects"
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
@@ -132,8 +133,8 @@ def test_tables_of_checkpoints_claims_and_measurements_show_names_as_they_are(
     assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
     assert CLOSING in printed(measuring._table(made), capsys)
-    line = bench_tables.Table(("a",), (False,), ((bench_tables.Cell(CLOSING),),))
-    assert CLOSING in printed(bench_tables.rich_table(line), capsys)
+    line = Table.of(("a",), [(CLOSING,)])
+    assert CLOSING in printed(writers.terminal(line), capsys)
 
 
 def test_lines_are_neither_markup_nor_emoji_nor_commands(

@@ -24,7 +24,7 @@ from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.explaining.timeline import Schedule, Times, order, simulated
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
-from hetopt.report import timeline, timeline_page
+from hetopt.report import timeline
 
 LIBRARY = ROOT / "instances" / "hexiscale"
 PLANS = ["case-study-megatron", "case-study-hexiscale", "table-2"]
@@ -273,7 +273,7 @@ def test_the_page_is_whole_and_shows_every_pass(
             mine = [one for one in line.passes if one.stage == j]
             bars = [(float(bar.attrib["x"]), bar.attrib["class"][0]) for bar in row]
             assert [kind.upper() for _, kind in bars] == [one.kind for one in mine]
-            starts = [float(one.start_us) / last * timeline_page.WIDTH for one in mine]
+            starts = [float(one.start_us) / last * timeline.WIDTH for one in mine]
             assert [x for x, _ in bars] == pytest.approx(starts, abs=1e-3)
         marked = picture.count(' c"')
         assert marked == len(line.critical_path())
@@ -289,4 +289,4 @@ def test_a_page_of_too_many_passes_is_refused(tmp_path: Path) -> None:
 
 def test_a_picture_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(Unsupported, match="expected one of"):
-        timeline.check(Path("timeline.gif"))
+        timeline.FILES.check(Path("timeline.gif"))

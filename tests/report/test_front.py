@@ -13,7 +13,7 @@ from hetopt import api, cli
 from hetopt.api.fronts import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
 from hetopt.errors import Unsupported
 from hetopt.problems import provisioning as judge
-from hetopt.report import frontier
+from hetopt.report import front
 
 PLANNERS = ["espresso", "sia_plus", "whale_plus"]
 
@@ -52,14 +52,15 @@ def test_points_are_the_judges(found: Tradeoffs) -> None:
 
 
 def test_tables_have_a_row_for_each_point(found: Tradeoffs, tmp_path: Path) -> None:
-    rows = list(frontier.rows(found))
-    frontier.write(found, tmp_path / "front.csv")
+    rows = list(front.rows(found))
+    front.FILES.write(found, tmp_path / "front.csv")
     with (tmp_path / "front.csv").open(newline="") as file:
         assert len(list(csv.reader(file))) == len(rows) + 1
-    frontier.write(found, tmp_path / "front.md")
+    front.FILES.write(found, tmp_path / "front.md")
     text = (tmp_path / "front.md").read_text()
-    assert sum(line.startswith("| ") for line in text.splitlines()) == len(rows) + 1
-    frontier.write(found, tmp_path / "front.json")
+    # Heading and rule stand above the rows.
+    assert sum(line.startswith("| ") for line in text.splitlines()) == len(rows) + 2
+    front.FILES.write(found, tmp_path / "front.json")
     document = json.loads((tmp_path / "front.json").read_text())
     assert len(document["points"]) == len(found.of(FRONT))
 
@@ -71,13 +72,13 @@ def test_pictures_are_written(
     found: Tradeoffs, tmp_path: Path, suffix: str, begins: bytes
 ) -> None:
     path = tmp_path / f"front{suffix}"
-    frontier.write(found, path)
+    front.FILES.write(found, path)
     assert path.read_bytes().startswith(begins)
 
 
 def test_an_unknown_suffix_is_refused_before_any_work(found: Tradeoffs) -> None:
     with pytest.raises(Unsupported, match=r"suffix '\.doc', expected one of"):
-        frontier.write(found, Path("front.doc"))
+        front.FILES.write(found, Path("front.doc"))
 
 
 def command(*words: str) -> Any:

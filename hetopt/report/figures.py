@@ -1,0 +1,235 @@
+"""Curves and dots on axes, and figures as SVG in a page or as files.
+
+Matplotlib draws every axis. It is loaded when a picture is drawn, which `hetopt --help`
+does not wait for. The same figure is always the same file.
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from typing import Any, Literal
+
+from ..performance_profiles import Growth, Profile
+from . import words
+from .sheet import Figure
+
+MOST_SERIES = 20
+_LEAST, _MOST = 1e-30, 1e30  # beyond these, the marks of an axis do not read
+_INK = "#010203"  # in a page: the colour of its text, light or dark
+_IN_PAGE = {
+    **{key: _INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor")},
+    **{"xtick.color": _INK, "ytick.color": _INK, "legend.facecolor": "none"},
+    **{"svg.fonttype": "none", "font.size": 9, "legend.fontsize": "small"},
+}
+# Names are text, not mathematics, and are the same at every run.
+_ALWAYS = {"text.parse_math": False, "svg.hashsalt": "hetopt"}
+_UNDATED = {"svg": "Date", "pdf": "CreationDate"}
+
+Point = tuple[float, float]
+
+
+def canvas(width: float, height: float) -> Any:
+    """An empty figure, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    figure = Canvas(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def label(name: str) -> str:
+    """A name for a legend, which leaves out what begins with an underscore."""
+    name = words.plain(name)
+    return f" {name}" if name.startswith("_") else name
+
+
+def picture(draw: Callable[[], Any], suffix: str) -> bytes:
+    """The content of a file: `png`, `svg` or `pdf`."""
+    content = BytesIO()
+    undated = {_UNDATED[suffix]: None} if suffix in _UNDATED else {}
+    with _settings():
+        draw().savefig(content, format=suffix, dpi=150, metadata=undated)
+    return content.getvalue()
+
+
+def svg(draw: Callable[[], Any], title: str) -> str:
+    """The figure as an SVG element of a page; what draws may also give the element."""
+    content = BytesIO()
+    with _settings(_IN_PAGE):
+        drawn = draw()
+        if isinstance(drawn, str):
+            return drawn
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        drawn.savefig(content, format="svg", transparent=True, metadata=nothing)
+    text = content.getvalue().decode()
+    text = text[text.index("<svg ") :].replace(_INK, "currentColor")
+    # In a page neither names of formats nor those of groups are needed.
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"|(?<=<g) id="[^"]*"', "", text)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+@contextmanager
+def _settings(more: Mapping[str, Any] | None = None) -> Iterator[None]:
+    import matplotlib
+
+    settings: Any = {**_ALWAYS, **(more or {})}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # Of names in letters that Matplotlib's font lacks.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        yield
+
+
+# --- charts ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis shows, and how its marks read."""
+
+    label: str
+    log: bool = False
+    kind: Literal["number", "share", "seconds", "factor"] = "number"
+
+    def text(self, value: float) -> str:
+        """A mark's words."""
+        if self.kind == "share":
+            return f"{value * 100:g} %"
+        if self.kind == "factor":
+            return f"{value:g} ×"
+        return f"{value:g} s" if self.kind == "seconds" else f"{value:g}"
+
+
+def chart(
+    title: str,
+    note: str,
+    axes: tuple[Axis, Axis],
+    series: Mapping[str, Sequence[Point]],
+    *,
+    style: Literal["step", "dots"],
+    lines: Mapping[str, Sequence[Point]] | None = None,
+) -> Figure | None:
+    """Series on one pair of axes; None where there is nothing to draw.
+
+    `lines` are drawn through the dots of the series with the same name. Beyond twenty
+    series the rest are left out, and the note says how many.
+    """
+    kept = {
+        name: points
+        for name, every in series.items()
+        if (points := [p for p in every if _drawable(p, axes)])
+    }
+    if not kept:
+        return None
+    if len(kept) > MOST_SERIES:
+        note += f" Shown: {MOST_SERIES} of {len(kept)}."
+        kept = dict(list(kept.items())[:MOST_SERIES])
+    curves = lines or {}
+    return Figure(title, note, lambda: plotted(axes, kept, style, curves))
+
+
+def plotted(
+    axes: tuple[Axis, Axis],
+    series: Mapping[str, Sequence[Point]],
+    style: Literal["step", "dots"],
+    lines: Mapping[str, Sequence[Point]],
+) -> Any:
+    """The Matplotlib figure of a chart: a line for each series, then the `lines`."""
+    columns = max(1, 120 // (6 + max(map(len, series))))  # of names below the axes
+    figure = canvas(8, 3.4 + 0.2 * math.ceil(len(series) / columns))
+    plot = figure.subplots()
+    for number, (name, points) in enumerate(series.items()):
+        dashed = "--" if number >= 10 else "-"  # there are ten colours
+        how = {"color": f"C{number % 10}", "label": label(name)}
+        x, y = zip(*points, strict=True)
+        if style == "dots" or len(points) == 1:
+            plot.plot(x, y, "o", **how)
+        else:
+            plot.step(x, y, where="post", linestyle=dashed, **how)
+        if through := lines.get(name):
+            x, y = zip(*through, strict=True)
+            plot.plot(x, y, linestyle=dashed, color=how["color"])
+    for axis, on, name in zip(axes, (plot.xaxis, plot.yaxis), "xy", strict=True):
+        plot.set(**{f"{name}label": axis.label})
+        _scaled(plot, on, name, axis)
+    plot.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def _scaled(plot: Any, on: Any, name: str, axis: Axis) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if axis.log:
+        plot.set(**{f"{name}scale": "log"})
+        low, high = on.get_view_interval()
+        digits = (1, 2, 5) if high < 1e4 * low else (1,)
+        decades = LogLocator(subs=digits, numticks=8)
+        on.set_major_locator(decades if high > 10 * low else MaxNLocator(5))
+        on.set_minor_locator(NullLocator())
+    elif axis.kind == "share":
+        plot.set(**{f"{name}lim": (0, 1.02)})
+    on.set_major_formatter(FuncFormatter(lambda value, _: axis.text(value)))
+
+
+def _drawable(point: Point, axes: tuple[Axis, Axis]) -> bool:
+    return all(
+        abs(value) <= _MOST and (value >= _LEAST or not axis.log)
+        for value, axis in zip(point, axes, strict=True)
+    )
+
+
+def profiles(title: str, note: str, found: Mapping[str, Profile]) -> Figure | None:
+    """Performance profiles: the share of instances within a factor of the best.
+
+    Methods that solved nothing are left out; None where no two are left, or all tie.
+    """
+    found = {name: profile for name, profile in found.items() if profile.ratios}
+    last = max((p.ratios[-1] for p in found.values()), default=1.0) * 1.02
+    if len(found) < 2 or len(set(found.values())) < 2:
+        return None
+    axes = (
+        Axis("factor of the best", log=True, kind="factor"),
+        Axis("instances", kind="share"),
+    )
+    curves = {
+        name: [(x, profile.share(x)) for x in sorted({1.0, *profile.ratios, last})]
+        for name, profile in found.items()
+    }
+    return chart(title, note, axes, curves, style="step")
+
+
+def traces(curves: Mapping[str, Sequence[Point]]) -> Figure | None:
+    """Gap against time; a gap of 0 is drawn at the bottom, at 0.01 %."""
+    least = 1e-4
+    drawn = {
+        name: [(seconds, max(gap, least)) for seconds, gap in curve]
+        for name, curve in curves.items()
+    }
+    axes = (
+        Axis("time", log=True, kind="seconds"),
+        Axis("gap to the bound", log=True, kind="share"),
+    )
+    note = "How far the best plan so far was from the bound that was proved by then."
+    return chart("Gap against time", note, axes, drawn, style="step")
+
+
+def growths(
+    size: str, points: Mapping[str, Sequence[Point]], laws: Mapping[str, Growth]
+) -> Figure | None:
+    """Time against size on logarithmic axes, with the power laws that were fitted."""
+    if len({x for found in points.values() for x, _ in found}) < 3:
+        return None
+    lines = {
+        name: [(x, law.at(x)) for x in (min(points[name])[0], max(points[name])[0])]
+        for name, law in laws.items()
+        if name in points
+    }
+    note = "Seconds of the method on logarithmic axes; lines are the fitted power laws."
+    axes = (Axis(size, log=True), Axis("time", log=True, kind="seconds"))
+    return chart("Time against size", note, axes, points, style="dots", lines=lines)

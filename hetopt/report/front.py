@@ -1,0 +1,158 @@
+"""Cost against time: for a terminal, as a picture, a table or a document."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api.fronts import FRONT, HOMOGENEOUS, Offered, Tradeoffs
+from ..plans import Provisioning
+from ..result import Stop
+from . import figures, words, writers
+from .sheet import Section, Sheet, Table
+
+_COLUMNS = ("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers")
+
+
+def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
+    """A row for each best trade of cost against time; then planners at deadlines."""
+    front = found.front
+    rows = [
+        (
+            words.duration(point.evaluation.parts["total_s"]),
+            words.number(point.evaluation.parts["usd"]),
+            _rented(dict(sorted(point.evaluation.parts["rented"].items()))),
+            _runs(point.plan),
+            point.status.value,
+        )
+        for point in front.points
+    ]
+    headings = ("time", "USD", "GPUs", "layers", "status")
+    yield writers.terminal(Table.of(headings, rows, texts=headings[2:]))
+    whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
+    yield Text(f"{len(rows)} plans: {whole}", style="dim")
+    if beside := list(_beside(found)):
+        columns = ("planner", "deadline", "time", "USD", "above front", "GPUs")
+        yield writers.terminal(Table.of(columns, beside, texts=("planner", "GPUs")))
+
+
+def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
+    """What planners found at deadlines along the front, where any were asked."""
+    front = found.of(FRONT)
+    for point in found.points:
+        if point.asked_s is None:
+            continue
+        best = min(p.usd for p in front if p.total_s <= point.asked_s)
+        yield (
+            point.method,
+            words.duration(point.asked_s),
+            words.duration(point.total_s),
+            words.number(point.usd),
+            words.share(point.usd / best - 1 if best else None),
+            _rented(point.rented),
+        )
+    for miss in found.failed:
+        yield miss.method, words.duration(miss.asked_s), words.NONE, "", "", "no plan"
+
+
+def _rented(counts: dict[str, int]) -> str:
+    return " + ".join(f"{n} × {gpu}" for gpu, n in counts.items())
+
+
+def _runs(plan: Provisioning) -> str:
+    """Layers of the stages in order, once a run of one GPU type: `A30: 4 5, ...`."""
+    runs = groupby(plan.stages, lambda stage: stage.gpu)
+    return ", ".join(
+        f"{gpu}: {' '.join(str(stage.layers) for stage in run)}" for gpu, run in runs
+    )
+
+
+# --- files -----------------------------------------------------------------------
+
+
+def rows(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
+    """All points but the homogeneous ones that another homogeneous one beats."""
+    for method in found.methods:
+        points = found.of(method)
+        for point in _unbeaten(points) if method == HOMOGENEOUS else points:
+            yield (
+                method,
+                "" if point.asked_s is None else f"{point.asked_s:.3f}",
+                f"{point.total_s:.3f}",
+                f"{point.usd:.4f}",
+                " + ".join(f"{n} x {gpu}" for gpu, n in point.rented.items()),
+                str(point.plan.data_parallel),
+                " ".join(str(stage.layers) for stage in point.plan.stages),
+            )
+
+
+def markdown(found: Tradeoffs) -> str:
+    """A table, and a line for each planner and deadline without a plan."""
+    sections = [Section(table=Table.of(_COLUMNS, rows(found), texts=_COLUMNS))]
+    failed = tuple(
+        f"{failure.method} within {failure.asked_s:.3f} s: {failure.reason}"
+        for failure in found.failed
+    )
+    if failed:
+        sections.append(Section(notes=("Without a plan:",), points=failed))
+    title = f"Cost against time: {found.name}"
+    return writers.markdown(Sheet(title, tuple(sections)))
+
+
+def comma_separated(found: Tradeoffs) -> str:
+    """The table as CSV."""
+    listed = (dict(zip(_COLUMNS, row, strict=True)) for row in rows(found))
+    return writers.comma_separated(_COLUMNS, listed)
+
+
+def picture(found: Tradeoffs) -> Any:
+    """Cost against time: the front as steps, all others as marks."""
+    from matplotlib.ticker import StrMethodFormatter
+
+    figure = figures.canvas(8, 5)
+    axes = figure.add_subplot()
+    marks = iter("osD^vP*X<>")
+    for method in found.methods:
+        points = found.of(method)
+        times = [point.total_s for point in points]
+        costs = [point.usd for point in points]
+        if method == FRONT:
+            axes.step(times, costs, where="post", color="black", label=method, zorder=3)
+        elif method == HOMOGENEOUS:
+            axes.scatter(times, costs, s=12, color="0.75", label=method, zorder=1)
+        else:
+            mark = next(marks, "o")
+            axes.scatter(times, costs, s=36, marker=mark, label=method, zorder=2)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+    axes.tick_params(which="minor", labelsize="small")
+    axes.set_xlabel("time of all iterations, s")
+    axes.set_ylabel("cost, USD")
+    axes.set_title(words.plain(found.name))
+    axes.grid(visible=True, which="both", alpha=0.2)
+    axes.legend()
+    return figure
+
+
+def _unbeaten(points: list[Offered]) -> list[Offered]:
+    """Those that no other reaches in both time and cost; `points` are by time."""
+    kept: list[Offered] = []
+    for point in points:
+        if not kept or point.usd < kept[-1].usd:
+            kept.append(point)
+    return kept
+
+
+FILES = writers.Files[Tradeoffs](
+    {
+        ".json": lambda found: writers.document(found.to_json()),
+        ".md": markdown,
+        ".csv": comma_separated,
+        **dict.fromkeys(writers.PICTURES, picture),
+    }
+)

@@ -1,0 +1,257 @@
+"""A gap report: a table for each instance, and for all of them a summary."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..gaps import GapReport, GapRow
+from ..performance_profiles import profiles
+from ..problems import Objective
+from ..result import Bound, known_gap
+from . import figures, pipelines, words, writers
+from .sheet import Cell, Figure, Section, Sheet, Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one instance; what is not known is None."""
+
+    instance: str
+    method: str
+    kind: str
+    status: str
+    stop: str
+    iteration_us: Objective | None
+    mfu: float | None
+    gap_to_bound: float | None
+    gap_to_best: float | None
+    planning_s: float
+    pipelines: int | None
+    stages: int | None
+    headroom_mib: int | None
+    bound_us: Objective | None
+    bound_source: str | None
+    reasons: str
+
+    @classmethod
+    def of(cls, row: GapRow) -> "Row":
+        """Row of a training plan's result."""
+        result = row.result
+        parts = result.evaluation.parts if result.evaluation else {}
+        pipelines = result.plan.pipelines if result.plan else None
+        return cls(
+            instance=row.instance,
+            method=row.method,
+            kind=result.method.kind,
+            status=result.status.value,
+            stop=result.stop.value,
+            iteration_us=result.objective,
+            mfu=parts.get("mfu"),
+            gap_to_bound=row.gap_to_bound,
+            gap_to_best=row.gap_to_best,
+            planning_s=sum(result.seconds.values()),
+            pipelines=None if pipelines is None else len(pipelines),
+            stages=None if pipelines is None else sum(len(p.stages) for p in pipelines),
+            headroom_mib=parts.get("least_headroom_mib"),
+            bound_us=result.bound.value if result.bound else None,
+            bound_source=result.bound.source if result.bound else None,
+            reasons="; ".join(result.reasons),
+        )
+
+    @property
+    def label(self) -> str:
+        """The method as tables show it: an exact method is not a planner's name."""
+        return "exact" if self.kind == "exact" else self.method
+
+    @property
+    def outcome(self) -> str:
+        """Status, and why there is no plan where there is none."""
+        return f"{self.status}: {self.reasons}" if self.reasons else self.status
+
+
+HEADINGS = (
+    *("planner", "iteration", "MFU", "gap to bound", "gap to best plan", "planning"),
+    *("stages", "memory headroom", "status"),
+)
+SUMMARY_HEADINGS = {
+    "instances": "instances",
+    "with_plan": "with a plan",
+    "proved_optimal": "proved optimal",
+    "proved_infeasible": "proved infeasible",
+    "without_plan_or_proof": "neither",
+    "median_gap_to_bound": "median gap to bound",
+    "p90_gap_to_bound": "90 % within",
+    "worst_gap_to_bound": "worst gap to bound",
+}
+INTRODUCTION = (
+    "Each row is a plan that an independent judge timed and weighed. The gap to the "
+    "bound says how much faster any plan could be at most, and is proved; the gap to "
+    "the best plan compares with the instance's fastest plan on this page. Click a "
+    "heading to sort."
+)
+
+
+def comma_separated(report: GapReport) -> str:
+    """One line a method and instance; raw numbers, empty where nothing is known."""
+    names = [field.name for field in fields(Row)]
+    return writers.comma_separated(names, (asdict(Row.of(r)) for r in report.rows))
+
+
+def markdown(report: GapReport) -> str:
+    """A heading and a table for each instance, then the summary."""
+    parts = tuple(section(name, rows) for name, rows in _instances(report))
+    return writers.markdown(Sheet("Optimality gaps", (*parts, summary(report))))
+
+
+def terminal(report: GapReport) -> Iterator[RenderableType]:
+    """A table for each instance; a summary where there are several."""
+    parts = [section(name, rows) for name, rows in _instances(report)]
+    for part in parts:
+        yield Text(words.plain(part.title), style="bold")
+        yield Text(words.plain(part.notes[0]), style="dim")
+        assert part.table is not None
+        yield writers.terminal(part.table)
+        yield ""
+    if len(parts) > 1:
+        table = summary(report).table
+        assert table is not None
+        yield Text("summary", style="bold")
+        yield writers.terminal(table)
+
+
+def page(report: GapReport) -> str:
+    """For each instance a table that sorts, and its plans drawn."""
+    parts = _instances(report)
+    palette = pipelines.colours(
+        gpu for row in report.rows for gpu in row.result.data.planned_cluster.gpus
+    )
+    begin = Section(notes=(INTRODUCTION, pipelines.NOTE))
+    drawn = tuple(_charts(report, several=len(parts) > 1))
+    over_all = (
+        replace(summary(report), figures=drawn)
+        if len(parts) > 1
+        else Section(figures=drawn)
+    )
+    sections = [begin, over_all]
+    for name, rows in parts:
+        with_plan = [row for row in rows if row.result.plan is not None]
+        sections.append(section(name, rows))
+        sections += [
+            pipelines.section(
+                row.result,
+                palette,
+                Row.of(row).label,
+                _note(Row.of(row), row),
+                folded=len(with_plan) > 4,
+            )
+            for row in with_plan
+        ]
+    return writers.page(Sheet("Optimality gaps", tuple(sections)))
+
+
+def section(name: str, rows: list[GapRow]) -> Section:
+    """An instance, what is proved of it, and a row a method."""
+    table = Table.of(
+        HEADINGS, (_cells(Row.of(row)) for row in rows), texts=("planner", "status")
+    )
+    return Section(name, (headline(rows),), table=table)
+
+
+def headline(rows: list[GapRow]) -> str:
+    """What is proved about an instance: the strongest bound of its rows."""
+    bounds = [row.result.bound for row in rows if row.result.bound]
+    strongest: Bound | None = max(bounds, key=lambda bound: bound.value, default=None)
+    if strongest is None:
+        return "no bound is known"
+    value = words.amount(strongest.value, "us")
+    return f"no plan is faster than {value} (proof: {strongest.source})"
+
+
+def summary(report: GapReport) -> Section:
+    """The summary by method."""
+    labels = {row.method: Row.of(row).label for row in report.rows}
+    cells = [
+        [
+            Cell.of(labels[method]),
+            *(
+                Cell.of(
+                    found[key],
+                    words.share(found[key]) if key.endswith("_to_bound") else None,
+                )
+                for key in SUMMARY_HEADINGS
+            ),
+        ]
+        for method, found in report.summary().items()
+    ]
+    headings = ("planner", *SUMMARY_HEADINGS.values())
+    return Section("Summary", table=Table.of(headings, cells))
+
+
+def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
+    grouped = groupby(report.rows, lambda row: row.instance)
+    return [(name, list(rows)) for name, rows in grouped]
+
+
+def _cells(row: Row) -> list[Cell]:
+    cells = [
+        Cell.of(row.label),
+        Cell.of(row.iteration_us, words.amount(row.iteration_us, "us")),
+        Cell.of(row.mfu, None if row.mfu is None else f"{row.mfu:.1%}"),
+        Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
+        Cell.of(row.gap_to_best, words.share(row.gap_to_best)),
+        Cell.of(row.planning_s, words.duration(row.planning_s)),
+        Cell.of(row.stages),
+        Cell.of(row.headroom_mib, words.memory(row.headroom_mib)),
+        Cell.of(row.outcome),
+    ]
+    best = row.gap_to_best is not None and row.gap_to_best <= 0
+    return [replace(cell, mark="best") for cell in cells] if best else cells
+
+
+def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
+    """How the planners compare over all instances, and how the gaps closed."""
+    costs: dict[str, dict[str, float | None]] = {}
+    curves = {}
+    for row in report.rows:
+        label, value = Row.of(row).label, row.result.objective
+        costs.setdefault(label, {})[row.instance] = float(value) if value else None
+        curve = [
+            (max(point.seconds, 0.001), distance)
+            for point in row.result.trace
+            if (distance := known_gap(point.incumbent, point.bound)) is not None
+        ]
+        if curve:
+            curves[f"{row.instance}, {label}"] = curve
+    profile = figures.profiles(
+        "Performance profile",
+        "The share of all instances on which a planner's plan is within a factor of "
+        "the best plan of this page (Dolan and Moré).",
+        profiles(costs),
+    )
+    if profile is not None and several:
+        yield profile
+    if (traced := figures.traces(curves)) is not None:
+        yield traced
+
+
+def _note(row: Row, of: GapRow) -> str:
+    parts = of.result.evaluation.parts if of.result.evaluation else {}
+    return (
+        f"{words.amount(row.iteration_us, 'us')} an iteration, of which "
+        f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
+        f"{row.pipelines} pipelines, {row.stages} stages, "
+        f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"
+    )
+
+
+FILES = writers.Files[GapReport](
+    {
+        ".html": page,
+        ".md": markdown,
+        ".csv": comma_separated,
+        ".json": lambda report: writers.document(report.to_json()),
+    }
+)

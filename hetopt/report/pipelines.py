@@ -1,0 +1,105 @@
+"""A training plan as a picture: one row a pipeline, one box a stage, width by time."""
+
+from collections.abc import Iterable
+from colorsys import hls_to_rgb
+from typing import Any
+
+from ..plans import Stage
+from ..result import Result
+from ..schema import Cluster
+from . import results, words
+from .figures import canvas, label
+from .sheet import Figure, Section
+
+_WIDTH, _LETTER = 8.0, 0.075  # of all boxes, and of a letter in one: inches
+_PALETTE = (
+    *("#8ecae6", "#f4a261", "#95d5b2", "#e5989b"),
+    *("#cdb4ff", "#ffd166", "#a3b18a", "#d4a373"),
+)
+NOTE = (
+    "Plans are drawn: a row a pipeline, a box a stage, whose darker end is the hop to "
+    "the next stage. Left: micro-batches × size. Right: the pipeline's time. The axis "
+    "is the time of one micro-batch."
+)
+
+
+def colours(types: Iterable[str]) -> dict[str, str]:
+    """A colour for each GPU type, the same for the same set of types."""
+    return {gpu: _colour(i) for i, gpu in enumerate(sorted(set(types)))}
+
+
+def section(
+    result: Result, palette: dict[str, str], title: str, note: str, *, folded: bool
+) -> Section:
+    """The plan of a result, drawn and as a table of its stages."""
+    assert result.plan is not None
+    assert result.evaluation is not None
+    return Section(
+        title,
+        (note,),
+        table=results.table(result.data, result.plan, result.evaluation.parts),
+        figures=(Figure(title, "", lambda: drawing(result, palette)),),
+        folded=folded,
+        on_page_only=True,
+    )
+
+
+def drawing(result: Result, palette: dict[str, str]) -> Any:
+    """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
+    from matplotlib.patches import Patch
+
+    assert result.plan is not None
+    assert result.evaluation is not None
+    cluster: Cluster = result.data.planned_cluster
+    parts, pipelines = result.evaluation.parts, result.plan.pipelines
+    longest = max(sum(map(_time, rows)) for rows in parts["stages"])
+    unit, name = (1e6, "s") if longest >= 2_000_000 else (1e3, "ms")
+    figure = canvas(_WIDTH + 2, 0.8 + 0.32 * len(pipelines))
+    axes = figure.subplots()
+    types = set()
+    for row, (pipeline, timed) in enumerate(
+        zip(pipelines, parts["stages"], strict=True)
+    ):
+        start = 0.0
+        for stage, times in zip(pipeline.stages, timed, strict=True):
+            gpu = cluster.node[stage.replicas[0].node].gpu
+            types.add(gpu)
+            busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
+            box = {"y": row, "height": 0.8, "color": palette[gpu]}
+            axes.barh(width=busy + hop, left=start, edgecolor="white", **box)
+            if hop:
+                dark = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
+                axes.barh(width=hop, left=start + busy, **dark)
+            room = busy * unit / longest * _WIDTH
+            text = {"ha": "center", "va": "center", "color": "#10151c"}
+            axes.text(start + busy / 2, row, _fitting(stage, gpu, room), **text)
+            start += busy + hop
+    sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
+    axes.set_yticks(range(len(pipelines)), sizes)
+    axes.set(xlabel=name, xlim=(0, longest / unit), ylim=(len(pipelines) - 0.5, -0.5))
+    times = [words.amount(us, "us") for us in parts["pipeline_us"]]
+    axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
+    key = [Patch(color=palette[gpu], label=label(gpu)) for gpu in sorted(types)]
+    figure.legend(handles=key, loc="outside lower center", ncols=6, frameon=False)
+    return figure
+
+
+def _time(row: dict[str, int]) -> int:
+    return row["compute_us"] + row["hop_us"]
+
+
+def _fitting(stage: Stage, gpu: str, inches: float) -> str:
+    """As much of the label as the box has room for."""
+    layers = words.layers_of(stage)
+    count = sum(replica.degree for replica in stage.replicas)
+    for text in (f"{layers} · {count} × {words.plain(gpu)}", layers):
+        if len(text) * _LETTER <= inches:
+            return text
+    return ""
+
+
+def _colour(i: int) -> str:
+    if i < len(_PALETTE):
+        return _PALETTE[i]
+    rgb = hls_to_rgb(i * 137.5 % 360 / 360, 0.72, 0.55)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)

@@ -1,0 +1,89 @@
+"""What a report says, whichever way it is written: sentences, tables and pictures."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import words
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Words, what they are sorted by (None where nothing is known), and a colour."""
+
+    text: str
+    value: Any = None
+    mark: str = ""  # "best" or "bad"
+
+    @classmethod
+    def of(cls, value: Any, text: str | None = None) -> "Cell":
+        """A cell of a value; a dash where there is none."""
+        if value is None:
+            return cls(words.NONE)
+        if isinstance(value, str):
+            value = words.plain(value)
+        return cls(words.plain(str(value) if text is None else text), value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings, which of them are of numbers, and rows of cells."""
+
+    headings: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    @classmethod
+    def of(
+        cls,
+        headings: Sequence[str],
+        rows: Iterable[Iterable[Cell | str]],
+        *,
+        texts: Collection[str] | None = None,
+    ) -> "Table":
+        """A table of cells or words; `texts` are the columns of no numbers."""
+        texts = headings[:1] if texts is None else texts
+        cells = (
+            tuple(
+                Cell(words.plain(one)) if isinstance(one, str) else one for one in row
+            )
+            for row in rows
+        )
+        numeric = tuple(heading not in texts for heading in headings)
+        return cls(tuple(headings), numeric, tuple(cells))
+
+    @property
+    def sortable(self) -> bool:
+        """Whether there is anything to sort by."""
+        return any(cell.value is not None for row in self.rows for cell in row)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture for a page: SVG, or what draws it with Matplotlib when it is needed."""
+
+    title: str
+    note: str
+    draw: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it; without one it goes on with the sheet's."""
+
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    table: Table | None = None
+    figures: tuple[Figure, ...] = ()
+    level: int = 2
+    folded: bool | None = None  # None: always open; else whether it begins closed
+    on_page_only: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A report: its title, and its sections in order."""
+
+    title: str
+    sections: tuple[Section, ...]

@@ -1,0 +1,147 @@
+"""Sheets and tables as text: for a terminal, in Markdown, as CSV, or as a page."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, Generic, TypeVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich import table as rich_tables
+from rich.text import Text
+
+from ..errors import Unsupported
+from ..text.writing import write_bytes, write_text
+from . import figures, words
+from .sheet import Figure, Sheet, Table
+
+PICTURES = (".png", ".svg", ".pdf")
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True)
+class Files(Generic[Subject]):
+    """What a subject can be written to: the suffix of a file says how.
+
+    A writer gives text; for a suffix of `PICTURES`, a Matplotlib figure.
+    """
+
+    formats: Mapping[str, Callable[[Subject], Any]]
+
+    def check(self, path: Path) -> None:
+        """`Unsupported`, which lists the suffixes, where the path has none of them."""
+        if path.suffix.lower() not in self.formats:
+            raise Unsupported(
+                f"{path}: found suffix {path.suffix!r}, expected one of "
+                f"{', '.join(self.formats)}"
+            )
+
+    def write(self, found: Subject, path: Path) -> None:
+        """Write it as the suffix of the path says; a reader never sees half of it."""
+        self.check(path)
+        suffix = path.suffix.lower()
+        content = self.formats[suffix]
+        if suffix in PICTURES:
+            write_bytes(path, figures.picture(lambda: content(found), suffix[1:]))
+        else:
+            write_text(path, content(found))
+
+
+# --- terminal --------------------------------------------------------------------
+
+
+def terminal(table: Table, *, narrow: bool = True) -> rich_tables.Table:
+    """The table for a terminal; `narrow` folds headings, so that many fit on a line."""
+    grid = rich_tables.Table(box=None, pad_edge=False, header_style="bold")
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        grid.add_column(
+            "\n".join(wrap(heading, 10, break_long_words=False)) if narrow else heading,
+            justify="right" if numeric else "left",
+            no_wrap=numeric and narrow,
+            overflow="fold",
+        )
+    for row in table.rows:
+        grid.add_row(*(Text(cell.text) for cell in row))
+    return grid
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> rich_tables.Table:
+    """Pairs of a name and what is known, one a line of a terminal."""
+    grid = rich_tables.Table.grid(padding=(0, 2))
+    for heading, text in pairs:
+        grid.add_row(Text(heading, style="dim"), Text(words.plain(text)))
+    return grid
+
+
+# --- text ------------------------------------------------------------------------
+
+
+def document(content: Any) -> str:
+    """A document as JSON."""
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def comma_separated(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """One line a row; raw values, empty where nothing is known."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fields, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: words.cell(value) for name, value in row.items()})
+    return buffer.getvalue()
+
+
+def markdown(sheet: Sheet) -> str:
+    """Headings, sentences and tables; pictures are on the page."""
+    blocks = [f"# {escaped(sheet.title)}"]
+    for section in sheet.sections:
+        if section.on_page_only:
+            continue
+        if section.title:
+            blocks.append(f"{'#' * section.level} {escaped(section.title)}")
+        blocks += map(escaped, section.notes)
+        if section.points:
+            blocks.append("\n".join(f"- {escaped(point)}" for point in section.points))
+        if section.table is not None:
+            blocks.append(_markdown_table(section.table))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    rule = ["---:" if numeric else "---" for numeric in table.numeric]
+    body = [[escaped(cell.text) for cell in row] for row in table.rows]
+    lines = [[escaped(heading) for heading in table.headings], rule, *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is: no cell, tag or link is begun by a name."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", words.plain(text))
+
+
+# --- page ------------------------------------------------------------------------
+
+
+def page(sheet: Sheet, template: str = "sheet.html.j2", **more: Any) -> str:
+    """One HTML page that needs nothing else: no network, no other file."""
+    return rendered(template, sheet=sheet, plain=words.plain, svg=_svg, **more)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of this folder, escaped, and strict about names."""
+    environment = Environment(
+        loader=PackageLoader("hetopt.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def _svg(figure: Figure) -> str:
+    return figures.svg(figure.draw, words.plain(figure.title))
