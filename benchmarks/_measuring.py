@@ -1,22 +1,21 @@
 """What the scripts of this folder share: medians, the machine, JSON lines."""
 
 import json
-import os
-import platform
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import hetopt
+from hetopt.bench import machine
 from hetopt.result import Result
 
 RESULTS = Path(__file__).parent / "results"
+Answer = TypeVar("Answer")
 
 
-def measured(solve: Callable[[], Result], runs: int) -> tuple[Result, float]:
+def measured(solve: Callable[[], Answer], runs: int) -> tuple[Answer, float]:
     """The last result, and the median of the wall seconds of some runs."""
     seconds = []
     for _ in range(runs):
@@ -52,21 +51,14 @@ def show(found: dict[str, Any]) -> None:
     )
 
 
-def keep(file: str, found: dict[str, Any], *packages: str) -> None:
+def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
     """Append one line to a results file; `packages` are named with their versions."""
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / file).open("a") as lines:
-        lines.write(json.dumps({**found, "machine": _machine(*packages)}) + "\n")
-
-
-def _machine(*packages: str) -> dict[str, Any]:
-    pages, page_size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),  # an idle machine says 1 at most
-        "memory_gib": round(pages * page_size / 2**30),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", *packages)},
+    where = {
+        **machine.description(),
+        "load": machine.load(),
+        **machine.versions(("numpy", *packages)),
         "hetopt": hetopt.__version__,
     }
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / file).open("a") as lines:
+        lines.write(json.dumps({**found, "machine": where}) + "\n")

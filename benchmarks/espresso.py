@@ -10,13 +10,12 @@ cheapest plan, and the paper's own.
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, measured
 
 from hetopt import Limits, api, registry
 from hetopt.api.fronts import FRONT, Tradeoffs
@@ -67,16 +66,6 @@ SWITCHES = {
 LIMITS = Limits(time_s=60)
 
 
-def timed(work: Callable[[], Any], runs: int) -> tuple[Any, float]:
-    """The last answer, and the median of the seconds of some runs."""
-    seconds = []
-    for _ in range(runs):
-        started = perf_counter()
-        answer = work()
-        seconds.append(perf_counter() - started)
-    return answer, median(seconds)
-
-
 def planned(name: str, data: Data) -> float | None:
     """USD of a planner's plan, as the judge has it; None where it has none."""
     try:
@@ -101,7 +90,9 @@ def sweep(job: str, runs: int) -> list[dict[str, Any]]:
     rows = []
     for deadline_s in sorted({*(round(step, 3) for step in steps), paper}):
         due = free.model_copy(update={"deadline_s": deadline_s})
-        proved, seconds = timed(lambda due=due: exact.solve(due, limits=LIMITS), runs)
+        proved, seconds = measured(
+            lambda due=due: exact.solve(due, limits=LIMITS), runs
+        )
         row: dict[str, Any] = {
             "job": job,
             "deadline_s": deadline_s,
@@ -114,7 +105,7 @@ def sweep(job: str, runs: int) -> list[dict[str, Any]]:
         }
         for name in PLANNERS:
             again = 1 if name == "hph_plus" else runs
-            usd, seconds = timed(lambda n=name, due=due: planned(n, due), again)
+            usd, seconds = measured(lambda n=name, due=due: planned(n, due), again)
             row[name] = {"usd": usd, "seconds": round(seconds, 3)}
         keep("espresso.jsonl", {**row, "runs": runs}, "ortools")
         rows.append(row)
@@ -217,7 +208,7 @@ def pruned(job: str) -> Iterator[Sequence[str]]:
     data = judge.data(load_instance(f"espresso/{job}"))
     whole = 0
     for name, switches in SWITCHES.items():
-        search, seconds = timed(lambda s=switches: explored(data, s), 1)
+        search, seconds = measured(lambda s=switches: explored(data, s), 1)
         counters = search.counters
         nodes = counters.opened + counters.placed
         whole = whole or nodes

@@ -10,21 +10,17 @@ Every row goes to benchmarks/results/exact_provisioning.jsonl as well.
 
 import argparse
 import json
-import os
-import platform
-from importlib.metadata import version
-from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
-import hetopt
+from _measuring import keep, measured
+
 from hetopt import Instance, Limits, catalogue
 from hetopt.exact import provisioning
 from hetopt.files import load_instance
 from hetopt.problems.provisioning import Data, data
 
-RESULTS = Path(__file__).parent / "results" / "exact_provisioning.jsonl"
+FILE = "exact_provisioning.jsonl"
 JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
 DEGREES = (1, 2, 4, 8, 16)
 DEADLINES = 10
@@ -102,11 +98,7 @@ def deadlines(posed: Data, limits: Limits) -> list[float]:
 
 def measure(posed: Data, runs: int, limits: Limits) -> dict[str, Any]:
     """One row: the result, and the median of the seconds of some runs."""
-    seconds = []
-    for _ in range(runs):
-        started = perf_counter()
-        result = provisioning.solve(posed, limits=limits)
-        seconds.append(perf_counter() - started)
+    result, seconds = measured(lambda: provisioning.solve(posed, limits=limits), runs)
     return {
         "deadline_s": posed.deadline_s,
         "status": result.status.value,
@@ -115,34 +107,18 @@ def measure(posed: Data, runs: int, limits: Limits) -> dict[str, Any]:
         "stages": None if result.plan is None else len(result.plan.stages),
         "data_parallel": None if result.plan is None else result.plan.data_parallel,
         "runs": runs,
-        "seconds": round(median(seconds), 3),
+        "seconds": round(seconds, 3),
     }
 
 
 def measure_front(posed: Data, runs: int, limits: Limits) -> dict[str, Any]:
     """One row: how many points the front has, and the seconds it took."""
-    seconds = []
-    for _ in range(runs):
-        front = provisioning.frontier(posed, limits=limits)
-        seconds.append(front.seconds)
+    fronts = [provisioning.frontier(posed, limits=limits) for _ in range(runs)]
     return {
-        "front": len(front.points),
-        "status": front.stop.value,
+        "front": len(fronts[-1].points),
+        "status": fronts[-1].stop.value,
         "runs": runs,
-        "seconds": round(median(seconds), 3),
-    }
-
-
-def machine() -> dict[str, Any]:
-    """What the seconds were measured on."""
-    pages, page_size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(pages * page_size / 2**30),
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "hetopt": hetopt.__version__,
+        "seconds": round(median(front.seconds for front in fronts), 3),
     }
 
 
@@ -156,9 +132,7 @@ def show(name: str, row: dict[str, Any]) -> None:
         f" {'' if gap is None else f'gap {gap:.4%}':>14} {row['seconds']:9.3f} s",
         flush=True,
     )
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps({"instance": name, **row, "machine": machine()}) + "\n")
+    keep(FILE, {"instance": name, **row})
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ JSON line an instance. Seconds are of this machine: run it alone.
 """
 
 import argparse
-import json
-import platform
 from datetime import date
 from pathlib import Path
+
+from _measuring import RESULTS, keep
 
 import hetopt
 from hetopt import Limits
@@ -27,7 +27,7 @@ SETTINGS = (
     "hexiscale/setting-3-llama-30b",
 )
 LARGE = ("hexiscale/large-240-llama-30b", "hexiscale/large-240-llama2-70b")
-RESULTS = Path(__file__).parent / "results" / "exact_training_plan.jsonl"
+FILE = RESULTS / "exact_training_plan.jsonl"
 
 
 def reached(result: Result, start_s: float) -> dict[str, float | None]:
@@ -62,8 +62,6 @@ def row(name: str, limit_s: float) -> dict[str, object]:
         "gap": result.gap,
         "status": result.status.value,
         "reached_s": reached(result, 0.0),
-        "version": hetopt.__version__,
-        "python": platform.python_version(),
         "date": date.today().isoformat(),
         "limits": Limits(time_s=limit_s).__dict__,
     }
@@ -75,15 +73,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--large-seconds", type=float, default=300)
     parser.add_argument("--only", nargs="*", default=[*SETTINGS, *LARGE])
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=FILE)
     args = parser.parse_args()
     marks = "".join(f"{mark:>8.0%}" for mark in MARKS)
     print(f"{'instance':34} {'plan s':>8} {'bound s':>8} {'gap':>6}{marks}  (s to gap)")
     for name in args.only:
         limit = args.large_seconds if name in LARGE else args.seconds
         found = row(name, limit)
-        with args.out.open("a") as file:
-            file.write(json.dumps(found) + "\n")
+        keep(args.out.absolute(), found)
         times = found["reached_s"]
         assert isinstance(times, dict)
         shown = "".join(f"{'-' if t is None else t:>8}" for t in times.values())

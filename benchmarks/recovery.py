@@ -10,11 +10,10 @@ about a minute; `replanning` (64 GPUs planned anew, median of 5) is part of it.
 import argparse
 import json
 from collections.abc import Iterator
-from statistics import median
 from time import perf_counter
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, measured
 
 import hetopt
 from hetopt.plans import TrainingPlan
@@ -146,24 +145,22 @@ def replanning() -> dict[str, Any]:
     grown = whole.model_copy(update={"nodes": (*whole.nodes, *more)})
     old_instance = old.model_copy(update={"cluster": grown})
     made = hetopt.plan(old_instance, "islands", limits=20).plan
-    seconds, rows = [], []
-    for _ in range(5):
-        started = perf_counter()
-        found = hetopt.recover(
+    found, seconds = measured(
+        lambda: hetopt.recover(
             made,
             old_instance,
             [nodes[0].name],
             old_instance=old_instance,
             method="autohet_recovery",
-        )
-        seconds.append(perf_counter() - started)
-        rows = [candidate.to_json() for candidate in found.candidates]
+        ),
+        runs=5,
+    )
     row = {
         "scenario": "replanning",
         "gpus": found.change.new.planned_cluster.gpu_count,
-        "seconds": round(median(seconds), 3),
+        "seconds": round(seconds, 3),
         "chosen": found.chosen.name if found.chosen else None,
-        "candidates": rows,
+        "candidates": [one.to_json() for one in found.candidates],
     }
     keep(LINES, row, "ortools")
     return row

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,8 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
         "hetopt": registry.version(),
         "commit": _git("rev-parse", "HEAD"),
         "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "memory_gib": _memory_gib(),
-            "system": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-        },
-        "versions": _versions(),
+        "machine": description(),
+        "versions": versions(),
         "limits": {
             "time_limit_s": sorted({task.time_limit_s for task in tasks}),
             "wall_limit_s": sorted({task.wall_limit_s for task in tasks}),
@@ -45,14 +39,31 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
         },
         "threads": sorted({task.threads for task in tasks}),
         "workers": workers,
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "load": load(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def _versions() -> dict[str, str]:
+def description() -> dict[str, Any]:
+    """The machine itself, and its Python."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def load() -> float | None:
+    """How many processes want to run; an idle machine says 1 at most."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Versions of those packages that are installed."""
     found = {}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
