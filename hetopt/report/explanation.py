@@ -160,8 +160,9 @@ def _sections(found: Explanation) -> Iterator[Section]:
 def _section(
     title: str, note: str, bars: list[Bar], names: Mapping[str, str], mib: bool
 ) -> Section:
+    share = "share of a GPU's memory" if mib else "share of the iteration"
     meaning = "; ".join(f"{_plain(x)}: {names[x]}" for x in _used(bars, names))
-    drawn = Figure(title, f"{meaning}.", lambda: _picture([(title, bars, names)]))
+    drawn = Figure(title, f"{meaning}.", lambda: _picture([(share, bars, names)]))
     table = _bar_table(bars, names, mib)
     return Section(title, (f"{note}.",), table=table, figures=(drawn,))
 
