@@ -5,6 +5,7 @@ One thread is repeatable; several are not.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version as installed
 from typing import Any
@@ -85,13 +86,17 @@ class Model(_running.Model):
     def search(self, limits: Limits, report: Report) -> Answer:
         solver = self._solver(limits)
         relay = Relay(report, solver.stop_search)
-        watcher = _watcher(self._cp, _Follower(self, solver, relay))
+        follower = _Follower(self, solver, relay)
+        watcher = _watcher(self._cp, follower)
         said: list[Any] = []
         interrupted = run(
             lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
         )
         relay.raise_again()
-        return self._answer(solver, said[0], limits, interrupted)
+        answer = self._answer(solver, said[0], limits, interrupted)
+        # Stopped before it began, it says 0, which it has not proved.
+        unproved = answer.status is Status.UNDECIDED and not follower.heard
+        return replace(answer, bound=None) if unproved else answer
 
     def _solver(self, limits: Limits) -> Any:
         solver = self._cp.CpSolver()
@@ -161,9 +166,11 @@ class _Follower:
     def __init__(self, model: Model, solver: Any, relay: Relay) -> None:
         self._whole, self._relay = model.whole, relay
         self._incumbent: float | None = None
+        self.heard = False  # whether there was any bound
         solver.best_bound_callback = self.bound
 
     def bound(self, value: float) -> None:
+        self.heard = True
         self._relay(self._incumbent, self._whole(value))
 
     def incumbent(self, value: float, bound: float) -> None:

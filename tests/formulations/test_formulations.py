@@ -137,6 +137,19 @@ def test_a_warm_start_satisfies_every_constraint(
             assert again.objective == value
 
 
+def test_a_run_without_time_claims_no_bound_against_its_warm_start() -> None:
+    for seed in SEEDS[:40]:
+        data, best = enumerated("device_grouping", seed)
+        for value, plan in brute_force.valid("device_grouping", data):
+            if value == best:
+                result = statements.solve(
+                    *("device_grouping", data, "device_grouping_counts", "cpsat"),
+                    limits=Limits(time_s=0),
+                    warm_start=plan,
+                )
+                assert result.objective == best
+
+
 def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
     data = layer_partition.Data.model_validate_json(
         '{"layer_mib": [1, 1], "in_flight_mib": [0, 0], "micro_batches": 1,'
