@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..errors import InstanceError, UnknownName
-from ..schema import Record
+from ..schema import Name, Record
 
 Fields = dict[str, Any]
 # A whole number stays one, and is written as one.
@@ -28,10 +28,10 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 class Gpu(Record):
     """One card; rates are peaks, those of links GB/s in one direction."""
 
-    name: str
-    product: str = Field(description="Its name in nvidia-smi.")
-    aliases: tuple[str, ...] = ()
-    skypilot: tuple[str, ...] = Field((), description="What SkyPilot alone calls so.")
+    name: Name
+    product: Name = Field(description="Its name in nvidia-smi.")
+    aliases: tuple[Name, ...] = ()
+    skypilot: tuple[Name, ...] = Field((), description="What SkyPilot alone calls so.")
     memory_gib: Rate
     memory_gbytes_per_s: Rate
     tflops: dict[Precision, Rate] = Field(description="Dense, by precision.")
@@ -41,7 +41,7 @@ class Gpu(Record):
     bridged: bool = Field(
         False, description="Whether NVLinks need a bridge, bought with the card or not."
     )
-    source: str
+    source: Name
 
     @property
     def peak_tflops(self) -> int | float:
@@ -59,7 +59,7 @@ class Gpu(Record):
 class Variant(Record):
     """A card under the name, and with the figures, that a family of instances uses."""
 
-    card: str
+    card: Name
     tflops: Rate
     memory_gib: Rate
     intra_gbytes_per_s: Rate | None = None

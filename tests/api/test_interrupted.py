@@ -104,30 +104,18 @@ def test_a_planner_without_an_incumbent_has_no_plan(
     assert (found.status, found.stop) == (Status.UNDECIDED, Stop.INTERRUPTED)
 
 
-@pytest.mark.parametrize("planner", ["espresso", "whale_plus", "optimal"])
+@pytest.mark.parametrize("planner", ["espresso", "whale_plus"])
 def test_planners_of_offers_give_their_incumbents(
     planner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hetopt.exact import provisioning
     from hetopt.planners.espresso import tree
 
-    if planner == "optimal":
-
-        def solve(data: Any, *, limits: Limits) -> Result:
-            found = real(data, limits=limits)
-            object.__setattr__(found, "stop", Stop.INTERRUPTED)
-            return found
-
-        real = provisioning.solve
-        monkeypatch.setattr(provisioning, "solve", solve)
-        found = api.provision(OFFERS, planner, deadline_s=100)
-    else:
-        found = at_the_last_call(
-            monkeypatch,
-            tree.Stock,
-            "plan",
-            lambda: api.provision(OFFERS, planner, deadline_s=100),
-        )
+    found = at_the_last_call(
+        monkeypatch,
+        tree.Stock,
+        "plan",
+        lambda: api.provision(OFFERS, planner, deadline_s=100),
+    )
     assert found.stop is Stop.INTERRUPTED or found.plan is not None
 
 

@@ -76,7 +76,7 @@ def test_words_stand_for_all_of_the_problem(tmp_path: Path) -> None:
         ["generated:partition/9/0"], ["statements"], 'backends = ["backends"]\n'
     )
     found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
-    assert {"espresso", "sia_plus", "optimal"} <= {t.method for t in found}
+    assert {"espresso", "sia_plus", "whale_plus"} <= {t.method for t in found}
     assert {"frenzy", "opportunistic"} <= {t.method for t in found}
     stated = {(t.method, t.backend) for t in found if t.backend}
     assert stated == {

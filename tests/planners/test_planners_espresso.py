@@ -62,9 +62,6 @@ def test_a_plan_keeps_every_rule_and_is_no_better_than_the_optimum(
         assert optimum is not None
         assert found.objective is not None
         assert found.objective >= optimum
-    if name == "optimal":
-        assert (plan is None) == (optimum is None)
-        assert plan is None or judge.evaluate(data, plan).objective == optimum
 
 
 @pytest.mark.parametrize("name", PLANNERS)
