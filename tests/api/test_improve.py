@@ -166,8 +166,8 @@ PLANNERS = registry.entries_for("planners", "training_plan")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_improved_results_are_never_worse_than_the_planners(planner: str) -> None:
     instance = setting("2", "7b")
-    before = api.plan(instance, planner, limits=30)
-    after = api.plan(instance, planner, improve=True, limits=Limits(30, gap=0.3))
+    before = api.plan(instance, planner, limits=10)
+    after = api.plan(instance, planner, improve=True, limits=Limits(5, gap=0.3))
     assert after.method.name == f"{planner}+improve"
     assert before.objective is not None
     assert after.objective is not None

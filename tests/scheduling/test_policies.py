@@ -406,7 +406,7 @@ def test_schedule_writes_a_page_with_a_gantt_chart_a_policy_and_the_cdf(
     assert "opportunistic" in said
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 3
-    assert len(re.findall("who held which GPU", text)) == 2
+    assert len(re.findall('aria-label="[a-z]*: who held which GPU"', text)) == 2
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
 
 
