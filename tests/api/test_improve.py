@@ -6,6 +6,8 @@ from math import inf
 from random import Random
 
 import pytest
+from hypothesis import given
+from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 from settings import setting
 from typer.testing import CliRunner
@@ -33,7 +35,8 @@ def _random_plan(seed: int) -> tuple[Instance, TrainingPlan]:
     return instance, FastCost(instance).plan(random_pipes(random, instance))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@examples(40)
+@given(seed=seeds())
 def test_the_result_is_valid_and_never_worse(seed: int) -> None:
     instance, plan = _random_plan(seed)
     before = training_plan.evaluate(instance, plan)

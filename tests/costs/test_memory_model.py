@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from float_judge import FloatJudge
+from hypothesis import given
+from inputs import examples, seeds
 from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 
@@ -167,7 +169,8 @@ def test_settings_that_say_nothing_leave_the_digest_alone() -> None:
 # --- whole plans, by a second method ----------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(80))
+@examples(80)
+@given(seed=seeds())
 def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
     random = Random(f"floats {seed}")
     instance = random_instance(random, later=True)
@@ -197,7 +200,8 @@ def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
 # --- bounds and proofs -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@examples(60)
+@given(seed=seeds())
 def test_no_plan_is_below_the_bound_under_settings_that_came_later(seed: int) -> None:
     random = Random(f"bound {seed}")
     instance = random_instance(random, later=True)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, tiny_instance
+from hypothesis import given
+from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 from random_plans import random_plan
 from random_profiles import profiled
@@ -58,7 +60,8 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
 
 
 @pytest.mark.parametrize("kind", ["layers", "parts"])
-@pytest.mark.parametrize("seed", range(8))
+@examples(12)
+@given(seed=seeds())
 def test_memory_of_a_stage_is_that_of_its_layers_measurements(
     seed: int, kind: str
 ) -> None:
@@ -79,7 +82,8 @@ def test_memory_of_a_stage_is_that_of_its_layers_measurements(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(12))
+@examples(12)
+@given(seed=seeds())
 def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
     random = Random(f"profiled {seed}")
     instance = profiled(random, random_instance(random), memory=kind)
@@ -93,7 +97,8 @@ def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(10))
+@examples(10)
+@given(seed=seeds())
 def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
     seed: int, kind: str
 ) -> None:
@@ -122,7 +127,8 @@ def test_among_the_random_profiles_some_leave_no_plan() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(8))
+@examples(10)
+@given(seed=seeds())
 def test_no_random_plan_beats_the_bound(seed: int, kind: str) -> None:
     random = Random(f"random {seed}")
     instance = profiled(random, random_instance(random), memory=kind)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale
+from hypothesis import given
+from inputs import examples, seeds
 
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
@@ -184,7 +186,8 @@ def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPl
     return checker, reader(lambda variable: variable)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@examples(80)
+@given(seed=seeds())
 def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) -> None:
     random = Random(seed)
     instance = tiny(random, batch=random.randint(2, 6), roomy=seed % 2 == 0)

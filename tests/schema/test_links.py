@@ -6,6 +6,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.costs import CostTable
@@ -62,7 +64,8 @@ def ordered_pairs(cluster: Cluster) -> Iterator[tuple[int, int]]:
     return ((i, j) for i in numbers for j in numbers if i != j)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@examples(80)
+@given(seed=seeds())
 def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
     tree = random_cluster(Random(f"links {seed}"))
     cluster = Cluster.model_validate(tree, strict=False)
@@ -76,7 +79,8 @@ def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
         assert cluster.links.between(i, j) in cluster.links.present
 
 
-@pytest.mark.parametrize("seed", range(20))
+@examples(25)
+@given(seed=seeds())
 def test_sums_over_links_are_those_of_fractions(seed: int) -> None:
     random = Random(f"sums {seed}")
     cluster = Cluster.model_validate(random_cluster(random), strict=False)
