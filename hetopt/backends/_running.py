@@ -22,7 +22,7 @@ SEEDS = 2**31 - 1  # more than that no solver takes
 REFUTED = Answer(Status.INFEASIBLE, Stop.PROVED)
 
 
-def library(module: str, backend: str, package: str) -> Any:
+def solver_module(module: str, backend: str, package: str) -> Any:
     """The module of a solver's library; `BackendMissing` without it."""
     try:
         return import_module(module)

@@ -27,12 +27,12 @@ def backend(name: str = "") -> modelling.Model:
 
 def version() -> str:
     """Of OR-Tools."""
-    _library()
+    _solver()
     return installed("ortools")
 
 
-def _library() -> Any:
-    return _running.library("ortools.sat.python.cp_model", "cpsat", "ortools")
+def _solver() -> Any:
+    return _running.solver_module("ortools.sat.python.cp_model", "cpsat", "ortools")
 
 
 _MOST = 2**62  # of a variable; sums have a bit more
@@ -46,7 +46,7 @@ class Model(_running.Model):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._cp = _library()
+        self._cp = _solver()
         self.native: Any = self._cp.CpModel()
         self.native.name = name
 

@@ -35,12 +35,12 @@ def backend(name: str = "") -> modelling.Model:
 
 def version() -> str:
     """Of SCIP itself, and of its Python interface."""
-    scip = _library()
+    scip = _solver()
     return f"{scip.Model().version()} (PySCIPOpt {installed('pyscipopt')})"
 
 
-def _library() -> Any:
-    return _running.library("pyscipopt", "scip", "pyscipopt")
+def _solver() -> Any:
+    return _running.solver_module("pyscipopt", "scip", "pyscipopt")
 
 
 class Model(_running.Model):
@@ -48,7 +48,7 @@ class Model(_running.Model):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._scip = _library()
+        self._scip = _solver()
         self.native: Any = self._scip.Model(name)
         self.native.hideOutput()
         self._bounded = True

@@ -14,4 +14,4 @@ def backend(name: str = "", solver: str | None = None) -> modelling.Model:
 
 def version() -> str:
     """Of PuLP, which bundles CBC."""
-    return str(cbc.library().__version__)
+    return str(cbc.pulp_module().__version__)

@@ -24,13 +24,13 @@ from .._running import REFUTED, Report, Term, near, reached, relative_gap, span
 PATIENCE_S = 10.0  # for CBC to write its incumbent after an interrupt
 
 
-def library() -> Any:
+def pulp_module() -> Any:
     """PuLP itself; `BackendMissing` without it."""
     with suppress(ImportError):
         # `import pulp` loads highspy where it is installed, after which OR-Tools can
         # no longer be loaded in the process; the other way round both can.
         import ortools.sat.python.cp_model  # noqa: F401
-    return _running.library("pulp", "pulp", "'pulp>=3.3,<4'")
+    return _running.solver_module("pulp", "pulp", "'pulp>=3.3,<4'")
 
 
 class Model(_running.Model):
@@ -41,7 +41,7 @@ class Model(_running.Model):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._pulp = library()
+        self._pulp = pulp_module()
         self.native: Any = self._pulp.LpProblem("statement", self._pulp.LpMinimize)
         self._sign = 1
         self._hinted = False

@@ -36,7 +36,7 @@ CHILD = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
 @cache
 def found() -> tuple[str, ...]:
     """PuLP's names of the solvers that it finds here, CBC left out."""
-    cbc.library()  # `BackendMissing` without it
+    cbc.pulp_module()  # `BackendMissing` without it
     told = subprocess.run(CHILD, capture_output=True, text=True, check=False)
     if told.returncode:
         raise SolverFailed(f"PuLP does not list its solvers: {told.stderr[-300:]}")
