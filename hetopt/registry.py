@@ -1,6 +1,5 @@
 """A folder is a registry: every module in it is an entry, the file name its name."""
 
-import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,8 @@ def version() -> str:
     try:
         return metadata.version("hetopt")
     except metadata.PackageNotFoundError:
+        import tomllib
+
         project = Path(__file__).resolve().parent.parent / "pyproject.toml"
         return str(tomllib.loads(project.read_text())["project"]["version"])
 

@@ -1,14 +1,13 @@
 """The command that reads what other tools write, registered by `hetopt.cli`."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import Unsupported
 from . import output
-from .options import flag
+from .options import OutTree, flag
 from .output import written
 
 _OWN = ("out", "instance", "option", "judge", "json", "help")
@@ -33,9 +32,7 @@ def import_file(
             help="Its files, and options of the format.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
-    ] = None,
+    out: OutTree = None,
     instance: Annotated[
         str | None,
         typer.Option(

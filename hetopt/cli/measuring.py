@@ -7,7 +7,7 @@ import typer
 
 from ..errors import InstanceError, UnknownName
 from . import output
-from .options import AsJson, flag
+from .options import AsJson, OutTree, flag
 from .output import written
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def detect(
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
-    ] = None,
+    out: OutTree = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the node; the host's.")
     ] = None,

@@ -98,6 +98,10 @@ Out = Annotated[
     typer.Option(metavar="FILE", help="Write the result document, a plan file too."),
 ]
 
+OutTree = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
+]
+
 
 def limit_s(seconds: float) -> float | None:
     """A time limit, or None where it is `inf`."""

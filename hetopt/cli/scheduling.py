@@ -7,7 +7,7 @@ import typer
 
 from ..errors import Interrupted, Unsupported
 from . import output
-from .options import AsJson
+from .options import AsJson, listed
 from .output import check_writable, written
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def fit(
     if (cluster is None) == (gpus is None):
         found = "neither" if cluster is None else "both"
         raise Unsupported(f"found {found} of --cluster and --gpus: give one of them")
-    on = cluster if cluster is not None else _names("--gpus", gpus or "")
+    on = cluster if cluster is not None else listed(gpus or "", "--gpus")
     complete = True
     try:
         rows = scheduling.fit(model, on, batch, sequence)
@@ -144,7 +144,7 @@ def schedule(
         data = scheduling.load_queue(instance)
     outcomes = scheduling.schedule(
         data,
-        None if policy is None else _names("--policy", policy),
+        None if policy is None else listed(policy, "--policy"),
         rounds=rounds,
         progress=Listener(started=output.tell),
     )
@@ -221,15 +221,8 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
-def _names(option: str, text: str) -> list[str]:
-    names = [word.strip() for word in text.split(",")]
-    if not all(names):
-        raise Unsupported(f"{option} {text!r}: expected names separated by commas")
-    return names
-
-
 def _cells(text: str) -> dict[str, str]:
-    pairs = [word.partition("=") for word in _names("--where", text)]
+    pairs = [word.partition("=") for word in listed(text, "--where")]
     if not all(name and equals for name, equals, _ in pairs):
         raise Unsupported(f"--where {text!r}: expected COLUMN=VALUE,...")
     return {name: value for name, _, value in pairs}
