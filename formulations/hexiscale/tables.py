@@ -65,7 +65,7 @@ class Tables:
     def _kinds(self) -> Iterator[Kind]:
         for number, node in enumerate(self.nodes):
             for t in range(1, node.count + 1):
-                if not self.table.measured(node.name, t, 1):
+                if not self.table.usable(node.name, t, 1):
                     continue
                 times = set(self.table.layer_us(node.name, t, 1))
                 even = {"times": len(times) == 1, "weighs": self.table.profile.even_mib(node.gpu, t, 1)}
@@ -316,7 +316,7 @@ class Tables:
 
     def _obvious(self) -> Iterator[TrainingPlan]:
         """One pipeline over all GPUs; one inside each node that can hold the model."""
-        if any(not self.table.measured(node.name, 1, 1) for node in self.nodes):
+        if any(not self.table.usable(node.name, 1, 1) for node in self.nodes):
             return
         gpus = list(self.instance.planned_cluster.gpu_ids())
         yield TrainingPlan(pipelines=(self._chain(gpus, self.batch),))

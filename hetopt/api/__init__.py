@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .recovering import recover
     from .replaying import replay
     from .scheduling import fit, schedule
+    from .targets import compare_targets
 
 __all__ = [
     "Listener",
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "check_bound",
     "compare",
+    "compare_targets",
     "explain",
     "fit",
     "frontier",
@@ -49,6 +51,7 @@ _HOME = {
     "replay": "replaying",
     "fit": "scheduling",
     "schedule": "scheduling",
+    "compare_targets": "targets",
 }
 
 

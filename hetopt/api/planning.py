@@ -45,6 +45,7 @@ def plan(
     exact: bool = False,
     improve: bool = False,
     options: Options | None = None,
+    runs_on: str | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Result:
@@ -55,7 +56,8 @@ def plan(
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner or on the best of all planners' plans: the result is never worse.
-    `options` are of that one planner, by name (`options_of`).
+    `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
+    best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
     Raises what `load` raises, `InstanceError` for an instance with offers, and
     `UnknownName` for an unknown planner.
@@ -63,6 +65,8 @@ def plan(
     start = monotonic()
     whole, heard = limits_of(limits), progress_of(progress)
     data = load(instance)
+    if runs_on is not None:
+        data = data.on(runs_on)
     # What took long to read takes as long to judge and to write at the end.
     left = less(whole, 2 * (monotonic() - start))
     _ = data.planned_cluster
@@ -95,19 +99,22 @@ def compare(
     planners: Sequence[str] | None = None,
     *,
     exact: bool = False,
+    runs_on: str | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
     """Set planners side by side, and with `exact` the exact method as well.
 
     All planners by default. Each gap is to the best bound that is proved for the
-    instance, by whatever method of this report. Raises as `plan` does,
-    before any work is done.
+    instance, by whatever method of this report; `runs_on` as in `plan`. Raises as
+    `plan` does, before any work is done.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     if isinstance(instances, str | Path | Instance):
         instances = [instances]
     loaded = [load(instance) for instance in instances]
+    if runs_on is not None:
+        loaded = [instance.on(runs_on) for instance in loaded]
     for instance in loaded:
         _ = instance.planned_cluster
     _refuse_one_name_for_two(loaded)
@@ -183,6 +190,8 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     """
     names = planners_for("training_plan")
     names = [*_QUICK, *(name for name in names if name not in _QUICK)]
+    if not data.workload.target.free:  # the exact method searches grids by itself
+        names = ["megatron"]
     left = None if limits.time_s is None else limits.time_s / 2
     results: list[Result] = []
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):

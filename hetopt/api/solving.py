@@ -19,6 +19,7 @@ from ..plans import Plan
 from ..problems import Evaluation
 from ..result import Method, Result, Status, Stop
 from ..schema import Instance, Record
+from ..search import choices
 from ..search.attempts import Attempt, alone, judged
 from ..solving import model_files, statements
 from ..text.options import checked, record
@@ -152,10 +153,29 @@ def exact_result(
     report: Report | None,
 ) -> Result:
     module: Any = registry.entry("exact", problem)
+    twin = _runnable(problem, data)
+    if twin is not data:
+        warm_start = None  # in the twin's words it may be another plan
     found: Result = module.solve(
-        data, limits=limits, warm_start=warm_start, report=report
+        twin, limits=limits, warm_start=warm_start, report=report
     )
-    return bounded(found)
+    return bounded(_said(data, twin, found))
+
+
+def _runnable(problem: str, data: Any) -> Any:
+    """The data with the settings alone that the target of a training plan runs."""
+    return choices.runnable(data) if problem == "training_plan" else data
+
+
+def _said(data: Any, twin: Any, found: Result) -> Result:
+    """A result for the twin as one for the data: its plan says the twin's settings."""
+    if twin is data:
+        return found
+    plan = None if found.plan is None else choices.said(data, twin, found.plan)
+    evaluation = (
+        None if plan is None else problems.get(found.problem).evaluate(data, plan)
+    )
+    return replace(found, data=data, plan=plan, evaluation=evaluation)
 
 
 def _stated(
@@ -196,8 +216,12 @@ def heuristic(
     found, stop = Attempt[Any](None), Stop.FINISHED
     kept: list[Any] = []
 
+    twin = _runnable(module.problem, data)
+
     def work() -> tuple[Any, Evaluation] | None:
-        made = module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
+        made = module.plan(twin, seed=limits.seed, deadline=deadline, **chosen)
+        if made is not None and twin is not data:
+            made = choices.said(data, twin, made)
         kept.append(made)
         return None if made is None else judged(module.problem, data, name, made)
 

@@ -1,5 +1,6 @@
 """Why an instance can have no plan at all, where arithmetic alone proves it.
 
+target    the program that runs the plan has what the settings ask of every plan;
 batch     pipelines share the global batch in micro-batches of the sizes that the
           workload lists and that can be timed, a pipeline having one size and a GPU;
 layers    interleaved, a stage has at least as many layers as runs;
@@ -11,17 +12,47 @@ memory    a plan holds the states of every layer, of embedding and of head once 
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import product
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
+from ..problems.training_plan import shapes
 from ..schema import Instance
+from ..schema.targets import Feature
 
 _SHOWN = 6  # numbers of a list in a message
 
 
 def reason(instance: Instance) -> str | None:
     """The first proof that there is no plan, as a sentence; None where none is seen."""
-    return unfit_settings(instance) or too_little_memory(instance)
+    return (
+        unfit_target(instance)
+        or unfit_settings(instance)
+        or too_little_memory(instance)
+    )
+
+
+def unfit_target(instance: Instance) -> str | None:
+    """Why the program that has to run the plan can run none of the instance."""
+    name = instance.workload.runs_on
+    has = instance.workload.target.supports
+    asked = shapes.of_instance(instance) - {Feature.LISTED_PARAMETERS} - has
+    if asked:
+        what = " and ".join(sorted(feature.value for feature in asked))
+        return f"target: {name} has no {what}: change workload.costs, or runs_on"
+    pairs = product(instance.workload.zeros, instance.workload.recomputes)
+    if not any(shapes.of_choice(*pair) <= has for pair in pairs):
+        needed = sorted(
+            shapes.of_choice(
+                instance.workload.zeros[0], instance.workload.recomputes[0]
+            )
+            - has
+        )
+        return (
+            f"target: {name} has no {' and '.join(needed)}: offer another setting in "
+            "workload.alternatives, or change runs_on"
+        )
+    return None
 
 
 def unfit_settings(instance: Instance) -> str | None:

@@ -231,13 +231,13 @@ def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[i
 
 
 def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
-    """The least degree at which the layer fits, alone in the middle of a pipeline.
+    """The least permitted degree at which the layer fits, alone amid a pipeline.
 
     With one sample and one micro-batch in flight: memory never falls when there are
     more samples, layers or micro-batches, and never grows with the degree.
     """
     room = table.memory_mib(node)
-    for t in range(1, table.cluster.node[node].count + 1):
+    for t in filter(table.permitted, range(1, table.cluster.node[node].count + 1)):
         parts = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
         if sum(parts.values()) <= room:
             return t

@@ -80,6 +80,16 @@ StorageWords = Annotated[
 PlannersSeed = Annotated[
     int, typer.Option("--seed", min=0, metavar="N", help="Of the planners.")
 ]
+RunsOn = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="TARGET",
+        help="Plans that this can run: megatron, torchtitan, deepspeed, flagscale, "
+        "galvatron, hexiscale, sailor, executor (all that the architecture allows), "
+        "or any.",
+    ),
+]
 AsJson = Annotated[
     bool,
     flag("--json", help="One JSON document on stdout, an error too, nothing else."),

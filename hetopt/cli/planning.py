@@ -15,6 +15,7 @@ from .options import (
     InstanceWord,
     Options,
     Out,
+    RunsOn,
     Seed,
     Threads,
     TimeLimit,
@@ -24,6 +25,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..api.fronts import Tradeoffs
+    from ..modelling import Limits
     from ..result import Result
 
 
@@ -57,6 +59,7 @@ def plan(
         bool,
         flag("--improve", help="Local search on the planner's plan, never worse."),
     ] = False,
+    runs_on: RunsOn = None,
     option: Options = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
@@ -84,6 +87,7 @@ def plan(
             exact=exact,
             improve=improve,
             options=values(option),
+            runs_on=runs_on,
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
@@ -158,6 +162,11 @@ def compare(
     exact: Annotated[
         bool, flag("--exact", help="The exact method and its bound as well.")
     ] = False,
+    targets: Annotated[
+        bool,
+        flag("--targets", help="Targets in place of planners: what does each cost?"),
+    ] = False,
+    runs_on: RunsOn = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -177,6 +186,11 @@ def compare(
     from ..report import gaps
 
     output.check_writable(out)
+    limits = Limits(time_limit, gap, threads, seed)
+    if targets:
+        if planners is not None or exact or runs_on is not None:
+            raise Unsupported("--targets asks for the best plan of each: give it alone")
+        _deliver_targets(instances, limits, out, as_json)
     if out is not None:
         gaps.FILES.check(out)
     with output.watch("us", time_limit) as watch:
@@ -184,11 +198,27 @@ def compare(
             instances,
             None if planners is None else listed(planners),
             exact=exact,
-            limits=Limits(time_limit, gap, threads, seed),
+            runs_on=runs_on,
+            limits=limits,
             progress=watch,
         )
     failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     output.give(report.to_json(), gaps.terminal(report), as_json, failed)
+    raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+def _deliver_targets(
+    instances: list[str], limits: "Limits", out: Path | None, as_json: bool
+) -> NoReturn:
+    from .. import api
+    from ..report import targets
+
+    if out is not None:
+        targets.FILES.check(out)
+    with output.watch("us", limits.time_s or 0.0) as watch:
+        report = api.compare_targets(instances, limits=limits, progress=watch)
+    failed = output.written(out, lambda path: targets.FILES.write(report, path))
+    output.give(report.to_json(), targets.terminal(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
 
 

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from ..schema import GpuType, Instance, exact
+from ..schema.targets import permits
 from . import communication, compute, memory, settings
 from .compute import LinkRate, ceil
 from .profiles import Measurements
@@ -37,6 +38,9 @@ class CostTable:
         self.hop_us = lru_cache(None)(self._hop_us)
         self.link = lru_cache(None)(self.cluster.link)
         self._sync = lru_cache(None)(self._sync_us)
+        self.permitted = lru_cache(None)(
+            partial(permits, instance.workload.runs_on, instance.model)
+        )
         self._others: dict[tuple[str, int], CostTable] = {}
 
     def under(
@@ -96,8 +100,10 @@ class CostTable:
         share = compute.backward_share(self.workload.costs)
         return tuple(ceil(us * share) for us in self.layer_us(node, t, b))
 
-    def measured(self, node: str, t: int, b: int) -> bool:
-        """Whether `layer_us(node, t, b)` can be known (always, when analytic)."""
+    def usable(self, node: str, t: int, b: int) -> bool:
+        """Whether `t` GPUs of a node may be a group: by target, and times known."""
+        if not self.permitted(t):
+            return False
         return not self.profile or self.profile.known(self.cluster.node[node].gpu, t, b)
 
     def _head_us(self, node: str, t: int, b: int) -> int:

@@ -12,8 +12,9 @@ the format:
 Beside `read` and `claims` stands `OPTIONS: dict[str, type]`, the names of the options
 and their types; beside `export`
 
-    SUPPORTS: frozenset[Feature]          what the target can express
-    refusals(data, plan) -> list[str]     its further reasons not to take a plan
+    refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
+
+What a target can run is said in `hetopt.schema.targets`, whose rules planners keep to.
 
 Files are data: nothing in them is run, and what is wrong with one is an
 `InstanceError` that names file and line. A plan that uses a feature which a target

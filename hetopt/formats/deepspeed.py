@@ -11,15 +11,10 @@ gives a host neighbouring ranks, on its GPUs in the order of `--include`.
 import json
 
 from ..plans import TrainingPlan
+from ..problems.training_plan.shapes import normal
 from ..schema import Instance
-from .exporting.launching import GRID, ranks, runs, scattered
-from .exporting.shapes import Feature, normal
+from .exporting.launching import ranks, runs
 
-SUPPORTS = GRID | {
-    Feature.LISTED_PARAMETERS,
-    Feature.ZERO_1,
-    Feature.SINGLE_PRECISION,
-}
 MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
 HOSTS, LAUNCH = "hostfile", "launch.sh"
 _MODULE = '''\
@@ -73,9 +68,8 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Hosts whose GPUs do not get neighbouring ranks."""
-    gpus = ranks(normal(plan).pipelines[0])
-    return scattered(runs(gpus))
+    """None of its own."""
+    return []
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

@@ -13,35 +13,24 @@ from itertools import groupby
 from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
+from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
-from .exporting.launching import bad_degrees, not_first, ranks, runs, scattered
-from .exporting.shapes import Feature, normal
-from .megatron import SETTINGS
+from .exporting.launching import not_first, ranks, runs
 from .megatron import fields as megatron_fields
 
-SUPPORTS = frozenset(
-    {
-        Feature.UNEVEN_LAYERS,
-        Feature.MIXED_DEGREES,
-        Feature.MIXED_REPLICAS,
-        Feature.MIXED_TYPES,
-        *SETTINGS,
-    }
-)
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Hosts whose GPUs do not get neighbouring ranks; what Megatron refuses."""
+    """Names that are no labels; hosts that serve with other GPUs than their first."""
     pipeline = normal(plan).pipelines[0]
+    parts = runs(ranks(pipeline))
+    hosts = [host for host, _ in parts]
     return [
         *_bad_labels(data, pipeline),
-        *bad_degrees(data, plan),
-        *_scattered(pipeline),
-        *_micro_batch(pipeline),
-        *_tied(data, pipeline),
+        *not_first(part for part in parts if hosts.count(part[0]) == 1),
     ]
 
 
@@ -61,32 +50,6 @@ def _bad_labels(data: Instance, pipeline: Pipeline) -> list[str]:
 
 def _kind(gpu: str) -> str:
     return re.sub(r"\s+", "-", gpu)
-
-
-def _scattered(pipeline: Pipeline) -> list[str]:
-    parts = runs(ranks(pipeline))
-    hosts = [host for host, _ in parts]
-    return scattered(parts) + not_first(p for p in parts if hosts.count(p[0]) == 1)
-
-
-def _micro_batch(pipeline: Pipeline) -> list[str]:
-    """dp0 x mbs is the micro-batch of all stages; mbs is that of the first."""
-    counts = {len(stage.replicas) for stage in pipeline.stages}
-    return [
-        f"a micro-batch of {pipeline.micro_batch_size} is not divisible by {n} replicas"
-        for n in sorted(counts)
-        if pipeline.micro_batch_size % n
-    ]
-
-
-def _tied(data: Instance, pipeline: Pipeline) -> list[str]:
-    first, last = pipeline.stages[0].replicas[0], pipeline.stages[-1].replicas[0]
-    if data.model.tied_embeddings and first.degree != last.degree:
-        return [
-            "embedding and head are tied, and the first and the last stage have "
-            f"tensor-parallel degrees {first.degree} and {last.degree}"
-        ]
-    return []
 
 
 Mesh = tuple[int, int, str]

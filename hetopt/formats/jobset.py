@@ -17,7 +17,6 @@ from ..text.parsing import yaml_text
 from .exporting import allocation
 from .exporting.allocation import PLAN, Share, plan_text, shares
 
-SUPPORTS = allocation.SUPPORTS
 JOBSET, LAUNCH, NAME = "jobset.yaml", "launch.sh", "hetopt"
 LARGEST = 2**20  # bytes of a ConfigMap
 _PRODUCT, _GPU, _HOST = (

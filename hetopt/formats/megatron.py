@@ -13,14 +13,10 @@ from typing import Any
 
 from ..errors import escaped
 from ..plans import TrainingPlan
+from ..problems.training_plan.shapes import normal
 from ..schema import Instance
-from .exporting.launching import GRID, bad_degrees, ranks, torchruns
-from .exporting.shapes import Feature, normal
+from .exporting.launching import ranks, torchruns
 
-# Settings of the instance that these arguments tell; further ZeRO they do not know.
-SETTINGS = {Feature.ZERO_1, Feature.SELECTIVE, Feature.SINGLE_PRECISION}
-SUPPORTS = GRID | SETTINGS
-refusals = bad_degrees
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 _ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
@@ -30,6 +26,11 @@ _SETUP = """\
 arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
 run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
 """
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """None of its own."""
+    return []
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

@@ -13,7 +13,6 @@ from ..schema import Instance
 from .exporting import allocation
 from .exporting.allocation import PLAN, plan_text, shares
 
-SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals
 LAUNCH, LABEL = "launch.py", "gpu-type"
 _LAUNCH = '''\

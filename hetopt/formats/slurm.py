@@ -13,7 +13,6 @@ from .exporting import allocation
 from .exporting.allocation import PLAN, plan_text, shares
 from .exporting.launching import WAIT
 
-SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals
 JOB = "job.sbatch"
 _RUN = """\

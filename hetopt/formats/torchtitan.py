@@ -16,17 +16,10 @@ import json
 from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
+from ..problems.training_plan.shapes import normal
 from ..schema import Instance
-from .exporting.launching import GRID, bad_degrees, ranks, torchruns
-from .exporting.shapes import Feature, normal
+from .exporting.launching import ranks, torchruns
 
-SUPPORTS = GRID | {
-    Feature.LISTED_PARAMETERS,
-    Feature.ZERO_1,
-    Feature.ZERO_2,
-    Feature.ZERO_3,
-    Feature.SELECTIVE,
-}
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
 _MODULE = '''\
@@ -125,15 +118,8 @@ fi
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """What torchtitan or its schedules refuse."""
-    pipeline = normal(plan).pipelines[0]
-    stages, count = len(pipeline.stages), pipeline.micro_batches
-    found = bad_degrees(data, plan)
-    if count < stages:
-        found.append(f"{count} micro-batches are fewer than the {stages} stages")
-    if stages > 1 and data.model.tied_embeddings:
-        found.append("embedding and head are tied, and lie on different stages")
-    return found
+    """None of its own."""
+    return []
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

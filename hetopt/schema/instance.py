@@ -4,10 +4,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ..errors import InstanceError
+from ..errors import InstanceError, UnknownName
 from .cluster import Cluster
 from .model import ModelSpec
 from .record import Count, MemoryGib, Name, NotNegative, PeakTflops, Positive, Record
+from .targets import TARGETS
 from .workload import Alternatives, Workload
 
 
@@ -76,6 +77,13 @@ class Instance(Record):
                     "list one time a layer"
                 )
         return self
+
+    def on(self, target: str) -> Self:
+        """The instance with `workload.runs_on`; `UnknownName` where there is none."""
+        if target not in TARGETS:
+            raise UnknownName("target", target, [*TARGETS])
+        workload = self.workload.model_copy(update={"runs_on": target})
+        return self.model_copy(update={"workload": workload})
 
     @property
     def planned_cluster(self) -> Cluster:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from .record import Count, Name, NotNegative, Positive, Record
+from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
 _LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
@@ -249,7 +250,9 @@ class Workload(Record):
     """What is trained, in which batches, for how long.
 
     Without `alternatives` all stages recompute, and replicas divide states, as `costs`
-    says; micro-batch sizes are always chosen from a list.
+    says; micro-batch sizes are always chosen from a list. `runs_on` names the program
+    that has to run the plan; its rules, and the architecture's, are then the plan's
+    (`hetopt.schema.targets`).
     """
 
     sequence_length: Count
@@ -258,8 +261,9 @@ class Workload(Record):
     iterations: Count = 1
     costs: CostSettings = CostSettings()
     alternatives: Alternatives = Alternatives()
+    runs_on: RunsOn = "any"
 
-    _later = frozenset({"alternatives"})
+    _later = frozenset({"alternatives", "runs_on"})
 
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:
@@ -280,6 +284,11 @@ class Workload(Record):
                 "not told apart: remove layer_mib, or the alternatives"
             )
         return self
+
+    @property
+    def target(self) -> Target:
+        """The features and rules of the program that runs the plan."""
+        return TARGETS[self.runs_on]
 
     @property
     def recomputes(self) -> tuple[Recompute, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from .. import problems
 from ..errors import HetoptError, MethodFailed, NoPlan, OutOfTime, PlanRejected
 from ..problems import Evaluation
+from ..problems.training_plan import targets
 
 Made = TypeVar("Made")
 
@@ -54,9 +55,14 @@ def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
 
 
 def judged(problem: str, data: Any, name: str, plan: Any) -> tuple[Any, Evaluation]:
-    """A plan of the method `name` with its evaluation; `PlanRejected` if refused."""
+    """A plan of the method `name` with its evaluation; `PlanRejected` if refused.
+
+    Planners of papers know no targets: a plan that is right but for these is none.
+    """
     found = problems.get(problem).evaluate(data, plan)
     if found.violations:
+        if problem == "training_plan" and all(map(targets.of_target, found.violations)):
+            raise NoPlan(f"{name}: {found.violations[0].by}")
         listed = "; ".join(map(str, found.violations[:5]))
         raise PlanRejected(f"{name} on {problem}: {listed}")
     return plan, found

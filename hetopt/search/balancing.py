@@ -5,9 +5,10 @@ into runs, one for each group of GPUs in the given order, within memory. `shared
 minimises the time of the slowest pipeline over all ways to share the batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
+from itertools import accumulate
 from typing import NamedTuple
 
 from .fast_cost import FastCost, Slot, Timing
@@ -32,6 +33,7 @@ class Balancer:
         self._kept: dict[
             tuple[int, int, Chain, int | None], tuple[Slot, ...] | None
         ] = {}
+        self._cuts: dict[tuple[int, int, frozenset[Chain], int], list[int] | None] = {}
         self._caps: dict[tuple[object, ...], int] = {}
 
     @cached_property
@@ -63,6 +65,49 @@ class Balancer:
             self._kept[key] = make(b, n, chain, most)
         return self._kept[key]
 
+    def cuts(
+        self, b: int, n: int, chains: Iterable[Chain], replicas: int = 1
+    ) -> list[int] | None:
+        """Where each stage ends, if pipelines on these chains are all cut alike.
+
+        A stage is as slow as the slowest of them, and holds what all of them hold;
+        ZeRO divides states among `replicas`. None where no common cut was found to fit.
+        """
+        alike = frozenset(chains)
+        key = (b, n, alike, replicas)
+        if key not in self._cuts:
+            self.cost.check()
+            if len(self._cuts) > 100_000:
+                self._cuts.clear()
+            self._cuts[key] = self._common(b, n, alike, replicas)
+        return self._cuts[key]
+
+    def _common(
+        self, b: int, n: int, chains: frozenset[Chain], replicas: int
+    ) -> list[int] | None:
+        layers = self.cost.layers
+        if self.even:
+            each = [self._rows(b, n, chain, layers, replicas) for chain in chains]
+            rows = [
+                _Row(
+                    max(row.each for row in place),
+                    max(row.fixed for row in place),
+                    min(row.cap for row in place),
+                )
+                for place in zip(*each, strict=True)
+            ]
+            if not _enough(rows, layers):
+                return None
+            return list(accumulate(_best_counts(rows, layers, n)))
+
+        def whole(at: tuple[int, int]) -> int:
+            return self.cost.prefix(*at, b)[0][layers]
+
+        places = zip(*sorted(chains), strict=True)
+        slowest = tuple(max(place, key=whole) for place in places)
+        slots = self._uneven(b, n, slowest, None, replicas)
+        return None if slots is None else [slot.last for slot in slots]
+
     def _fixed(self, b: int, chain: Chain, j: int) -> int:
         node, t = chain[j]
         if j == len(chain) - 1:
@@ -75,19 +120,8 @@ class Balancer:
         self, b: int, n: int, chain: Chain, most: int | None
     ) -> tuple[Slot, ...] | None:
         layers = self.cost.layers
-        most = layers if most is None else most
-        rows = [
-            _Row(
-                # Layers that take no time are balanced as if they took a us.
-                max(1, self.cost.prefix(node, t, b)[0][1]),
-                self._fixed(b, chain, j),
-                min(most, self._cap(b, n, len(chain), j, node, t)),
-            )
-            for j, (node, t) in enumerate(chain)
-        ]
-        if layers < len(chain) or sum(row.cap for row in rows) < layers:
-            return None
-        if any(row.cap < 1 for row in rows):
+        rows = self._rows(b, n, chain, layers if most is None else most)
+        if not _enough(rows, layers):
             return None
         counts = _best_counts(rows, layers, n)
         slots, first = [], 0
@@ -96,20 +130,37 @@ class Balancer:
             first += count
         return tuple(slots)
 
-    def _cap(self, b: int, n: int, stages: int, j: int, node: int, t: int) -> int:
+    def _rows(
+        self, b: int, n: int, chain: Chain, most: int, replicas: int = 1
+    ) -> list[_Row]:
+        return [
+            _Row(
+                # Layers that take no time are balanced as if they took a us.
+                max(1, self.cost.prefix(node, t, b)[0][1]),
+                self._fixed(b, chain, j),
+                min(most, self._cap(b, n, len(chain), j, node, t, replicas)),
+            )
+            for j, (node, t) in enumerate(chain)
+        ]
+
+    def _cap(
+        self, b: int, n: int, stages: int, j: int, node: int, t: int, replicas: int
+    ) -> int:
         """The most equal layers that memory allows on stage `j`."""
         cost = self.cost
         flight = cost.in_flight(n, stages, j)
         runs = cost.costs.interleave
         # Interleaved, whether a stage can be at all depends on n, and on runs layers.
         rest = n % stages if runs > 1 else 0
-        key = (cost.kind[node], t, b, flight, j == 0, j == stages - 1, rest)
+        ends = (j == 0, j == stages - 1)
+        key = (cost.kind[node], t, b, flight, ends, rest, replicas)
         if key not in self._caps:
             low, high = 0, cost.layers if runs <= cost.layers else 0
             while low < high:
                 middle = (low + high + 1) // 2
                 slot = Slot(node, t, 0, max(middle, runs))
-                if cost.need_mib(b, n, stages, j, slot) <= cost.room[node]:
+                need = cost.need_mib(b, n, stages, j, slot, replicas)
+                if need <= cost.room[node]:
                     low = middle
                 else:
                     high = middle - 1
@@ -119,7 +170,7 @@ class Balancer:
     # --- layers that differ --------------------------------------------------------
 
     def _uneven(
-        self, b: int, n: int, chain: Chain, most: int | None
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int = 1
     ) -> tuple[Slot, ...] | None:
         """Pareto labels (sum, maximum, cuts) over stages and layers."""
         layers = self.cost.layers
@@ -128,7 +179,7 @@ class Balancer:
         for j in range(len(chain)):
             reached: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
             for first, kept in labels.items():
-                for last, tau in self._runs(b, n, chain, j, first, most):
+                for last, tau in self._runs(b, n, chain, j, first, most, replicas):
                     reached.setdefault(last, []).extend(
                         (total + tau, max(slowest, tau), (*cuts, last))
                         for total, slowest, cuts in kept
@@ -145,7 +196,14 @@ class Balancer:
         )
 
     def _runs(
-        self, b: int, n: int, chain: Chain, j: int, first: int, most: int
+        self,
+        b: int,
+        n: int,
+        chain: Chain,
+        j: int,
+        first: int,
+        most: int,
+        replicas: int,
     ) -> list[tuple[int, int]]:
         """Where a run from `first` on stage `j` may end, and its time."""
         (node, t), stages = chain[j], len(chain)
@@ -156,7 +214,8 @@ class Balancer:
         found = []
         for last in ends:
             slot = Slot(node, t, first, last)
-            if self.cost.need_mib(b, n, stages, j, slot) > self.cost.room[node]:
+            need = self.cost.need_mib(b, n, stages, j, slot, replicas)
+            if need > self.cost.room[node]:
                 break
             if left or last == layers:
                 found.append((last, prefix[last] - prefix[first] + fixed))
@@ -171,6 +230,12 @@ def _undominated(
         if not kept or label[1] < kept[-1][1]:
             kept.append(label)
     return kept
+
+
+def _enough(rows: Sequence[_Row], layers: int) -> bool:
+    """Whether the rows hold all layers, at least one each."""
+    caps = [row.cap for row in rows]
+    return len(rows) <= layers <= sum(caps) and min(caps) >= 1
 
 
 def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:

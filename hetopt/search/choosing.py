@@ -17,19 +17,15 @@ from ..costs import under
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance, Recompute
+from ..schema.targets import Feature
 from .attempts import tried
+from .choices import offered, stamped
 from .descent import descended
 from .improving import improve
 
 _PLANNERS = ("islands", "megatron")  # quick ones
 _ROUNDS = 4_000  # candidates of a local search under one setting
 _RULES: tuple[Recompute, ...] = ("none", "selective", "full")
-
-
-def has_choices(instance: Instance) -> bool:
-    """Whether plans of the instance choose any setting."""
-    workload = instance.workload
-    return len(workload.recomputes) > 1 or len(workload.zeros) > 1
 
 
 def chosen(
@@ -44,16 +40,17 @@ def chosen(
     `deadline` is a `time.monotonic()` instant; settings share the time until then.
     Without one the same seed gives the same plan.
     """
-    workload = instance.workload
-    settings = list(product(workload.zeros, workload.recomputes))
+    settings = offered(instance)
+    mixed = Feature.MIXED_RECOMPUTE in instance.workload.target.supports
     best: tuple[int, TrainingPlan] | None = None
     for number, (zero, rule) in enumerate(settings):
         until = _share(deadline, len(settings) - number)
         found = _planned(under(instance, rule, zero), until, seed, rounds)
         if found is None:
             continue
-        found = _stamped(instance, found, rule, zero)
-        found = descended(instance, found, deadline=until)
+        found = stamped(instance, found, rule, zero)
+        if mixed:
+            found = descended(instance, found, deadline=until)
         value = _judged(instance, found)
         if value is not None and (best is None or value < best[0]):
             best = value, found
@@ -139,45 +136,6 @@ def _planned(
 def _judged(instance: Instance, plan: TrainingPlan) -> int | None:
     found = training_plan.evaluate(instance, plan)
     return found.objective if found.valid and isinstance(found.objective, int) else None
-
-
-def _stamped(
-    instance: Instance, plan: TrainingPlan, rule: Recompute, zero: int
-) -> TrainingPlan:
-    """The plan with its settings said, where they are not the workload's own."""
-    costs = instance.workload.costs
-    own = None if rule == costs.recompute else rule
-    pipelines = tuple(
-        pipeline.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(update={"recompute": own})
-                    for stage in pipeline.stages
-                )
-            }
-        )
-        for pipeline in plan.pipelines
-    )
-    fields = {"pipelines": pipelines, "zero": None if zero == costs.zero else zero}
-    return plan.model_copy(update=fields)
-
-
-def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingPlan]:
-    """The same plan without choices, on the instance whose settings it chose.
-
-    A plan whose stages chose different rules keeps them, and the instance offers them.
-    """
-    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
-    costs = instance.workload.costs
-    zero = costs.zero if plan.zero is None else plan.zero
-    rules = {stage.recompute or costs.recompute for stage in stages}
-    if len(rules) > 1:
-        return under(instance, zero=zero), plan.model_copy(update={"zero": None})
-    (rule,) = rules
-    return (
-        under(instance, rule, zero),
-        _stamped(under(instance, rule, zero), plan, rule, zero),
-    )
 
 
 def _share(deadline: float | None, parts: int) -> float | None:

@@ -117,8 +117,8 @@ class FastCost:
         key = (node, b)
         if key not in self._degrees:
             every = range(1, self.nodes[node].count + 1)
-            measured, name = self.table.measured, self.names[node]
-            self._degrees[key] = [t for t in every if measured(name, t, b)]
+            usable, name = self.table.usable, self.names[node]
+            self._degrees[key] = [t for t in every if usable(name, t, b)]
         return self._degrees[key]
 
     def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:

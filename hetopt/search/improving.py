@@ -19,7 +19,7 @@ from ..errors import OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..problems import Objective, training_plan
 from ..schema import Instance
-from . import islands
+from . import grid, islands
 from .attempts import tried
 from .balancing import Balancer
 from .fast_cost import FastCost
@@ -49,7 +49,8 @@ def improve(
     and as soon as the objective is at most `target`. With `rounds` alone the same seed
     gives the same plan. `report` is called with the objective of every better plan.
     A plan that the judge refuses is returned as it is. One with several replicas in a
-    stage is no start for the moves: the search then begins with the islands.
+    stage is no start for the moves: the search then begins with the islands. Where the
+    target runs grids alone, they are searched (`hetopt.search.grid`) in place of moves.
     """
     search = Search(instance, plan, seed=seed, target=target, report=report)
     with keeping(lambda: search.found):
@@ -70,12 +71,13 @@ class Search:
         report: Report | None = None,
     ) -> None:
         """Judge `plan`; nothing is searched yet."""
-        self._plan = plan
+        self._instance, self._plan, self._report = instance, plan, report
         self._cost = cost = FastCost(instance)
         judged = training_plan.evaluate(instance, plan)
         self._given = judged.objective if judged.valid else None
         self._annealing: _Annealing | None = None
-        if isinstance(self._given, int):
+        self._free = instance.workload.target.free
+        if isinstance(self._given, int) and self._free:
             pipes = cost.compact(plan)
             state = first_state(cost, pipes) if pipes is not None else None
             self._annealing = _Annealing(cost, state, Random(seed), target)
@@ -85,12 +87,27 @@ class Search:
         """Search until the deadline, the number of candidates or the target."""
         if rounds is None and deadline is None:
             rounds = ROUNDS
+        if not self._free:
+            self._look_at_grids(deadline, rounds)
         if self._annealing is None:
             return
         self._cost.deadline = deadline
         # Out of time, what was found is kept.
         with suppress(OutOfTime):
             self._annealing.run(_Budget(deadline, rounds))
+
+    def _look_at_grids(self, deadline: float | None, rounds: int | None) -> None:
+        """The best grid where it is better: no move keeps all pipelines alike."""
+        if self._given is None:
+            return
+
+        def told(objective: int) -> None:
+            if self._report is not None and objective < int(self._given or 0):
+                self._report(objective)
+
+        found = grid.search(self._instance, deadline=deadline, most=rounds, report=told)
+        if found.plan is not None and found.objective < self._given:
+            self._plan, self._given = found.plan, found.objective
 
     @property
     def found(self) -> TrainingPlan:

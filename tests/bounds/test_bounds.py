@@ -135,7 +135,7 @@ def test_there_is_a_bound_with_or_without_a_plan(name: str) -> None:
 def _timed(instance: Instance, plan) -> bool:
     table = CostTable(instance)
     return all(
-        table.measured(replica.node, replica.degree, replica.samples)
+        table.usable(replica.node, replica.degree, replica.samples)
         for pipeline in plan.pipelines
         for stage in pipeline.stages
         for replica in stage.replicas

@@ -133,8 +133,8 @@ def test_measured_times_of_other_sizes_are_sums_over_binary_digits() -> None:
     assert table.layer_us("node0", 1, 3) == tuple(
         a + b for a, b in zip(one, two, strict=True)
     )
-    assert table.measured("node0", 2, 3)
-    assert not table.measured("node0", 2, 4)
+    assert table.usable("node0", 2, 3)
+    assert not table.usable("node0", 2, 4)
 
 
 def test_offers_price_a_layer_by_the_same_formulas() -> None:

@@ -215,7 +215,7 @@ def test_offers_are_not_timed_by_a_profile() -> None:
 
 def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:
     table = CostTable(files.load_instance(instance_file(tmp_path, ROWS)))
-    assert not table.measured("node0", 1, 3)
+    assert not table.usable("node0", 1, 3)
     with pytest.raises(
         InstanceError,
         match=r"'big' at tensor_parallel 1 and micro_b",

@@ -8,8 +8,8 @@ from exporter_plans import ALONE, UNEVEN, asymmetric, instance
 
 from hetopt import formats
 from hetopt.formats import exporting
-from hetopt.formats.exporting.shapes import normal
 from hetopt.plans import TrainingPlan
+from hetopt.problems.training_plan.shapes import normal
 
 HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
 

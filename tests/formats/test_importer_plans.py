@@ -15,13 +15,13 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance, load_plan
 from hetopt.formats import importing
-from hetopt.formats.exporting.shapes import normal
 from hetopt.formats.galvatron import launch as galvatron
 from hetopt.formats.hexiscale import launch as hexiscale
 from hetopt.formats.metis import profiles as metis
 from hetopt.formats.sailor import launch as sailor
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan.shapes import normal
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 from hetopt.text.writing import write_json

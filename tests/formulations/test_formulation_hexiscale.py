@@ -145,7 +145,7 @@ def groups(plan: TrainingPlan) -> set[tuple[str, int]]:
 def measured(instance: Instance, plan: TrainingPlan) -> bool:
     """Whether the judge can know the times of all groups."""
     table = CostTable(instance)
-    return all(table.measured(node, t, 1) for node, t in groups(plan))
+    return all(table.usable(node, t, 1) for node, t in groups(plan))
 
 
 class Checker(Model):

@@ -230,7 +230,7 @@ def _stage_places(table: CostTable, size: int, several: bool):
                     sum(t for name, t, _ in chosen if name == node.name)
                     for node in nodes
                 )
-                measured = all(table.measured(*place) for place in chosen)
+                measured = all(table.usable(*place) for place in chosen)
                 if chosen not in seen and measured and _fits(used, room):
                     seen.add(chosen)
                     yield chosen, used

@@ -43,7 +43,7 @@ def any_plan(instance: Instance, rng: Random) -> TrainingPlan | None:
     plan = _of(rng, instance, groups, sizes)
     table = CostTable(instance)
     replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
-    if not all(table.measured(r.node, r.degree, r.samples) for r in replicas):
+    if not all(table.usable(r.node, r.degree, r.samples) for r in replicas):
         return None
     return with_choices(rng, instance, plan)
 

@@ -20,7 +20,7 @@ from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.search import choosing
+from hetopt.search import choices, choosing
 from hetopt.search.descent import descended
 from hetopt.search.fast_cost import FastCost
 
@@ -120,7 +120,7 @@ def test_a_stage_of_zero_is_chosen_where_it_helps() -> None:
     assert found.status is Status.OPTIMAL
     assert found.plan.zero == 1
     assert found.objective < plain.objective
-    data, same = choosing.settled(instance, found.plan)
+    data, same = choices.settled(instance, found.plan)
     assert data.workload.costs.zero == 1
     assert judge.evaluate(data, same).objective == found.objective
 
@@ -148,7 +148,7 @@ def test_a_settled_plan_costs_the_same() -> None:
         if not (pipes := random_pipes(random, instance)):
             continue
         plan = with_choices(random, instance, FastCost(instance).plan(pipes))
-        data, same = choosing.settled(instance, plan)
+        data, same = choices.settled(instance, plan)
         assert same.zero is None
         one, other = judge.evaluate(instance, plan), judge.evaluate(data, same)
         assert one == other

@@ -54,7 +54,7 @@ class ClusterTables:
         key = (kind, t, s)
         if key not in self._prefixes:
             node = self.members[kind][0]
-            known = self.table.measured(self.cost.names[node], t, s)
+            known = self.table.usable(self.cost.names[node], t, s)
             sums = self.cost.prefix(node, t, s)[0] if known else None
             self._prefixes[key] = None if sums is None else np.array(sums, np.int64)
         return self._prefixes[key]

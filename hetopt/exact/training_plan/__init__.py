@@ -28,7 +28,7 @@ from ...plans import TrainingPlan
 from ...problems import Objective
 from ...result import Result
 from ...schema import Instance
-from ...search import choosing
+from ...search import choices, choosing, grid
 from ...search.improving import improve
 from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
@@ -72,6 +72,8 @@ def solve(
     with run:
         if reason := impossible.reason(data):
             run.reasons = (reason,)
+        elif not data.workload.target.free:
+            _on_target(run, data)
         elif small.is_small(data):
             _small(run, data)
         else:
@@ -88,6 +90,30 @@ def recheck(
     interleaved pipelines and where a plan chooses its settings.
     """
     return certificates.missing(data, certificate, bound)
+
+
+def _on_target(run: Run, instance: Instance) -> None:
+    """Grids, which all targets run; a bound of grids where there are no others."""
+    cheap = training_plan_bound(instance)
+    run.tighten(cheap.value, cheap.source)
+    found = grid.search(instance, deadline=_deadline(run, _SEARCH_SHARE))
+    if found.plan is not None:
+        run.offer(found.plan)
+    if instance.workload.target.symmetric:
+        if found.bound_us == inf:
+            run.reasons = (_no_grid(instance),)
+            return
+        run.tighten(int(found.bound_us), "all grids of stages, replicas and degrees")
+    if run.objective is not None and pattern_bound.applies(instance):
+        _refute(run, instance)
+    run.check()
+
+
+def _no_grid(instance: Instance) -> str:
+    return (
+        f"target: {instance.workload.runs_on} runs grids of stages x replicas x "
+        "degree, and none shares the global batch and fits into the GPUs' memory"
+    )
 
 
 def _small(run: Run, instance: Instance) -> None:
@@ -131,7 +157,7 @@ def _large(run: Run, instance: Instance) -> None:
     if run.plan is None:
         _start(run, instance)
     _line_up(run, instance)
-    if choosing.has_choices(instance):
+    if choices.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)

@@ -322,7 +322,7 @@ class _Check:
     @lru_cache(None)  # noqa: B019 - dies with the check
     def _stage_us(self, name: str, t: int, x: int, last: bool) -> float:
         """Time of a stage of x layers; infinite where it does not fit at its best."""
-        if not self.table.measured(name, t, 1):
+        if not self.table.usable(name, t, 1):
             return math.inf
         stages, j = (1, 0) if last and x == self.layers else (2, 1) if last else (3, 1)
         if self._least_need_mib(name, t, x, stages, j) > self.table.memory_mib(name):

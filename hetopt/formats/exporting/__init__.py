@@ -11,11 +11,13 @@ from ... import formats
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
 from ...problems import training_plan
+from ...problems.training_plan import targets
+from ...problems.training_plan.shapes import features
 from ...schema import Instance
-from ...search import choosing
+from ...schema.targets import TARGETS, Feature
+from ...search import choices
 from ...text.writing import writable
-from .launching import bad_hosts
-from .shapes import Feature, features
+from .launching import bad_degrees, bad_hosts
 
 
 def names() -> list[str]:
@@ -29,28 +31,27 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     Raises `UnknownName` for a target that is not there.
     """
     exporter: Any = formats.exporter(target)
-    data, plan = choosing.settled(data, plan)
-    if any(stage.recompute for pipe in plan.pipelines for stage in pipe.stages):
-        return ["stages that recompute by different rules"]
-    used = features(data, plan)
-    lacking = [str(one.value) for one in Feature if one in used - exporter.SUPPORTS]
+    name = target.replace("-", "_")
     # What a target says of its own takes for granted that it has the features.
-    return lacking or [*bad_hosts(plan), *exporter.refusals(data, plan)]
+    if name in TARGETS and (why := targets.lacking(name, data, plan)):
+        return why
+    data, plan = choices.settled(data, plan)
+    degrees = bad_degrees(data, plan) if name in TARGETS else []
+    ruled = targets.refused(name, data, plan) if name in TARGETS else []
+    return [*bad_hosts(plan), *degrees, *ruled, *exporter.refusals(data, plan)]
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     """One row a target: the plan's features that it has or lacks, and its reasons."""
-    used = features(*choosing.settled(data, plan))
+    used = features(data, plan)
     rows = []
     for target in names():
-        exporter: Any = formats.exporter(target)
+        supports = TARGETS[target if target in TARGETS else "any"].supports
         rows.append(
             {
                 "name": target,
                 "features": {
-                    str(one.value): one in exporter.SUPPORTS
-                    for one in Feature
-                    if one in used
+                    str(one.value): one in supports for one in Feature if one in used
                 },
                 "reasons": reasons(target, data, plan),
             }
@@ -72,7 +73,7 @@ def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
             f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
             "(hetopt export --explain) or another plan"
         )
-    data, plan = choosing.settled(data, plan)
+    data, plan = choices.settled(data, plan)
     exporter: Any = formats.exporter(target)
     files: dict[str, str] = exporter.export(data, plan)
     return files

@@ -15,10 +15,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from ...plans import TrainingPlan
+from ...problems.training_plan.shapes import place
 from ...schema import Instance
-from .shapes import Feature, place
 
-SUPPORTS = frozenset(Feature)
 PLAN = "plan.json"
 LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 

@@ -10,13 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ...plans import Pipeline, TrainingPlan
+from ...problems.training_plan.shapes import place
 from ...schema import Instance
-from .shapes import Feature, place
+from ...schema.targets import indivisible
 
-# What a grid of ranks can express: (stages x replicas x degree), GPUs of any type.
-GRID = frozenset(
-    {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
-)
 Parts = list[tuple[str, list[int]]]
 
 HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?"
@@ -33,14 +30,12 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
 
 
 def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Reasons to refuse degrees that do not divide the heads, by Megatron's rule."""
-    heads, groups = data.model.heads, data.model.kv_heads or data.model.heads
+    """Reasons to refuse degrees that do not divide what they cut."""
     degrees = sorted({replica.degree for replica in plan.replicas()})
     return [
-        f"tensor-parallel degree {t} does not divide {heads} heads and {groups} "
-        "key-value heads"
+        f"tensor-parallel degree {t} does not divide {' and '.join(whole)}"
         for t in degrees
-        if heads % t or groups % t
+        if (whole := list(indivisible(data.model, t)))
     ]
 
 
@@ -68,15 +63,6 @@ def not_first(parts: Iterable[tuple[str, list[int]]]) -> list[str]:
         f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
         for host, indices in parts
         if indices != list(range(len(indices)))
-    ]
-
-
-def scattered(parts: Parts) -> list[str]:
-    """Reasons to refuse hosts that do not serve with neighbouring ranks."""
-    hosts = [host for host, _ in parts]
-    return [
-        f"host {host!r} serves stages or replicas that are not neighbours"
-        for host in sorted({host for host in hosts if hosts.count(host) > 1})
     ]
 
 

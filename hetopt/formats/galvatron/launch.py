@@ -9,20 +9,12 @@ and head are cut alike (`vtp`).
 """
 
 import json
-from typing import Any
 
 from ...plans import TrainingPlan
+from ...problems.training_plan.shapes import normal
 from ...schema import Instance
-from ..exporting.launching import GRID, bad_degrees, ranks, torchruns
-from ..exporting.shapes import Feature, normal
+from ..exporting.launching import ranks, torchruns
 
-SUPPORTS = GRID | {
-    Feature.MIXED_DEGREES,
-    Feature.MIXED_REPLICAS,
-    Feature.LISTED_PARAMETERS,
-    Feature.ZERO_2,
-    Feature.ZERO_3,
-}
 CONFIG, LAUNCH = "galvatron_config.json", "launch.sh"
 _LISTS = (
     "tp_sizes_enc",
@@ -44,23 +36,8 @@ run="$train --galvatron_config_path ./galvatron_config.json ${*@Q}"
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Stages of different sizes, shares that are not whole, a head cut otherwise."""
-    pipeline = normal(plan).pipelines[0]
-    sizes = [_size(stage.replicas) for stage in pipeline.stages]
-    found = bad_degrees(data, plan)
-    if len(set(sizes)) > 1:
-        found.append(f"stages have {sizes} GPUs, and must have the same number")
-    first, last = pipeline.stages[0].replicas[0], pipeline.stages[-1].replicas[0]
-    if first.degree != last.degree:
-        found.append(
-            f"the first and the last stage have tensor-parallel degrees {first.degree} "
-            f"and {last.degree}, and embedding and head must be cut alike"
-        )
-    return found
-
-
-def _size(replicas: Any) -> int:
-    return sum(replica.degree for replica in replicas)
+    """None of its own."""
+    return []
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

@@ -5,29 +5,16 @@ tensor-parallel degrees of its stages, their numbers of layers, and the machine 
 every GPU, by the number of its line in `machines`; micro-batches and batch of each
 pipeline are arguments in `launch.sh` (llama/generate_hetero_scripts.py). A stage has
 one replica: replicas become pipelines. A rank's GPU is not told: machines give
-theirs in the order of the ranks, so a plan must take the first ones in that order.
+theirs in the order of the ranks, whatever numbers they have in the plan.
 """
 
 import json
 
 from ...plans import Pipeline, TrainingPlan
+from ...problems.training_plan.shapes import apart, place
 from ...schema import Instance
-from ..exporting.launching import WAIT, bad_degrees, not_first, ranks
-from ..exporting.shapes import Feature, apart, place
+from ..exporting.launching import WAIT, ranks
 
-SUPPORTS = frozenset(
-    {
-        Feature.UNEVEN_LAYERS,
-        Feature.DIFFERENT_CUTS,
-        Feature.DIFFERENT_BATCHES,
-        Feature.MIXED_DEGREES,
-        Feature.MIXED_DEGREES_IN_STAGE,
-        Feature.UNEQUAL_SAMPLES,
-        Feature.MIXED_TYPES,
-        Feature.MIXED_TYPES_IN_STAGE,
-        Feature.LISTED_PARAMETERS,
-    }
-)
 CONFIG, MACHINES, LAUNCH = "hetero_configs.json", "machines", "launch.sh"
 _LAUNCH = """\
 #!/usr/bin/env bash
@@ -54,20 +41,8 @@ done < machines
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Samples that are handed on unequally, GPUs that are not the first in order."""
-    found = bad_degrees(data, plan)
-    if data.workload.costs.recompute != "full":
-        found.append("its scripts always recompute layers in full, the plan does not")
-    pipelines = apart(plan)
-    if pipelines is None:
-        return [
-            *found,
-            "replicas hand their samples on to replicas that take another number",
-        ]
-    held: dict[str, list[int]] = {}
-    for host, index in map(place, _gpus(pipelines)):
-        held.setdefault(host, []).append(index)
-    return found + not_first(held.items())
+    """None of its own: which of its GPUs a host takes for which rank is the same."""
+    return []
 
 
 def _gpus(pipelines: list[Pipeline]) -> list[str]:

@@ -12,40 +12,19 @@ taken for the first ones.
 
 import json
 
-from ...plans import Replica, TrainingPlan
+from ...plans import TrainingPlan
+from ...problems.training_plan.shapes import normal, place
 from ...schema import Instance
-from ..exporting.launching import bad_degrees
-from ..exporting.shapes import Feature, normal, place
+from ..exporting.launching import not_first
 
-SUPPORTS = frozenset(
-    {
-        Feature.UNEVEN_LAYERS,
-        Feature.MIXED_DEGREES,
-        Feature.MIXED_DEGREES_IN_STAGE,
-        Feature.MIXED_TYPES,
-        Feature.MIXED_TYPES_IN_STAGE,
-        Feature.LISTED_PARAMETERS,
-    }
-)
 PLAN, NODES = "sailor_plan.json", "nodes.json"
 ZONE, PORT = "zone-0", 50051
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Nodes that serve several replicas, or not with their first GPUs."""
-    held: dict[str, list[Replica]] = {}
-    for replica in normal(plan).replicas():
-        held.setdefault(replica.node, []).append(replica)
-    found = bad_degrees(data, plan)
-    for host, replicas in held.items():
-        indices = [place(gpu)[1] for gpu in replicas[0].gpus]
-        if len(replicas) > 1:
-            found.append(f"host {host!r} serves {len(replicas)} replicas, not one")
-        elif indices != list(range(len(indices))):
-            found.append(
-                f"host {host!r} serves with GPUs {indices}, not with the first ones"
-            )
-    return found
+    """Nodes that do not serve with their first GPUs."""
+    parts = ((r.node, [place(gpu)[1] for gpu in r.gpus]) for r in plan.replicas())
+    return not_first((host, sorted(indices)) for host, indices in parts)
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

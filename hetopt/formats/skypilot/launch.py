@@ -12,7 +12,6 @@ from ...text.parsing import yaml_text
 from ..exporting import allocation
 from ..exporting.allocation import PLAN, Share, plan_text, shares
 
-SUPPORTS = allocation.SUPPORTS
 refusals = allocation.refusals
 LAUNCH = "launch.sh"
 _RUN = """\

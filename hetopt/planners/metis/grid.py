@@ -45,7 +45,7 @@ class Grid:
         """Whether times of `t` GPUs and `samples` are known on every machine."""
         cost = self.line.cost
         speakers = dict(zip(cost.kind, cost.names, strict=True)).values()
-        return all(cost.table.measured(name, t, samples) for name in speakers)
+        return all(cost.table.usable(name, t, samples) for name in speakers)
 
     def time_us(self, t: int, samples: int, first: int, last: int) -> int:
         """Time of a run of layers on averaged GPUs, the head's included."""

@@ -102,7 +102,7 @@ class Intra:
         cost = self.line.cost
         if t > cost.nodes[node].count:
             return NEVER
-        if not cost.table.measured(cost.names[node], t, samples):
+        if not cost.table.usable(cost.names[node], t, samples):
             return NEVER
         return cost.prefix(node, t, samples)[0][-1] + cost.head_us(node, t, samples)
 

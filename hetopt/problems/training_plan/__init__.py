@@ -35,6 +35,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from .. import Evaluation, Violation
 from . import links as plan_links
+from . import targets
 
 sense: Literal["minimise"] = "minimise"
 Data = Instance
@@ -61,6 +62,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     broken = list(_structure(data, plan))
     if broken:
         return Evaluation(None, tuple(broken))
+    broken += targets.broken(data, plan)
     memory: dict[str, int] = {}
     tightest: list[dict[str, Any]] = []
     holders = _holders(table.layers, plan)

@@ -105,7 +105,7 @@ def _least_out_us(table: CostTable, names: list[str]) -> float | None:
 
 def _runs(table: CostTable, node: str, t: int) -> list[float]:
     """Least time of x = 0.. layers in a row, none of whose memory counts twice."""
-    if not table.measured(node, t, _B):
+    if not table.usable(node, t, _B):
         return [0.0] + [float("inf")] * table.layers
     sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B))])
 
@@ -124,7 +124,7 @@ def _runs(table: CostTable, node: str, t: int) -> list[float]:
 
 def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
     """Time of the last x = 0.. layers and the head."""
-    if not table.measured(node, t, _B):
+    if not table.usable(node, t, _B):
         return [0.0] + [float("inf")] * table.layers
     sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B)[::-1])])
     head, layers = table.head_us(node, t, _B), table.layers

@@ -132,7 +132,7 @@ class StageTables:
         return tuple(used)
 
     def _measured(self, place: Place) -> bool:
-        return self.table.measured(
+        return self.table.usable(
             self.pools[place.pool].nodes[0], place.t, place.samples
         )
 

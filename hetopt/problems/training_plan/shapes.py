@@ -1,35 +1,11 @@
-"""Shapes of plans: features that a target may lack, and one form for equal plans."""
+"""Shapes of plans: features that they use, and one form for equal plans."""
 
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-
-
-class Feature(StrEnum):
-    """What a plan may do that not every target can; the value says it in words."""
-
-    UNEVEN_LAYERS = "stages with different numbers of layers"
-    DIFFERENT_CUTS = "pipelines that cut the layers differently"
-    DIFFERENT_BATCHES = "pipelines with different numbers of micro-batches"
-    MIXED_DEGREES = "stages with different tensor-parallel degrees"
-    MIXED_DEGREES_IN_STAGE = (
-        "replicas of a stage with different tensor-parallel degrees"
-    )
-    MIXED_REPLICAS = "stages with different numbers of replicas"
-    UNEQUAL_SAMPLES = "replicas of a stage with different numbers of samples"
-    MIXED_TYPES = "stages on different GPU types"
-    MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
-    LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
-    ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
-    ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
-    ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
-    INTERLEAVED = "several runs of layers on a GPU (interleaved 1F1B)"
-    SELECTIVE = "selective recomputation"
-    SINGLE_PRECISION = "training in single precision"
-    NO_MASTER = "16-bit weights without a master copy"
+from ...schema.targets import Feature
 
 
 def normal(plan: TrainingPlan) -> TrainingPlan:
@@ -42,7 +18,7 @@ def normal(plan: TrainingPlan) -> TrainingPlan:
     alike: dict[Any, list[Pipeline]] = {}
     for pipeline in sorted(map(_sorted, plan.pipelines), key=_key):
         alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
-    return TrainingPlan(pipelines=tuple(sorted(map(_merged, alike.values()), key=_key)))
+    return TrainingPlan(pipelines=tuple(sorted(map(merged, alike.values()), key=_key)))
 
 
 def apart(plan: TrainingPlan) -> list[Pipeline] | None:
@@ -74,32 +50,45 @@ def apart(plan: TrainingPlan) -> list[Pipeline] | None:
 
 
 def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
-    """The features that a plan uses."""
+    """The features that a plan uses, with the settings that it chooses."""
     made = normal(plan)
     found = set(_between_pipelines(made))
     for pipeline in made.pipelines:
         found |= set(_of_pipeline(data, pipeline))
-    return frozenset(found | set(_of_instance(data)))
+    return frozenset(found | set(_of_settings(data, plan)) | of_instance(data))
 
 
 _ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 
 
-def _of_instance(data: Instance) -> Iterator[Feature]:
-    """What the model and the cost settings ask of whoever runs the plan."""
+def of_instance(data: Instance) -> frozenset[Feature]:
+    """What the model and the cost settings ask of whoever runs any plan."""
     costs = data.workload.costs
-    if _only_counted(data):
-        yield Feature.LISTED_PARAMETERS
-    if costs.zero:
-        yield _ZERO[costs.zero - 1]
-    if costs.interleave > 1:
-        yield Feature.INTERLEAVED
-    if costs.recompute == "selective":
-        yield Feature.SELECTIVE
-    if costs.precision == "fp32":
-        yield Feature.SINGLE_PRECISION
-    if costs.precision == "bf16":
-        yield Feature.NO_MASTER
+    asked = {
+        Feature.LISTED_PARAMETERS: _only_counted(data),
+        Feature.INTERLEAVED: costs.interleave > 1,
+        Feature.SINGLE_PRECISION: costs.precision == "fp32",
+        Feature.NO_MASTER: costs.precision == "bf16",
+    }
+    return frozenset(feature for feature, uses in asked.items() if uses)
+
+
+def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
+    """What a stage of ZeRO and the rules of recomputation of all stages ask."""
+    asked = {
+        Feature.MIXED_RECOMPUTE: len(set(rules)) > 1,
+        Feature.SELECTIVE: "selective" in rules,
+        Feature.NOT_RECOMPUTED: "none" in rules,
+    }
+    used = {feature for feature, uses in asked.items() if uses}
+    return frozenset(used | ({_ZERO[zero - 1]} if zero else set()))
+
+
+def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
+    costs = data.workload.costs
+    stages = (stage for pipeline in plan.pipelines for stage in pipeline.stages)
+    rules = {stage.recompute or costs.recompute for stage in stages}
+    return of_choice(costs.zero if plan.zero is None else plan.zero, *rules)
 
 
 def _only_counted(data: Instance) -> bool:
@@ -146,7 +135,7 @@ def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
         yield Feature.UNEQUAL_SAMPLES
 
 
-def _merged(pipelines: list[Pipeline]) -> Pipeline:
+def merged(pipelines: Sequence[Pipeline]) -> Pipeline:
     """One pipeline of the replicas of several that cut and count alike."""
     rows = [
         [replica for pipeline in pipelines for replica in pipeline.stages[j].replicas]

@@ -1,0 +1,159 @@
+"""What the program that runs the plan costs: the best plan for each, side by side."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..modelling import Limits
+from ..problems import training_plan
+from ..result import Bound, Result, Status, Stop, known_gap
+from ..schema import Instance
+from ..schema.targets import TARGETS
+from ..search import choices
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Progress,
+    limits_of,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import load
+from .planning import plan
+
+FREEST = "executor"  # runs every plan that the architecture allows
+NAMES = ("executor", *(name for name in TARGETS if name not in ("any", "executor")))
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """The best plan for one target, and what the target costs.
+
+    `slower` compares the plan with the best plan that was found for any target;
+    `slower_at_least` and `slower_at_most` are proved of the best plans of both: shares
+    of an iteration, None where there is no plan or no bound.
+    """
+
+    instance: str
+    target: str
+    result: Result
+    slower: float | None
+    slower_at_least: float | None
+    slower_at_most: float | None
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """Targets beside each other, instance by instance."""
+
+    rows: tuple[TargetRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report document: rows with their results."""
+        return {
+            "rows": [
+                {
+                    "instance": row.instance,
+                    "target": row.target,
+                    "slower": row.slower,
+                    "slower_at_least": row.slower_at_least,
+                    "slower_at_most": row.slower_at_most,
+                    "result": row.result.to_json(),
+                }
+                for row in self.rows
+            ]
+        }
+
+
+@public
+def compare_targets(
+    instances: Place | Instance | Iterable[Place | Instance],
+    targets: Sequence[str] | None = None,
+    *,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> TargetReport:
+    """The best plan that each target can run, and how much slower that is.
+
+    All targets by default, `executor` always among them: it runs every plan that the
+    architecture allows, so its bound holds for all. The limits are of each target.
+    Raises as `plan` does.
+    """
+    asked, heard = limits_of(limits), progress_of(progress)
+    if isinstance(instances, str | Path | Instance):
+        instances = [instances]
+    loaded = [load(instance) for instance in instances]
+    names = list(NAMES if targets is None else dict.fromkeys((FREEST, *targets)))
+    refuse_unknown("target", names, list(NAMES))
+    rows: list[TargetRow] = []
+    for instance in loaded:
+        rows += _rows(instance, _results(instance, names, asked, heard))
+    return TargetReport(tuple(rows))
+
+
+def _results(
+    instance: Instance, names: Sequence[str], limits: Limits, progress: Progress
+) -> dict[str, Result]:
+    """By target; the freest last, as it may take any plan of the others."""
+    found: dict[str, Result] = {}
+    for name in reversed(names):
+        progress.started(f"{instance.name}: {name}")
+        found[name] = plan(instance.on(name), limits=limits)
+        if found[name].stop is Stop.INTERRUPTED:
+            break
+    if (freest := found.get(FREEST)) is not None:
+        found[FREEST] = _best_for(freest, found.values())
+        for name, result in found.items():
+            if _runs_less(result.data, freest.data):
+                found[name] = _bounded_by(result, freest.bound)
+    return {name: found[name] for name in names if name in found}
+
+
+def _best_for(result: Result, others: Iterable[Result]) -> Result:
+    """The result with the best plan of all that its target runs, too."""
+    for other in others:
+        if other.plan is None or other.objective is None:
+            continue
+        if result.objective is not None and other.objective >= result.objective:
+            continue
+        judged = training_plan.evaluate(result.data, other.plan)
+        if judged.valid:
+            result = replace(
+                result, status=Status.FEASIBLE, plan=other.plan, evaluation=judged
+            )
+    return result
+
+
+def _runs_less(data: Instance, freest: Instance) -> bool:
+    """Whether every plan of the one's target is one of the freest one's."""
+    whole = set(choices.offered(freest))
+    return whole.issuperset(choices.offered(data))
+
+
+def _bounded_by(result: Result, bound: Bound | None) -> Result:
+    if result.plan is None or bound is None:
+        return result
+    if result.bound is not None and result.bound.value >= bound.value:
+        return result
+    return result.with_bound(bound)
+
+
+def _rows(instance: Instance, found: dict[str, Result]) -> Iterator[TargetRow]:
+    plans = [r.objective for r in found.values() if r.objective is not None]
+    best = min(plans, default=None)
+    freest = found.get(FREEST)
+    bound = freest.bound.value if freest is not None and freest.bound else None
+    for name, result in found.items():
+        own = result.bound.value if result.bound else None
+        proved = result.plan is not None and own is not None and best
+        yield TargetRow(
+            instance=instance.name,
+            target=name,
+            result=result,
+            slower=known_gap(result.objective, best),
+            slower_at_least=max(0.0, float(own / best - 1)) if proved else None,
+            slower_at_most=known_gap(result.objective, bound),
+        )

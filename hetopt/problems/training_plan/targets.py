@@ -1,0 +1,150 @@
+"""What a plan breaks of the rules of the target that its instance runs on."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+from ...plans import Pipeline, TrainingPlan
+from ...schema import Instance
+from ...schema.targets import TARGETS, Feature, Rule, indivisible
+from .. import Violation
+from .shapes import apart, features, normal
+
+_RULES = ("tensor_parallel", "target")
+
+
+def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
+    """Rules of `workload.runs_on` that a plan breaks, each with its words.
+
+    The plan's layers and GPUs are right already. That a model is told by numbers of
+    parameters alone is no fault of a plan: it is the exporter that cannot tell it on.
+    """
+    target = data.workload.runs_on
+    if target == "any":
+        return
+    yield from _degrees(data, plan)
+    for text in lacking(target, data, plan):
+        if text != Feature.LISTED_PARAMETERS:
+            yield Violation("target", "plan", f"{target} does not run {text}")
+    for text in refused(target, data, plan):
+        yield Violation("target", "plan", f"{target}: {text}")
+
+
+def of_target(violation: Violation) -> bool:
+    """Whether a rule is one of `broken`: the plan is right but for its target."""
+    return violation.rule in _RULES
+
+
+def lacking(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Features of the plan that the target has not, in words."""
+    used = features(data, plan)
+    return [str(one.value) for one in Feature if one in used - TARGETS[target].supports]
+
+
+def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Further rules of the target that a plan with its features breaks, in words."""
+    rules = TARGETS[target].rules
+    if not rules:
+        return []
+    pipeline = normal(plan).pipelines[0]
+    checks = ((rule, _CHECKS[rule]) for rule in Rule if rule in rules)
+    return [text for _, check in checks for text in check(data, plan, pipeline)]
+
+
+def _degrees(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
+    for t in sorted({replica.degree for replica in plan.replicas()}):
+        if whole := list(indivisible(data.model, t)):
+            what = f"{t} does not divide {' and '.join(whole)}"
+            yield Violation("tensor_parallel", "plan", what)
+
+
+# --- rules of one pipeline, into which a plan of a grid is merged -------------------
+
+_Check = Callable[[Instance, TrainingPlan, Pipeline], list[str]]
+
+
+def _filled(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    count, stages = pipeline.micro_batches, len(pipeline.stages)
+    if count >= stages:
+        return []
+    return [f"{count} micro-batches are fewer than the {stages} stages"]
+
+
+def _tied_together(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    if len(pipeline.stages) == 1 or not data.model.tied_embeddings:
+        return []
+    return ["embedding and head are tied, and lie on different stages"]
+
+
+def _ends_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
+    if first == last:
+        return []
+    return [
+        f"the first and the last stage have tensor-parallel degrees {first} and "
+        f"{last}, and embedding and head must be cut alike"
+    ]
+
+
+def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
+    if first == last or not data.model.tied_embeddings:
+        return []
+    return [
+        "embedding and head are tied, and the first and the last stage have "
+        f"tensor-parallel degrees {first} and {last}"
+    ]
+
+
+def _equal_stages(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    sizes = [sum(r.degree for r in stage.replicas) for stage in pipeline.stages]
+    if len(set(sizes)) == 1:
+        return []
+    return [f"stages have {sizes} GPUs, and must have the same number"]
+
+
+def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    held = (replica.node for stage in pipeline.stages for replica in stage.replicas)
+    runs = [node for node, _ in groupby(held)]
+    return [
+        f"host {host!r} serves stages or replicas that are not neighbours"
+        for host in sorted({host for host in runs if runs.count(host) > 1})
+    ]
+
+
+def _whole_shares(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    counts = sorted({len(stage.replicas) for stage in pipeline.stages})
+    size = pipeline.micro_batch_size
+    return [
+        f"a micro-batch of {size} is not divisible by {n} replicas"
+        for n in counts
+        if size % n
+    ]
+
+
+def _handed_on(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    if apart(plan) is not None:
+        return []
+    return ["replicas hand their samples on to replicas that take another number"]
+
+
+def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    held = Counter(replica.node for replica in plan.replicas())
+    return [
+        f"host {host!r} serves {count} replicas, not one"
+        for host, count in held.items()
+        if count > 1
+    ]
+
+
+_CHECKS: dict[Rule, _Check] = {
+    Rule.FILLED: _filled,
+    Rule.TIED_TOGETHER: _tied_together,
+    Rule.TIED_ALIKE: _tied_alike,
+    Rule.ENDS_ALIKE: _ends_alike,
+    Rule.EQUAL_STAGES: _equal_stages,
+    Rule.NEIGHBOURS: _neighbours,
+    Rule.WHOLE_SHARES: _whole_shares,
+    Rule.HANDED_ON: _handed_on,
+    Rule.ALONE: _alone,
+}

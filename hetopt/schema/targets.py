@@ -1,0 +1,222 @@
+"""Programs that run plans, and what each of them demands of a plan: data.
+
+`Workload.runs_on` names a target; the plans of the instance are then those that it can
+run. The judge names each rule that a plan breaks, searches keep to them, and exporters
+(`hetopt.formats`) state no rule of a plan a second time. `any` has no rules: the
+instances of papers have the spaces of their papers.
+
+A tensor-parallel group cuts every layer into equal parts, so its degree divides the
+attention heads, the key-value heads, and the width of the MLP or of an expert where the
+model gives one (Megatron-LM, core/transformer/transformer_config.py; torchtitan and
+HexiScale shard by heads as well).
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from .model import ModelSpec
+
+RunsOn = Literal[
+    "any",
+    "executor",
+    "megatron",
+    "torchtitan",
+    "deepspeed",
+    "flagscale",
+    "hexiscale",
+    "galvatron",
+    "sailor",
+]
+
+
+class Feature(StrEnum):
+    """What a plan may do that not every target can; the value says it in words."""
+
+    UNEVEN_LAYERS = "stages with different numbers of layers"
+    DIFFERENT_CUTS = "pipelines that cut the layers differently"
+    DIFFERENT_BATCHES = "pipelines with different numbers of micro-batches"
+    MIXED_DEGREES = "stages with different tensor-parallel degrees"
+    MIXED_DEGREES_IN_STAGE = (
+        "replicas of a stage with different tensor-parallel degrees"
+    )
+    MIXED_REPLICAS = "stages with different numbers of replicas"
+    UNEQUAL_SAMPLES = "replicas of a stage with different numbers of samples"
+    MIXED_TYPES = "stages on different GPU types"
+    MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
+    MIXED_RECOMPUTE = "stages that recompute by different rules"
+    LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
+    ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
+    ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
+    ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
+    INTERLEAVED = "several runs of layers on a GPU (interleaved 1F1B)"
+    SELECTIVE = "selective recomputation"
+    NOT_RECOMPUTED = "layers that are not recomputed"
+    SINGLE_PRECISION = "training in single precision"
+    NO_MASTER = "16-bit weights without a master copy"
+
+
+class Rule(StrEnum):
+    """What a target demands of a plan whose features it has."""
+
+    FILLED = "as many micro-batches as stages, or more"
+    TIED_TOGETHER = "one stage where embedding and head are tied"
+    TIED_ALIKE = "tied embedding and head cut alike"
+    ENDS_ALIKE = "embedding and head cut alike"
+    EQUAL_STAGES = "as many GPUs in every stage"
+    NEIGHBOURS = "hosts that serve neighbouring ranks"
+    WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
+    HANDED_ON = "replicas that hand all of their samples to one"
+    ALONE = "a host for each replica"
+
+
+class Target(NamedTuple):
+    """The features that a target has, and its further rules."""
+
+    supports: frozenset[Feature]
+    rules: frozenset[Rule] = frozenset()
+    symmetric: bool = False  # every plan is a grid of stages x replicas x degree
+
+    @property
+    def free(self) -> bool:
+        """Whether pipelines of one replica a stage may have any shape."""
+        return self.supports >= _SHAPES
+
+
+_SHAPES = frozenset(
+    {
+        Feature.UNEVEN_LAYERS,
+        Feature.DIFFERENT_CUTS,
+        Feature.DIFFERENT_BATCHES,
+        Feature.MIXED_DEGREES,
+        Feature.MIXED_DEGREES_IN_STAGE,
+        Feature.UNEQUAL_SAMPLES,
+        Feature.MIXED_TYPES,
+        Feature.MIXED_TYPES_IN_STAGE,
+    }
+)
+_GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+_MEGATRON = {
+    Feature.ZERO_1,
+    Feature.SELECTIVE,
+    Feature.NOT_RECOMPUTED,
+    Feature.SINGLE_PRECISION,
+}
+
+#: By the names that `runs_on` and exporters have.
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {
+        "any": Target(frozenset(Feature)),
+        "executor": Target(
+            frozenset(Feature)
+            - {
+                Feature.ZERO_2,
+                Feature.ZERO_3,
+                Feature.INTERLEAVED,
+                Feature.NO_MASTER,
+            }
+        ),
+        "megatron": Target(frozenset(_GRID | _MEGATRON), symmetric=True),
+        "deepspeed": Target(
+            frozenset(
+                _GRID
+                | {
+                    Feature.LISTED_PARAMETERS,
+                    Feature.ZERO_1,
+                    Feature.NOT_RECOMPUTED,
+                    Feature.SINGLE_PRECISION,
+                }
+            ),
+            frozenset({Rule.NEIGHBOURS}),
+            symmetric=True,
+        ),
+        "torchtitan": Target(
+            frozenset(
+                _GRID
+                | {
+                    Feature.LISTED_PARAMETERS,
+                    Feature.ZERO_1,
+                    Feature.ZERO_2,
+                    Feature.ZERO_3,
+                    Feature.SELECTIVE,
+                    Feature.NOT_RECOMPUTED,
+                }
+            ),
+            frozenset({Rule.FILLED, Rule.TIED_TOGETHER}),
+            symmetric=True,
+        ),
+        "flagscale": Target(
+            frozenset(
+                {
+                    Feature.UNEVEN_LAYERS,
+                    Feature.MIXED_DEGREES,
+                    Feature.MIXED_REPLICAS,
+                    Feature.MIXED_TYPES,
+                }
+                | _MEGATRON
+            ),
+            frozenset({Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE}),
+        ),
+        "galvatron": Target(
+            frozenset(
+                _GRID
+                | {
+                    Feature.MIXED_DEGREES,
+                    Feature.MIXED_REPLICAS,
+                    Feature.LISTED_PARAMETERS,
+                    Feature.ZERO_2,
+                    Feature.ZERO_3,
+                    Feature.NOT_RECOMPUTED,
+                }
+            ),
+            frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
+        ),
+        "hexiscale": Target(
+            frozenset(
+                {
+                    Feature.UNEVEN_LAYERS,
+                    Feature.DIFFERENT_CUTS,
+                    Feature.DIFFERENT_BATCHES,
+                    Feature.MIXED_DEGREES,
+                    Feature.MIXED_DEGREES_IN_STAGE,
+                    Feature.UNEQUAL_SAMPLES,
+                    Feature.MIXED_TYPES,
+                    Feature.MIXED_TYPES_IN_STAGE,
+                    Feature.LISTED_PARAMETERS,
+                }
+            ),
+            frozenset({Rule.HANDED_ON}),
+        ),
+        "sailor": Target(
+            frozenset(
+                {
+                    Feature.UNEVEN_LAYERS,
+                    Feature.MIXED_DEGREES,
+                    Feature.MIXED_DEGREES_IN_STAGE,
+                    Feature.MIXED_TYPES,
+                    Feature.MIXED_TYPES_IN_STAGE,
+                    Feature.LISTED_PARAMETERS,
+                    Feature.NOT_RECOMPUTED,
+                }
+            ),
+            frozenset({Rule.ALONE}),
+        ),
+    }
+)
+
+
+def indivisible(model: ModelSpec, t: int) -> Iterator[str]:
+    """What of a model a tensor-parallel degree `t` does not divide, in words."""
+    groups = model.kv_heads or model.heads
+    if model.heads % t or groups % t:
+        yield f"{model.heads} heads and {groups} key-value heads"
+    for name in ("intermediate", "expert_intermediate"):
+        width = getattr(model, name)
+        if width is not None and width % t:
+            yield f"{name} {width}"
+
+
+def permits(runs_on: str, model: ModelSpec, t: int) -> bool:
+    """Whether a target runs tensor-parallel groups of `t` GPUs of a model."""
+    return runs_on == "any" or next(indivisible(model, t), None) is None

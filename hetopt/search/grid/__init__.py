@@ -1,0 +1,188 @@
+"""Grids: the plans of trainers that cut all pipelines alike, best first and bounded.
+
+Megatron-LM, torchtitan and DeepSpeed run `stages` x `replicas` groups of `t` GPUs:
+every pipeline has the same cuts and as many micro-batches, whatever GPUs it is on. Such
+plans are few enough to look at all their shapes, that is, setting of recomputation and
+ZeRO, degree, replicas, stages and size of micro-batches. For each shape there is a time
+that no plan of it beats (`least`), and shapes are filled with GPUs in the order of
+these times (`filling`) until the next one cannot be better than the best plan.
+
+On targets that run more than grids these plans are a start, and the bound is none.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from heapq import heapify, heappop, heapreplace
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+from ...costs import under
+from ...errors import OutOfTime, keeping
+from ...plans import TrainingPlan
+from ...problems import training_plan
+from ...problems.training_plan import targets
+from ...problems.training_plan.shapes import merged
+from ...schema import Instance, Recompute
+from .. import choices
+from ..balancing import Balancer
+from ..fast_cost import FastCost, Pipe
+from .filling import Filling
+from .least import Least
+from .polishing import Polishing
+from .shapes import Shape, shapes
+
+Report = Callable[[int], None]
+_POLISHED = 10  # shapes
+_NEAR = 1.5  # of the best plan
+_PATIENCE = 500  # changes without a better plan
+
+
+class Found(NamedTuple):
+    """The best plan with its time, and a time that no grid beats; both in us.
+
+    No plan: none was found, and with `bound_us` infinite there is none.
+    """
+
+    plan: TrainingPlan | None
+    objective: int | None
+    bound_us: float
+
+
+class _Setting:
+    """The shapes of grids under one rule of recomputation and one stage of ZeRO."""
+
+    def __init__(
+        self, instance: Instance, zero: int, rule: Recompute, deadline: float | None
+    ) -> None:
+        self._whole, self._zero, self._rule = instance, zero, rule
+        self.cost = FastCost(under(instance, rule, zero), deadline)
+        self.least = Least(self.cost)
+        self.filling = Filling(self.cost, Balancer(self.cost))
+
+    def plan(self, shape: Shape, pipes: tuple[Pipe, ...]) -> TrainingPlan:
+        """The plan of the instance, replicas that share a micro-batch together."""
+        plan = self.cost.plan(pipes)
+        if (several := shape.together) > 1:
+            alone = plan.pipelines
+            parts = (alone[i : i + several] for i in range(0, len(alone), several))
+            plan = TrainingPlan(pipelines=tuple(map(merged, parts)))
+        return choices.stamped(self._whole, plan, self._rule, self._zero)
+
+
+def search(
+    instance: Instance,
+    *,
+    deadline: float | None = None,
+    report: Report | None = None,
+    most: int | None = None,
+    seed: int = 0,
+) -> Found:
+    """The best grid on the instance's target, and what no grid beats.
+
+    `deadline` is a `time.monotonic()` instant; `most` bounds the shapes that are
+    filled. `report` hears the objective of every better plan. `seed` orders the moves
+    of the local search that follows.
+    """
+    look = _Search(instance, deadline, report)
+    with suppress(OutOfTime), keeping(lambda: look.plan):
+        look.run(most)
+        look.polish(Random(seed))
+    return Found(look.plan, look.objective, look.bound_us())
+
+
+class _Search:
+    def __init__(
+        self, instance: Instance, deadline: float | None, report: Report | None
+    ) -> None:
+        self._instance, self._deadline, self._report = instance, deadline, report
+        self.plan: TrainingPlan | None = None
+        self.objective: int | None = None
+        self._shapes: list[tuple[_Setting, Shape]] = []
+        self._waiting: list[tuple[float, int, int]] = []  # bound, refined, number
+        self._good: list[tuple[int, int, tuple[Pipe, ...]]] = []  # by shape, the best
+        self._filled = inf  # the least bound of the shapes that were filled
+        self._listed = False
+
+    def bound_us(self) -> float:
+        """What no grid beats: 0 while not all shapes are listed."""
+        if not self._listed:
+            return 0
+        waiting = self._waiting[0][0] if self._waiting else inf
+        best = inf if self.objective is None else self.objective
+        return min(waiting, self._filled, best)
+
+    def run(self, most: int | None) -> None:
+        """Fill shapes, those with the least time first, until none can be better."""
+        self._list()
+        filled = 0
+        while self._waiting and not self._closed(self._waiting[0][0]):
+            bound, refined, number = self._waiting[0]
+            setting, shape = self._shapes[number]
+            if not refined:
+                better = max(bound, setting.least.us(shape))
+                heapreplace(self._waiting, (better, 1, number))
+                continue
+            if filled == most:
+                return
+            filled += 1
+            self._fill(setting, shape, number)
+            heappop(self._waiting)
+            self._filled = min(self._filled, bound)
+
+    def polish(self, random: Random) -> None:
+        """Local search from the best grids of the best shapes, which are near."""
+        for value, number, pipes in sorted(self._good)[:_POLISHED]:
+            if self.objective is None or value > _NEAR * self.objective:
+                break
+            setting, shape = self._shapes[number]
+            walk = Polishing(setting.cost, shape, pipes, random)
+            idle = 0
+            while idle < _PATIENCE and not self._closed(self.bound_us()):
+                setting.cost.check()
+                idle = 0 if walk.step() else idle + 1
+                if walk.value < self.objective:
+                    self._offer(setting, shape, walk.value, walk.pipes())
+
+    def _closed(self, bound: float) -> bool:
+        return bound == inf or (self.objective is not None and bound >= self.objective)
+
+    def _list(self) -> None:
+        for zero, rule in choices.offered(self._instance):
+            setting = _Setting(self._instance, zero, rule, self._deadline)
+            for shape in shapes(setting.cost):
+                setting.cost.check()
+                bound = setting.least.quick_us(shape)
+                self._waiting.append((bound, 0, len(self._shapes)))
+                self._shapes.append((setting, shape))
+        heapify(self._waiting)
+        self._listed = True
+
+    def _fill(self, setting: _Setting, shape: Shape, number: int) -> None:
+        best: tuple[int, int, tuple[Pipe, ...]] | None = None
+        for pipes in setting.filling.plans(shape):
+            value = setting.cost.iteration_us(pipes)
+            if best is None or value < best[0]:
+                best = value, number, pipes
+            if self.objective is None or value < self.objective:
+                self._offer(setting, shape, value, pipes)
+        if best is not None:
+            self._good.append(best)
+
+    def _offer(
+        self, setting: _Setting, shape: Shape, value: int, pipes: tuple[Pipe, ...]
+    ) -> None:
+        """Keep a better plan if the target runs it."""
+        plan = setting.plan(shape, pipes)
+        if next(targets.broken(self._instance, plan), None) is not None:
+            return
+        if shape.together > 1:  # it hands on by the cheapest way
+            judged = training_plan.evaluate(self._instance, plan)
+            if not isinstance(judged.objective, int) or judged.violations:
+                return
+            value = judged.objective
+        if self.objective is not None and value >= self.objective:
+            return
+        self.plan, self.objective = plan, value
+        if self._report is not None:
+            self._report(value)

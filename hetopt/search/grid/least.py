@@ -1,0 +1,239 @@
+"""A time that no plan of a shape beats: `least`, and a quicker one that is no better.
+
+A stage of x layers is as slow as the slowest of its replicas, and holds what all of
+them hold. For a bottleneck tau, X_k[j] is the most layers that a group of kind k can
+take at position j: in time, with the head on the last stage and at least the cheapest
+hop behind the others, and in memory. With kinds sorted from the largest X to the
+smallest (raised to their maximum where positions disagree), a stage holds at most the X
+of its last kind, and at most floor((groups of the first i kinds) / replicas) stages
+have no kind behind the i-th. So the layers that all stages hold are at most
+
+    sum_j X_K[j] + sum over i < K of the floor(...) largest X_i[j] - X_{i+1}[j],
+
+and a bottleneck for which this is less than the layers is refuted. The pipeline with
+the bottleneck takes n tau and fills: every layer on the kind that is fastest for it,
+the head, a hop for each other stage. The cheapest hop is that of any two groups, for a
+stage of several replicas hands on by its cheapest way.
+
+Synchronisation: the stage with most layers has at least the ceiling of layers / stages,
+each with all replicas, of which a node holds as many as it has groups; the others are
+across the fastest link. What overlaps may hide it, and then it counts 0.
+"""
+
+from functools import lru_cache
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fast_cost import FastCost, Slot
+from .shapes import Shape, groups_of
+
+_MANY_NODES = 64
+_HALVINGS = 40
+_ROUNDING = 1 - 1e-9  # what float arithmetic may cost, generously
+_Floats = NDArray[np.float64]
+
+
+class Least:
+    """Least times of the shapes of one instance under one setting."""
+
+    def __init__(self, cost: FastCost) -> None:
+        """Tables are made when a shape asks for them."""
+        self._cost = cost
+        self._layers = cost.layers
+        self._kinds = lru_cache(None)(self._kinds_of)
+        self._times = lru_cache(None)(self._window_us)
+        self._hop = lru_cache(None)(self._hop_us)
+        self._shared = lru_cache(None)(self._shared_of)
+        self._chain = lru_cache(None)(self._chain_us)
+        self._links = lru_cache(None)(self._fastest_links)
+        self._pairs = bool(cost.instance.planned_cluster.inter.pairs)
+        self._lightest = [self._lightest_run(x) for x in range(self._layers + 1)]
+
+    # --- what is asked for -------------------------------------------------------
+
+    def quick_us(self, shape: Shape) -> float:
+        """Total work at the bottleneck, memory apart."""
+        t, replicas, stages, size, _ = shape[:5]
+        kinds = self._kinds(t, size)
+        whole = np.array([self._times(node, t, size)[-1] for node, _ in kinds])
+        rates = np.repeat(1 / np.maximum(whole, 1e-9), [g for _, g in kinds])
+        # At most the fastest groups, each stage as fast as its slowest replica.
+        slowest = -np.sort(-rates)[replicas - 1 : replicas * stages : replicas]
+        return self._whole(shape, self._shared(t, size) / float(slowest.sum()))
+
+    def us(self, shape: Shape) -> float:
+        """With positions, memory, hops and the head; infinite where nothing fits."""
+        t, replicas, stages, size, _ = shape[:5]
+        kinds = self._kinds(t, size)
+        hop = self._hop(t, size)
+        heads = [float(self._cost.head_us(node, t, size)) for node, _ in kinds]
+        rooms = np.array([self._room_of(node, shape) for node, _ in kinds])
+        times = [self._times(node, t, size) for node, _ in kinds]
+        counts = np.array([groups for _, groups in kinds])
+        # Interleaved, the last stage sends to the first for all but the last run.
+        runs = self._cost.costs.interleave
+        back = (runs - 1) / runs
+
+        def held(tau: float) -> float:
+            in_time = np.empty(rooms.shape)
+            for k, row in enumerate(times):
+                last = heads[k] + (hop * back if stages > 1 else 0)
+                in_time[k, :-1] = np.searchsorted(row, tau - hop, side="right") - 1
+                in_time[k, -1] = np.searchsorted(row, tau - last, side="right") - 1
+            return _held(np.minimum(rooms, in_time), counts, replicas)
+
+        if held(inf) < self._layers:
+            return inf
+        low = 0.0
+        high = 1.0 + hop + max(heads) + float(max(row[-1] for row in times))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if held(middle) >= self._layers:
+                high = middle
+            else:
+                low = middle
+            if high - low < 0.5:
+                break
+        return self._whole(shape, low)
+
+    # --- parts -------------------------------------------------------------------
+
+    def _kinds_of(self, t: int, size: int) -> list[tuple[int, int]]:
+        """A node that speaks for each kind, and how many groups the kind has."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for node, groups in enumerate(groups_of(self._cost, t, size)):
+            if groups:
+                key = self._cost.kind[node], self._cost.room[node]
+                found.setdefault(key, [node, 0])[1] += groups
+        return [(node, groups) for node, groups in found.values()]
+
+    def _window_us(self, node: int, t: int, size: int) -> _Floats:
+        """Least time of 0, 1, ... layers in a row."""
+        sums = np.array(self._cost.prefix(node, t, size)[0], dtype=float)
+        spans = (sums[x:] - sums[: len(sums) - x] for x in range(1, len(sums)))
+        return np.array([0.0, *(float(span.min()) for span in spans)])
+
+    def _layer_us(self, t: int, size: int) -> _Floats:
+        """Time of each layer by kind."""
+        rows = [self._cost.prefix(node, t, size)[0] for node, _ in self._kinds(t, size)]
+        return np.diff(np.array(rows, dtype=float), axis=1)
+
+    def _shared_of(self, t: int, size: int) -> float:
+        """What remains of 1 if each layer goes where it is the least share of all."""
+        times = self._layer_us(t, size)
+        whole = np.maximum(times.sum(axis=1, keepdims=True), 1e-9)
+        return float((times / whole).min(axis=0).sum())
+
+    def _chain_us(self, t: int, size: int) -> float:
+        """Every layer and the head where they are fastest."""
+        heads = [self._cost.head_us(node, t, size) for node, _ in self._kinds(t, size)]
+        return float(self._layer_us(t, size).min(axis=0).sum() + min(heads))
+
+    def _hop_us(self, t: int, size: int) -> float:
+        """The cheapest hop between any two groups."""
+        cost = self._cost
+        if self._pairs and len(cost.nodes) > _MANY_NODES:
+            return 0.0
+        groups = groups_of(cost, t, size)
+        nodes = [i for i, several in enumerate(groups) if several]
+        if not self._pairs:  # then two nodes of a kind speak for all of them
+            of_kind: dict[int, list[int]] = {}
+            for i in nodes:
+                of_kind.setdefault(cost.kind[i], []).append(i)
+            nodes = [i for several in of_kind.values() for i in several[:2]]
+        ways = [
+            cost.hop_us(sender, receiver, t, size)
+            for sender in nodes
+            for receiver in nodes
+            if groups[receiver] > (sender == receiver)
+        ]
+        return float(cost.costs.interleave * min(ways, default=0))
+
+    def _lightest_run(self, x: int) -> int:
+        """Where the run of x layers with the fewest parameters starts."""
+        sums = np.cumsum([0, *map(float, self._cost.instance.model.parameters)])
+        return int((sums[x:] - sums[: len(sums) - x]).argmin())
+
+    def _room_of(self, node: int, shape: Shape) -> list[int]:
+        """The most layers that memory allows at each position."""
+        t, replicas, stages, size, n = shape[:5]
+        cost = self._cost
+        return [
+            self._most(node, t, size, n, stages, j, replicas if cost.costs.zero else 1)
+            for j in range(stages)
+        ]
+
+    def _most(
+        self, node: int, t: int, size: int, n: int, stages: int, j: int, replicas: int
+    ) -> int:
+        cost = self._cost
+        if cost.table.profile.weighs:
+            return self._layers  # rows tell layers apart: no run is the lightest
+        runs = cost.costs.interleave
+        low, high = 0, self._layers
+        while low < high:
+            middle = (low + high + 1) // 2
+            count = max(middle, runs)
+            first = self._lightest[min(count, self._layers)]
+            slot = Slot(node, t, first, first + count)
+            need = cost.need_mib(size, n, stages, j, slot, replicas)
+            low, high = (middle, high) if need <= cost.room[node] else (low, middle - 1)
+        return low
+
+    def _whole(self, shape: Shape, tau: float) -> float:
+        """Iteration time with a bottleneck of at least `tau`."""
+        t, _, stages, size, n = shape[:5]
+        cost = self._cost
+        chain = self._chain(t, size) + (stages - 1) * self._hop(t, size)
+        runs = cost.costs.interleave
+        pipeline = n * tau + max(0.0, chain - tau) / runs
+        whole = float(cost.pipeline_factor) * pipeline
+        whole += float(cost.sync_factor) * self._sync_us(shape)
+        return float(np.floor(whole * _ROUNDING))
+
+    def _sync_us(self, shape: Shape) -> float:
+        """Of a stage with its share of the layers, at the least."""
+        cost = self._cost
+        t, replicas, stages, size, _ = shape[:5]
+        costs = cost.costs
+        if replicas == 1 or costs.sync_overlap != "none" or costs.sync != "ring":
+            return 0.0
+        x = -(-self._layers // stages)
+        first, sums = self._lightest[x], np.cumsum([0, *cost.instance.model.parameters])
+        parameters = float(sums[first + x] - sums[first])
+        chunk = cost.costs.gradient_bytes * parameters / t / replicas
+        rate, most = self._links(t, size)
+        near = min(replicas, most) - 1
+        seconds = near * chunk / rate[0] if near else 0.0
+        seconds += (replicas - 1 - near) * chunk / rate[1] if rate[1] else 0.0
+        return cost.costs.sync_passes * seconds * 1e6
+
+    def _fastest_links(self, t: int, size: int) -> tuple[tuple[float, float], int]:
+        """Bytes/s within a node and between nodes, at the most; groups of a node."""
+        cost, cluster = self._cost, self._cost.instance.planned_cluster
+        groups = groups_of(cost, t, size)
+        rates = [cost.table.node_class[name].intra for name in cost.names]
+        within = max((float(link[1]) for link in rates if link), default=inf)
+        across = [rate for rate, _ in cluster.inter.pairs.rates]
+        if cluster.inter.gbytes_per_s is not None:
+            across.append(cluster.inter.gbytes_per_s)
+        between = max(across, default=0.0) * 1e9
+        # A stage's replicas are near each other where that is the faster way.
+        return (max(within, between), between), max(groups)
+
+
+def _held(most: _Floats, counts: NDArray[np.int64], replicas: int) -> float:
+    """Layers that the stages hold at the most; `most` by kind and position."""
+    if (most < 0).any():
+        most = np.maximum(most, 0)
+    order = np.argsort(-most.sum(axis=1))
+    rows = np.maximum.accumulate(most[order][::-1], axis=0)[::-1]
+    behind = np.cumsum(counts[order])
+    total = float(rows[-1].sum())
+    for i in range(len(rows) - 1):
+        stages = int(behind[i]) // replicas
+        gains = np.sort(rows[i] - rows[i + 1])[::-1]
+        total += float(gains[:stages].sum())
+    return total

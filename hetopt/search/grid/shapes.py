@@ -1,0 +1,66 @@
+"""Shapes of grids: a tensor-parallel degree, replicas, stages, micro-batches."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...schema.targets import Rule
+from ..fast_cost import FastCost
+
+
+class Shape(NamedTuple):
+    """`replicas` x `stages` groups of `t` GPUs, each of which takes `size` samples.
+
+    `together` of the replicas share a micro-batch of a size that the workload lists.
+    """
+
+    t: int
+    replicas: int
+    stages: int
+    size: int
+    micro_batches: int
+    together: int = 1
+
+
+def shapes(cost: FastCost) -> Iterator[Shape]:
+    """Every shape for which the cluster has groups, and the batch micro-batches."""
+    workload, model = cost.instance.workload, cost.instance.model
+    rules = workload.target.rules
+    alone = Rule.TIED_TOGETHER in rules and model.tied_embeddings
+    runs = cost.costs.interleave
+    sizes = set(workload.micro_batch_sizes)
+    for size in sorted({d for whole in sizes for d in _divisors(whole)}):
+        shares, rest = divmod(workload.global_batch, size)
+        if rest:
+            continue
+        for t in range(1, max(node.count for node in cost.nodes) + 1):
+            groups = sum(groups_of(cost, t, size))
+            for replicas in range(1, min(groups, shares) + 1):
+                if shares % replicas:
+                    continue
+                n = shares // replicas
+                several = (k for k in _divisors(replicas) if k * size in sizes)
+                if (together := next(several, None)) is None:
+                    continue
+                for stages in range(1, min(groups // replicas, cost.layers) + 1):
+                    if Rule.FILLED in rules and n < stages:
+                        break
+                    if alone and stages > 1:
+                        break
+                    if runs > 1 and (n % stages or stages * runs > cost.layers):
+                        continue
+                    yield Shape(t, replicas, stages, size, n, together)
+
+
+def groups_of(cost: FastCost, t: int, size: int) -> list[int]:
+    """How many groups of `t` GPUs each node has, by its number."""
+    alone = Rule.ALONE in cost.instance.workload.target.rules
+    return [
+        min(node.count // t, 1 if alone else node.count)
+        if t in cost.degrees(i, size)
+        else 0
+        for i, node in enumerate(cost.nodes)
+    ]
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]

@@ -1,0 +1,138 @@
+"""Plans for a target: valid there, accepted by its exporter, and bounded truly."""
+
+from random import Random
+
+import pytest
+from brute_force_grids import best_grid
+from brute_force_training import best_training_plan, random_tiny_instance
+from hypothesis import given
+from inputs import drawn, examples, plans_of
+from random_alternatives import with_alternatives
+
+import hetopt
+from hetopt import formats
+from hetopt.formats import exporting
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan as judge
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.schema.targets import TARGETS, indivisible
+from hetopt.search import grid
+
+SYMMETRIC = [name for name, target in TARGETS.items() if target.symmetric]
+TRAINERS = [name for name in TARGETS if name in formats.exporters()]
+
+
+def tiny(random: Random) -> Instance:
+    """At most 4 GPUs for a trainer that runs grids alone, now and then with choices."""
+    instance = random_tiny_instance(random, 4)
+    if random.random() < 0.3:
+        instance = with_alternatives(random, instance)
+    return instance.on(random.choice(SYMMETRIC))
+
+
+@given(drawn(tiny))
+@examples(15)
+def test_the_best_grid_is_found_and_none_beats_the_bound(instance: Instance) -> None:
+    best, found = best_grid(instance), grid.search(instance)
+    if best is None:
+        assert found.plan is None
+        return
+    assert found.bound_us <= best
+    assert found.plan is not None
+    judged = judge.evaluate(instance, found.plan)
+    assert judged.valid
+    assert judged.objective == found.objective
+    assert best <= found.objective <= 1.1 * best  # local search ends somewhere
+
+
+@given(drawn(tiny).flatmap(lambda one: plans_of(one).map(lambda plan: (one, plan))))
+@examples(40)
+def test_no_plan_that_the_target_runs_beats_the_bound(
+    drawn_: tuple[Instance, TrainingPlan],
+) -> None:
+    instance, plan = drawn_
+    judged = judge.evaluate(instance, plan)
+    if judged.valid:
+        assert grid.search(instance, most=0).bound_us <= judged.objective
+
+
+@pytest.mark.parametrize("target", TRAINERS)
+def test_an_exporter_takes_the_plan_that_was_made_for_it(target: str) -> None:
+    instance = shaped().on(target)
+    found = hetopt.plan(instance, limits=3)
+    assert found.plan is not None
+    assert exporting.exported(target, instance, found.plan)
+    free = hetopt.plan(instance.on("executor"), "islands", limits=3)
+    assert found.bound is not None
+    assert free.bound is not None
+    assert free.bound.value <= found.objective
+
+
+def test_degrees_divide_what_they_cut_and_the_judge_says_which_do_not() -> None:
+    instance = shaped()  # 8 heads, 4 key-value heads, nodes of 3 GPUs and more
+    one = Replica(gpus=("a:0", "a:1", "a:2"), samples=1)
+    plan = TrainingPlan(
+        pipelines=(
+            Pipeline(micro_batches=8, stages=(Stage(layers=(0, 8), replicas=(one,)),)),
+        )
+    )
+    assert judge.evaluate(instance, plan).valid
+    for target in TARGETS:
+        broken = judge.evaluate(instance.on(target), plan).violations
+        rules = {violation.rule for violation in broken}
+        assert ("tensor_parallel" in rules) == (target != "any")
+    assert [t for t in range(1, 9) if not list(indivisible(instance.model, t))] == [
+        *(1, 2, 4)
+    ]
+
+
+@given(drawn(random_tiny_instance))
+@examples(5)
+def test_proved_optima_over_permitted_degrees_are_those_of_all_plans(
+    instance: Instance,
+) -> None:
+    heads = instance.model_copy(
+        update={"model": instance.model.model_copy(update={"heads": 2, "head_dim": 64})}
+    ).on("executor")
+    found, best = hetopt.plan(heads, limits=60), None
+    if heads.workload.costs.precision != "bf16" and heads.workload.costs.interleave < 2:
+        best = best_training_plan(
+            heads, several_replicas=max(heads.workload.micro_batch_sizes) > 1
+        )
+    if best is None:
+        assert found.plan is None
+    elif found.status is Status.OPTIMAL:
+        assert found.objective == best[0]
+
+
+def shaped() -> Instance:
+    """Two nodes of one type and one of another, links between, a Llama-like model."""
+    return Instance.model_validate(
+        {
+            "name": "shaped",
+            "model": {
+                **{"name": "m", "layers": 8, "hidden": 512, "heads": 8},
+                **{"kv_heads": 4, "vocabulary": 1000, "intermediate": 1024},
+                "gated": True,
+            },
+            "workload": {
+                "sequence_length": 128,
+                "global_batch": 8,
+                "costs": {"recompute": "none"},
+                "alternatives": {"recompute": ("full",), "zero": (1, 2)},
+            },
+            "cluster": {
+                "gpus": {
+                    "fast": {"peak_tflops": 100, "memory_gib": 16},
+                    "slow": {"peak_tflops": 40, "memory_gib": 16},
+                },
+                "nodes": (
+                    {"name": "a", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 50},
+                    {"name": "b", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 50},
+                    {"name": "c", "gpu": "slow", "count": 3, "intra_gbytes_per_s": 20},
+                ),
+                "inter": {"gbytes_per_s": 5},
+            },
+        }
+    )
