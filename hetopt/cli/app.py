@@ -35,6 +35,8 @@ class _Answering(TyperGroup):
         except _UsageError as error:
             self._answer(error)
             raise
+        except OSError as error:  # of `--help` and `--version`, which print here
+            fail(_of_the_system(error), self.as_json)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["recover"] and any(
