@@ -13,6 +13,7 @@ from ..recovery.replanning import DEFAULT_TIME_S, PLANNERS, Horizon
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Counts, Moment
 from ..schema import Instance
+from ..search.attempts import alone, tried
 from . import recovering
 from .calling import (
     AnyLimits,
@@ -103,6 +104,7 @@ class Replayed:
             "moves_proved_fastest": tally.proved if replay.exact else None,
             "lost_iterations": tally.redone,
             "lost_s": tally.redone_us / _US,
+            **({"failed": list(replay.failed)} if replay.failed else {}),
             "legs": [_leg(leg) for leg in replay.legs],
         }
 
@@ -146,8 +148,10 @@ def replay(
     at a change. Every move is charged `restart_s` and `planning_s`, the time that new
     plans are made in (nothing where that is None, without a limit). `limits` are of
     each exact recovery. `progress` hears the changes that are done, and all. Ctrl-C
-    ends the replay early, with what is known. Raises `InstanceError` for a wrong file,
-    `MixedData` and `UnknownName` for what does not fit together.
+    ends the replay early, with what is known. A method that fails beside others goes on
+    without the plans that it has no recovery for, and says so (`failed`). Raises
+    `InstanceError` for a wrong file, `MixedData` and `UnknownName` for what does not
+    fit together.
     """
     asked = limits_of(limits)
     storage = storage or Storage()
@@ -171,9 +175,10 @@ def replay(
         overhead_us=round(overhead * _US),
         horizon=horizon or Horizon(),
     )
+    names = list(dict.fromkeys(methods))
+    attempt = alone if len(names) == 1 else tried
     replays = tuple(
-        Replay(name, data, old, pool, rules, storage, asked)
-        for name in dict.fromkeys(methods)
+        Replay(name, data, old, pool, rules, storage, asked, attempt) for name in names
     )
     end_us = along(moments, replays, progress_of(progress).report)
     told = series or Path(trace).stem

@@ -61,6 +61,8 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
         if replay.exact:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
             yield Text(f"{replay.method}: {proved} fastest", style="dim")
+        for failure in replay.failed:
+            yield Text(words.plain(f"a bug: {failure}"))
 
 
 def picture(found: "Replayed") -> Any:

@@ -14,8 +14,9 @@ import hetopt
 from hetopt import cli
 from hetopt.api.replaying import METHODS, Replayed, replay
 from hetopt.cli import output
-from hetopt.errors import InstanceError, MixedData, Unsupported
+from hetopt.errors import InstanceError, MethodFailed, MixedData, Unsupported
 from hetopt.modelling import Limits
+from hetopt.planners import varuna
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.recovery.posing import Storage
@@ -254,6 +255,30 @@ def test_an_early_checkpoint_loses_less(tmp_path: Path) -> None:
     assert often.tally.redone_us < never.tally.redone_us
     assert never.legs[0].iterations == 0
     assert often.legs[0].run.iteration_us * never.legs[0].redone <= 500 * 10**6
+
+
+def test_a_replay_goes_on_where_a_planner_fails_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(data: Any) -> Any:
+        raise ValueError("max() arg is an empty sequence")
+
+    trace = at((0, 6), (500, 5), (1000, 5))
+    whole = replayed(tmp_path, trace)
+    monkeypatch.setattr(varuna, "plan", failing)
+    found = replayed(tmp_path, trace)
+    for before, after in zip(whole.replays, found.replays, strict=True):
+        if after.method != "varuna":
+            assert (after.tally, after.failed) == (before.tally, ())
+            continue
+        assert after.tally.moves == 0
+        assert after.tally.waiting_us == 500 * 10**6
+        (told,) = after.failed
+        assert "varuna failed: ValueError: max()" in told
+    rows = {row["method"]: row for row in found.to_json()["methods"]}
+    assert [name for name, row in rows.items() if "failed" in row] == ["varuna"]
+    with pytest.raises(MethodFailed, match="varuna"):
+        replayed(tmp_path, trace, methods=["varuna"])
 
 
 def test_an_interrupted_replay_ends_all_methods_at_one_time(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ the background; the shards lie where `posing` says. At each change of the nodes:
 Every move takes `overhead_us` and the time of its recovery, by the judge; the exact
 method's also its whole time limit, where it has one. The method weighs plans by its own
 recovery times; the exact method, which is never slower than AutoHet's rules, by theirs.
+A planner of recoveries that fails beside others has none for that plan, and says why.
 
 GPU time is accounted in whole:
 
@@ -31,13 +32,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import registry
-from ...errors import InstanceError, NoPlan, PlanRejected
+from ...errors import InstanceError, PlanRejected
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...problems.recovery import Data
 from ...result import Status, Stop
 from ...schema import Instance
+from ...search.attempts import Attempt, alone
 from .. import changes
 from ..changes import Change
 from ..pooling import Pool
@@ -132,11 +134,16 @@ class Replay:
         rules: Rules,
         storage: Storage,
         limits: Limits,
+        attempt: Callable[[str, Callable[[], int]], Attempt[int]] = alone,
     ) -> None:
-        """The job runs `old`, a plan on its instance, up to the first moment."""
+        """The job runs `old`, a plan on its instance, up to the first moment.
+
+        `attempt` says what a planner that fails means (`search.attempts`).
+        """
         self.method, self.tally, self.legs = method, Tally(), list[Leg]()
         self._instance, self._pool, self._rules = instance, pool, rules
-        self._storage, self._limits = storage, limits
+        self._storage, self._limits, self._attempt = storage, limits, attempt
+        self.failed: tuple[str, ...] = ()  # what failed, each reason once
         self._overhead_us = rules.overhead_us
         if self.exact and limits.time_s is not None:
             self._overhead_us += round(limits.time_s * 10**6)
@@ -239,7 +246,7 @@ class Replay:
         )
         self.tally.replans += 1
         work = self._pool.considered(change, base[1], storage)
-        best: tuple[Any, Candidate, Data] | None = None
+        best: tuple[Any, Candidate, Data, int] | None = None
         for candidate in work.of_each_name(self._rules.horizon):
             data = posed(change, base[1], candidate.plan, storage)
             took = self._weighed(candidate, data)
@@ -247,14 +254,15 @@ class Replay:
                 continue
             worth = self._worth(took + self._overhead_us, candidate.iteration_us)
             if best is None or worth < best[0]:
-                best = worth, candidate, data
+                best = worth, candidate, data, took
         if best is None:
             return
         if run is not None:
             left_us = max(0, run.ready_us - self._now)
             if self._worth(left_us, run.iteration_us) <= best[0]:
                 return
-        self._move(change, base, gone, best[1], best[2])
+        self._base, self._gone = base, gone
+        self._move(change, *best[1:])
 
     def _worth(self, wait_us: int, iteration_us: int) -> Any:
         return self._rules.horizon.worth(wait_us, iteration_us)
@@ -263,20 +271,19 @@ class Replay:
         """What the method's recovery takes, at most; None where states are lost."""
         if self.exact or self.method == "autohet_recovery":
             return candidate.recovery_us
-        return by_planner(self.method, data)
+        module: Any = registry.entry("planners", self.method)
+        found = self._attempt(self.method, lambda: timed(data, module.plan(data)))
+        if found.failed and found.reason not in self.failed:
+            self.failed += (str(found.reason),)
+        return found.made
 
     def _move(
-        self,
-        change: Change,
-        base: tuple[Instance, TrainingPlan],
-        gone: set[str],
-        candidate: Candidate,
-        data: Data,
+        self, change: Change, candidate: Candidate, data: Data, took: int
     ) -> None:
-        took = self._recovered(data)
+        if self.exact:
+            took = self._proved(data)
         if self._run is not None:
             self._end(self._run, self._run.iterations(self._now), 0)
-        self._base, self._gone = base, gone
         ready_us = self._now + self._overhead_us + took
         self.tally.moves += 1
         self._run = Run(
@@ -288,29 +295,16 @@ class Replay:
             ready_us,
         )
 
-    def _recovered(self, data: Data) -> int:
-        """The judge's time of the recovery that is carried out."""
-        if not self.exact:
-            found = by_planner(self.method, data)
-        else:
-            module: Any = registry.entry("exact", EXACT)
-            solved = module.solve(data, limits=self._limits)
-            self.tally.proved += solved.status is Status.OPTIMAL
-            if solved.stop is Stop.INTERRUPTED:
-                raise KeyboardInterrupt
-            found = None if solved.plan is None else timed(data, solved.plan)
-        if found is None:
-            raise PlanRejected(f"{self.method}: no recovery where there was one")
-        return found
-
-
-def by_planner(method: str, data: Data) -> int | None:
-    """The judge's time of a planner's recovery; None where something is lost."""
-    module: Any = registry.entry("planners", method)
-    try:
-        return timed(data, module.plan(data))
-    except NoPlan:
-        return None
+    def _proved(self, data: Data) -> int:
+        """The judge's time of the exact recovery that is carried out."""
+        module: Any = registry.entry("exact", EXACT)
+        solved = module.solve(data, limits=self._limits)
+        self.tally.proved += solved.status is Status.OPTIMAL
+        if solved.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        if solved.plan is None:
+            raise PlanRejected(f"{EXACT}: no recovery where there was one")
+        return timed(data, solved.plan)
 
 
 def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
