@@ -18,7 +18,7 @@ from typing import Any
 from _measuring import RESULTS, keep, measured
 
 from hetopt import Limits, api, registry
-from hetopt.api.fronts import FRONT, Tradeoffs
+from hetopt.api.provisioning import FRONT, Tradeoffs
 from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance

@@ -1,13 +1,23 @@
-"""Which GPUs to rent: the cheapest, the fastest, and every trade of cost and time."""
+"""Which GPUs to rent: the cheapest, the fastest, and every trade of cost and time.
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+Every point of a trade is the judge's.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .. import problems
-from ..errors import InstanceError, naming
-from ..result import Result
+from .. import registry
+from ..errors import InstanceError, Interrupted, naming
+from ..plans import Provisioning
+from ..problems import provisioning as judge
+from ..problems.provisioning import Data
+from ..result import Result, Stop
 from ..schema import Instance
+from ..search.attempts import judged, tried
 from .calling import (
     AnyLimits,
     AnyProgress,
@@ -22,7 +32,81 @@ from .solving import exact_result, heuristic, planners_for
 
 if TYPE_CHECKING:
     from ..exact.provisioning import Frontier
-    from .fronts import Tradeoffs
+
+FRONT, HOMOGENEOUS = "exact front", "homogeneous"
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A plan with its time and cost; `asked_s` is the deadline it was made for."""
+
+    method: str
+    plan: Provisioning
+    total_s: float
+    usd: float
+    asked_s: float | None = None
+    interrupted: bool = False
+
+    @property
+    def rented(self) -> dict[str, int]:
+        """GPUs by type that the stages use."""
+        found: dict[str, int] = {}
+        for stage in self.plan.stages:
+            found[stage.gpu] = found.get(stage.gpu, 0) + self.plan.data_parallel
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A deadline at which a planner found no plan, and its reason."""
+
+    method: str
+    asked_s: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tradeoffs:
+    """All points of one instance, and the deadlines at which planners failed."""
+
+    name: str
+    front: "Frontier"
+    points: tuple[Offered, ...]
+    failed: tuple[Failed, ...]
+
+    def __repr__(self) -> str:
+        others = len(self.points) - len(self.front.points)
+        return f"<Tradeoffs of {self.name}: {self.front!r}, {others} plans beside it>"
+
+    def of(self, method: str) -> list[Offered]:
+        """The points of a method, by time."""
+        mine = [point for point in self.points if point.method == method]
+        return sorted(mine, key=lambda point: (point.total_s, point.usd))
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods that have points, in the order in which they came."""
+        return list(dict.fromkeys(point.method for point in self.points))
+
+    def to_json(self) -> dict[str, Any]:
+        """The front's document, with the other points and the failures."""
+        return {
+            **self.front.to_json(),
+            "instance": self.name,
+            "others": [
+                {
+                    "method": point.method,
+                    "asked_s": point.asked_s,
+                    "total_s": point.total_s,
+                    "usd": point.usd,
+                    "plan": point.plan.model_dump(mode="json"),
+                }
+                for point in self.points
+                if point.method != FRONT
+            ],
+            "failed": [vars(failure) for failure in self.failed],
+        }
 
 
 @public
@@ -42,7 +126,7 @@ def provision(
     offers, or when both are given, and `UnknownName` for an unknown planner.
     """
     asked, report = limits_of(limits), progress_of(progress).report
-    data = provisioning_data(instance, deadline_s, budget_usd)
+    _, data = _posed(instance, deadline_s, budget_usd)
     if planner is not None:
         refuse_unknown("planner", [planner], planners_for("provisioning"))
         return heuristic(planner, data, asked)
@@ -61,11 +145,11 @@ def frontier(
     The instance's own deadline or budget leaves out what exceeds it. `progress`
     hears the number of plans so far, and no bound.
     """
-    from ..exact import provisioning
+    from ..exact import provisioning as exact
 
     asked, report = limits_of(limits), progress_of(progress).report
-    data = provisioning_data(instance, None, None)
-    return provisioning.frontier(data, limits=asked, report=report)
+    _, data = _posed(instance, None, None)
+    return exact.frontier(data, limits=asked, report=report)
 
 
 @public
@@ -75,23 +159,63 @@ def tradeoffs(
     *,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
-) -> "Tradeoffs":
+) -> Tradeoffs:
     """The front of an instance with offers, with planners' and homogeneous plans.
 
-    Raises as `frontier` does, and `UnknownName` for an unknown planner.
+    A planner is asked for the cheapest plan at deadlines in geometric steps from the
+    least time of the front to that of its cheapest plan. The time limit holds for the
+    front and, again, for all planners together. Raises as `frontier` does, and
+    `UnknownName` for an unknown planner.
     """
-    from .fronts import compared
+    from ..exact import provisioning as exact
+    from ..planners import sia_plus
 
     asked, heard = limits_of(limits), progress_of(progress)
     refuse_unknown("planner", planners, planners_for("provisioning"))
-    data = provisioning_data(instance, None, None)
-    return compared(load(instance).name, data, planners, asked, heard)
+    loaded, data = _posed(instance, None, None)
+    name = loaded.name
+    front = exact.frontier(data, limits=asked, report=heard.report)
+    if front.stop is Stop.INTERRUPTED:
+        planners = ()
+    free = data.model_copy(update={"deadline_s": None, "budget_usd": None})
+    points = [_offered(FRONT, free, point.plan) for point in front.points]
+    steps = deadlines([point.total_s for point in points])
+    failed: list[Failed] = []
+    with suppress(KeyboardInterrupt):  # what is there by then is shown
+        if points:
+            for plan in sia_plus.homogeneous(free):
+                points.append(_offered(HOMOGENEOUS, free, plan))
+        end = None if asked.time_s is None else monotonic() + asked.time_s
+        for planner in planners:
+            heard.started(f"{name}: {planner}")
+            for asked_s in steps:
+                due = free.model_copy(update={"deadline_s": asked_s})
+                found = _asked(planner, due, asked_s, end, asked.seed)
+                if isinstance(found, Failed):
+                    failed.append(found)
+                else:
+                    points.append(found)
+                    if found.interrupted:
+                        raise KeyboardInterrupt
+    return Tradeoffs(name, front, tuple(points), tuple(failed))
 
 
-def provisioning_data(
+def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
+    """Geometric steps from the least to the largest time, a hair above each."""
+    if not times_s:
+        return []
+    low, high = min(times_s), max(times_s)
+    found = [low * (high / low) ** (i / (steps - 1)) for i in range(steps)]
+    return sorted({round(step + 0.001, 3) for step in found})
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+def _posed(
     instance: Place | Instance, deadline_s: float | None, budget_usd: float | None
-) -> Any:
-    """The provisioning problem of an instance under other requirements."""
+) -> tuple[Instance, Data]:
+    """An instance under other requirements, and its provisioning problem."""
     loaded = load(instance)
     if deadline_s is not None and budget_usd is not None:
         raise InstanceError("found both of a deadline and a budget: give one of them")
@@ -100,4 +224,33 @@ def provisioning_data(
         requirements = type(loaded.requirements).model_validate(asked)
         loaded = loaded.model_copy(update={"requirements": requirements})
     with nullcontext() if isinstance(instance, Instance) else naming(instance):
-        return problems.get("provisioning").data(loaded)
+        return loaded, judge.data(loaded)
+
+
+def _asked(
+    planner: str, due: Data, asked_s: float, end: float | None, seed: int
+) -> Offered | Failed:
+    """What a planner finds for one deadline, or why it finds nothing."""
+    if end is not None and monotonic() > end:
+        return Failed(planner, asked_s, "no time was left")
+    made: Any = registry.entry("planners", planner)
+    plan = partial(made.plan, due, seed=seed, deadline=end)
+    try:
+        found = tried(planner, partial(_offered_by, planner, due, plan, asked_s))
+    except Interrupted as signal:
+        return replace(_offered(planner, due, signal.best, asked_s), interrupted=True)
+    return found.made or Failed(planner, asked_s, str(found.reason))
+
+
+def _offered_by(
+    planner: str, data: Data, make: Callable[[], Any], asked_s: float
+) -> Offered:
+    plan, _ = judged("provisioning", data, planner, make())
+    return _offered(planner, data, plan, asked_s)
+
+
+def _offered(
+    method: str, data: Data, plan: Provisioning, asked_s: float | None = None
+) -> Offered:
+    parts = judge.evaluate(data, plan).parts
+    return Offered(method, plan, parts["total_s"], parts["usd"], asked_s)

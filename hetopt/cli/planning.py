@@ -24,7 +24,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..api.fronts import Tradeoffs
+    from ..api.provisioning import Tradeoffs
     from ..modelling import Limits
     from ..result import Result
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api.fronts import FRONT, HOMOGENEOUS, Offered, Tradeoffs
+from ..api.provisioning import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..plans import Provisioning
 from ..result import Stop
 from . import figures, words, writers

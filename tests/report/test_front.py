@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import api, cli
-from hetopt.api.fronts import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
+from hetopt.api.provisioning import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
 from hetopt.errors import Unsupported
 from hetopt.problems import provisioning as judge
 from hetopt.report import front
