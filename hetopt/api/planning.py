@@ -1,23 +1,33 @@
-"""Training plans: by one planner, by all of them and the exact method, side by side."""
+"""Training plans: by one planner, by all of them and the exact method, side by side.
+
+The local search of `improve` (`hetopt.search.improving`) starts from a planner's plan
+and may run until the limits end it: what it has by then is never worse.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 
+from ..bounds.impossible import unfit_settings
+from ..bounds.training_plan import training_plan_bound
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
 from ..modelling import Limits
-from ..result import Result, Status, Stop
+from ..plans import TrainingPlan
+from ..result import Result, Status, Stop, TracePoint
 from ..schema import Instance
+from ..search import choosing
 from ..search.attempts import tried
-from . import improving, remedies
+from ..search.improving import Search
 from .calling import (
     AnyLimits,
     AnyProgress,
     Options,
     Place,
     Progress,
+    Report,
     less,
     limits_of,
     progress_of,
@@ -35,6 +45,7 @@ from .solving import (
 )
 
 _QUICK = {"megatron": 6, "islands": 1.2}  # 1 / the most of the time, without a plan
+_MOST_S = 10.0  # for remedies
 
 
 @public
@@ -88,7 +99,7 @@ def plan(
     else:
         found = _planned(data, exact, left, heard)
     try:
-        return remedies.remedied(found, less(whole, monotonic() - start))
+        return remedied(found, less(whole, monotonic() - start))
     except KeyboardInterrupt:
         return interrupted(found)
 
@@ -175,9 +186,7 @@ def _improved(
         half = None if limits.time_s is None else limits.time_s / 2
         found = heuristic(planner, data, replace(limits, time_s=half), options)
     try:
-        return improving.improved(
-            found, less(limits, monotonic() - start), progress.report
-        )
+        return improved(found, less(limits, monotonic() - start), progress.report)
     except KeyboardInterrupt:  # before the search, which keeps what it has
         return interrupted(found)
 
@@ -255,3 +264,80 @@ def _refuse_one_name_for_two(instances: list[Instance]) -> None:
             raise MixedData(
                 f"two different instances are named {instance.name!r}: rename one"
             )
+
+
+# --- after a planner -------------------------------------------------------------
+
+
+def improved(result: Result, limits: Limits, report: Report) -> Result:
+    """The result with the best plan that local search finds within `limits`.
+
+    Without a plan there is nothing to improve, and the result is returned. The search
+    ends early where the cheap bound proves the plan optimal or within `limits.gap`.
+    The trace's seconds start with the search.
+    """
+    plan = result.plan
+    if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
+        return result
+    bound = training_plan_bound(result.data)
+    # No plan is a million bounds away: an infinite gap is met at once, as it should be.
+    share = Fraction(min(limits.gap or 0.0, 1e6))
+    target = int(bound.value * (1 + share))
+    trace = [TracePoint(0.0, result.objective, bound.value)]
+    start = monotonic()
+
+    def told(objective: int) -> None:
+        trace.append(TracePoint(monotonic() - start, objective, bound.value))
+        report(objective, bound.value)
+
+    report(result.objective, bound.value)
+    search = Search(result.data, plan, seed=limits.seed, target=target, report=told)
+    stop = Stop.FINISHED
+    try:
+        deadline = None if limits.time_s is None else start + limits.time_s
+        search.run(deadline=deadline)
+        if deadline is not None and monotonic() >= deadline:
+            stop = Stop.TIME
+    except KeyboardInterrupt:
+        stop = Stop.INTERRUPTED
+    found = replace(
+        result,
+        method=replace(result.method, name=f"{result.method.name}+improve"),
+        plan=search.found,
+        evaluation=None,
+        stop=stop,
+        seconds={**result.seconds, "improve": monotonic() - start},
+        trace=tuple(trace),
+    ).with_bound(bound)
+    return replace(found, stop=_why(found, target))
+
+
+def _why(found: Result, target: int) -> Stop:
+    """Why the search ended: a proof and a gap say more than the clock."""
+    if found.status is Status.OPTIMAL:
+        return Stop.PROVED
+    reached = isinstance(found.objective, int) and found.objective <= target
+    if reached and found.stop is not Stop.INTERRUPTED:
+        return Stop.GAP
+    return found.stop
+
+
+def remedied(result: Result, limits: Limits) -> Result:
+    """The result with remedies among its reasons, where it has no plan.
+
+    They are looked for after the work, for at most ten seconds of the time that the
+    limits still leave; not after Ctrl-C.
+    """
+    if result.plan is not None or result.stop is Stop.INTERRUPTED:
+        return result
+    if result.problem != "training_plan" or not isinstance(result.data, Instance):
+        return result
+    if unfit_settings(result.data):  # then memory is not what is short
+        return result
+    seconds = _MOST_S if limits.time_s is None else min(_MOST_S, limits.time_s)
+    start = monotonic()
+    found = tuple(
+        choosing.remedies(result.data, deadline=start + seconds, seed=limits.seed)
+    )
+    spent = {**result.seconds, "remedies": monotonic() - start}
+    return replace(result, reasons=(*result.reasons, *found), seconds=spent)

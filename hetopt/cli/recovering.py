@@ -92,7 +92,7 @@ def recover(
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from ..api import applying, recovering
+    from ..api import recovering
     from ..modelling import Limits
     from ..report import recovery
 
@@ -105,8 +105,8 @@ def recover(
             raise Unsupported("--apply: expected --out DIR with it; name a folder")
         words = (lost, planner, exact, planning, horizon, iterations, method, option)
         more = (old_instance, time_limit, gap, threads, seed)
-        asked = applying.request(old_plan, instance, new_plan, [*words, *more])
-        if (document := applying.earlier(out, asked)) is not None:
+        asked = recovering.request(old_plan, instance, new_plan, [*words, *more])
+        if (document := recovering.earlier(out, asked)) is not None:
             failed = _write(document["new_plan"], plan_out)
             _move(document, apply, out, as_json, failed)
     if planner is not None and new_plan is not None:
@@ -124,7 +124,9 @@ def recover(
             horizon=until(horizon, iterations),
             method=method,
             storage=places,
-            saved=None if apply is None else applying.saved_in(apply, instance, places),
+            saved=None
+            if apply is None
+            else recovering.saved_in(apply, instance, places),
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
@@ -133,7 +135,7 @@ def recover(
         _deliver(found, None if apply else out, as_json, failed)
     if not as_json:
         output.show(recovery.terminal(found))
-    document = applying.to_apply(found.to_json(), asked, places)
+    document = recovering.to_apply(found.to_json(), asked, places)
     _move(document, apply, out, as_json, failed)
 
 
@@ -212,12 +214,12 @@ def _move(
     failed: HetoptError | None,
 ) -> NoReturn:
     """Carry a recovery out on files, and say what was done."""
-    from ..api import applying
+    from ..api import recovering
     from . import checkpoints
 
     try:
         with checkpoints.moving() as bar:
-            done = applying.carried_out(document, checkpoint, out, bar.report)
+            done = recovering.carried_out(document, checkpoint, out, bar.report)
     except HetoptError as error:
         if as_json:  # what to run next is known, though its states are not there
             output.print_json({**document, "applied": None})

@@ -13,7 +13,7 @@ from settings import setting
 from typer.testing import CliRunner
 
 from hetopt import api, cli, registry
-from hetopt.api import improving
+from hetopt.api import planning
 from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -209,7 +209,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
         stop=Stop.FINISHED,
         plan=_one_pipeline(instance),
     )
-    result = improving.improved(start, Limits(time_s=60), interrupt)
+    result = planning.improved(start, Limits(time_s=60), interrupt)
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from hetopt import api, cli, registry
 from hetopt.api import (
     Listener,
-    improving,
     planning,
     recovering,
     scheduling,
@@ -149,7 +148,7 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 def test_the_local_search_keeps_the_plan_before_it_begins(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(improving, where, interrupt)
+    monkeypatch.setattr(planning, where, interrupt)
     found = api.plan(SMALL, "megatron", improve=True)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
@@ -169,9 +168,7 @@ def test_the_best_planners_plan_outlives_the_exact_method(
 def test_remedies_that_are_interrupted_leave_the_reasons(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from hetopt.api import remedies
-
-    monkeypatch.setattr(remedies, "remedied", interrupt)
+    monkeypatch.setattr(planning, "remedied", interrupt)
     found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", limits=0.0)
     assert found.stop is Stop.INTERRUPTED
     assert found.reasons

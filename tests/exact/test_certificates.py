@@ -14,7 +14,7 @@ from places import TESTS
 from test_exact_training_plan import eight_gpus
 from typer.testing import CliRunner
 
-from hetopt.api import rechecking
+from hetopt.api import judging
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery, training_plan
@@ -83,9 +83,7 @@ def test_an_honest_certificate_is_accepted_as_json_and_as_yaml(kind: str) -> Non
 
 def proved(instance: Instance, certificate: Any, bound: int) -> list[str]:
     document = {"certificate": certificate}
-    return rechecking.by_certificate(
-        "training_plan", instance, document, bound, "forged"
-    )
+    return judging.by_certificate("training_plan", instance, document, bound, "forged")
 
 
 def with_a_useless_node() -> Instance:
@@ -234,9 +232,7 @@ def test_prices_of_other_kinds_of_devices_prove_nothing() -> None:
         "prices": [1],
     }
     document = {"certificate": {"claims": [claim]}}
-    missing = rechecking.by_certificate(
-        "device_grouping", grouping(), document, 80, "x"
-    )
+    missing = judging.by_certificate("device_grouping", grouping(), document, 80, "x")
     assert missing == ["1 to 10 groups, by prices: 1 prices of 2 kinds of devices"]
 
 
@@ -255,7 +251,7 @@ def test_numbers_beyond_a_back_end_are_rounded_and_prove_no_lie() -> None:
         }
         document = {"certificate": {"claims": [claim]}}
         assert best.value > 80
-        assert rechecking.by_certificate(
+        assert judging.by_certificate(
             "device_grouping", grouping(), document, 80, "forged"
         )
 
@@ -330,7 +326,7 @@ def test_a_certificate_of_no_method_is_refused() -> None:
         for certificate in ([], 7, "x", True, {}, {"x": 1}):
             document = {"certificate": certificate}
             with pytest.raises(InstanceError, match="forged: certificate"):
-                rechecking.by_certificate(
+                judging.by_certificate(
                     kind, subject.data, document, subject.bound, "forged"
                 )
 

@@ -20,7 +20,7 @@ import yaml
 from brute_force_training import best_training_plan, tiny_instance
 
 from hetopt import problems
-from hetopt.api import rechecking
+from hetopt.api import judging
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery
 from hetopt.exact.training_plan.patterns.bound import PatternBound, applies
@@ -163,8 +163,8 @@ def outcome(subject: Subject, text: str, *, is_json: bool) -> tuple[str, Any]:
     """
     try:
         tree = parse_tree(text, FILE, is_json=is_json)
-        bound = rechecking.bound_of(tree, FILE)
-        missing = rechecking.by_certificate(
+        bound = judging.bound_of(tree, FILE)
+        missing = judging.by_certificate(
             subject.problem, subject.data, tree, bound, FILE
         )
     except InstanceError as error:
