@@ -28,8 +28,9 @@ from ..recovery.replanning import (
     Horizon,
     Replanning,
 )
-from ..result import Method, Result, Status, Stop
+from ..result import Result, Stop
 from ..schema import Instance
+from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
 from ..text.parsing import read_text
 from .calling import (
@@ -155,7 +156,10 @@ def recover(
         # Nothing can be recovered: the fastest plan shows what is lost.
         chosen = min(work.candidates, key=lambda c: c.iteration_us, default=None)
     if chosen is None:
-        return Recovered(change, _no_plan(change, work.reasons, asked.seed), None, ())
+        limits = Limits(seed=asked.seed)
+        run = Heuristic("training_plan", change.new, "replanning", limits, part=None)
+        run.reasons = tuple(work.reasons[:10])
+        return Recovered(change, run.result(), None, ())
     data = posed(change, made, chosen.plan, storage, saved)
     heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
@@ -202,18 +206,6 @@ def _check_unsaved(change: Change, storage: Storage) -> None:
     for name in storage.unsaved:
         if name not in known:
             raise UnknownName("node", name, sorted(known))
-
-
-def _no_plan(change: Change, reasons: Sequence[str], seed: int) -> Result:
-    """No training plan was found for what is left."""
-    return Result(
-        problem="training_plan",
-        data=change.new,
-        method=Method("replanning", "heuristic", seed=seed),
-        status=Status.UNDECIDED,
-        stop=Stop.FINISHED,
-        reasons=tuple(reasons[:10]),
-    )
 
 
 def _solved(method: str, data: Any, limits: Limits, report: Report) -> Result:

@@ -6,25 +6,22 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
 from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
-from ..problems import Evaluation
 from ..problems.job_scheduling import Data
-from ..result import Method, Result, Status, Stop
+from ..result import Result, Stop
 from ..scheduling import metrics, simulator, traces
 from ..scheduling.bounds import bound
 from ..scheduling.fitting import Fit, fits, named_gpus
 from ..scheduling.metrics import Metrics
 from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
-from ..search.attempts import Attempt, alone, judged, tried
+from ..search.attempts import Attempt, alone, tried
+from ..solving.heuristic import Heuristic
 from ..text.parsing import read_tree
 from .calling import AnyProgress, Place, progress_of, public, refuse_unknown
-
-_Simulated = tuple[simulator.Run, Evaluation]
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,15 @@ def schedule(
     refuse_unknown("policy", chosen, known)
     outcomes = []
     for name in chosen:
-        begun = monotonic()
+        run = Heuristic("job_scheduling", data, name, part="simulation")
         # A policy by itself fails the call, one of several is a row with its reason.
         attempt = alone if len(chosen) == 1 else tried
         try:
             progress_of(progress).started(f"{data.name}: {name}")
-            outcomes.append(_outcome(data, name, rounds, attempt))
-        except KeyboardInterrupt:
-            outcomes.append(_unfinished(data, name, monotonic() - begun))
+            outcomes.append(_outcome(run, rounds, attempt))
+        except KeyboardInterrupt:  # then nothing is known of the policy
+            run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
+            outcomes.append(Outcome(name, run.result(), None))
             break
     return outcomes
 
@@ -149,53 +147,24 @@ def load_model(model: Place) -> ModelSpec:
 # --- how it is done --------------------------------------------------------------
 
 
-def _unfinished(data: Data, policy: str, seconds: float) -> Outcome:
-    """Of a policy that was interrupted nothing is known."""
-    result = Result(
-        problem="job_scheduling",
-        data=data,
-        method=Method(policy, "heuristic"),
-        status=Status.UNDECIDED,
-        stop=Stop.INTERRUPTED,
-        seconds={"simulation": seconds},
-    )
-    return Outcome(policy, result, None)
-
-
 def _outcome(
-    data: Data,
-    policy: str,
+    run: Heuristic,
     rounds: bool | None,
-    attempt: Callable[[str, Callable[[], _Simulated]], Attempt[_Simulated]],
+    attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
 ) -> Outcome:
-    begun = monotonic()
-    refusals = tuple(
-        f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))
-    )
-    found, status = Attempt[_Simulated](None), Status.INFEASIBLE
+    data: Data = run.data
+    refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]
+    run.reasons, run.refuted = tuple(refusals[:10]), len(refusals) == len(data.jobs)
+    simulated: list[simulator.Run] = []
 
-    def work() -> _Simulated:
-        run = simulator.simulate(data, policy, rounds=rounds)
-        return run, judged("job_scheduling", data, policy, run.schedule)[1]
+    def make() -> Any:
+        simulated.append(simulator.simulate(data, run.name, rounds=rounds))
+        return simulated[0].schedule
 
-    if len(refusals) < len(data.jobs):
-        found = attempt(policy, work)
-        status = Status.UNDECIDED if found.made is None else Status.FEASIBLE
-    run, evaluation = found.made or (None, None)
-    told = () if found.reason is None else (found.reason,)
-    result = Result(
-        problem="job_scheduling",
-        data=data,
-        method=Method(policy, "heuristic"),
-        status=status,
-        stop=Stop.PROVED if status is Status.INFEASIBLE else Stop.FINISHED,
-        plan=None if run is None else run.schedule,
-        seconds={"simulation": monotonic() - begun},
-        reasons=(*refusals[:10], *told),
-        evaluation=evaluation,
-        failed=told if found.failed else (),
-    )
-    if run is None:
-        return Outcome(policy, result, None)
-    measured = metrics.measure(data, run.schedule, run.decision_s)
-    return Outcome(policy, result.with_bound(bound(data)), measured)
+    if not run.refuted:
+        run.ask(make, attempt)
+    result = run.result()
+    if result.plan is None:
+        return Outcome(run.name, result, None)
+    measured = metrics.measure(data, result.plan, simulated[0].decision_s)
+    return Outcome(run.name, result.with_bound(bound(data)), measured)

@@ -16,12 +16,12 @@ from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
-from ..problems import Evaluation
-from ..result import Method, Result, Status, Stop
+from ..result import Result, Status, Stop
 from ..schema import Instance, Record
 from ..search import choices
-from ..search.attempts import Attempt, alone, judged
+from ..search.attempts import Attempt, alone
 from ..solving import model_files, statements
+from ..solving.heuristic import Heuristic
 from ..text.options import checked, record
 from .calling import (
     AnyLimits,
@@ -167,11 +167,16 @@ def _runnable(problem: str, data: Any) -> Any:
     return choices.runnable(data) if problem == "training_plan" else data
 
 
+def _in_words_of(data: Any, twin: Any, plan: Any) -> Any:
+    """A plan of the twin that says the twin's settings."""
+    return plan if plan is None or twin is data else choices.said(data, twin, plan)
+
+
 def _said(data: Any, twin: Any, found: Result) -> Result:
-    """A result for the twin as one for the data: its plan says the twin's settings."""
+    """A result for the twin as one for the data."""
     if twin is data:
         return found
-    plan = None if found.plan is None else choices.said(data, twin, found.plan)
+    plan = _in_words_of(data, twin, found.plan)
     evaluation = (
         None if plan is None else problems.get(found.problem).evaluate(data, plan)
     )
@@ -211,44 +216,24 @@ def heuristic(
     """
     module: Any = registry.entry("planners", name)
     chosen = checked("planner", options_of(name), options) if options else {}
-    start = monotonic()
-    deadline = None if limits.time_s is None else start + limits.time_s
-    found, stop = Attempt[Any](None), Stop.FINISHED
-    kept: list[Any] = []
-
     twin = _runnable(module.problem, data)
+    run = Heuristic(module.problem, data, name, limits, options=chosen)
+    deadline = None if limits.time_s is None else monotonic() + limits.time_s
 
-    def work() -> tuple[Any, Evaluation] | None:
+    def make() -> Any:
         made = module.plan(twin, seed=limits.seed, deadline=deadline, **chosen)
-        if made is not None and twin is not data:
-            made = choices.said(data, twin, made)
-        kept.append(made)
-        return None if made is None else judged(module.problem, data, name, made)
+        return _in_words_of(data, twin, made)
 
     try:
-        found = attempt(name, work)
+        run.ask(make, attempt)
     except KeyboardInterrupt as signal:
-        stop = Stop.INTERRUPTED
-        best = signal.best if isinstance(signal, Interrupted) else (kept or [None])[0]
+        run.stop = Stop.INTERRUPTED
+        best = signal.best if isinstance(signal, Interrupted) else run.made
         if best is not None:  # found by then, or while the judge was at work
-            found = attempt(name, partial(judged, module.problem, data, name, best))
-    end = monotonic()
-    plan, evaluation = found.made or (None, None)
-    reasons = () if found.reason is None else (found.reason,)
-    if stop is Stop.FINISHED and deadline is not None and end >= deadline:
-        stop = Stop.TIME
-    return Result(
-        problem=module.problem,
-        data=data,
-        method=Method(name, "heuristic", seed=limits.seed, options=chosen),
-        status=Status.UNDECIDED if plan is None else Status.FEASIBLE,
-        stop=stop,
-        plan=plan,
-        seconds={"solve": end - start},
-        reasons=reasons,
-        evaluation=evaluation,
-        failed=reasons if found.failed else (),
-    )
+            run.ask(lambda: _in_words_of(data, twin, best), attempt)
+    if run.stop is None and run.left_s() == 0.0:
+        run.stop = Stop.TIME
+    return run.result()
 
 
 def bounded(result: Result) -> Result:

@@ -1,1 +1,1 @@
-"""Statements on back ends, certificates, and the one run of every exact method."""
+"""Statements on back ends, certificates, and the one run of every method."""

@@ -1,6 +1,6 @@
-"""What every exact method keeps while it works: incumbent, bound, trace and limits.
+"""What a method keeps while it works: incumbent, bound, trace and limits.
 
-Usage:
+Every result is made here. Usage:
 
     run = Run("device_grouping", data, limits, report)
     run.start_from(warm_start)
@@ -216,13 +216,17 @@ class Run:
             stop=self._why(),
             plan=self.plan,
             bound=self.bound,
-            seconds=self.spent or {"solve": self.seconds()},
+            seconds=self.parts(),
             reasons=self.reasons or self._unfinished(),
             trace=tuple(self.trace),
             certificate=self.certificate,
             failed=self.failed,
             evaluation=self._judged[1] if self._judged[0] is self.plan else None,
         )
+
+    def parts(self) -> dict[str, float]:
+        """Seconds by part."""
+        return self.spent or {"solve": self.seconds()}
 
     def method(self) -> Method:
         """Who ran, and how."""

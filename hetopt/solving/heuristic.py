@@ -1,0 +1,70 @@
+"""The run of a planner or a policy: its plan is judged, and nothing is proved."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..modelling import Limits
+from ..result import Method
+from ..search.attempts import Attempt, alone, judged
+from .run import Run
+
+
+class Heuristic(Run):
+    """What one planner or policy, `name`, makes of a problem.
+
+    `part` is what its seconds are called in the result; without it they are not told.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        data: Any,
+        name: str,
+        limits: Limits = Limits(),  # noqa: B008 -- frozen
+        *,
+        options: Mapping[str, Any] | None = None,
+        part: str | None = "solve",
+    ) -> None:
+        super().__init__(problem, data, limits)
+        self.name, self.part, self.options = name, part, dict(options or {})
+        self.made: Any | None = None  # not judged yet
+        self.refuted = False  # whether the reasons prove that there is no plan
+
+    def ask(
+        self,
+        make: Callable[[], Any],
+        attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
+    ) -> None:
+        """Judge and keep what `make` makes; None is no plan, its reason is kept.
+
+        Under `attempts.tried`, where others are asked as well, a failure is a reason.
+        """
+
+        def work() -> Any:
+            self.made = make()
+            if self.made is None:
+                return None
+            return judged(self.problem, self.data, self.name, self.made)
+
+        found = attempt(self.name, work)
+        self._judged = found.made or (None, None)
+        self.plan = self._judged[0]
+        reasons = () if found.reason is None else (found.reason,)
+        self.reasons += reasons
+        self.failed += reasons if found.failed else ()
+
+    def method(self) -> Method:
+        """Who was asked, and how."""
+        seed = self.limits.seed
+        return Method(self.name, "heuristic", seed=seed, options=self.options)
+
+    def parts(self) -> dict[str, float]:
+        """Seconds by part."""
+        return {} if self.part is None else {self.part: self.seconds()}
+
+    def infeasible(self) -> bool:
+        """Whether there is no plan, for the reasons given."""
+        return self.refuted
+
+    def _unfinished(self) -> tuple[str, ...]:
+        return ()
