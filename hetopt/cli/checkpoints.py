@@ -1,5 +1,6 @@
 """The command of saved states, `checkpoint`, registered by `hetopt.cli`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,10 +48,7 @@ def checkpoint(
         raise Unsupported("--split: expected --out DIR with it; name a folder")
     if out is None:
         found = _listed(folder)
-        if as_json:
-            output.print_json(found)
-        else:
-            output.show([_table(found)])
+        output.give(found, _shown(found), as_json)
         raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
     if split is None:
         manifest = checkpoints.from_huggingface(folder, out)
@@ -125,20 +123,18 @@ def _listed(folder: Path) -> dict[str, Any]:
     }
 
 
-def _table(found: dict[str, Any]) -> Any:
-    from rich.table import Table
-
+def _shown(found: dict[str, Any]) -> Iterator[Any]:
     from ..report import words
 
-    title = words.plain(found["model"])
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title)
-    for number, heading in enumerate(("place", "degree", "units", "shards", "GiB")):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for row in found["places"]:
-        numbers = (row["degree"], len(row["units"]), row["shards"])
-        table.add_row(
-            words.plain(row["place"]), *map(str, numbers), f"{row['bytes'] / 2**30:.3f}"
+    rows = [
+        (
+            row["place"],
+            *map(str, (row["degree"], len(row["units"]), row["shards"])),
+            f"{row['bytes'] / 2**30:.3f}",
         )
+        for row in found["places"]
+    ]
+    yield words.plain(found["model"])
+    yield output.table(("place", "degree", "units", "shards", "GiB"), rows)
     if found["incomplete"]:
-        table.caption = "not whole anywhere: " + ", ".join(found["incomplete"])
-    return table
+        yield words.plain("not whole anywhere: " + ", ".join(found["incomplete"]))

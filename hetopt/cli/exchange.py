@@ -1,5 +1,6 @@
 """The commands between other tools and ours, registered by `hetopt.cli`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,10 +124,7 @@ def export(
     if explain:
         with naming(plan):
             rows = exporting.explained(data, made)
-        if as_json:
-            output.print_json(rows)
-        else:
-            output.show([_table(rows)])
+        output.give(rows, _able(rows), as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
@@ -206,24 +204,24 @@ def doctor(
     from .doctor import examined, report
 
     found = report(examined())
-    if as_json:
-        output.print_json(found)
-    else:
-        output.show([_examined(found)])
+    output.give(found, _examined(found), as_json)
     if not all(one["healthy"] for one in found["backends"]):
         raise typer.Exit(output.BAD_INPUT)
 
 
-def _examined(found: dict[str, Any]) -> Any:
+def _examined(found: dict[str, Any]) -> Iterator[Any]:
     """The back ends, under what they run on."""
-    from rich.table import Table
-
-    title = "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
-    table = Table("back end", "version", "verdict", title=title)
-    for one in found["backends"]:
-        verdict = f"works, {one['seconds']} s" if one["healthy"] else one["reason"]
-        table.add_row(one["name"], one["version"] or "", verdict)
-    return table
+    yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    headings = ("back end", "version", "verdict")
+    rows = (
+        (
+            one["name"],
+            one["version"] or "",
+            f"works, {one['seconds']} s" if one["healthy"] else one["reason"],
+        )
+        for one in found["backends"]
+    )
+    yield output.table(headings, rows, texts=headings)
 
 
 def _schedule(word: str | None) -> "Schedule | None":
@@ -238,41 +236,37 @@ def _schedule(word: str | None) -> "Schedule | None":
 
 def _simulated(found: "Simulation") -> Any:
     """Simulated times beside the judge's, and how idle each stage is."""
-    from rich.table import Table
-
-    table = Table("pipeline", "simulated s", "judged s", "bubble", "idle s by stage")
-    for number, row in enumerate(found.to_json()["pipelines"]):
-        table.add_row(
+    rows = [
+        (
             str(number),
             f"{row['simulated_us'] / 1e6:.6f}",
             f"{row['judged_us'] / 1e6:.6f}",
             f"{row['bubble']:.1%}",
             " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
         )
+        for number, row in enumerate(found.to_json()["pipelines"])
+    ]
     iteration = (found.iteration_us, found.judged_iteration_us)
-    table.add_section()
-    table.add_row("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", "")
-    return table
+    rows.append(("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", ""))
+    headings = ("pipeline", "simulated s", "judged s", "bubble", "idle s by stage")
+    return output.table(headings, rows, texts=headings[::4])
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
     """One row a target, one column a feature of the plan, under a list of these."""
-    from rich.table import Table
-
     features = list(rows[0]["features"]) if rows else []
     listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
-    title = f"The plan has {listed}" if features else "The plan has no feature to mind"
+    yield f"The plan has {listed}" if features else "The plan has no feature to mind"
     columns = [f"({i})" for i in range(1, len(features) + 1)]
-    table = Table("target", *columns, "verdict", title=title, title_justify="left")
+    cells = []
     for row in rows:
-        has = [row["features"][name] for name in features]
-        marks = ("yes" if each else "NO" for each in has)
-        lacking = [
-            column for column, each in zip(columns, has, strict=True) if not each
-        ]
-        told = f"lacks {', '.join(lacking)}" if lacking else "; ".join(row["reasons"])
-        table.add_row(row["name"], *marks, told or "can run it")
-    return table
+        has = dict(zip(columns, row["features"].values(), strict=True))
+        lacking = ", ".join(column for column, each in has.items() if not each)
+        told = f"lacks {lacking}" if lacking else "; ".join(row["reasons"])
+        marks = ("yes" if each else "NO" for each in has.values())
+        cells.append((row["name"], *marks, told or "can run it"))
+    headings = ("target", *columns, "verdict")
+    yield output.table(headings, cells, texts=headings)
 
 
 def _sizes(words: str) -> list[int]:

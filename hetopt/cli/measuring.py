@@ -1,5 +1,6 @@
 """The commands that look at this machine's GPUs, registered by `hetopt.cli`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,7 +132,7 @@ def profile(
     if not found.rows:
         raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
     failed = written(out, lambda path: writing.write_json(path, found.rows))
-    output.give(_document(found), [_table(found)], as_json, failed)
+    output.give(_document(found), _shown(found), as_json, failed)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
@@ -173,16 +174,10 @@ def _document(found: "Profiled") -> dict[str, Any]:
     }
 
 
-def _table(found: "Profiled") -> Any:
-    from rich.table import Table
-
+def _shown(found: "Profiled") -> Iterator[Any]:
     from ..measuring.profiling.rows import shown
     from ..report import words
 
-    title = f"one layer on {found.gpu}, PyTorch {found.torch}"
-    table = Table(title=words.plain(title))
-    for name in ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak"):
-        table.add_column(name, justify="right")
-    for row in shown(found):
-        table.add_row(*row)
-    return table
+    headings = ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak")
+    yield words.plain(f"one layer on {found.gpu}, PyTorch {found.torch}")
+    yield output.table(headings, shown(found), texts=())

@@ -7,7 +7,7 @@ holds one document: the answer, or where there is none, what is wrong.
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from traceback import print_exception
@@ -89,6 +89,18 @@ def show(renderables: Iterable[Any]) -> None:
         console = terminal.console(width=200)
     for renderable in renderables:
         _to_stdout(lambda one=renderable: console.print(one))  # type: ignore[misc]
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    texts: Sequence[str] | None = None,
+) -> Any:
+    """A table for `show`; the first column, or those in `texts`, have no numbers."""
+    from ..report import writers
+    from ..report.sheet import Table
+
+    return writers.terminal(Table.of(headings, rows, texts=texts))
 
 
 def _to_stdout(write: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,7 +118,11 @@ def test_the_plan_that_broke_the_table_of_targets_is_explained() -> None:
 
 
 def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    output.show([renderable])
+    return printed_all([renderable], capsys)
+
+
+def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) -> str:
+    output.show(renderables)
     return STYLE.sub("", capsys.readouterr().out)
 
 
@@ -126,13 +131,13 @@ def test_tables_of_checkpoints_claims_and_measurements_show_names_as_they_are(
 ) -> None:
     place = {"place": "n[/x]", "degree": 1, "units": [], "shards": 1, "bytes": 1}
     found = {"model": CLOSING, "places": [place], "incomplete": [OPENING]}
-    told = printed(checkpoints._table(found), capsys)
+    told = printed_all(checkpoints._shown(found), capsys)
     assert all(name in told for name in (CLOSING, OPENING, "n[/x]"))
     row = dict.fromkeys(("claimed_us", "judged_us", "complete", "fits"))
     claims = [{"rank": 1, **row, "refused": f"no {CLOSING}", "broken": []}]
     assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
-    assert CLOSING in printed(measuring._table(made), capsys)
+    assert CLOSING in printed_all(measuring._shown(made), capsys)
     line = Table.of(("a",), [(CLOSING,)])
     assert CLOSING in printed(writers.terminal(line), capsys)
 
