@@ -37,6 +37,7 @@ from ...solving.run import Halt, Report, Run
 from .boxes import OpenBox, Size
 from .cluster_tables import BIG, ClusterTables
 from .items import TooMany
+from .search import Goal
 
 problem = "one_pipeline"
 
@@ -130,6 +131,7 @@ class _Boxes:
 
     def __init__(self, run: Run, sizes: list[Size]) -> None:
         self.run, self.sizes = run, sizes
+        self._goal = Goal(self.limit, self._found, run.check)
         self._number = 0  # a heap of boxes with equal bounds keeps their order
         self._open: list[tuple[int, int, int, OpenBox]] = []
         for place, size in enumerate(sizes):
@@ -188,22 +190,14 @@ class _Boxes:
         """Look for plans near the boxes of the least bounds."""
         for bound, _, place, job in nsmallest(_NEAR, self._open):
             if bound < self.limit():
-                self.sizes[place].dive(
-                    job, rise, self.limit, self._found, self.run.check
-                )
+                self.sizes[place].dive(job, rise, self._goal)
 
     def _step(self, search: bool) -> None:
         """Work on the box of the least bound."""
         self.run.check()
         _, _, place, job = heappop(self._open)
         try:
-            left = self.sizes[place].work(
-                job,
-                self.limit,
-                self._found,
-                self.run.check,
-                search,
-            )
+            left = self.sizes[place].work(job, self._goal, search)
         except BaseException:
             self._push(place, job)  # it is still open: the bound must know
             raise

@@ -12,16 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from .cluster_tables import BIG, Array, ClusterTables
 from .counts import LeastByCount, LeastByPrice
 from .items import Builder
 from .kinds import Kinds
 from .prices import Prices, Walk
-from .search import Box, BoxSearch, LeastBefore, Part, Search
-from .stages import PlacedStage, Stages
-
-Found = Callable[[TrainingPlan, int], None]  # a plan, and the time it should take
+from .search import Box, BoxSearch, Goal, LeastBefore, Search
+from .stages import Stages
 
 _STALE = 4  # changes of prices in a row that may raise the bound by less than
 _MUCH = 0.003  # of the limit
@@ -60,18 +57,7 @@ class Size:
         kinds = Kinds(cluster, b)
         items = Builder(cluster, kinds, self.n).build()
         self.prices = Prices(cluster, kinds, items)
-        self.stages = Stages(cluster, kinds, self.n)
-        self.search = Search(kinds, self.prices, self.stages, self.total, self.totals)
-
-    def total(self, sum_us: int, slowest: int, sync: int) -> int:
-        """Iteration time of a pipeline."""
-        return self.cluster.cost.whole_us(sum_us + (self.n - 1) * slowest, sync)
-
-    def totals(self, sums: Array, slowest: Array, syncs: Array) -> Array:
-        """`total` of many pipelines."""
-        a, b = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
-        pipes = -(-a.numerator * (sums + (self.n - 1) * slowest) // a.denominator)
-        return pipes - (-b.numerator * syncs // b.denominator)
+        self.search = Search(kinds, self.prices, Stages(cluster, kinds, self.n))
 
     def whole(self) -> OpenBox:
         """The box of all pipelines."""
@@ -86,13 +72,11 @@ class Size:
     def work(
         self,
         job: OpenBox,
-        limit: Callable[[], int],
-        found: Found,
-        check: Callable[[], None],
+        goal: Goal,
         search: bool = True,
     ) -> list[OpenBox]:
         """What remains open of a box: none of it holds a pipeline below its bound."""
-        top = limit()
+        top = goal.limit()
         box = self._cut(job.box, top)
         if box is None:
             return [OpenBox(top, job.box, job.prices)]
@@ -100,7 +84,7 @@ class Size:
         if items is None:
             items = np.arange(len(self.prices.items))
         items = self.prices.within(items, box.slow_high, box.sync_high)
-        walk, prices, items = self._priced(items, box, job.prices, top, check)
+        walk, prices, items = self._priced(items, box, job.prices, goal)
         bound = max(job.bound, self._bound(walk.bound_us, box))
         if bound >= top:  # items were left out that only a plan of `top` can have
             return [OpenBox(top, job.box, prices)]
@@ -109,7 +93,7 @@ class Size:
         halves = self._halved(box)
         few = len(items) <= _FEW or self._narrow(box, bound, top)
         if search and (not halves or few):
-            done = self._searched(items, box, prices, limit, found, check, bool(halves))
+            done = self._searched(items, box, prices, goal, bool(halves))
             if done is not None:
                 return [OpenBox(max(bound, done), job.box, prices)]
         parts = [OpenBox(bound, half, prices, items, top) for half in halves]
@@ -120,19 +104,19 @@ class Size:
     def _bound(self, sum_us: int, box: Box) -> int:
         if sum_us >= BIG:
             return BIG
-        return self.total(max(sum_us, box.slow_low), box.slow_low, box.sync_low)
+        return self.search.total(max(sum_us, box.slow_low), box.slow_low, box.sync_low)
 
     def _cut(self, box: Box, top: int) -> Box | None:
         """The box without maxima that alone reach `top`; None where none is left."""
         slow = _largest(
             box.slow_low,
             box.slow_high,
-            lambda us: self.total(us, us, box.sync_low) < top,
+            lambda us: self.search.total(us, us, box.sync_low) < top,
         )
         sync = _largest(
             box.sync_low,
             box.sync_high,
-            lambda us: self.total(box.slow_low, box.slow_low, us) < top,
+            lambda us: self.search.total(box.slow_low, box.slow_low, us) < top,
         )
         if slow is None or sync is None:
             return None
@@ -150,16 +134,16 @@ class Size:
         items: Array,
         box: Box,
         start: tuple[int, ...],
-        top: int,
-        check: Callable[[], None],
+        goal: Goal,
     ) -> tuple[Walk, tuple[int, ...], Array]:
         """The best bound over some prices, and the items below `top` that remain."""
+        top = goal.limit()
         room = self._room(box, top)
         prices = np.array(start, np.int64)
         best: tuple[Walk, Array] | None = None
         stale = 0
         while stale < _STALE:
-            check()
+            goal.check()
             known = -BIG if best is None else best[0].bound_us
             walk = self.prices.walk(items, box.slow_high, prices, room, known)
             items = walk.kept
@@ -187,7 +171,7 @@ class Size:
     def _width(self, box: Box) -> int:
         """How much the bound of a box can miss for its maxima's sake."""
         slow, sync = box.slow_high - box.slow_low, box.sync_high - box.sync_low
-        return self.total((self.n - 1) * slow, 0, sync)
+        return self.search.total((self.n - 1) * slow, 0, sync)
 
     def _narrow(self, box: Box, bound: int, top: int) -> bool:
         """Whether searching promises more than halving."""
@@ -199,7 +183,11 @@ class Size:
         slow, sync = box.slow_high - box.slow_low, box.sync_high - box.sync_low
         if slow <= 0 and sync <= 0:
             return []
-        if self.total((self.n - 1) * slow, 0, 0) >= self.total(0, 0, sync) and slow > 0:
+        if (
+            self.search.total((self.n - 1) * slow, 0, 0)
+            >= self.search.total(0, 0, sync)
+            and slow > 0
+        ):
             middle = box.slow_low + slow // 2
             return [
                 box._replace(slow_high=middle),
@@ -213,9 +201,7 @@ class Size:
         items: Array,
         box: Box,
         prices: tuple[int, ...],
-        limit: Callable[[], int],
-        found: Found,
-        check: Callable[[], None],
+        goal: Goal,
         hurried: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""
@@ -224,85 +210,29 @@ class Size:
         rest = self._rest(items, box, np.array(prices, np.int64))
         if (
             isinstance(rest, LeastByCount)
-            and self._bound(rest.bound_us, box) >= limit()
+            and self._bound(rest.bound_us, box) >= goal.limit()
         ):
-            return limit()
-        search = self._search_of(items, rest, box, limit, found, check)
-        return limit() if search.all(_PARTS if hurried else None) else None
+            return goal.limit()
+        search = BoxSearch(self.search, items, rest, box, goal)
+        return goal.limit() if search.all(_PARTS if hurried else None) else None
 
-    def dive(
-        self,
-        job: OpenBox,
-        rise: float,
-        limit: Callable[[], int],
-        found: Found,
-        check: Callable[[], None],
-    ) -> None:
+    def dive(self, job: OpenBox, rise: float, goal: Goal) -> None:
         """Look for a plan near a box, its largest maxima raised by a factor."""
         slow_low, slow, _, sync = job.box
         box = Box(slow_low, int(slow * rise), 0, int(sync * rise))
         row = np.array(job.prices, np.int64)
         every = np.arange(len(self.prices.items))
         items = self.prices.within(every, box.slow_high, box.sync_high)
-        room = self._room(box, limit())
+        room = self._room(box, goal.limit())
         items = self.prices.walk(items, box.slow_high, row, room).kept
         rest = self._rest(items, box, row)
-        self._search_of(items, rest, box, limit, found, check).dive(_DIVE)
+        BoxSearch(self.search, items, rest, box, goal).dive(_DIVE)
 
     def _rest(self, items: Array, box: Box, prices: Array) -> LeastBefore:
         """What layers before a cut take: by counts, or by prices of too many items."""
         if LeastByCount.fits(self.prices, items):
             return LeastByCount(self.prices, items, box.slow_high)
         return LeastByPrice(self.prices.values(items, box.slow_high, prices), prices)
-
-    def _search_of(
-        self,
-        items: Array,
-        rest: LeastBefore,
-        box: Box,
-        limit: Callable[[], int],
-        found: Found,
-        check: Callable[[], None],
-    ) -> BoxSearch:
-        return BoxSearch(
-            self.search,
-            items,
-            rest,
-            box,
-            limit,
-            lambda whole: found(self.plan(whole.placed), self._us(whole)),
-            check,
-        )
-
-    def _us(self, whole: Part) -> int:
-        return self.total(whole.sum_us, whole.slowest_us, whole.sync_us)
-
-    # --- plans -------------------------------------------------------------------
-
-    def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
-        """The plan of a pipeline, its last stage first; GPUs of a node in order."""
-        given = [0] * len(self.cluster.count)
-        stages = []
-        for k, stage in enumerate(placed, start=1):
-            later = placed[k - 2] if k > 1 else None
-            samples = self.stages.samples(stage, k, later)
-            replicas = []
-            for node, _ in stage.places:
-                name = self.cluster.cost.names[node]
-                for share in samples[node]:
-                    ids = range(given[node], given[node] + stage.t)
-                    given[node] += stage.t
-                    gpus = tuple(f"{name}:{i}" for i in ids)
-                    replicas.append(Replica(gpus=gpus, samples=share))
-            stages.append(
-                Stage(layers=(stage.first, stage.last), replicas=tuple(replicas))
-            )
-        pipeline = Pipeline(
-            micro_batches=self.n,
-            micro_batch_size=self.b,
-            stages=tuple(reversed(stages)),
-        )
-        return TrainingPlan(pipelines=(pipeline,))
 
 
 def _outside(box: Box, part: Box) -> list[Box]:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from .cluster_tables import BIG, Array
 from .kinds import END, Kinds
 from .prices import Prices
@@ -49,7 +50,15 @@ class Part(NamedTuple):
     sync_us: int
 
 
-Found = Callable[[Part], None]
+class Goal(NamedTuple):
+    """What is looked for: pipelines below `limit()`, ever better ones.
+
+    `found` is told of a plan and the time it should take; `check` may end the search.
+    """
+
+    limit: Callable[[], int]
+    found: Callable[[TrainingPlan, int], None]
+    check: Callable[[], None]
 
 
 @dataclass
@@ -67,23 +76,11 @@ class _Steps:
 
 
 class Search:
-    """Looks for pipelines of one micro-batch size within one box.
+    """Pipelines of one micro-batch size: their stages, times and plans."""
 
-    `total(sum_us, slowest_us, sync_us)` is the iteration time of a pipeline, of
-    arrays as well; `limit()` what pipelines must stay below; `found` is told of ever
-    better ones.
-    """
-
-    def __init__(
-        self,
-        kinds: Kinds,
-        prices: Prices,
-        stages: Stages,
-        total: Callable[[int, int, int], int],
-        totals: Callable[[Array, Array, Array], Array],
-    ) -> None:
+    def __init__(self, kinds: Kinds, prices: Prices, stages: Stages) -> None:
         self.kinds, self.prices, self.stages = kinds, prices, stages
-        self.cluster, self.total, self.totals = stages.cluster, total, totals
+        self.cluster = stages.cluster
         self._pairs: dict[int, list[int]] = {}
         for pair, kind in enumerate(prices.pair_kind):
             self._pairs.setdefault(int(kind), []).append(pair)
@@ -111,6 +108,43 @@ class Search:
         free, left = tuple(cluster.count), tuple(cluster.gpus)
         return Part(cluster.layers, (), free, left, 0, 0, 0)
 
+    def total(self, sum_us: int, slowest: int, sync: int) -> int:
+        """Iteration time of a pipeline."""
+        return self.cluster.cost.whole_us(sum_us + (self.stages.n - 1) * slowest, sync)
+
+    def totals(self, sums: Array, slowest: Array, syncs: Array) -> Array:
+        """`total` of many pipelines."""
+        a, b = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
+        pipes = -(
+            -a.numerator * (sums + (self.stages.n - 1) * slowest) // a.denominator
+        )
+        return pipes - (-b.numerator * syncs // b.denominator)
+
+    def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
+        """The plan of a pipeline, its last stage first; GPUs of a node in order."""
+        given = [0] * len(self.cluster.count)
+        stages = []
+        for k, stage in enumerate(placed, start=1):
+            later = placed[k - 2] if k > 1 else None
+            samples = self.stages.samples(stage, k, later)
+            replicas = []
+            for node, _ in stage.places:
+                name = self.cluster.cost.names[node]
+                for share in samples[node]:
+                    ids = range(given[node], given[node] + stage.t)
+                    given[node] += stage.t
+                    gpus = tuple(f"{name}:{i}" for i in ids)
+                    replicas.append(Replica(gpus=gpus, samples=share))
+            stages.append(
+                Stage(layers=(stage.first, stage.last), replicas=tuple(replicas))
+            )
+        pipeline = Pipeline(
+            micro_batches=self.stages.n,
+            micro_batch_size=self.kinds.b,
+            stages=tuple(reversed(stages)),
+        )
+        return TrainingPlan(pipelines=(pipeline,))
+
 
 class BoxSearch:
     """A search of one box."""
@@ -121,12 +155,10 @@ class BoxSearch:
         items: Array,
         rest: LeastBefore,
         box: Box,
-        limit: Callable[[], int],
-        found: Found,
-        check: Callable[[], None],
+        goal: Goal,
     ) -> None:
         self.owner, self.items, self.rest, self.box = owner, items, rest, box
-        self.limit, self.found, self.check = limit, found, check
+        self.goal = goal
         self._steps: dict[int, _Steps] = {}
         self._taus: dict[tuple[int, int], Array] = {}
 
@@ -138,10 +170,10 @@ class BoxSearch:
 
     def _deeper(self, at: Part, left: list[int]) -> None:
         for bound, onward in self.onward(at):
-            if bound >= self.limit():
+            if bound >= self.goal.limit():
                 break  # those behind it are no better
             if onward.cut == 0:
-                self.found(onward)
+                self._found(onward)
             else:
                 left[0] -= 1
                 self._deeper(onward, left)
@@ -162,13 +194,17 @@ class BoxSearch:
                     if most is not None and count > most:
                         return False
                     for bound, onward in self.onward(at):
-                        if bound >= self.limit():
+                        if bound >= self.goal.limit():
                             break
                         if onward.cut == 0:
-                            self.found(onward)
+                            self._found(onward)
                         else:
                             self._keep(waves, onward)
         return True
+
+    def _found(self, whole: Part) -> None:
+        us = self.owner.total(whole.sum_us, whole.slowest_us, whole.sync_us)
+        self.goal.found(self.owner.plan(whole.placed), us)
 
     def _keep(
         self, waves: dict[int, dict[tuple[object, ...], list[Part]]], at: Part
@@ -199,7 +235,7 @@ class BoxSearch:
 
     def onward(self, at: Part) -> list[tuple[int, Part]]:
         """All ways to lay one more stage, with their bounds, the least first."""
-        self.check()
+        self.goal.check()
         owner = self.owner
         later = at.placed[-1] if at.placed else None
         rows, found = owner.prices.items, []
@@ -246,7 +282,7 @@ class BoxSearch:
             max(onward.slowest_us, box.slow_low),
             max(onward.sync_us, box.sync_low),
         )
-        return None if bound >= self.limit() else (bound, onward)
+        return None if bound >= self.goal.limit() else (bound, onward)
 
     def _promising(self, at: Part, later: PlacedStage | None) -> list[int]:
         """Items that may come next, by counts alone."""
@@ -264,7 +300,7 @@ class BoxSearch:
             np.maximum(tau, max(at.slowest_us, box.slow_low)),
             np.maximum(sync, max(at.sync_us, box.sync_low)),
         )
-        chosen = steps.item[rows[(least < BIG) & (bound < self.limit())]]
+        chosen = steps.item[rows[(least < BIG) & (bound < self.goal.limit())]]
         # One item for each run of layers and pattern, of whatever kind.
         items = owner.prices.items
         key = items.first[chosen] * len(owner.kinds.patterns) + items.pattern[chosen]
