@@ -60,7 +60,7 @@ def interrupt(*args: Any, **kwargs: Any) -> Any:
 STEPS = {
     "alpa_like": "Programme",
     "amp": "estimate_us",
-    "autohet": "_Trial.fits",
+    "autohet": "Trial.fits",
     "galvatron_like": "_cuts",
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",

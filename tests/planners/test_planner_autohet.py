@@ -107,7 +107,10 @@ def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None
     instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
     gpus = instance.planned_cluster.node
     plan = autohet.plan(instance, micro_batches=16)
-    named = autohet.plan_of_groups(instance, 1, [{"A100": 1, "H20": 1}, {"H20": 3}])
+    trial = autohet.Trial(FastCost(instance), mapping=True, balancing=True)
+    for b in instance.workload.micro_batch_sizes:
+        trial.fits(1, b, [{"A100": 1, "H20": 1}, {"H20": 3}])
+    named = trial.best_plan("of these groups")
     for found in (plan, named):
         assert sorted(
             sorted(gpus[stage.replicas[0].node].gpu for stage in pipeline.stages)
@@ -120,7 +123,9 @@ def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None
 
 def test_groups_that_do_not_fit_are_refused_with_a_reason() -> None:
     instance = shipped("autohet/4-a100-2-h800-llama-6.7b")
+    trial = autohet.Trial(FastCost(instance), mapping=True, balancing=True)
+    assert not trial.fits(1, 1, [{"H800": 1}, {"A100": 4, "H800": 1}])
     with pytest.raises(
         NoPlan, match=r"of these groups .*layers do not fit on 1 stages"
     ):
-        autohet.plan_of_groups(instance, 1, [{"H800": 1}, {"A100": 4, "H800": 1}])
+        trial.best_plan("of these groups")

@@ -1,5 +1,7 @@
 """HexiScale's two phases and the islands: partitions, pipelines, plans."""
 
+import sys
+from importlib import import_module
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -8,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from inputs import drawn, examples, seeds
+from places import ROOT
 from random_pipelines import random_instance
 from settings import setting
 
-from hetopt.errors import InstanceError, NoPlan
+from hetopt.errors import NoPlan
 from hetopt.planners import hexiscale
 from hetopt.planners.hexiscale.graph import Graph, random_partition
 from hetopt.problems import training_plan
@@ -24,6 +27,16 @@ sizes = pytest.mark.parametrize(
     [(4, 4, 16), pytest.param(None, marks=pytest.mark.slow)],
     ids=["small", "whole"],
 )
+
+
+@pytest.fixture(scope="module")
+def sections() -> Any:
+    """The sections of the benchmark, which plans without accumulation."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return import_module("_hexiscale_sections")
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def _objective(instance: Instance, plan: object) -> int:
@@ -165,31 +178,34 @@ def _with_memory(instance: Instance, gib: float) -> Instance:
 
 
 @sizes
-def test_without_accumulation_a_step_holds_all_its_activations(size: Any) -> None:
+def test_without_accumulation_a_step_holds_all_its_activations(
+    size: Any, sections: Any
+) -> None:
     whole = setting("1", "7b", size=size)
     counts = []
     for instance in (whole, _with_memory(whole, 4), _with_memory(whole, 3)):
-        found = hexiscale.without_accumulation(instance)
-        counts.append(found.count)
-        assert found.step.workload.global_batch * found.count == 512
-        assert found.step.workload.costs.in_flight == "gpipe"
-        assert found.total_us == found.count * _objective(found.step, found.plan)
-        if found.count > 8:
-            with pytest.raises(NoPlan, match="activations of a step"):
-                hexiscale.without_accumulation(instance, steps=found.count // 8)
+        count, took_s = sections.without_accumulation(instance)
+        step = sections.step_of(instance, count)
+        counts.append(count)
+        assert step.workload.global_batch * count == 512
+        assert step.workload.costs.in_flight == "gpipe"
+        us = count * _objective(step, hexiscale.plan(step))
+        assert took_s == pytest.approx(us / 1e6)
+        if count > 8:
+            with pytest.raises(NoPlan):
+                hexiscale.plan(sections.step_of(instance, count // 8))
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
 
 
 @sizes
-def test_more_synchronised_steps_take_longer(size: Any) -> None:
+def test_more_synchronised_steps_take_longer(size: Any, sections: Any) -> None:
     instance = setting("1", "7b", size=size)
     totals = [_objective(instance, hexiscale.plan(instance))]
-    for steps in (2, 4, 8):
-        totals.append(hexiscale.without_accumulation(instance, steps=steps).total_us)
+    for count in (2, 4, 8):
+        step = sections.step_of(instance, count)
+        totals.append(count * _objective(step, hexiscale.plan(step)))
     assert totals == sorted(totals)
-    with pytest.raises(InstanceError, match="do not divide the global batch 512"):
-        hexiscale.without_accumulation(instance, steps=3)
 
 
 def test_rounds_are_kept_and_the_best_is_the_plan() -> None:

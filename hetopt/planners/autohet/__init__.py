@@ -78,7 +78,7 @@ def plan(
     groups share the batch.
     """
     cost = FastCost(data, deadline)
-    trial = _Trial(cost, mapping, balancing)
+    trial = Trial(cost, mapping, balancing)
     try:
         with keeping(trial.plan):
             _look_everywhere(
@@ -91,7 +91,7 @@ def plan(
 
 def _look_everywhere(
     cost: FastCost,
-    trial: "_Trial",
+    trial: "Trial",
     deadline: float | None,
     grouping: bool,
     grouping_by: GroupingBy,
@@ -125,30 +125,11 @@ def _look_everywhere(
                 cost.check()
 
 
-def plan_of_groups(
-    data: Instance,
-    t: int,
-    groups: Sequence[Group],
-    *,
-    mapping: bool = True,
-    balancing: bool = True,
-) -> TrainingPlan:
-    """Algorithm 1 from its line 10 on: mapping and balancing of given groups.
+class Trial:
+    """Algorithm 1 from its line 10 on, for groups of devices: `t` GPUs of a node each.
 
-    A device of a group is `t` GPUs of a node. `NoPlan` where no micro-batch size fits.
+    Keeps the best of the plans, and the reasons against others.
     """
-    cost = FastCost(data)
-    trial = _Trial(cost, mapping, balancing)
-    for b in sorted(set(data.workload.micro_batch_sizes)):
-        if not data.workload.global_batch % b and measured(
-            cost, range(len(cost.nodes)), t, b
-        ):
-            trial.fits(t, b, groups)
-    return trial.best_plan("of these groups")
-
-
-class _Trial:
-    """Turns groups into plans, and keeps the best and the reasons against others."""
 
     def __init__(self, cost: FastCost, mapping: bool, balancing: bool) -> None:
         self._cost = cost

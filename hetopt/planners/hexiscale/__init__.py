@@ -22,9 +22,8 @@ import numpy as np
 from pydantic import Field
 
 from ...bounds import impossible
-from ...errors import InstanceError, NoPlan, OutOfTime, keeping
+from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
-from ...problems import training_plan
 from ...schema import Instance
 from ...search.balancing import Balancer, shared
 from ...search.fast_cost import FastCost, Pipe
@@ -84,72 +83,6 @@ def plan_with(
             "holds the model and its activations and shares the global batch"
         )
     return best, history
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A batch in several synchronised steps, each the plan's iteration on `step`."""
-
-    count: int
-    step: Instance
-    plan: TrainingPlan
-    total_us: int
-
-
-def without_accumulation(
-    data: Instance,
-    *,
-    steps: int | None = None,
-    seed: int = 0,
-    deadline: float | None = None,
-) -> Steps:
-    """The global batch in steps, gradients synchronised after each (paper's Fig. 6).
-
-    The paper says that without gradient accumulation memory bounds the batch between
-    two synchronisations, and no more. Here a pipeline then holds the layers' inputs of
-    all its micro-batches of a step (`in_flight: gpipe`, and `activations: standard`
-    with flash attention, which count them), and the batch is cut into `steps` equal
-    ones: by default the faster of as few as memory allows and up to twice as many.
-    Raises `NoPlan` where they do not fit, and `InstanceError` where `steps` does not
-    divide the global batch.
-    """
-    batch = data.workload.global_batch
-    if steps is not None and (steps < 1 or batch % steps):
-        raise InstanceError(
-            f"instance {data.name!r}: {steps} steps do not divide the global batch "
-            f"{batch}: choose a divisor of it"
-        )
-    counts = [k for k in range(1, batch + 1) if batch % k == 0]
-    found: list[Steps] = []
-    for count in counts if steps is None else [steps]:
-        if found and count > 2 * found[0].count:
-            break
-        step = _step(data, count)
-        try:
-            made = plan(step, seed=seed, deadline=deadline)
-        except NoPlan:
-            continue
-        objective = training_plan.evaluate(step, made).objective
-        if isinstance(objective, int):
-            found.append(Steps(count, step, made, count * objective))
-    if not found:
-        raise NoPlan(
-            f"instance {data.name!r}: no partition holds the activations of a step"
-        )
-    return min(found, key=lambda one: one.total_us)
-
-
-def _step(data: Instance, count: int) -> Instance:
-    """One of `count` equal steps of the batch, all its activations held at once."""
-    document = data.model_dump(mode="json")
-    document["name"] = f"{data.name}, a step of {count}"
-    document["workload"]["global_batch"] //= count
-    document["workload"]["costs"] |= {
-        "in_flight": "gpipe",
-        "activations": "standard",
-        "flash": True,
-    }
-    return Instance.model_validate(document, strict=False)
 
 
 class _Rounds:
