@@ -15,18 +15,18 @@ instance has it not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, RootModel
 
 from ...costs.compute import ceil
 from ...errors import InstanceError
-from ...text.complaints import validated
-from ...text.parsing import read_text, read_tree
+from ...text.parsing import read_text
 from ..hostfile import hosts
 from ..importing import clusters, measured
-from ..importing.measured import number
-from ..importing.records import Foreign, Quantity
+from ..importing.records import Foreign, Quantity, read_record
 
 OPTIONS: dict[str, type] = {
     "hostfile": Path,
@@ -38,8 +38,26 @@ OPTIONS: dict[str, type] = {
 _SHAPE = "{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}"
 
 
+def _key(key: str, least: int = 0) -> int:
+    if not key.isdecimal() or not least <= int(key[:9]) == int(key) <= 10**6:
+        expected = f"expected a number as in {_SHAPE}; correct it"
+        raise ValueError(f"found the field {key[:20]!r}, {expected}")
+    return int(key)
+
+
+_Count = Annotated[int, BeforeValidator(partial(_key, least=1))]
+_Index = Annotated[int, BeforeValidator(_key)]
+_Times = dict[_Index, tuple[Quantity, Quantity, Quantity]]
+_Degrees = Annotated[dict[_Count, _Times], Field(min_length=1)]
+_Profile = RootModel[Annotated[dict[_Count, _Degrees], Field(min_length=1)]]
+
+
 class _Layer(Foreign):
     params_floats: Quantity
+
+
+_Layers = dict[_Index, _Layer]
+_Described = RootModel[Annotated[dict[_Count, _Layers], Field(min_length=1)]]
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -108,40 +126,18 @@ def _types(
 
 def _rows(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], float]]:
     """Rows of a profile, each with the time of its updates in s."""
-    for b, by_degree in _keyed(read_tree(path), str(path)):
-        for t, by_layer in _keyed(by_degree, f"{path}: {b}"):
-            place = f"{path}: {b}.{t}"
-            layers = dict(_keyed(by_layer, place, least=0))
+    for b, by_degree in read_record(_Profile, path).root.items():
+        for t, layers in by_degree.items():
             if sorted(layers) != list(range(len(layers))) or len(layers) < 3:
                 raise InstanceError(
-                    f"{place}: found layers {sorted(layers)[:5]}..., expected all from "
-                    "0, an embedding and a head among them; measure the missing ones"
+                    f"{path}: {b}.{t}: found layers {sorted(layers)[:5]}..., expected "
+                    "all from 0, an embedding and a head among them; measure the "
+                    "missing ones"
                 )
-            times = [_times(layers[x], f"{place}.{x}") for x in range(len(layers))]
+            times = [layers[x] for x in range(len(layers))]
             forward, backward = ([ceil(p[i] * 10**6) for p in times] for i in (0, 1))
             updates = float(sum(update for _, _, update in times))
             yield measured.row(kind, t, b, forward, backward), updates
-
-
-def _keyed(tree: Any, place: str, least: int = 1) -> Iterator[tuple[int, Any]]:
-    """Values by their keys, which are whole numbers."""
-    if not isinstance(tree, dict) or not tree:
-        raise InstanceError(f"{place}: expected an object as in {_SHAPE}; correct it")
-    for key, value in tree.items():
-        if not key.isdecimal() or not least <= int(key[:9]) == int(key) <= 10**6:
-            raise InstanceError(
-                f"{place}: found the field {key[:20]!r}, expected a number as in "
-                f"{_SHAPE}; correct it"
-            )
-        yield int(key), value
-
-
-def _times(value: Any, place: str) -> list[Fraction]:
-    if not isinstance(value, list) or len(value) != 3:
-        raise InstanceError(
-            f"{place}: expected [forward_s, backward_s, update_s]; correct it"
-        )
-    return [number(seconds, f"{place}[{at}]") for at, seconds in enumerate(value)]
 
 
 def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
@@ -151,13 +147,10 @@ def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
         ends = options["vocabulary"] * hidden
         each = options.get("parameters_per_layer") or 12 * hidden**2
         return [ends, *[each] * (layers - 2), ends]
-    size, by_layer = next(_keyed(read_tree(path), str(path)))
-    place = f"{path}: {size}"
-    found = dict(_keyed(by_layer, place, least=0))
+    size, found = next(iter(read_record(_Described, path).root.items()))
     if sorted(found) != list(range(layers)):
         raise InstanceError(
-            f"{place}: found {len(found)} layers, expected {layers} as in the "
+            f"{path}: {size}: found {len(found)} layers, expected {layers} as in the "
             "profiles; name the description of this model"
         )
-    described = (validated(_Layer, found[x], f"{place}.{x}") for x in range(layers))
-    return [ceil(layer.params_floats) for layer in described]
+    return [ceil(found[x].params_floats) for x in range(layers)]
