@@ -1,12 +1,25 @@
 """Markdown pages of results: a table for the latest run of each section."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS
+from _measuring import RESULTS, keep
 
 Row = dict[str, Any]
+
+
+def run(
+    lines: str, name: str, section: Callable[..., Any], given: Any, *packages: str
+) -> None:
+    """Run a section, print its rows and keep them; `given` is its limit or folder."""
+    begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    limit = {} if isinstance(given, Path) else {"limit_s": given}
+    for row in section(given):
+        print(name, *(f"{k}: {shown(v)};" for k, v in row.items()), flush=True)
+        keep(lines, {"section": name, "run": begun, **limit, "row": row}, *packages)
 
 
 def write(

@@ -8,13 +8,11 @@ latest run of each, beside the paper's figures. Single runs on one thread;
 """
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import _autohet_sections as sections
 import _pages
-from _measuring import keep
 
 LINES, PAGE = "autohet.jsonl", "autohet.md"
 Row = dict[str, Any]
@@ -102,14 +100,9 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=20)
     asked = parser.parse_args()
     for name in asked.sections or SECTIONS:
-        run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        for row in SECTIONS[name][0](asked.time_limit):
-            print(
-                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
-            )
-            kept = {"section": name, "run": run, "limit_s": asked.time_limit}
-            keep(LINES, {**kept, "row": row}, "ortools", "pyscipopt")
-            _pages.write(PAGE, LINES, HEAD, SECTIONS)
+        section, limit = SECTIONS[name][0], asked.time_limit
+        _pages.run(LINES, name, section, limit, "ortools", "pyscipopt")
+        _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 
 if __name__ == "__main__":

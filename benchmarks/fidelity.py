@@ -11,7 +11,6 @@ latest run of each, results/fidelity.svg its dots. All of it takes about 40 s.
 
 import argparse
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import _fidelity_opt as opt
 import _fidelity_sections as sections
 import _pages
 from _fidelity_picture import Cloud, draw
-from _measuring import RESULTS, keep
+from _measuring import RESULTS
 
 LINES, PAGE, PICTURE = "fidelity.jsonl", "fidelity.md", "fidelity.svg"
 Row = dict[str, Any]
@@ -174,12 +173,7 @@ def main() -> None:
         if name in NEED_MEASUREMENTS and not _has_measurements(folder):
             print(f"{name}: left out, {folder / opt.FILE} is not there; give --data")
             continue
-        run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        for row in SECTIONS[name][0](folder):
-            print(
-                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
-            )
-            keep(LINES, {"section": name, "run": run, "row": row}, "matplotlib")
+        _pages.run(LINES, name, SECTIONS[name][0], folder, "matplotlib")
     _pages.write(PAGE, LINES, HEAD, SECTIONS, _means)
     _write_picture()
 

@@ -8,13 +8,11 @@ the latest run of each. One run of each; `--time-limit` is that of a local searc
 """
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import _hexiscale_sections as sections
 import _pages
-from _measuring import keep
 
 LINES, PAGE = "hexiscale.jsonl", "hexiscale.md"
 Section = Callable[[float], Iterator[dict[str, Any]]]
@@ -112,15 +110,9 @@ def main() -> None:
     parser.add_argument("--milp-limit", type=float, default=60)
     asked = parser.parse_args()
     for name in asked.sections or SECTIONS:
-        run = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         limit = asked.milp_limit if name == "optimality" else asked.time_limit
-        for row in SECTIONS[name][0](limit):
-            print(
-                name, *(f"{k}: {_pages.shown(v)};" for k, v in row.items()), flush=True
-            )
-            kept = {"section": name, "run": run, "limit_s": limit, "row": row}
-            keep(LINES, kept, "ortools")
-            _pages.write(PAGE, LINES, HEAD, SECTIONS)
+        _pages.run(LINES, name, SECTIONS[name][0], limit, "ortools")
+        _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 
 if __name__ == "__main__":

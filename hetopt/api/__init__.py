@@ -9,7 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .calling import Listener, Progress
-from .judging import check, check_bound, explain, load, posed, posed_plan
+from .judging import (
+    check,
+    check_bound,
+    explain,
+    load,
+    posed,
+    posed_plan,
+    posed_training,
+)
 from .planning import compare, plan
 from .provisioning import frontier, provision, tradeoffs
 from .solving import carriers, methods_for, options_of, solve, write_statement
@@ -37,6 +45,7 @@ __all__ = [
     "plan",
     "posed",
     "posed_plan",
+    "posed_training",
     "provision",
     "recover",
     "replay",

@@ -80,9 +80,7 @@ def explain(
     """
     from ..explaining import explained
 
-    name, data, made = posed_plan(plan, instance)
-    if not isinstance(made, TrainingPlan) or not isinstance(data, Instance):
-        raise Unsupported(f"found a plan of {name}, expected a training plan")
+    data, made = posed_training(plan, instance)
     return explained(data, made, limits_of(limits), progress_of(progress).started)
 
 
@@ -114,6 +112,17 @@ def posed_plan(
     if not isinstance(plan, problems.get(name).Plan):
         raise MixedData(f"a {type(plan).__name__} is no plan of problem {name!r}")
     return name, data, plan
+
+
+def posed_training(
+    plan: Place | Plan, instance: Place | Record | None = None
+) -> tuple[Instance, TrainingPlan]:
+    """Instance and training plan, as `posed_plan`; `Unsupported` for another plan."""
+    name, data, made = posed_plan(plan, instance)
+    if isinstance(made, TrainingPlan) and isinstance(data, Instance):
+        return data, made
+    place = f"{plan}: " if isinstance(plan, str | Path) else ""
+    raise Unsupported(f"{place}found a plan of {name}, expected a training plan")
 
 
 # --- bounds ----------------------------------------------------------------------

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import checkpoints, problems
-from ..errors import InstanceError, UnknownName, Unsupported
+from .. import checkpoints
+from ..errors import InstanceError, UnknownName
 from ..modelling import Limits
 from ..plans import Recovery, TrainingPlan
+from ..problems import training_plan
 from ..problems.recovery import CLOUD, Saved
 from ..recovery import changes, posing
 from ..recovery.changes import Change
@@ -43,7 +44,7 @@ from .calling import (
     public,
     refuse_unknown,
 )
-from .judging import load, posed_plan
+from .judging import load, posed_training
 from .solving import heuristic, planners_for
 
 METHOD = "recovery"
@@ -193,10 +194,8 @@ def _judged(
     fault: str,
     remedy: str,
 ) -> tuple[Instance, TrainingPlan]:
-    name, data, training = posed_plan(plan, instance)
-    if not isinstance(training, TrainingPlan):
-        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
-    if broken := problems.get(name).evaluate(data, training).violations:
+    data, training = posed_training(plan, instance)
+    if broken := training_plan.evaluate(data, training).violations:
         raise InstanceError(f"{fault}: {broken[0]}; {remedy}")
     return data, training
 

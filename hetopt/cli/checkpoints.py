@@ -42,7 +42,7 @@ def checkpoint(
     Example: `hetopt checkpoint llama-2-7b --out whole` and
     `hetopt checkpoint whole --split plan.json --out shards`
     """
-    from .. import checkpoints
+    from .. import api, checkpoints
 
     if split is not None and out is None:
         raise Unsupported("--split: expected --out DIR with it; name a folder")
@@ -55,7 +55,7 @@ def checkpoint(
         told = {"out": str(out), "written": len(manifest.units)}
     else:
         manifest = checkpoints.read_manifest(folder)
-        recovery = checkpoints.split(_training_plan(split), manifest)
+        recovery = checkpoints.split(api.posed_training(split)[1], manifest)
         with moving() as bar:
             told = document(checkpoints.apply(recovery, folder, out, bar.report))
     if as_json:
@@ -80,16 +80,6 @@ def document(done: "Applied") -> dict[str, Any]:
         "kept": done.kept,
         "bytes_written": done.bytes_written,
     }
-
-
-def _training_plan(path: str) -> Any:
-    from ..files import load_plan
-    from ..plans import TrainingPlan
-
-    name, _, made = load_plan(path)
-    if not isinstance(made, TrainingPlan):
-        raise Unsupported(f"{path}: found a plan of {name}, expected a training plan")
-    return made
 
 
 def _listed(folder: Path) -> dict[str, Any]:

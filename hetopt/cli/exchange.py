@@ -116,11 +116,8 @@ def export(
     """
     from .. import api
     from ..formats import exporting
-    from ..plans import TrainingPlan
 
-    name, data, made = api.posed_plan(plan, instance)
-    if not isinstance(made, TrainingPlan):
-        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    data, made = api.posed_training(plan, instance)
     if explain:
         with naming(plan):
             rows = exporting.explained(data, made)
@@ -172,7 +169,6 @@ def simulate(
     """
     from .. import api
     from ..explaining import simulator
-    from ..plans import TrainingPlan
     from ..report import timeline
     from ..text import writing
 
@@ -180,9 +176,7 @@ def simulate(
     output.check_writable(out)
     if out is not None:
         timeline.FILES.check(out)
-    name, data, made = api.posed_plan(plan, instance)
-    if not isinstance(made, TrainingPlan):
-        raise Unsupported(f"{plan}: found a plan of {name}, expected a training plan")
+    data, made = api.posed_training(plan, instance)
     with naming(plan):
         found = simulator.simulate(
             data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
@@ -236,7 +230,7 @@ def _schedule(word: str | None) -> "Schedule | None":
 
 def _simulated(found: "Simulation") -> Any:
     """Simulated times beside the judge's, and how idle each stage is."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             str(number),
             f"{row['simulated_us'] / 1e6:.6f}",
