@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def table(rows: list[Row]) -> Iterator[str]:
     yield from grid(headers, cells)
 
 
-def grid(headers: list[str], cells: list[list[str]]) -> Iterator[str]:
+def grid(headers: Sequence[str], cells: Iterable[Iterable[str]]) -> Iterator[str]:
     """A table of cells."""
     yield "| " + " | ".join(headers) + " |"
     yield "|---" * len(headers) + "|"

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from _measuring import RESULTS, keep, measured
+from _pages import grid
 
 from hetopt import Limits, api, registry
 from hetopt.api.provisioning import FRONT, Tradeoffs
@@ -128,12 +129,6 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
-
-
 def costs(job: str, rows: list[dict[str, Any]]) -> list[str]:
     """The paper's Fig. 8: cost against the deadline, and who fails where."""
     names = ["optimal", *PLANNERS]
@@ -147,7 +142,7 @@ def costs(job: str, rows: list[dict[str, Any]]) -> list[str]:
             yield [f"{row['deadline_s']:.0f}{mark}", *shown, gaps]
 
     headings = ["deadline, s", *(f"{name}, USD" for name in names), "espresso's gap"]
-    return [f"### {job}", "", *table(headings, cells())]
+    return [f"### {job}", "", *grid(headings, cells()), ""]
 
 
 def summary(sweeps: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -200,7 +195,7 @@ def summary(sweeps: dict[str, list[dict[str, Any]]]) -> list[str]:
         "espresso's slowest planning / paper, s",
         "exact proof, slowest, s",
     ]
-    return table(headings, cells())
+    return [*grid(headings, cells()), ""]
 
 
 def pruned(job: str) -> Iterator[Sequence[str]]:
@@ -337,10 +332,10 @@ def write(jobs: Sequence[str], runs: int, sweeps: dict[str, Any]) -> None:
         "seconds",
     ]
     text += ["## Pruning (Fig. 10a)", ""]
-    text += table(headings, (row for job in jobs for row in pruned(job)))
+    text += [*grid(headings, (row for job in jobs for row in pruned(job))), ""]
     text += ["## Stage placement (Table IV)", ""]
     headings = ["job", "placer", "paper", "ours", "match", "nearest conditions"]
-    text += table(headings, (row for job in jobs for row in table_4(job)))
+    text += [*grid(headings, (row for job in jobs for row in table_4(job))), ""]
     text += ["## Cost against time (Fig. 2)", ""]
     for job in jobs:
         found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])

@@ -8,10 +8,10 @@ goes to stdout, one JSON line to FILE.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
+from _measuring import keep
 from hetopt.formulations import hexiscale
 
 from hetopt.files import load_instance
@@ -92,9 +92,7 @@ def main() -> None:
             row = measure(load_instance(name), backend, limits)
             print(*(row[column] for column in COLUMNS.split()), flush=True)
             if args.out is not None:
-                args.out.parent.mkdir(parents=True, exist_ok=True)
-                with args.out.open("a") as lines:
-                    lines.write(json.dumps(row, default=str) + "\n")
+                keep(args.out.absolute(), row, "ortools", "pyscipopt")
 
 
 if __name__ == "__main__":

@@ -65,9 +65,15 @@ def solve(
         raise Unsupported(NO_PLANNER)
     if method is not None and _narrows(method, data):
         name = method
+    stated = partial(
+        statements.solve,
+        *(name, data),
+        limits=asked,
+        warm_start=warm_start,
+        report=report,
+    )
     if backend is not None:
-        formulation = _formulation(name, method, backend)
-        return _stated(name, data, formulation, backend, asked, warm_start, report)
+        return stated(_formulation(name, method, backend), backend)
     known = methods_for(name)
     if name == "job_scheduling":
         raise Unsupported(
@@ -77,8 +83,7 @@ def solve(
     if method is None or method in known["exact"]:
         return exact_result(name, data, asked, warm_start, report)
     if method in known["formulations"]:
-        backend = carriers(method)[0]
-        return _stated(name, data, method, backend, asked, warm_start, report)
+        return stated(method, carriers(method)[0])
     return bounded(heuristic(method, data, asked, options))
 
 
@@ -181,26 +186,6 @@ def _said(data: Any, twin: Any, found: Result) -> Result:
         None if plan is None else problems.get(found.problem).evaluate(data, plan)
     )
     return replace(found, data=data, plan=plan, evaluation=evaluation)
-
-
-def _stated(
-    problem: str,
-    data: Any,
-    formulation: str,
-    backend: str,
-    limits: Limits,
-    warm_start: Any | None,
-    report: Report | None,
-) -> Result:
-    return statements.solve(
-        problem,
-        data,
-        formulation,
-        backend,
-        limits=limits,
-        warm_start=warm_start,
-        report=report,
-    )
 
 
 def heuristic(
