@@ -2,24 +2,25 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from test_bench import group, suite
+from test_bench import HETOPT, group, suite
+from typer.testing import CliRunner
 
-HETOPT = [sys.executable, "-c", "from hetopt.cli import main; main()"]
+from hetopt import cli
 
 
-def hetopt(*words: object) -> "subprocess.CompletedProcess[str]":
-    command = [*HETOPT, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def hetopt(*words: object) -> Any:
+    return CliRunner().invoke(cli.app, [*map(str, words)])
 
 
 def test_a_run_writes_rows_and_report_and_is_silent_when_piped(tmp_path: Path) -> None:
     file = suite(tmp_path / "s.toml", group(["tiny/one-gpu"], ["megatron"]))
     out = tmp_path / "out"
-    told = hetopt("bench", "mine", "--suites", file, "--out", out, "--json")
+    words = ["bench", "mine", "--suites", str(file), "--out", str(out), "--json"]
+    told = subprocess.run([*HETOPT, *words], capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     assert told.stderr == f"report written to {out}\n"
     document = json.loads(told.stdout)
@@ -29,7 +30,7 @@ def test_a_run_writes_rows_and_report_and_is_silent_when_piped(tmp_path: Path) -
     assert json.loads(again.stdout) == document
     assert (out / "report.md").exists()
     twice = hetopt("bench", "mine", "--suites", file, "--out", out)
-    assert twice.returncode == 2
+    assert twice.exit_code == 2
     assert "go on with --resume" in twice.stderr
 
 
@@ -37,7 +38,7 @@ def test_a_solve_that_is_ended_is_told_by_the_exit_code(tmp_path: Path) -> None:
     text = group(["generated:unequal/64/0"], ["exact"], "wall_limit_s = 0.3\n")
     file = suite(tmp_path / "s.toml", text)
     told = hetopt("bench", "mine", "--suites", file, "--out", tmp_path / "out")
-    assert told.returncode == 4
+    assert told.exit_code == 4
     assert "1 rows: timeout" in told.stderr
 
 
@@ -54,14 +55,13 @@ def test_a_solve_that_is_ended_is_told_by_the_exit_code(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_bad_input(
-    words: tuple[str, ...], message: str, tmp_path: Path
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = subprocess.run(
-        [*HETOPT, "bench", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert told.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    told = hetopt("bench", *words)
+    assert told.exit_code == 2
     assert message in told.stderr
+    assert [*tmp_path.iterdir()] == []

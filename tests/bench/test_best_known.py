@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hetopt import files, problems
-from hetopt.bench import best, journal, process, suites
+from hetopt.bench import best, child, journal, suites
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import BoundContradicted, InstanceError
 
@@ -57,7 +57,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(folder: Path, method: str, **changes: Any) -> Path:
     """A folder with one row, as `hetopt bench` leaves it."""
     task = suites.Task(kind="solve", instance=NAME, method=method, wall_limit_s=60)
-    answer = process.run(task)
+    answer = child.answered(task)
     header = {"suite": "mine", "tasks": 1, "started": "2026-01-02T03:04:05Z"}
     with journal.journal(folder, header, resume=False) as kept:
         kept.add(answer["row"] | changes, answer.get("document"))
