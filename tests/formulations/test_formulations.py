@@ -22,7 +22,8 @@ from hetopt.result import Result, Status, Stop
 from hetopt.solving import statements
 
 ENUMERATED = ("device_grouping", "layer_partition", "provisioning")
-SEEDS = range(200)
+SEEDS = range(60)  # enough to notice the loss of any family whose loss is ever seen
+MANY = range(200)
 
 
 def carried(wanted: tuple[str, ...] = ENUMERATED) -> list[Any]:
@@ -86,15 +87,18 @@ def test_a_statement_agrees_with_brute_force(
 
 
 @pytest.mark.slow
-def test_the_literal_grouping_agrees_with_brute_force_on_all_sizes() -> None:
-    for seed in SEEDS:
-        check("device_grouping", "device_grouping", "scip", seed)
+@every_statement
+def test_a_statement_agrees_with_brute_force_on_many_of_all_sizes(
+    problem: str, name: str, backend: str
+) -> None:
+    for seed in MANY:
+        check(problem, name, backend, seed)
 
 
 @pytest.mark.parametrize("problem", ENUMERATED)
 def test_the_random_problems_have_and_have_not_plans(problem: str) -> None:
     found = [enumerated(problem, seed)[1] is None for seed in SEEDS]
-    assert 20 < sum(found) < 180
+    assert 5 < sum(found) < 55
 
 
 # --- warm starts -----------------------------------------------------------------
@@ -104,7 +108,7 @@ def test_the_random_problems_have_and_have_not_plans(problem: str) -> None:
 def test_a_warm_start_is_kept_and_changes_no_optimum(
     problem: str, name: str, backend: str
 ) -> None:
-    for seed in islice(small_enough(name, SEEDS), 12):
+    for seed in islice(small_enough(name, SEEDS), 8):
         data, best = enumerated(problem, seed)
         plans = brute_force.valid(problem, data)
         for _, plan in islice(plans, 2):
@@ -287,7 +291,7 @@ def test_at_the_time_limit_the_incumbent_comes_with_a_valid_bound(
 ) -> None:
     data, plan = paper_sized(problem), some_plan(problem)
     result = statements.solve(
-        problem, data, name, backend, limits=Limits(time_s=1), warm_start=plan
+        problem, data, name, backend, limits=Limits(time_s=0.25), warm_start=plan
     )
     worth = problems.get(problem).evaluate(data, plan).objective
     assert result.plan is not None
@@ -303,7 +307,7 @@ def test_at_the_time_limit_the_incumbent_comes_with_a_valid_bound(
 
 @pytest.mark.parametrize("problem", ENUMERATED)
 def test_progress_stays_on_its_side_of_the_optimum(problem: str) -> None:
-    for seed in range(15):
+    for seed in range(8):
         data, best = enumerated(problem, seed)
         for _, name, backend in (case.values for case in carried((problem,))):
             if best is None or name == "device_grouping":
@@ -382,7 +386,7 @@ def magnified(problem: str, seed: int) -> Any:
 def test_floats_claim_nothing_wrong_of_numbers_of_any_size(
     problem: str, name: str, backend: str
 ) -> None:
-    for seed in small_enough(name, range(40)):
+    for seed in small_enough(name, range(16)):
         data = magnified(problem, seed)
         best = brute_force.best(problem, data)
         limits = Limits(time_s=2)
