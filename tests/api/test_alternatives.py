@@ -27,7 +27,7 @@ def random_plans(count: int) -> Iterator[tuple[Random, Instance, TrainingPlan]]:
             yield random, instance, FastCost(instance).plan(pipes)
 
 
-PLANS = list(random_plans(100))
+PLANS = list(random_plans(60))
 
 
 def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
@@ -46,7 +46,7 @@ def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
 
 
 def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
-    for _, instance, plan in PLANS:
+    for _, instance, plan in PLANS[:30]:
         for rule in instance.workload.recomputes:
             for zero in (0, 1, 3):
                 chosen = uniform(plan, rule).model_copy(update={"zero": zero})
@@ -72,8 +72,8 @@ def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
             fitting += fits
             again = cost.plan(pipes).model_copy(update={"zero": chosen.zero})
             assert judge.evaluate(instance, again).objective == found.objective
-    assert timed > 200
-    assert fitting > 50
+    assert timed > 120
+    assert fitting > 30
 
 
 def test_an_explanation_adds_up_whatever_was_chosen() -> None:

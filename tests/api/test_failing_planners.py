@@ -72,7 +72,7 @@ def test_exact_method_starts_although_its_planners_fail(
     small = hetopt.load(TINY)
     if name == "exact":  # as a large cluster is solved
         monkeypatch.setattr(exact.small, "is_small", lambda data: False)
-        assert len(exact.solve(small, limits=Limits(time_s=3)).failed) == 2
+        assert len(exact.solve(small, limits=Limits(time_s=0.5)).failed) == 2
         return
     found = exact.solve(small, limits=Limits(time_s=10))
     assert found.plan is not None
@@ -83,7 +83,7 @@ def test_improve_goes_on_where_the_islands_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search.islands, "search", raising)
-    found = hetopt.plan(TINY, improve=True, limits=4)
+    found = hetopt.plan(TINY, improve=True, limits=2)
     assert found.plan is not None
     assert any("islands failed" in told for told in found.failed)
 

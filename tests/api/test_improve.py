@@ -54,12 +54,12 @@ def test_the_result_is_valid_and_never_worse(seed: int) -> None:
 
 def test_random_plans_are_both_refused_and_improved() -> None:
     kept = improved = 0
-    for seed in range(40):
+    for seed in range(20):
         instance, plan = _random_plan(seed)
         kept += not training_plan.evaluate(instance, plan).valid
         improved += improve(instance, plan, rounds=150, seed=seed) is not plan
-    assert kept > 3
-    assert improved > 10
+    assert kept > 1
+    assert improved > 5
 
 
 def test_the_same_seed_and_rounds_give_the_same_plan() -> None:
@@ -101,7 +101,7 @@ def test_simple_families_are_reached_from_a_bad_plan(
     number: str, model: str, most_s: float
 ) -> None:
     instance = setting(number, model)
-    found = improve(instance, _one_pipeline(instance), rounds=4000)
+    found = improve(instance, _one_pipeline(instance), rounds=2000)
     objective = training_plan.evaluate(instance, found).objective
     assert objective is not None
     assert objective <= most_s * 10**6
@@ -168,9 +168,9 @@ PLANNERS = registry.entries_for("planners", "training_plan")
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_improved_results_are_never_worse_than_the_planners(planner: str) -> None:
-    instance = setting("2", "7b")
+    instance = setting("2", "7b", size=(3, 4, 12))
     before = api.plan(instance, planner, limits=10)
-    after = api.plan(instance, planner, improve=True, limits=Limits(5, gap=0.3))
+    after = api.plan(instance, planner, improve=True, limits=Limits(1, gap=0.3))
     assert after.method.name == f"{planner}+improve"
     assert before.objective is not None
     assert after.objective is not None
@@ -238,7 +238,7 @@ def test_improve_and_the_exact_method_are_a_choice() -> None:
 def test_the_command_line_improves_too() -> None:
     words = ["plan", "tiny/two-nodes", "--planner", "megatron", "--json"]
     plain = json.loads(CliRunner().invoke(cli.app, words).stdout)
-    more = ["--improve", "--time-limit", "1"]
+    more = ["--improve", "--time-limit", "0.3"]
     told = CliRunner().invoke(cli.app, words + more)
     assert told.exit_code == 0
     document = json.loads(told.stdout)
