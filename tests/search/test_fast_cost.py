@@ -17,7 +17,7 @@ def several_pipes(instance: Instance) -> st.SearchStrategy[list[list[Pipe]]]:
     return st.lists(drawn(random_pipes, instance), min_size=1, max_size=4)
 
 
-@examples(100)
+@examples(50)
 @given(st.data(), drawn(random_instance, later=True))
 def test_settings_that_came_later_agree_as_well(
     data: st.DataObject, instance: Instance
@@ -34,7 +34,7 @@ def test_settings_that_came_later_agree_as_well(
         assert fits or not all(map(cost.fits, pipes))
 
 
-@examples(100)
+@examples(50)
 @given(st.data(), drawn(random_instance))
 def test_iteration_time_and_memory_equal_the_judges(
     data: st.DataObject, instance: Instance
@@ -51,7 +51,7 @@ def test_iteration_time_and_memory_equal_the_judges(
 
 def test_random_instances_cover_every_cost_setting() -> None:
     seen = set()
-    for seed in range(150):
+    for seed in range(100):
         costs = random_instance(Random(f"fast {seed}")).workload.costs
         seen |= {
             (name, getattr(costs, name))
