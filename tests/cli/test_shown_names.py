@@ -89,7 +89,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plan": (("plan", "@instance", "--planner", "megatron"), ("a[/x]", LINK)),
     "compare": (("compare", "@instance", "--planners", "megatron"), (CLOSING,)),
     "check": (("check", "@plan"), ("a[/x]",)),
-    "explain": (("explain", "@plan", "--time-limit", "1"), (CLOSING, LINK)),
+    "explain": (("explain", "@plan", "--time-limit", "0.2"), (CLOSING, LINK)),
     "simulate": (("simulate", "@plan"), ()),
     "export": (("export", "@plan", "--explain"), ("a[/x]",)),
     "provision": (("provision", "@offers"), (CLOSING,)),
