@@ -18,7 +18,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, pairwise, product
+from operator import le
 from random import Random
 
 from hetopt.costs import CostTable, under
@@ -40,7 +42,7 @@ class Option:
     stages: tuple[tuple[int, int, tuple[Place, ...], str | None], ...]
     used: tuple[int, ...]
 
-    @property
+    @cached_property
     def samples(self) -> int:
         return self.micro_batches * self.size
 
@@ -192,9 +194,12 @@ def _options(
             list(_stage_places(table, size, several)) if size <= batch else []
         )
         for stages, used in _stage_rows(table, stage_places, room):
+            placed = _placed(stages, Counter())
             rows = None
             for n in range(1, batch // size + 1):
-                pipeline = _pipeline(n, size, stages, Counter())
+                pipeline = Pipeline.model_construct(
+                    micro_batches=n, micro_batch_size=size, stages=placed
+                )
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(costs, n, rows)
                 if below is not None and judge._up(factor * us) >= below:
@@ -264,10 +269,17 @@ def _stage_rows(table: CostTable, stage_places, room):
 
 
 def _fits(used, free) -> bool:
-    return all(u <= f for u, f in zip(used, free, strict=True))
+    return all(map(le, used, free))  # the innermost question: without a generator
 
 
 def _pipeline(n, size, stages, taken: Counter) -> Pipeline:
+    return Pipeline.model_construct(
+        micro_batches=n, micro_batch_size=size, stages=_placed(stages, taken)
+    )
+
+
+def _placed(stages, taken: Counter) -> tuple[Stage, ...]:
+    """The stages on the first GPUs of their nodes that are not `taken`."""
     made = []
     for first, last, places, rule in stages:
         replicas = []
@@ -281,9 +293,7 @@ def _pipeline(n, size, stages, taken: Counter) -> Pipeline:
                 layers=(first, last), replicas=tuple(replicas), recompute=rule
             )
         )
-    return Pipeline.model_construct(
-        micro_batches=n, micro_batch_size=size, stages=tuple(made)
-    )
+    return tuple(made)
 
 
 def _plan(chosen: tuple[Option, ...]) -> TrainingPlan:
