@@ -1,5 +1,6 @@
 """The exact method over settings that stages choose: held to trying all."""
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from tiny_choices import random_tiny, tiny
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed
 from hetopt.exact import training_plan as exact
+from hetopt.exact.training_plan import small
 from hetopt.modelling import Limits
 from hetopt.result import Status
 from hetopt.schema import Instance
@@ -29,7 +31,16 @@ def agrees_with_all_plans(instance: Instance) -> None:
     assert training_plan_bound(instance).value <= best[0]
 
 
-@examples(25)
+@pytest.fixture(scope="module")
+def little_warm_up() -> Iterator[None]:
+    """Heuristics hardly search, so that the exact search finds what it proves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "_ROUNDS", 40)
+        yield
+
+
+@pytest.mark.usefixtures("little_warm_up")
+@examples(15)
 @given(drawn(random_tiny, 3))
 def test_the_optimum_over_all_choices_equals_that_of_trying_all(
     instance: Instance,
@@ -82,7 +93,8 @@ def random_divided(random: Random) -> Instance:
     return divided(random, random_tiny(random, 3))
 
 
-@examples(25)
+@pytest.mark.usefixtures("little_warm_up")
+@examples(15)
 @given(drawn(random_divided))
 def test_stages_of_zero_are_proved_like_trying_all(instance: Instance) -> None:
     agrees_with_all_plans(instance)

@@ -68,7 +68,7 @@ def medium(random):
 MEDIUM = drawn(medium)
 
 
-@examples(200)
+@examples(100)
 @given(PROBLEMS)
 def test_optimum_and_status_equal_trying_all_plans(data):
     result = solve(data)
@@ -109,7 +109,7 @@ def long(random):
     )
 
 
-@examples(25)
+@examples(10)
 @given(drawn(long))
 def test_long_pipelines_are_placed_as_well_as_by_trying_all(data):
     assert solve(data).objective == best("provisioning", data)
@@ -134,7 +134,7 @@ def unlisted():
         yield
 
 
-@examples(60)
+@examples(25)
 @given(PROBLEMS)
 def test_partial_allocations_lose_no_optimum(data):
     with unlisted():
@@ -142,7 +142,7 @@ def test_partial_allocations_lose_no_optimum(data):
     assert found == best("provisioning", data)
 
 
-@examples(10)
+@examples(4)
 @given(MEDIUM)
 def test_partial_allocations_lose_no_point_of_the_front(data):
     listed = points(data)
@@ -186,7 +186,7 @@ def test_frontier_equals_the_pareto_set_of_all_plans(data):
     assert points(data) == pareto(every)
 
 
-@examples(12)
+@examples(6)
 @given(MEDIUM)
 def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
     front = points(data)
@@ -197,7 +197,7 @@ def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
         assert solve(least).status is Status.INFEASIBLE
 
 
-@examples(25)
+@examples(8)
 @given(MEDIUM)
 def test_a_looser_deadline_is_never_dearer(data):
     costs = [solve(asking(data, deadline_s=s)).objective for s in (40, 60, 100, 270)]
