@@ -123,7 +123,7 @@ def planned(instance: Instance, **switches: bool) -> TrainingPlan | None:
     return plan
 
 
-@examples(40)
+@examples(20)
 @given(seeds())
 def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -> None:
     instance = with_samples(seed)
@@ -145,12 +145,12 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
 
 
 def test_some_of_these_plans_have_unequal_samples() -> None:
-    plans = [planned(with_samples(seed)) for seed in range(40)]
+    plans = [planned(with_samples(seed)) for seed in range(20)]
     stages = [s for plan in plans if plan for p in plan.pipelines for s in p.stages]
     assert any(len({r.samples for r in stage.replicas}) > 1 for stage in stages)
 
 
-@examples(25)
+@examples(8)
 @given(st.sampled_from(["equal", "unequal", "islands", "tight_memory"]), seeds())
 def test_micro_batches_are_in_proportion_to_the_pace_of_pipelines(
     family: str, seed: int
