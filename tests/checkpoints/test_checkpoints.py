@@ -86,7 +86,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     page=st.sampled_from([1, 16, 4096]),
     slices=st.sampled_from([1, 3, 7]),
 )
-@examples(25)
+@examples(10)
 def test_any_change_of_plan_is_exact_to_the_bit(
     seed: int, chunk: int, page: int, slices: int
 ) -> None:

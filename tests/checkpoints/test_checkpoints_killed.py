@@ -115,11 +115,11 @@ def begun(draft: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("count", [0, 1, 17, 60])
+@pytest.mark.parametrize("count", [0, 1, 17])
 def test_a_recovery_killed_after_some_shards_goes_on(
     tmp_path: Path, count: int
 ) -> None:
-    case = Case(tmp_path, layers_of(60, 64, 32))
+    case = Case(tmp_path, layers_of(30, 64, 32))
     before = everything(case.old)
     child = case.start()
     while child.poll() is None and not (
@@ -134,12 +134,12 @@ def test_a_recovery_killed_after_some_shards_goes_on(
     case.check_whole()
     assert everything(case.old) == before
     assert done.kept == len(there) >= count
-    assert done.written == 240 - done.kept
+    assert done.written == 120 - done.kept
     assert there == {path: path.stat().st_mtime_ns for path in there}
 
 
 def test_a_recovery_killed_within_a_shard_leaves_no_part_of_it(tmp_path: Path) -> None:
-    case = Case(tmp_path, layers_of(2, 4096, 2048))
+    case = Case(tmp_path, layers_of(2, 2048, 2048))
     before = everything(case.old)
     child = case.start()
     while child.poll() is None and not any(map(begun, case.drafts())):
@@ -187,11 +187,11 @@ def test_a_shard_that_changes_meanwhile_stops_the_recovery(tmp_path: Path) -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space")
 def test_memory_does_not_grow_with_the_checkpoint(tmp_path: Path) -> None:
-    # Tensors of 128 and 64 MiB, one read in long rows and one in pieces of rows.
-    case = Case(tmp_path, layers_of(1, 16384, 2048))
+    # Tensors of 64 and 32 MiB, one read in long rows and one in pieces of rows.
+    case = Case(tmp_path, layers_of(1, 8192, 2048))
     size = sum(path.stat().st_size for path in case.old.rglob("*.safetensors"))
-    assert size > 190 * MIB
-    child = case.start(str(16 * MIB))
+    assert size > 95 * MIB
+    child = case.start(str(8 * MIB))
     _, told = child.communicate()
     assert child.returncode == 0, told.decode()
     case.check_whole()
