@@ -161,11 +161,11 @@ def presence(moments: tuple[Moment, ...], time_us: int) -> set[str]:
     return set([m for m in moments if m.time_us <= time_us][-1].nodes)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
     seed: int, tmp_path: Path
 ) -> None:
-    steps = traces.generate(seed, gpus=12, rows=14, mean_s=150)
+    steps = traces.generate(seed, gpus=12, rows=6, mean_s=150)
     found = replayed(tmp_path, steps, limits=Limits(seed=seed), restart_s=2.0)
     node, nodes = found.instance.planned_cluster.node, found.moments
     spans = list(pairwise(nodes))
