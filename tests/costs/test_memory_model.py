@@ -200,7 +200,7 @@ def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
 # --- bounds and proofs -------------------------------------------------------------
 
 
-@examples(60)
+@examples(30)
 @given(seed=seeds())
 def test_no_plan_is_below_the_bound_under_settings_that_came_later(seed: int) -> None:
     random = Random(f"bound {seed}")

@@ -97,7 +97,7 @@ def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@examples(10)
+@examples(5)
 @given(seed=seeds())
 def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
     seed: int, kind: str
