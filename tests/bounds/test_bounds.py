@@ -19,7 +19,7 @@ from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 
-@examples(40)
+@examples(20)
 @given(tiny_instances())
 def test_bound_is_not_above_the_best_of_all_plans(instance: Instance) -> None:
     bound = training_plan_bound(instance)
@@ -28,7 +28,7 @@ def test_bound_is_not_above_the_best_of_all_plans(instance: Instance) -> None:
     assert best is None or bound.value <= best[0], bound
 
 
-@examples(25)
+@examples(12)
 @given(tiny_instances())
 def test_bound_holds_for_stages_of_several_replicas_too(instance: Instance) -> None:
     bound = training_plan_bound(instance)
@@ -44,7 +44,7 @@ def test_bound_is_not_above_the_best_of_all_plans_of_many(seed: int) -> None:
     assert best is None or training_plan_bound(instance).value <= best[0]
 
 
-@examples(25)
+@examples(12)
 @given(st.data(), tiny_instances())
 def test_no_random_plan_is_below_the_bound_or_the_best_of_all(
     data: st.DataObject, instance: Instance

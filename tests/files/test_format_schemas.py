@@ -67,8 +67,21 @@ def changed(tree: Any, at: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize("value", [None, [[]], -1, "?" * 3000, {"x": {}}])
-@pytest.mark.parametrize("name", ["tiny/two-nodes", "espresso/llama-7b"])
+def replaced() -> Iterator[Any]:
+    """Instances, and what stands at any of their places instead; all pairs are slow."""
+    usual = {
+        "tiny/two-nodes": (None, "long", "record"),
+        "espresso/llama-7b": ("list", "number"),
+    }
+    values = {"list": [[]], "number": -1, "long": "?" * 3000, "record": {"x": {}}}
+    for name, kinds in usual.items():
+        for kind in (None, *values):
+            marks = [] if kind in kinds else pytest.mark.slow
+            value = None if kind is None else values[kind]
+            yield pytest.param(name, value, marks=marks, id=f"{name}-{kind}")
+
+
+@pytest.mark.parametrize(("name", "value"), list(replaced()))
 def test_what_breaks_a_schema_is_refused_by_the_reader(
     name: str, value: Any, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ CLUSTERS = ("equal", "unequal", "islands", "tight_memory", "steep")
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
-@pytest.mark.parametrize("size", [6, 64, 1000])
+@pytest.mark.parametrize("size", [6, 64, 300])
 def test_equal_names_give_equal_data_and_another_seed_other(
     family: str, size: int
 ) -> None:

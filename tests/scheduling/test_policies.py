@@ -51,7 +51,7 @@ def random_queue(seed: int, jobs: int = 10) -> Data:
 def test_the_judge_accepts_every_schedule_of_every_policy(
     policy: str, rounds: bool | None
 ) -> None:
-    for seed in range(3 if policy == "sia" else 8):
+    for seed in range(2 if policy == "sia" else 4):
         data = random_queue(seed)
         run = simulator.simulate(data, policy, rounds=rounds)
         found = job_scheduling.evaluate(data, run.schedule)
@@ -76,7 +76,7 @@ def test_the_same_queue_gives_the_same_schedule(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["frenzy", "opportunistic"])
 def test_what_works_on_events_never_interrupts_a_job(policy: str) -> None:
-    for seed in range(6):
+    for seed in range(4):
         for entry in simulator.simulate(random_queue(seed), policy).schedule.jobs:
             assert [lease.trial for lease in entry.leases[:-1]] == [True] * (
                 len(entry.leases) - 1
@@ -153,7 +153,7 @@ def test_taken_gpus_come_back_and_none_is_taken_twice() -> None:
 
 
 def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
-    for seed in range(20):
+    for seed in range(8):
         data = random_queue(seed)
         policy, random = frenzy.policy(data), Random(seed)
         idle = Idle(data.cluster, frenzy.kinds(data))
