@@ -94,7 +94,7 @@ def random_divided(random: Random) -> Instance:
 
 
 @pytest.mark.usefixtures("little_warm_up")
-@examples(15)
+@examples(12)
 @given(drawn(random_divided))
 def test_stages_of_zero_are_proved_like_trying_all(instance: Instance) -> None:
     agrees_with_all_plans(instance)

@@ -47,7 +47,7 @@ def agrees_with_all_plans(instance: Instance) -> None:
     assert all(bound <= (result.objective or math.inf) for bound in bounds)
 
 
-@examples(15)
+@examples(12)
 @given(tiny_instances())
 def test_exact_optimum_equals_best_by_trying_all(tiny: Instance) -> None:
     agrees_with_all_plans(plain(tiny))

@@ -64,7 +64,7 @@ def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
             agrees_with_all_plans(instance, 400)
 
 
-@examples(12)
+@examples(8)
 @given(tiny_instances().filter(applies))
 def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
     instance: Instance,
