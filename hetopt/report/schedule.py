@@ -10,7 +10,7 @@ from rich.text import Text
 from ..api.scheduling import Outcome
 from ..plans import Schedule
 from ..problems.job_scheduling import MICRO, Data
-from ..scheduling.metrics import completion_s
+from ..scheduling.metrics import times
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
@@ -107,7 +107,8 @@ def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> Any:
     figure = figures.canvas(9, 4)
     axes = figure.subplots()
     for policy, plan in plans:
-        hours = sorted(seconds / 3600 for seconds in completion_s(data, plan).values())
+        found = times(data, plan).values()
+        hours = sorted(one.completion_us / MICRO / 3600 for one in found)
         if hours:
             shares = [(i + 1) / len(hours) for i in range(len(hours))]
             line = [0.0, *hours], [0.0, *shares]

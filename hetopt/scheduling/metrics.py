@@ -1,12 +1,19 @@
-"""What people ask of a schedule: completion, queueing, use of the cluster."""
+"""What people ask of a schedule: completion, queueing, use of the cluster.
 
-import math
+Times are added and subtracted as whole microseconds and become seconds at the end: a
+job that never waits has waited 0.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from ..plans import Lease, Schedule
 from ..problems.job_scheduling import MICRO, Data, Job, micro
+
+T = TypeVar("T", int, float)
+PERCENTS = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -18,8 +25,13 @@ class Metrics:
     trials: int
     restarts: int
     average_completion_s: float
+    p50_completion_s: float
+    p90_completion_s: float
     p99_completion_s: float
     average_queueing_s: float
+    p50_queueing_s: float
+    p90_queueing_s: float
+    p99_queueing_s: float
     makespan_s: float
     samples_per_second: float
     samples_per_second_of_a_job: float
@@ -33,20 +45,30 @@ class Metrics:
         return asdict(self)
 
 
-def percentile(values: list[float], share: float) -> float:
+@dataclass(frozen=True)
+class Times:
+    """A job's times in us: from submission to its end, and of that without GPUs."""
+
+    completion_us: int
+    queueing_us: int
+
+
+def percentile(values: Sequence[T], percent: int) -> T:
     """The nearest-rank percentile of values, of which there is at least one."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    rank = -(-percent * len(values) // 100)
+    return sorted(values)[max(0, rank - 1)]
 
 
-def completion_s(data: Data, schedule: Schedule) -> dict[str, float]:
-    """Completion time of each job that is not refused: end less submission."""
-    jobs = {job.name: job for job in data.jobs}
-    return {
-        entry.job: (entry.leases[-1].end_us - micro(jobs[entry.job].submit_s)) / MICRO
-        for entry in schedule.jobs
-        if entry.leases
-    }
+def times(data: Data, schedule: Schedule) -> dict[str, Times]:
+    """The times of each job that is not refused, in the order of the schedule."""
+    submitted = {job.name: micro(job.submit_s) for job in data.jobs}
+    found = {}
+    for entry in schedule.jobs:
+        if entry.leases:
+            completion = entry.leases[-1].end_us - submitted[entry.job]
+            queueing = completion - sum(map(_held_us, entry.leases))
+            found[entry.job] = Times(completion, queueing)
+    return found
 
 
 def measure(
@@ -59,53 +81,58 @@ def measure(
     starts and trials included. A job's rate is its samples over its completion time.
     """
     jobs = {job.name: job for job in data.jobs}
-    times = completion_s(data, schedule)
+    found = times(data, schedule)
     entries = [entry for entry in schedule.jobs if entry.leases]
     leases = [lease for entry in entries for lease in entry.leases]
-    queueing = [
-        times[entry.job] - sum(map(_seconds, entry.leases)) for entry in entries
-    ]
-    first = min((job.submit_s for job in data.jobs), default=0.0)
-    makespan = max((x.end_us for x in leases), default=0) / MICRO - first
-    trained = sum(jobs[name].samples for name in times)
+    first = min(micro(job.submit_s) for job in data.jobs)
+    makespan = max((lease.end_us for lease in leases), default=first) - first
+    trained = sum(jobs[name].samples for name in found)
     return Metrics(
-        jobs=len(times),
+        jobs=len(found),
         refused=sum(entry.refused is not None for entry in schedule.jobs),
         trials=sum(lease.trial for lease in leases),
         restarts=sum(max(0, _worked(entry.leases) - 1) for entry in entries),
-        average_completion_s=fmean(times.values()) if times else 0.0,
-        p99_completion_s=percentile([*times.values()], 0.99) if times else 0.0,
-        average_queueing_s=fmean(queueing) if queueing else 0.0,
-        makespan_s=max(0.0, makespan),
-        samples_per_second=trained / makespan if times else 0.0,
-        samples_per_second_of_a_job=_rate(jobs, times),
+        **_spread("completion", [one.completion_us for one in found.values()]),
+        **_spread("queueing", [one.queueing_us for one in found.values()]),
+        makespan_s=makespan / MICRO,
+        samples_per_second=trained * MICRO / makespan if found else 0.0,
+        samples_per_second_of_a_job=_rate(jobs, found),
         utilisation=_utilisation(data, leases, makespan),
         decisions=len(decision_s),
         decision_median_s=median(decision_s) if decision_s else None,
-        decision_p99_s=percentile([*decision_s], 0.99) if decision_s else None,
+        decision_p99_s=percentile(decision_s, 99) if decision_s else None,
     )
 
 
-def _seconds(lease: Lease) -> float:
-    return (lease.end_us - lease.start_us) / MICRO
+def _spread(name: str, times_us: list[int]) -> dict[str, float]:
+    """The fields of `Metrics` about one time of all jobs; 0 without jobs."""
+    some = times_us or [0]
+    ranks = {f"p{n}_{name}_s": percentile(some, n) / MICRO for n in PERCENTS}
+    return {f"average_{name}_s": sum(some) / (MICRO * len(some)), **ranks}
+
+
+def _held_us(lease: Lease) -> int:
+    return lease.end_us - lease.start_us
 
 
 def _worked(leases: tuple[Lease, ...]) -> int:
     return sum(not lease.trial for lease in leases)
 
 
-def _rate(jobs: dict[str, Job], times: dict[str, float]) -> float:
-    rates = [jobs[name].samples / seconds for name, seconds in times.items()]
+def _rate(jobs: dict[str, Job], found: dict[str, Times]) -> float:
+    rates = [
+        jobs[name].samples * MICRO / one.completion_us for name, one in found.items()
+    ]
     return fmean(rates) if rates else 0.0
 
 
-def _utilisation(data: Data, leases: list[Lease], makespan: float) -> dict[str, float]:
-    held = dict.fromkeys(data.cluster.gpus, 0.0)
+def _utilisation(data: Data, leases: list[Lease], makespan: int) -> dict[str, float]:
+    held = dict.fromkeys(data.cluster.gpus, 0)
     for lease in leases:
         for gpu in lease.gpus:
-            held[data.cluster.node[gpu.rpartition(":")[0]].gpu] += _seconds(lease)
+            held[data.cluster.node[gpu.rpartition(":")[0]].gpu] += _held_us(lease)
     count = data.rates.count
     return {
-        gpu: seconds / (count[gpu] * makespan) if leases else 0.0
-        for gpu, seconds in held.items()
+        gpu: time / (count[gpu] * makespan) if leases else 0.0
+        for gpu, time in held.items()
     }

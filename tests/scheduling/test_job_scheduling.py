@@ -8,7 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hetopt import api, problems
 from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
@@ -456,9 +459,38 @@ def test_metrics_of_a_schedule_by_hand() -> None:
     assert (found.decision_median_s, found.decision_p99_s) == (0.2, 0.3)
 
 
-def test_a_percentile_is_the_nearest_rank() -> None:
-    assert metrics.percentile([float(i) for i in range(1, 101)], 0.99) == 99.0
-    assert metrics.percentile([5.0], 0.99) == 5.0
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=60), st.integers(1, 100))
+def test_percentiles_are_numpys_nearest_ranks(values: list[int], percent: int) -> None:
+    want = np.percentile(values, percent, method="inverted_cdf")
+    assert metrics.percentile(values, percent) == want
+
+
+def test_waiting_and_completion_are_those_of_a_clock_in_microseconds() -> None:
+    """Odd microseconds, many leases: nobody waits for less than nothing."""
+    data = workloads.queue(40, 7, CLUSTER, "q", every_s=1.7)
+    for policy in ("frenzy", "opportunistic", "exact"):
+        schedule = simulator.simulate(data, policy).schedule
+        found = metrics.times(data, schedule)
+        submitted = {job.name: job.submit_s for job in data.jobs}
+        waits, ends = [], []
+        for entry in schedule.jobs:
+            now = Fraction(str(submitted[entry.job])) * SECOND
+            ends.append(entry.leases[-1].end_us - now)
+            wait = Fraction(0)
+            for one in entry.leases:
+                wait, now = wait + one.start_us - now, Fraction(one.end_us)
+            waits.append(wait)
+            assert 0 <= found[entry.job].queueing_us == wait
+        measured = metrics.measure(data, schedule).to_json()
+        for word, values in (("queueing", waits), ("completion", ends)):
+            assert measured[f"average_{word}_s"] == pytest.approx(
+                float(np.mean(values) / SECOND)
+            )
+            for percent in (50, 90, 99):
+                rank = np.percentile(values, percent, method="inverted_cdf")
+                assert measured[f"p{percent}_{word}_s"] == pytest.approx(
+                    float(rank / SECOND)
+                )
 
 
 # --- traces and workloads --------------------------------------------------------
