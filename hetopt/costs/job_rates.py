@@ -9,7 +9,7 @@ layer's gradients travel while the layers before it are still at work), else 0; 
 layer times of `compute`, and W the parameters of layers and embedding. TP runs over the
 slowest intra-node link where every node gives a multiple of t GPUs, else over the
 slowest link between the nodes; gradients over the slowest link of all.
-step_us = ceil(1e6 step).
+step_us = ceil(1e6 step). What LoRA changes is in `lora`.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, link_of
-from . import marp
+from . import lora, marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
@@ -35,6 +35,7 @@ class Trained:
     model: ModelSpec
     sequence: int
     batch: int
+    lora_rank: int | None = None
 
     @cached_property
     def divisors(self) -> tuple[int, ...]:
@@ -44,6 +45,8 @@ class Trained:
     @cached_property
     def parameters(self) -> int:
         """Parameters whose gradients are synchronised."""
+        if self.lora_rank is not None:
+            return lora.adapters(self.model, self.lora_rank)
         return sum(self.model.parameters) + self.model.embedding_parameters
 
     def __hash__(self) -> int:
@@ -98,10 +101,11 @@ class JobRates:
         key = (trained, d, t)
         if key not in self._memory:
             shape = (trained.model, trained.sequence, trained.batch, d, t)
+            rank = trained.lora_rank
             self._memory[key] = (
-                marp.marp(*shape)
+                marp.marp(*shape, rank)
                 if self.formula == "marp"
-                else marp.cost_model(*shape, self.costs)
+                else marp.cost_model(*shape, self.costs, rank)
             )
         return self._memory[key]
 
@@ -132,7 +136,7 @@ class JobRates:
         tensor: LinkRate | None,
         links: list[LinkRate],
     ) -> int:
-        model, b = trained.model, trained.batch // d
+        model, rank, b = trained.model, trained.lora_rank, trained.batch // d
         work = Workload(
             sequence_length=trained.sequence,
             global_batch=trained.batch,
@@ -141,22 +145,29 @@ class JobRates:
         sync = Fraction(0)
         if d > 1:
             worst = max(link[0] for link in links), min(link[1] for link in links)
-            sync = _sync_s(self.costs, trained.parameters, d, t, worst)
+            # Adapters lie whole on every GPU, other weights in t parts.
+            held = Fraction(trained.parameters, t if rank is None else 1)
+            sync = _sync_s(self.costs, held, d, worst)
         # Which type is slowest is a matter of its memory's rate, too.
         steps = []
         for name in types:
             gpu = self.cluster.gpus[name]
             layers = _layers_s(model, work, gpu, tensor, t, b)
-            exposed = self._exposed_s(layers, sync) if d > 1 else Fraction(0)
-            steps.append(layers + head_s(model, work, gpu, t, b) + exposed)
+            head = head_s(model, work, gpu, t, b)
+            share = backward_share(self.costs)
+            if rank is not None:
+                layers += lora.layers_change_s(model, work, rank, gpu, t, b)
+                head, share = head * lora.HEAD, lora.backward_share(self.costs)
+            exposed = self._exposed_s(layers, sync, share) if d > 1 else Fraction(0)
+            steps.append(layers + head + exposed)
         return ceil(MICRO * max(steps))
 
-    def _exposed_s(self, layers: Fraction, sync: Fraction) -> Fraction:
-        """What of the synchronisation the backward pass does not hide."""
+    def _exposed_s(self, layers: Fraction, sync: Fraction, share: Fraction) -> Fraction:
+        """What of the synchronisation the backward pass, a share, does not hide."""
         if self.costs.sync_overlap == "none":
             return sync
         # Slower layers hide more, yet layers and exposed part together only grow.
-        return max(Fraction(0), sync - backward_share(self.costs) * layers)
+        return max(Fraction(0), sync - share * layers)
 
     def _slowest_within(self, held: Held) -> LinkRate | None:
         names = (name for name, count in held.items() if count > 1)
@@ -251,11 +262,11 @@ class JobRates:
 
 
 def _sync_s(
-    costs: CostSettings, parameters: int, d: int, t: int, link: LinkRate
+    costs: CostSettings, parameters: Fraction, d: int, link: LinkRate
 ) -> Fraction:
-    """Ring all-reduce of the gradients of a `t`-th of the model over d GPUs."""
+    """Ring all-reduce of the gradients of `parameters` on each of d GPUs."""
     latency, bandwidth = link
-    share = Fraction(costs.gradient_bytes * parameters, d * t)
+    share = costs.gradient_bytes * parameters / d
     return costs.sync_passes * (d - 1) * (latency + share / bandwidth)
 
 

@@ -9,6 +9,8 @@ and single precision, 12 the single-precision weight and the two moments of Adam
 
 The cost model (`hetopt.costs.memory`): one stage that is first and last, one
 micro-batch of B / d sequences; total <= capacity.
+
+With LoRA (`lora`) both count weights alone of what is frozen, and adapters in full.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,6 +18,7 @@ from fractions import Fraction
 from typing import Literal
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from . import lora
 from .compute import ceil
 from .memory import MIB, activations_mib, ends_mib, logits_mib, states_mib
 
@@ -47,41 +50,72 @@ def parameters(model: ModelSpec) -> int:
     return model.vocabulary * h + model.layers * (12 * h * h + 13 * h)
 
 
-def marp(model: ModelSpec, sequence: int, batch: int, d: int, t: int) -> Memory:
+def marp(
+    model: ModelSpec,
+    sequence: int,
+    batch: int,
+    d: int,
+    t: int,
+    lora_rank: int | None = None,
+) -> Memory:
     """MARP's prediction; the micro-batch is `batch` / `d` sequences."""
-    w, h = parameters(model), model.hidden
+    w, h = Fraction(parameters(model), t), model.hidden
     shape = Fraction(10, d) + Fraction(24, d * t)
     shape += Fraction(5 * model.heads * sequence, d * h * t)
+    trained = w
+    if lora_rank is not None:
+        trained = Fraction(lora.adapters(model, lora_rank))
+        w += trained
     return Memory(
-        weights=ceil(Fraction(WEIGHT * w, t)),
-        gradients=ceil(Fraction(MARP_GRADIENT * w, t)),
-        optimiser=ceil(Fraction(OPTIMISER * w, t)),
+        weights=ceil(WEIGHT * w),
+        gradients=ceil(MARP_GRADIENT * trained),
+        optimiser=ceil(OPTIMISER * trained),
         activations=ceil(sequence * batch * h * model.layers * shape),
         logits=0,
     )
 
 
 def cost_model(
-    model: ModelSpec, sequence: int, batch: int, d: int, t: int, costs: CostSettings
+    model: ModelSpec,
+    sequence: int,
+    batch: int,
+    d: int,
+    t: int,
+    costs: CostSettings,
+    lora_rank: int | None = None,
 ) -> Memory:
     """The prediction of `cost-model`: terms rounded up to MiB; `d` divides `batch`."""
     b = batch // d
     work = Workload(sequence_length=sequence, global_batch=batch, costs=costs)
-    states = states_mib(costs, sum(model.parameters), t)
-    ends = ends_mib(model, work, True, True, t, b)
     logits = 0
     if costs.head == "include":
         logits = logits_mib(model, work, t, b)
-    held = states + ends - logits
+    frozen, trained = 0, _states_mib(model, work, t)
     each, (weight, gradient, _) = costs.bytes_per_parameter, costs.states
-    weights, gradients = held * weight // each, held * gradient // each
+    if lora_rank is not None:
+        # With one replica these bytes alone decide: ZeRO has nothing to divide.
+        alone = costs.model_copy(update={"bytes_per_parameter": weight})
+        frozen = _states_mib(model, work.model_copy(update={"costs": alone}), t)
+        trained = states_mib(costs, lora.adapters(model, lora_rank), 1)
+    weights, gradients = trained * weight // each, trained * gradient // each
     return Memory(
-        weights=weights * MIB,
+        weights=(frozen + weights) * MIB,
         gradients=gradients * MIB,
-        optimiser=(held - weights - gradients) * MIB,
+        optimiser=(trained - weights - gradients) * MIB,
         activations=activations_mib(model, work, model.layers, t, b, 1) * MIB,
         logits=logits * MIB,
         reserved=costs.reserve_mib * MIB,
+    )
+
+
+def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:
+    """What all parameters take on each of t GPUs, both ends included."""
+    costs = work.costs
+    states = states_mib(costs, sum(model.parameters), t)
+    if costs.head == "omit":
+        return states
+    return (
+        states + ends_mib(model, work, True, True, t, 1) - logits_mib(model, work, t, 1)
     )
 
 

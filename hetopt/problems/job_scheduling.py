@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from .. import plans
+from ..costs import lora
 from ..costs.job_rates import JobRates, Trained
 from ..errors import InstanceError
 from ..schema import Cluster, CostSettings, Count, ModelSpec, Name, Record, exact
@@ -39,10 +40,21 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
 class JobModel(Record):
-    """A model that jobs train, and the length of its sequences."""
+    """A model that jobs train, the length of its sequences, and what is trained."""
+
+    _later = frozenset({"lora_rank"})
 
     spec: ModelSpec
     sequence_length: Count
+    lora_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        None, description="Of LoRA's adapters; without it all weights are trained."
+    )
+
+    @model_validator(mode="after")
+    def _adapters_can_be_counted(self) -> Self:
+        if self.lora_rank is not None and (fault := lora.fault(self.spec)):
+            raise ValueError(fault)
+        return self
 
 
 class Job(Record):
@@ -127,7 +139,11 @@ class Data(Record):
             if (job.model, job.batch) not in found:
                 model = self.models[job.model]
                 trained = Trained(
-                    job.model, model.spec, model.sequence_length, job.batch
+                    job.model,
+                    model.spec,
+                    model.sequence_length,
+                    job.batch,
+                    model.lora_rank,
                 )
                 found[job.model, job.batch] = trained
         return found
