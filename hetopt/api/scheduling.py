@@ -96,15 +96,24 @@ def load_cluster(place: Place) -> Cluster:
     return found
 
 
-def queue_of_trace(trace: Place, on: Place, **choices: Any) -> Data:
+def queue_of_trace(
+    trace: Place, on: Place, *, model: Place | None = None, **choices: Any
+) -> Data:
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
-    Assumptions are those of `on` where it is a queue.
+    Assumptions are those of `on` where it is a queue; where it is an instance, jobs
+    that name models have the costs of its workload. `model` is what jobs train that
+    name none, as in `fit`; `assumed` of the queue lists what was filled in.
     """
     _, data = files.load_problem(on)
-    given = data.assumptions if isinstance(data, Data) else None
+    if isinstance(data, Data):
+        choices["assumptions"] = data.assumptions
+    elif isinstance(data, Instance):
+        choices["costs"] = data.workload.costs
+    if model is not None:
+        choices["model"] = traces.label_of(str(model)), load_model(model)
     name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
-    return traces.queue(trace, load_cluster(on), name, assumptions=given, **choices)
+    return traces.queue(trace, load_cluster(on), name, **choices)
 
 
 def fit(

@@ -81,12 +81,12 @@ def print_json(document: Any) -> None:
     _to_stdout(lambda: typer.echo(text))
 
 
-def show(renderables: Iterable[Any]) -> None:
-    """Print tables and lines."""
+def show(renderables: Iterable[Any], *, stderr: bool = False) -> None:
+    """Print tables and lines; on stderr where they stand beside the answer."""
     # A pipe has no width: lines there must not be folded to 80 columns.
-    console = terminal.console()
+    console = terminal.console(stderr=stderr)
     if not console.is_terminal:
-        console = terminal.console(width=200)
+        console = terminal.console(stderr=stderr, width=200)
     for renderable in renderables:
         _to_stdout(lambda one=renderable: console.print(one))  # type: ignore[misc]
 

@@ -95,6 +95,20 @@ def schedule(
         Path | None,
         typer.Option(metavar="CSV", help="Take the jobs from a trace of this format."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M", help="Of the trace's jobs that name none: as in `fit`."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="B", help="Of jobs with a model and no batch."),
+    ] = None,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="S", help="Of jobs with a model and no length."),
+    ] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="COLUMN=VALUE,...", help="Only these rows of the trace."),
@@ -128,7 +142,10 @@ def schedule(
     from ..api import Listener, scheduling
 
     _writable(out)
-    choices = {
+    choices: dict[str, Any] = {
+        "model": model,
+        "batch": batch,
+        "sequence_length": sequence_length,
         "where": _cells(where) if where is not None else None,
         "most_gpus": most_gpus,
         "jobs": jobs,
@@ -142,6 +159,7 @@ def schedule(
         if given:
             raise Unsupported(f"{', '.join(given)}: expected with --trace only")
         data = scheduling.load_queue(instance)
+    _announce(data)
     outcomes = scheduling.schedule(
         data,
         None if policy is None else listed(policy, "--policy"),
@@ -149,6 +167,14 @@ def schedule(
         progress=Listener(started=output.tell),
     )
     _deliver(data, outcomes, out, as_json)
+
+
+def _announce(data: "Data") -> None:
+    """Say on stderr what the queue's maker filled in."""
+    from ..report import schedule as report
+
+    if data.assumed:
+        output.show(report.assumed(data), stderr=True)
 
 
 def _deliver(

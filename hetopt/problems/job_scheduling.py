@@ -47,7 +47,8 @@ class JobModel(Record):
     spec: ModelSpec
     sequence_length: Count
     lora_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        None, description="Of LoRA's adapters; without it all weights are trained."
+        default=None,
+        description="Of LoRA's adapters; without it all weights are trained.",
     )
 
     @model_validator(mode="after")
@@ -69,9 +70,16 @@ class Job(Record):
         description="Sequences to train in all."
     )
     submit_s: Seconds
-    gpus: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=1, description="The user's guess; policies that predict ignore it."
+    gpus: Annotated[int, Field(ge=1, le=100_000)] | Literal["choose"] = Field(
+        default=1,
+        description="The user's guess, which policies that predict ignore; or the "
+        "policy is to choose.",
     )
+
+    @property
+    def asked(self) -> int | None:
+        """GPUs that the user asks for; None where the policy is to choose."""
+        return None if self.gpus == "choose" else self.gpus
 
     @property
     def steps(self) -> int:
@@ -93,8 +101,19 @@ class Assumptions(Record):
     )
 
 
+class Assumed(Record):
+    """What the maker of a queue filled in where its source says nothing."""
+
+    what: str
+    value: str
+    jobs: Annotated[int, Field(ge=0)] = Field(description="That it was filled in for.")
+    change: str = Field(description="Where to say something else.")
+
+
 class Data(Record):
     """A queue of jobs for one cluster."""
+
+    _later = frozenset({"assumed"})
 
     problem: Literal["job_scheduling"] = "job_scheduling"
     name: Name
@@ -103,6 +122,7 @@ class Data(Record):
     models: dict[Name, JobModel]
     jobs: Annotated[tuple[Job, ...], Field(min_length=1, max_length=1_000_000)]
     assumptions: Assumptions = Assumptions()
+    assumed: tuple[Assumed, ...] = ()
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
@@ -119,7 +139,7 @@ class Data(Record):
                     f"one of {', '.join(sorted(self.models))}: correct it or add the "
                     "model to models"
                 )
-            if job.gpus > self.cluster.gpu_count:
+            if (job.asked or 1) > self.cluster.gpu_count:
                 raise ValueError(
                     f"job {job.name!r} asks for {job.gpus} GPUs, the cluster has "
                     f"{self.cluster.gpu_count}: lower it"

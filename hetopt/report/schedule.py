@@ -70,6 +70,19 @@ def terminal(outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
         yield Text(words.plain(f"refused {reason}"))
 
 
+ASSUMED = ("assumed", "what", "jobs", "to change it")
+
+
+def assumed(data: Data) -> Iterator[RenderableType]:
+    """What the maker of the queue filled in, for a terminal."""
+    yield writers.terminal(_assumed(data), narrow=False)
+
+
+def _assumed(data: Data) -> Table:
+    rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
+    return Table.of(ASSUMED, rows, texts=("assumed", "what", "to change it"))
+
+
 def page(data: Data, outcomes: Sequence[Outcome]) -> str:
     """The table, the CDF of all policies, a Gantt chart of each."""
     plans = [(o.policy, o.result.plan) for o in outcomes if o.result.plan is not None]

@@ -176,7 +176,7 @@ def posed(
 
 
 def _key(data: Data, state: State, task: Task, as_asked: bool) -> ClassKey:
-    asked = task.job.gpus if as_asked else None
+    asked = task.job.asked if as_asked else None
     if task.held is None:
         return task.job.model, task.job.batch, asked, None, PARTS
     node = next(iter(task.held.nodes))

@@ -7,7 +7,7 @@ these GPUs (d = N / t); every attempt that runs out of memory holds them for `tr
 When none fits, the user asks for twice as many; where a type has not so many, for a
 type with more memory, with the first number again. Of GPUs that cannot divide the batch
 the largest number that can is used. After the largest memory the user looks the answer
-up.
+up. A user who leaves the number open begins with one.
 
 Source: Frenzy, section V-A, baseline "opportunistic scheduling" (Lyra); trial and error
 as its sections I and III describe it.
@@ -75,7 +75,7 @@ class Opportunistic:
             if self._outgrown(task, gpu, tried):
                 continue
             degrees = self._next(
-                task.trained, task.job.gpus, gpu, tried.get(gpu, set())
+                task.trained, task.job.asked or 1, gpu, tried.get(gpu, set())
             )
             if degrees is not None:
                 any_left = True
@@ -95,7 +95,7 @@ class Opportunistic:
         gpus = self.data.cluster.gpus
         return any(
             capacity(gpus[gpu]) <= capacity(gpus[other])
-            and self._next(task.trained, task.job.gpus, other, done) is None
+            and self._next(task.trained, task.job.asked or 1, other, done) is None
             for other, done in tried.items()
         )
 

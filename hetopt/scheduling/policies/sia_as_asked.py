@@ -4,8 +4,8 @@ The rounds of `sia`, each job with configurations of one number of GPUs: what it
 asks for, the next larger number that fits where that does not, else the largest. Users
 here know what fits, so that no attempt runs out of memory: better for this policy than
 the world in which Frenzy compares with it ("tasks with user-specified numbers of
-GPUs"). Otherwise as `sia`; solved by the exact round, whose optimum is
-the same.
+GPUs"). A user who leaves the number open gets any. Otherwise as `sia`; solved by the
+exact round, whose optimum is the same.
 
 Source: Frenzy, section V-A, baseline Sia.
 """

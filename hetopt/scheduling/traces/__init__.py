@@ -1,0 +1,301 @@
+"""Job traces from a CSV file that the user names.
+
+Columns; others are ignored, and what is left out is announced (`Data.assumed`):
+
+    job               a name
+    submit_s          when it is submitted
+    gpus              what its user asks for, or `choose`: the policy decides
+    model             a name of the catalogue, or the path of a `config.json` within the
+                      trace's folder; or an image model of Pollux's trace (`CATEGORY`)
+    training          `full` or `lora`; lora_rank
+    batch             sequences a step, over all GPUs; sequence_length in tokens
+    one of duration_s (on the GPUs asked for), gpu_hours, samples, steps, tokens
+
+GPU-hours become work by the reference: the options that train most a GPU. A job whose
+model nobody names trains GPT-2 or BERT by its GPU-hours, as in Sia's and Frenzy's
+experiments: that of RUNGS, or the next smaller one that the cluster fits, at the
+ladder's batch (`catalogue.LADDER`). The GPU-hours of Pollux's image models are assumed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from ...errors import InstanceError, cut, naming
+from ...problems.job_scheduling import Assumed, Assumptions, Data, Job
+from ...schema import LONGEST_NAME, Cluster, CostSettings, ModelSpec, tabled
+from .. import catalogue
+from ..workloads import samples_for
+from .rows import CATEGORY, CHOOSE, MOST, Row, Work, read
+from .training import Said, Training, Trainings, label_of
+
+__all__ = ["CATEGORY", "RUNGS", "at_load", "label_of", "offered", "queue", "read"]
+
+# GPU-hours up to which a job trains a model; the bounds are Sia's and Pollux's.
+RUNGS = (
+    (1.0, "bert-base"),
+    (10.0, "gpt2"),
+    (100.0, "gpt2-medium"),
+    (1000.0, "gpt2-xl"),
+    (float("inf"), "gpt2-7b"),
+)
+
+
+def queue(
+    path: str | Path,
+    cluster: Cluster,
+    name: str,
+    *,
+    assumptions: Assumptions | None = None,
+    costs: CostSettings | None = None,
+    model: tuple[str, ModelSpec] | None = None,
+    batch: int | None = None,
+    sequence_length: int | None = None,
+    where: Mapping[str, str] | None = None,
+    most_gpus: int | None = None,
+    jobs: int | None = None,
+    load: float | None = None,
+    longest_s: float | None = None,
+    seed: int = 0,
+) -> Data:
+    """The queue that a trace poses to a cluster.
+
+    `where` chooses rows by their cells, and `most_gpus` leaves out jobs that ask for
+    more; `jobs` takes a seeded sample of as many rows; `longest_s` shortens the work of
+    jobs to so many seconds on the GPUs asked for (one, where the policy chooses);
+    `load` stretches or shrinks the submission times so that the work on offer is that
+    share of what the cluster could do until the last submission (`offered`). `model`
+    (its name and shape), `batch` and `sequence_length` are those of jobs that name
+    none. Without `assumptions`, jobs that name models are weighed and timed by the cost
+    model under `costs`, and a trace without any by Frenzy's MARP. Raises
+    `InstanceError` for rows that ask for more GPUs than the cluster has.
+    """
+    rows = _chosen(read(path, where), path, cluster, most_gpus, jobs, seed)
+    rows = [_shortened(row, longest_s) for row in rows]
+    said = Said(model, batch, sequence_length)
+    trainings = Trainings(Path(path), rows, said)
+    if assumptions is None:
+        assumptions = _assumptions(costs) if trainings.models else Assumptions()
+    models = trainings.models
+    if None in trainings.of:
+        models = models | {m: catalogue.job_model(m) for m in catalogue.LADDER}
+    with naming(path):
+        made = Data(
+            name=cut(name, 200),
+            source=f"jobs of {Path(path).name}",
+            cluster=cluster,
+            models=models,
+            jobs=tuple(_named_once(rows, trainings.of, path)),
+            assumptions=assumptions,
+        )
+    made = _sized(made, rows, trainings.of, longest_s)
+    made = made.model_copy(
+        update={
+            "assumed": (*trainings.assumed(), *_assumed(made, rows, trainings.of)),
+            "models": {k: m for k, m in models.items() if k in _trained(made)},
+        }
+    )
+    return made if load is None else at_load(made, load)
+
+
+def _trained(data: Data) -> set[str]:
+    return {job.model for job in data.jobs}
+
+
+def _assumptions(costs: CostSettings | None) -> Assumptions:
+    """The cost model's, in the settings of an instance but for its measured layers."""
+    if costs is None:
+        return Assumptions(memory="cost_model")
+    analytic = costs.model_copy(update={"layer_times": "analytic", "profile": ()})
+    return Assumptions(memory="cost_model", costs=analytic)
+
+
+def _chosen(
+    rows: list[Row],
+    path: str | Path,
+    cluster: Cluster,
+    most_gpus: int | None,
+    jobs: int | None,
+    seed: int,
+) -> list[Row]:
+    if most_gpus is not None:
+        rows = _small(rows, most_gpus, path)
+    for number, row in enumerate(rows):
+        if (row.gpus or 1) > cluster.gpu_count:
+            raise InstanceError.at(
+                path,
+                f"job {cut(row.name)!r} (number {number + 1}): gpus",
+                f"found {row.gpus}, expected at most {cluster.gpu_count}, all that the "
+                "cluster has; remove the job or give a larger cluster",
+            )
+    if jobs is None or jobs >= len(rows):
+        return rows
+    picked = sorted(Random(f"trace {seed}").sample(range(len(rows)), jobs))
+    return [rows[index] for index in picked]
+
+
+def _small(rows: list[Row], most_gpus: int, path: str | Path) -> list[Row]:
+    left = [row for row in rows if (row.gpus or 1) <= most_gpus]
+    if not left:
+        least = min(row.gpus or 1 for row in rows)
+        raise InstanceError.at(
+            path,
+            None,
+            f"found no job of at most {most_gpus} GPUs, expected one; the smallest "
+            f"asks for {least}: raise the limit",
+        )
+    return left
+
+
+def _shortened(row: Row, longest_s: float | None) -> Row:
+    """The row with GPU-hours of at most so many seconds; see `_sized` for the rest."""
+    unit, amount = row.work
+    if longest_s is None or unit != "gpu_hours":
+        return row
+    most = longest_s * (row.gpus or 1) / 3600
+    return row._replace(work=Work(unit, min(amount, most)))
+
+
+def _named_once(
+    rows: list[Row], of: Sequence[Training | None], path: str | Path
+) -> Iterator[Job]:
+    """Jobs without their work; a name that comes again gets its number."""
+    seen: set[str] = set()
+    first = min(row.submit_s for row in rows)
+    for number, (row, training) in enumerate(zip(rows, of, strict=True)):
+        name = row.name
+        if name in seen:
+            again = f"#{number}"
+            name = name[: LONGEST_NAME - len(again)] + again
+        seen.add(name)
+        if training is None:
+            model = _rung(row, path)
+            training = Training(model, catalogue.LADDER[model])
+        fields = {
+            "name": name,
+            "model": training.key,
+            "batch": training.batch,
+            "samples": 1,
+            "submit_s": round(row.submit_s - first, 6),
+            "gpus": row.gpus or CHOOSE,
+        }
+        yield tabled(Job, f"job number {number + 1}", fields)
+
+
+def _rung(row: Row, path: str | Path) -> str:
+    """The model of a job that names none, by its GPU-hours."""
+    unit, amount = row.work
+    if unit != "gpu_hours":
+        raise InstanceError.at(
+            path,
+            f"{row.line}: {unit}",
+            f"found {unit} of no model, expected a column model beside it; name one "
+            "there or with --model",
+        )
+    return next(model for top, model in RUNGS if amount <= top)
+
+
+def _sized(
+    data: Data,
+    rows: list[Row],
+    of: Sequence[Training | None],
+    longest_s: float | None,
+) -> Data:
+    """Each job with its work; one that names no model on one that the cluster fits."""
+    ladder = [model for _, model in RUNGS]
+    jobs = []
+    for job, row, training in zip(data.jobs, rows, of, strict=True):
+        if training is None:
+            job = _fitted(data, job, ladder[: ladder.index(job.model) + 1])
+        samples = _samples(data, job, row.work)
+        given = row.work.unit != "gpu_hours"
+        if longest_s is not None and given and data.refusal(job) is None:
+            most = longest_s * (row.gpus or 1) / 3600
+            samples = min(samples, samples_for(data, job, most))
+        jobs.append(job.model_copy(update={"samples": samples}))
+    return data.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _samples(data: Data, job: Job, work: Work) -> int:
+    """Sequences to train; 1 where GPU-hours are of a job that never runs."""
+    unit, amount = work
+    if unit == "gpu_hours":
+        return samples_for(data, job, amount) if data.refusal(job) is None else 1
+    if unit == "tokens":
+        length = data.models[job.model].sequence_length
+        return min(MOST["samples"], -(-int(amount) // length))
+    return int(amount) * (job.batch if unit == "steps" else 1)
+
+
+def _fitted(data: Data, job: Job, ladder: list[str]) -> Job:
+    for model in reversed(ladder):
+        update = {"model": model, "batch": catalogue.LADDER[model]}
+        tried = job.model_copy(update=update)
+        if data.refusal(tried) is None:
+            return tried
+    return job
+
+
+def _assumed(
+    data: Data, rows: list[Row], of: Sequence[Training | None]
+) -> Iterator[Assumed]:
+    """What is assumed of jobs without a model, and what times and memory rest on."""
+    unnamed = [job.model for job, one in zip(data.jobs, of, strict=True) if one is None]
+    if unnamed:
+        counts = Counter(unnamed).most_common()
+        told = ", ".join(f"{count} x {model}" for model, count in counts)
+        yield Assumed(
+            what="model",
+            value=f"GPT-2 or BERT by GPU-hours: {told}",
+            jobs=len(unnamed),
+            change="column model, or --model",
+        )
+    if images := sum(row.model in CATEGORY for row in rows):
+        yield Assumed(
+            what="GPU-hours",
+            value="those of Sia's category of each image model of Pollux's trace",
+            jobs=images,
+            change="columns model and duration_s",
+        )
+    given, costs = data.assumptions, data.assumptions.costs
+    formula = "MARP's formula" if given.memory == "marp" else "the cost model"
+    yield Assumed(
+        what="memory and times",
+        value=f"{formula}; recompute {costs.recompute}, "
+        f"{'flash' if costs.flash else 'no flash'} attention, "
+        f"{costs.bytes_per_parameter} bytes a parameter, "
+        f"{costs.reserve_mib} MiB in reserve",
+        jobs=len(data.jobs),
+        change="workload.costs of the instance, or assumptions of a queue",
+    )
+
+
+def offered(data: Data) -> float:
+    """Work on offer over what the cluster could do until the last submission.
+
+    Work of a job is the share of the cluster's peak that its cheapest option holds for
+    the job's whole length. Infinite where all jobs come at once.
+    """
+    gpus, count = data.cluster.gpus, data.rates.count
+    peak = {name: gpu.peak_tflops * gpu.efficiency for name, gpu in gpus.items()}
+    work = 0.0
+    for job in data.jobs:
+        options = data.rates.options(data.trained(job))
+        if options:
+            work += job.steps * min(o.step_us * o.gpus * peak[o.gpu] for o in options)
+    span_us = max(job.submit_s for job in data.jobs) * 1e6
+    whole = sum(peak[name] * count[name] for name in gpus)
+    return work / (whole * span_us) if span_us else float("inf")
+
+
+def at_load(data: Data, load: float) -> Data:
+    """The queue with submission times scaled so that `offered` is `load`."""
+    factor = offered(data) / load
+    if factor == float("inf"):
+        return data
+    jobs = tuple(
+        job.model_copy(update={"submit_s": round(job.submit_s * factor, 3)})
+        for job in data.jobs
+    )
+    return data.model_copy(update={"jobs": jobs})

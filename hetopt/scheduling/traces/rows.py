@@ -1,0 +1,219 @@
+"""The rows of a job trace: cells by column, and what is wrong with them by line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ...catalogue import models
+from ...errors import InstanceError
+from ...schema import LONGEST_NAME, name_fault
+from ...text.complaints import listed, nearest, shown
+from ...text.parsing import read_table
+
+# GPU-hours of the models of Pollux's trace: the middle of Sia's category of each.
+CATEGORY = {
+    "ncf": 0.3,
+    "cifar10": 0.3,
+    "bert": 3.0,
+    "deepspeech2": 3.0,
+    "yolov3": 30.0,
+    "imagenet": 300.0,
+}
+
+LATEST = 10.0**9
+MOST = {"samples": 10**12, "steps": 10**7, "tokens": 10**15}
+CHOOSE = "choose"
+WORK = ("duration_s", "gpu_hours", "samples", "steps", "tokens")
+
+
+class Work(NamedTuple):
+    """How much a job trains: so many of `gpu_hours`, `samples`, `steps`, `tokens`."""
+
+    unit: str
+    amount: float
+
+
+class Row(NamedTuple):
+    """A job of a trace as it stands there; None where it says nothing.
+
+    `gpus` is None for `choose`; `lora_rank` is 0 where LoRA has no rank given.
+    """
+
+    name: str
+    submit_s: float
+    gpus: int | None
+    work: Work
+    model: str | None
+    batch: int | None
+    sequence: int | None
+    training: str | None
+    lora_rank: int
+    line: str
+
+    @property
+    def names_a_model(self) -> bool:
+        """Whether the model is one of ours to train, not one of Pollux's."""
+        return self.model is not None and self.model not in CATEGORY
+
+
+def read(path: str | Path, where: Mapping[str, str] | None = None) -> list[Row]:
+    """The jobs of a trace in its order; `where` keeps the rows with these cells.
+
+    Every wrong cell is an `InstanceError` with file, line, column, what was found, what
+    was expected and the remedy.
+    """
+    place = Path(path)
+    table, where = read_table(place), where or {}
+    known = set(table.columns)
+    if missing := sorted(set(where) - known):
+        raise InstanceError.at(
+            place,
+            None,
+            f"found no column {listed(missing)} to choose rows by, expected one of "
+            f"{listed(table.columns)}; correct the choice",
+        )
+    if not {"submit_s", "gpus"} <= known or known.isdisjoint(("model", *WORK)):
+        raise InstanceError.at(
+            place,
+            None,
+            f"found the columns {listed(table.columns)}, expected "
+            "submit_s,duration_s,gpus or submit_s,model,gpus and one of "
+            f"{', '.join(WORK)}; rename them",
+        )
+    rows = [
+        _Cells(place, line, cells).row(number)
+        for number, (line, cells) in enumerate(table.rows)
+        if all(cells[column] == wanted for column, wanted in where.items())
+    ]
+    if not rows:
+        raise InstanceError.at(
+            place, None, "found no jobs, expected one a line; add some"
+        )
+    return rows
+
+
+def is_path(model: str) -> bool:
+    """Whether a model is a file, not a name of the catalogue."""
+    return "/" in model or "\\" in model or model.endswith(".json")
+
+
+class _Cells:
+    """The cells of one line; what is wrong with one is said with its place."""
+
+    def __init__(self, file: Path, line: int, cells: dict[str, str | None]) -> None:
+        self.file, self.line, self.cells = file, f"line {line}", cells
+
+    def row(self, number: int) -> Row:
+        name = self.text("job") or f"job{number}"
+        if name_fault(name):
+            expected = f"a line of up to {LONGEST_NAME} printable characters"
+            raise self.refuse("job", expected, "rename the job")
+        submit, gpus, model = self.number("submit_s", 0), self.gpus(), self.model()
+        training = self.training()
+        return Row(
+            name=name,
+            submit_s=submit,
+            gpus=gpus,
+            work=self.work(model, gpus),
+            model=model,
+            batch=self.count("batch") if self.text("batch") else None,
+            sequence=(
+                self.count("sequence_length", 10**7)
+                if self.text("sequence_length")
+                else None
+            ),
+            training=training,
+            lora_rank=self.rank(training),
+            line=self.line,
+        )
+
+    def refuse(self, column: str, expected: str, remedy: str) -> InstanceError:
+        found = self.cells.get(column)
+        said = "nothing" if found is None or not found.strip() else shown(found.strip())
+        return InstanceError.at(
+            self.file,
+            f"{self.line}: {column}",
+            f"found {said}, expected {expected}; {remedy}",
+        )
+
+    def text(self, column: str) -> str:
+        return (self.cells.get(column) or "").strip()
+
+    def number(self, column: str, least: float) -> float:
+        try:
+            value = float(self.text(column))
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= LATEST:
+            expected = f"a number from {least:g} to {LATEST:g}"
+            raise self.refuse(column, expected, "correct or remove the line")
+        return value
+
+    def count(self, column: str, most: int = 100_000, more: str = "") -> int:
+        text = self.text(column)
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            expected = f"a whole number from 1 to {most}{more}"
+            raise self.refuse(column, expected, "correct or remove the line")
+        return int(text)
+
+    def gpus(self) -> int | None:
+        if self.text("gpus") == CHOOSE:
+            return None
+        return self.count("gpus", more=f", or {CHOOSE}")
+
+    def model(self) -> str | None:
+        model = self.text("model")
+        if not model or model in CATEGORY or model in models() or is_path(model):
+            return model or None
+        names = [*CATEGORY, *models()]
+        expected = f"one of {', '.join(names)}, or the path of a config.json"
+        raise self.refuse("model", expected, nearest(model, names))
+
+    def work(self, model: str | None, gpus: int | None) -> Work:
+        if model in CATEGORY:
+            return Work("gpu_hours", CATEGORY[str(model)])
+        given = [column for column in WORK if self.text(column)]
+        if not given:
+            if set(WORK) & set(self.cells) and not model:
+                given = [column for column in WORK if column in self.cells]
+                raise self.refuse(given[0], "how long it trains", "fill the cell")
+            said = "no model" if model is None else f"model {shown(model)}"
+            raise InstanceError.at(
+                self.file,
+                self.line,
+                f"found {said} and no column duration_s, expected how much it trains "
+                f"in one of {', '.join(WORK)}; add the column",
+            )
+        if len(given) > 1:
+            raise self.refuse(given[1], f"nothing beside {given[0]}", "clear one cell")
+        (unit,) = given
+        if unit == "gpu_hours":
+            return Work(unit, self.number(unit, 0))
+        if unit != "duration_s":
+            return Work(unit, self.count(unit, MOST[unit]))
+        if gpus is None:
+            raise self.refuse(
+                "gpus",
+                "a number beside duration_s",
+                f"give the number, or one of {', '.join(WORK[1:])} for duration_s",
+            )
+        return Work("gpu_hours", self.number(unit, 0) * gpus / 3600)
+
+    def training(self) -> str | None:
+        text = self.text("training")
+        if text not in ("", "full", "lora"):
+            raise self.refuse(
+                "training",
+                "full or lora",
+                "other ways, QLoRA's 4-bit weights among them, are not modelled",
+            )
+        return text or None
+
+    def rank(self, training: str | None) -> int:
+        if not self.text("lora_rank"):
+            return 0
+        if training != "lora":
+            raise self.refuse(
+                "lora_rank", "no rank without training lora", "clear the cell"
+            )
+        return self.count("lora_rank", 65_536)

@@ -1,0 +1,289 @@
+"""Traces whose jobs name their models: against queues that are written by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.api import scheduling
+from hetopt.catalogue import model as model_fields
+from hetopt.errors import InstanceError
+from hetopt.files import load_instance
+from hetopt.problems.job_scheduling import Assumptions, Data, Job, JobModel
+from hetopt.scheduling import catalogue, simulator, traces
+from hetopt.schema import ModelSpec
+
+CLUSTER = catalogue.cluster([("A100-80G", 4), ("RTX2080Ti", 4)], 5.0)
+CONFIG = {
+    "model_type": "llama",
+    "num_hidden_layers": 16,
+    "hidden_size": 2048,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 8192,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+}  # llama-3.2-1b
+COLUMNS = "job,submit_s,gpus,model,training,lora_rank,batch,sequence_length"
+OURS = f"""{COLUMNS},samples,steps,tokens
+one,10,2,ours/config.json,full,,8,512,800,,
+two,10.5,choose,ours/config.json,lora,8,8,512,,50,
+three,12,1,gpt2,full,,4,1024,,,409600
+four,15,4,ours/config.json,lora,32,2,1024,,,1000
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "jobs.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def spec(name: str) -> ModelSpec:
+    return ModelSpec.model_validate(model_fields(name))
+
+
+def by_hand() -> Data:
+    ours, gpt2 = spec("llama-3.2-1b"), spec("gpt2")
+    return Data(
+        name="by hand",
+        cluster=CLUSTER,
+        models={
+            "a": JobModel(spec=ours, sequence_length=512),
+            "b": JobModel(spec=ours, sequence_length=512, lora_rank=8),
+            "c": JobModel(spec=gpt2, sequence_length=1024),
+            "d": JobModel(spec=ours, sequence_length=1024, lora_rank=32),
+        },
+        jobs=(
+            Job(name="one", model="a", batch=8, samples=800, submit_s=0, gpus=2),
+            Job(
+                name="two", model="b", batch=8, samples=400, submit_s=0.5, gpus="choose"
+            ),
+            Job(name="three", model="c", batch=4, samples=400, submit_s=2, gpus=1),
+            Job(name="four", model="d", batch=2, samples=1, submit_s=5, gpus=4),
+        ),
+        assumptions=Assumptions(memory="cost_model"),
+    )
+
+
+def test_a_trace_that_says_everything_is_the_queue_by_hand(folder: Path) -> None:
+    data, hand = traces.queue(written(folder, OURS), CLUSTER, "t"), by_hand()
+    same = ("name", "batch", "samples", "submit_s", "gpus")
+    for one, two in zip(data.jobs, hand.jobs, strict=True):
+        assert [getattr(one, f) for f in same] == [getattr(two, f) for f in same]
+        mine, want = data.models[one.model], hand.models[two.model]
+        assert mine.spec.parameters == want.spec.parameters
+    assert set(data.models) == {"ours", "ours, LoRA 8", "gpt2", "ours, LoRA 32"}
+    assert [one.what for one in data.assumed] == ["memory and times"]
+    for policy in ("frenzy", "opportunistic", "sia_as_asked"):
+        schedules = [simulator.simulate(d, policy).schedule for d in (data, hand)]
+        assert schedules[0] == schedules[1]
+
+
+def test_a_configuration_is_the_model_that_it_describes(folder: Path) -> None:
+    made = traces.queue(written(folder, OURS), CLUSTER, "t").models["ours"].spec
+    want = spec("llama-3.2-1b")
+    assert made.model_copy(update={"name": want.name}) == want
+
+
+def test_sequence_lengths_tell_models_apart(folder: Path) -> None:
+    rows = "0,1,gpt2,full,4,1024,10\n1,1,gpt2,full,4,512,10\n2,1,gpt2,full,4,512,10\n"
+    head = "submit_s,gpus,model,training,batch,sequence_length,samples\n"
+    data = traces.queue(written(folder, head + rows), CLUSTER, "t")
+    lengths = [data.models[job.model].sequence_length for job in data.jobs]
+    assert lengths == [1024, 512, 512]
+    assert data.jobs[1].model == data.jobs[2].model != data.jobs[0].model
+
+
+def test_an_instances_costs_hold_for_jobs_that_name_models(folder: Path) -> None:
+    place = "hexiscale/setting-1-llama2-7b"
+    named = scheduling.queue_of_trace(written(folder, OURS), place)
+    assert named.assumptions.memory == "cost_model"
+    assert named.assumptions.costs == load_instance(place).workload.costs
+    plain = written(folder, "submit_s,duration_s,gpus\n0,600,1\n")
+    assert scheduling.queue_of_trace(plain, place).assumptions == Assumptions()
+
+
+# --- what is assumed -------------------------------------------------------------
+
+
+def assumed(data: Data) -> dict[str, tuple[str, int]]:
+    return {one.what: (one.value, one.jobs) for one in data.assumed}
+
+
+def test_no_job_becomes_gpt2_or_bert_unsaid(folder: Path) -> None:
+    path = written(folder, "submit_s,duration_s,gpus\n0,600,1\n5,7200,2\n9,600,1\n")
+    found = assumed(traces.queue(path, CLUSTER, "t"))
+    assert found["model"] == (
+        "GPT-2 or BERT by GPU-hours: 2 x bert-base, 1 x gpt2",
+        3,
+    )
+    text = "submit_s,gpus,model,batch\n0,1,imagenet,8\n"
+    found = assumed(traces.queue(written(folder, text), CLUSTER, "t"))
+    assert {"model", "GPU-hours"} <= set(found)
+
+
+def test_a_flag_says_what_jobs_train_that_name_no_model(folder: Path) -> None:
+    text = "submit_s,duration_s,gpus,model,batch\n0,600,1,,\n5,600,2,gpt2-xl,2\n"
+    path = written(folder, text)
+    words: dict[str, Any] = {"batch": 2, "sequence_length": 256}
+    for model in ("llama-3.2-1b", folder / "ours" / "config.json"):
+        data = scheduling.queue_of_trace(
+            path, "frenzy/simulator-30", model=model, **words
+        )
+        one, two = data.jobs
+        assert data.models[one.model].spec.parameters == spec("llama-3.2-1b").parameters
+        assert data.models[one.model].sequence_length == 256
+        assert (one.batch, two.batch) == (2, 2)
+        assert data.models[two.model].spec == spec("gpt2-xl")
+        found = assumed(data)
+        assert found["model"][1] == 1
+        assert found["training"] == ("all weights", 2)
+        assert not {"batch", "sequence length"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("gpus,model,batch,samples\n1,gpt2,4,9\n", {"batch": 8}, "found --batch"),
+        (
+            "gpus,model,samples\n1,gpt2,9\n",
+            {"model": ("x", spec("gpt2"))},
+            "found --model, expected a job",
+        ),
+        ("gpus,duration_s\n1,9\n", {"sequence_length": 8}, "found --sequence-length"),
+    ],
+)
+def test_a_word_that_no_job_takes_is_refused(
+    folder: Path, text: str, words: dict[str, Any], message: str
+) -> None:
+    head, row, _ = text.split("\n")
+    path = written(folder, f"submit_s,{head}\n0,{row}\n")
+    with pytest.raises(InstanceError, match=message):
+        traces.queue(path, CLUSTER, "t", **words)
+
+
+# --- who chooses the number of GPUs ----------------------------------------------
+
+
+def asking(data: Data, gpus: Any) -> Data:
+    jobs = tuple(job.model_copy(update={"gpus": gpus}) for job in data.jobs)
+    return data.model_copy(update={"jobs": jobs})
+
+
+def test_where_nobody_asks_sia_as_asked_is_the_exact_round() -> None:
+    data = asking(by_hand(), "choose")
+    one, two = (simulator.simulate(data, p).schedule for p in ("sia_as_asked", "exact"))
+    assert one == two
+
+
+def test_where_nobody_asks_opportunistic_begins_with_one_gpu() -> None:
+    open_, one = (asking(by_hand(), gpus) for gpus in ("choose", 1))
+    schedules = [simulator.simulate(d, "opportunistic").schedule for d in (open_, one)]
+    assert schedules[0] == schedules[1]
+
+
+def test_a_queue_keeps_choose_in_its_file() -> None:
+    data = by_hand()
+    assert Data.model_validate_json(data.model_dump_json()) == data
+    assert data.jobs[1].asked is None
+
+
+# --- what is refused -------------------------------------------------------------
+
+HEAD = f"{COLUMNS},duration_s,tokens"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("x,0,1,llama3-8b,,,,,60,", "did you mean llama-3-8b"),
+        ("x,0,1,gpt2,qlora,,,,60,", 'training: found "qlora", expected full or lora'),
+        ("x,0,1,gpt2,full,8,,,60,", "lora_rank: found"),
+        ("x,0,choose,gpt2,,,,,60,", 'gpus: found "choose", expected a number beside'),
+        ("x,0,some,gpt2,,,,,60,", "expected a whole number from 1 to 100000, or choo"),
+        ("x,0,1,gpt2,,,,,60,9", "tokens: found"),
+        ("x,0,1,gpt2,,,,,,", "no column duration_s"),
+        ("x,0,1,,,,,,,9", "tokens: found tokens of no model"),
+        ("x,0,1,,lora,,,,60,", 'training: found "lora" of no model'),
+        ("x,0,1,gpt2,,,0,,60,", "batch: found"),
+        ("x,0,1,gpt2,,,,1e3,60,", "sequence_length: found"),
+        ("x,0,1,../config.json,,,,,60,", "leads out of the trace's folder"),
+        ("x,0,1,/etc/config.json,,,,,60,", "leads out of the trace's folder"),
+        ("x,0,1,out/config.json,,,,,60,", "leads out of the trace's folder"),
+        ("x,0,1,no/config.json,,,,,60,", "line 2: model: "),
+        ("x,0,1,bad.json,,,,,60,", "missing key, expected one of num_hidden_layers"),
+        ("x,0,1,latent.json,lora,,,,60,", "found layer_parameters of model"),
+    ],
+)
+def test_a_wrong_cell_is_refused_with_its_line(
+    folder: Path, row: str, message: str
+) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (inner / "out").symlink_to(folder / "ours")
+    (inner / "bad.json").write_text("{}")
+    latent = {"kv_lora_rank": 64, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32}
+    tree = {**CONFIG, **latent, "v_head_dim": 64}
+    (inner / "latent.json").write_text(json.dumps(tree))
+    path = written(inner, f"{HEAD}\n{row}\n")
+    with pytest.raises(InstanceError) as caught:
+        traces.queue(path, CLUSTER, "t")
+    assert str(caught.value).startswith(f"{path}: line 2")
+    assert message in str(caught.value)
+    assert caught.value.file == str(path)
+
+
+# --- the command -----------------------------------------------------------------
+
+
+def told(*words: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, ["schedule", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_schedule_tells_on_stderr_and_in_the_document_what_it_assumes(
+    folder: Path,
+) -> None:
+    path = written(folder, "submit_s,duration_s,gpus\n0,600,1\n5,7200,2\n")
+    words = ("frenzy/testbed-30", "--trace", path, "--policy", "frenzy", "--json")
+    code, said, beside = told(*words)
+    assert code == 0
+    assert "GPT-2 or BERT by GPU-hours" in beside
+    document = json.loads(said)
+    (one,) = [a for a in document["instance"]["assumed"] if a["what"] == "model"]
+    assert one["jobs"] == 2
+    assert "--model" in one["change"]
+    code, said, beside = told(*words, "--model", "gpt2-xl", "--batch", 8)
+    assert code == 0
+    assert "GPT-2 or BERT" not in beside
+    assert set(json.loads(said)["instance"]["models"]) == {"gpt2-xl"}
+
+
+def test_what_schedule_writes_of_a_trace_is_accepted_by_check(folder: Path) -> None:
+    path, out = written(folder, OURS), folder / "plan.json"
+    words = ("frenzy/testbed-30", "--trace", path, "--policy", "sia_as_asked")
+    code, said, _ = told(*words, "--json", "--out", out)
+    assert code == 0
+    checked = CliRunner().invoke(cli.app, ["check", str(out), "--json"])
+    assert checked.exit_code == 0
+    objective = json.loads(said)["objective"]
+    assert json.loads(checked.stdout)["objective"] == objective
+
+
+def test_a_queue_without_a_trace_takes_no_model() -> None:
+    code, _, error = told("frenzy/testbed-30", "--model", "gpt2")
+    assert code == 2
+    assert "model: expected with --trace only" in error
