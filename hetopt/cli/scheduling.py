@@ -93,7 +93,9 @@ def schedule(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Take the jobs from a trace of this format."),
+        typer.Option(
+            metavar="CSV", help="Take the jobs from a trace: instances/README.md."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -131,11 +133,18 @@ def schedule(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sample.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a .html report or a .json document."),
+        typer.Option(
+            metavar="FILE",
+            help="Write a .html or .md report, a .json document, a picture.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a queue of jobs on a mixed cluster under scheduling policies.
+
+    Columns of a trace: submit_s, gpus (or choose), job, model (of the catalogue or a
+    config.json), training (full, lora), lora_rank, batch, sequence_length, and one of
+    duration_s, gpu_hours, samples, steps, tokens.
 
     Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
     """
@@ -180,39 +189,16 @@ def _announce(data: "Data") -> None:
 def _deliver(
     data: "Data", outcomes: list["Outcome"], out: Path | None, as_json: bool
 ) -> None:
-    from ..report import schedule as report
-    from ..text.writing import write_json, write_text
+    from ..report import schedule as reports
 
     if outcomes[-1].result.stop.value == "interrupted":
         output.complain(f"interrupted in {outcomes[-1].policy}: these are the others")
-    document = _document(data, outcomes)
-
-    def write(path: Path) -> None:
-        if path.suffix.lower() == ".html":
-            write_text(path, report.page(data, outcomes))
-        else:
-            write_json(path, document)
-
-    failed = written(out, write)
-    output.give(document, report.terminal(outcomes), as_json, failed)
+    report = reports.Report(data, tuple(outcomes))
+    failed = written(out, lambda path: reports.FILES.write(report, path))
+    output.give(reports.document(report), reports.terminal(report), as_json, failed)
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)
-
-
-def _document(data: "Data", outcomes: list["Outcome"]) -> dict[str, Any]:
-    """One policy: its result document, with the queue, which `hetopt check` takes."""
-    from ..scheduling.traces import offered
-
-    load = offered(data)
-    shared = {
-        "instance": data.model_dump(mode="json"),
-        "offered_load": load if load < float("inf") else None,
-    }
-    documents = [outcome.to_json() for outcome in outcomes]
-    if len(documents) == 1:
-        return documents[0] | shared
-    return {"problem": "job_scheduling", **shared, "results": documents}
 
 
 def _fit_table(rows: list["Fit"]) -> Any:
@@ -255,10 +241,8 @@ def _cells(text: str) -> dict[str, str]:
 
 
 def _writable(out: Path | None) -> None:
+    from ..report.schedule import FILES
+
     check_writable(out)
-    if out is None:
-        return
-    if out.suffix.lower() not in (".html", ".json"):
-        raise Unsupported(
-            f"{out}: found suffix {out.suffix!r}, expected one of .html, .json"
-        )
+    if out is not None:
+        FILES.check(out)

@@ -1,41 +1,97 @@
-"""Schedules: metrics, completion times, who held which GPU when."""
+"""Schedules: metrics, times of every job, who held which GPU when."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from .. import registry
 from ..api.scheduling import Outcome
-from ..plans import Schedule
-from ..problems.job_scheduling import MICRO, Data
+from ..plans import Schedule, ScheduledJob
+from ..problems.job_scheduling import MICRO, Data, Job
 from ..scheduling.metrics import times
+from ..scheduling.traces import offered
 from . import figures, words, writers
-from .sheet import Figure, Section, Sheet, Table
+from .gantt import COLOURS, axis_of, gantt
+from .sheet import Cell, Figure, Section, Sheet, Table
 
-COLUMNS = (
-    *("policy", "average completion", "p99", "queueing", "makespan", "gap to bound"),
-    *("samples/s", "trials", "restarts", "decision, median", "p99"),
+TIMES = (
+    *("policy", "mean completion", "p50", "p90", "p99"),
+    *("mean queueing", "p50", "p90", "p99", "gap to bound"),
 )
+USE = (
+    *("policy", "makespan", "held of the time", "samples/s", "trials", "restarts"),
+    *("median decision", "p99 decision"),
+)
+MOST_JOBS = 2000
+ASSUMED = ("assumed", "what", "jobs", "to change it")
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """A row of texts a policy, under COLUMNS."""
-    listed = []
-    for outcome in outcomes:
+@dataclass(frozen=True)
+class Report:
+    """A queue, and what each policy made of it."""
+
+    data: Data
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def plans(self) -> list[tuple[str, Schedule]]:
+        """The schedules by policy, where there is one."""
+        kept = [(one.policy, one.result.plan) for one in self.outcomes]
+        return [(policy, plan) for policy, plan in kept if plan is not None]
+
+
+def document(report: Report) -> dict[str, Any]:
+    """One policy: its result document, with the queue, which `hetopt check` takes."""
+    load = offered(report.data)
+    shared = {
+        "instance": report.data.model_dump(mode="json"),
+        "offered_load": load if load < float("inf") else None,
+    }
+    documents = [outcome.to_json() for outcome in report.outcomes]
+    if len(documents) == 1:
+        return documents[0] | shared
+    return {"problem": "job_scheduling", **shared, "results": documents}
+
+
+# --- tables ----------------------------------------------------------------------
+
+
+def times_of(report: Report) -> Table:
+    """Completion and queueing of all jobs, a row a policy."""
+    rows: list[list[Cell | str]] = []
+    for outcome in report.outcomes:
+        m = outcome.metrics
+        seconds: tuple[float | None, ...] = (None,) * 8
+        if m is not None:
+            seconds = (
+                *(m.average_completion_s, m.p50_completion_s, m.p90_completion_s),
+                *(m.p99_completion_s, m.average_queueing_s, m.p50_queueing_s),
+                *(m.p90_queueing_s, m.p99_queueing_s),
+            )
+        gap = outcome.result.gap
+        cells = [Cell.of(value, words.duration(value)) for value in seconds]
+        rows.append([outcome.policy, *cells, Cell.of(gap, words.share(gap))])
+    return Table.of(TIMES, rows)
+
+
+def use_of(report: Report) -> Table:
+    """What the cluster did, and the policy, a row a policy."""
+    rows = []
+    for outcome in report.outcomes:
         m = outcome.metrics
         if m is None:
-            listed.append([outcome.policy, *[words.NONE] * (len(COLUMNS) - 1)])
+            rows.append([outcome.policy, *[words.NONE] * (len(USE) - 1)])
             continue
-        listed.append(
+        held = (f"{gpu} {share:.0%}" for gpu, share in m.utilisation.items())
+        rows.append(
             [
                 outcome.policy,
-                words.duration(m.average_completion_s),
-                words.duration(m.p99_completion_s),
-                words.duration(m.average_queueing_s),
                 words.duration(m.makespan_s),
-                words.share(outcome.result.gap),
+                ", ".join(held),
                 words.number(m.samples_per_second),
                 str(m.trials),
                 str(m.restarts),
@@ -43,68 +99,117 @@ def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
                 words.duration(m.decision_p99_s),
             ]
         )
-    return listed
+    return Table.of(USE, rows, texts=("policy", "held of the time"))
 
 
-def used(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """Policy, and the share of each GPU type's time that was held."""
-    return [
-        (
-            outcome.policy,
-            ", ".join(
-                f"{words.plain(gpu)} {share:.0%}"
-                for gpu, share in outcome.metrics.utilisation.items()
-            ),
-        )
-        for outcome in outcomes
-        if outcome.metrics is not None
-    ]
-
-
-def terminal(outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
-    """The metrics, and what is to be said beside them."""
-    yield writers.terminal(Table.of(COLUMNS, rows(outcomes)), narrow=False)
-    for name, text in used(outcomes):
-        yield Text(f"{name}: held {text}", style="dim")
-    for reason in dict.fromkeys(r for one in outcomes for r in one.result.reasons):
-        yield Text(words.plain(f"refused {reason}"))
-
-
-ASSUMED = ("assumed", "what", "jobs", "to change it")
-
-
-def assumed(data: Data) -> Iterator[RenderableType]:
-    """What the maker of the queue filled in, for a terminal."""
-    yield writers.terminal(_assumed(data), narrow=False)
-
-
-def _assumed(data: Data) -> Table:
+def assumed_of(data: Data) -> Table:
+    """What the maker of the queue filled in."""
     rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
     return Table.of(ASSUMED, rows, texts=("assumed", "what", "to change it"))
 
 
-def page(data: Data, outcomes: Sequence[Outcome]) -> str:
-    """The table, the CDF of all policies, a Gantt chart of each."""
-    plans = [(o.policy, o.result.plan) for o in outcomes if o.result.plan is not None]
-    held = (f"{policy} held {text} of the time." for policy, text in used(outcomes))
-    title, charts = "Completion times", []
-    for policy, plan in plans:
-        name = f"{policy}: who held which GPU"
-        figure = Figure(name, _GANTT, partial(gantt, data, plan))
-        charts.append(Section(name, figures=(figure,)))
-    sections = (
-        Section(notes=(_introduction(data), data.source)),
-        Section(table=Table.of(COLUMNS, rows(outcomes)), points=tuple(held)),
-        Section(title, figures=(Figure(title, "", lambda: cdf(data, plans)),)),
-        *charts,
-    )
-    return writers.page(Sheet(f"Schedules of {data.name}", sections))
+def jobs_of(report: Report) -> Table:
+    """Every job: what it trains, and its times and GPUs under each policy."""
+    headings = ["job", "model", "batch", "GPUs asked", "submitted"]
+    by_policy = []
+    for policy, plan in report.plans:
+        headings += [f"{policy}: queueing", "completion", "last on"]
+        entries = {entry.job: entry for entry in plan.jobs}
+        by_policy.append((entries, times(report.data, plan)))
+    rows = []
+    for job in report.data.jobs[:MOST_JOBS]:
+        row = _asked(job)
+        for entries, found in by_policy:
+            at = found.get(job.name)
+            spent = (at.queueing_us, at.completion_us) if at else (None, None)
+            for us in spent:
+                seconds = None if us is None else us / MICRO
+                row.append(Cell.of(seconds, words.duration(seconds)))
+            row.append(Cell.of(_last_on(report.data, entries[job.name])))
+        rows.append(row)
+    return Table.of(headings, rows, texts=("job", "model", "last on"))
+
+
+def _asked(job: Job) -> list[Cell]:
+    return [
+        *(Cell.of(job.name), Cell.of(job.model), Cell.of(job.batch)),
+        Cell(str(job.gpus), job.asked),
+        Cell.of(job.submit_s, words.duration(job.submit_s)),
+    ]
+
+
+def _last_on(data: Data, entry: ScheduledJob) -> str:
+    """The GPUs on which a job ends."""
+    if not entry.leases:
+        return "refused"
+    nodes = (gpu.rpartition(":")[0] for gpu in entry.leases[-1].gpus)
+    kinds = Counter(data.cluster.node[node].gpu for node in nodes)
+    return " + ".join(f"{count} × {gpu}" for gpu, count in kinds.items())
+
+
+# --- terminal and page -----------------------------------------------------------
+
+
+def assumed(data: Data) -> Iterator[RenderableType]:
+    """What the maker of the queue filled in, for a terminal."""
+    yield writers.terminal(assumed_of(data), narrow=False)
+
+
+def terminal(report: Report) -> Iterator[RenderableType]:
+    """The metrics, and what is to be said beside them."""
+    yield writers.terminal(times_of(report))
+    yield Text("")
+    yield writers.terminal(use_of(report))
+    if note := choosers(report):
+        yield Text(note, style="dim")
+    reasons = (reason for one in report.outcomes for reason in one.result.reasons)
+    for reason in dict.fromkeys(reasons):
+        yield Text(words.plain(f"refused {reason}"))
+
+
+def choosers(report: Report) -> str:
+    """Which policies do not follow what jobs ask for; empty where all do."""
+    if all(job.asked is None for job in report.data.jobs):
+        return ""
+    names = [
+        one.policy
+        for one in report.outcomes
+        if not registry.entry("scheduling.policies", one.policy).follows_requests
+    ]
+    if not names:
+        return ""
+    told = f"{', '.join(names)}: the policy chooses the number of GPUs"
+    return f"{told}, whatever jobs ask for."
+
+
+def sheet(report: Report) -> Sheet:
+    """The tables, the CDF and the Gantt charts of all policies."""
+    data = report.data
+    waiting, used = "Completion and queueing times", "Use of the cluster"
+    held, every = "Who held which GPU", "Jobs"
+    listed = _JOBS
+    if len(data.jobs) > MOST_JOBS:
+        listed += f" Shown: {MOST_JOBS} of {len(data.jobs)}."
+    note = tuple(filter(None, (choosers(report),)))
+    drawn = Figure(held, "", lambda: gantt(data, report.plans))
+    curves = Figure(waiting, "", lambda: cdf(data, report.plans))
+    sections = [
+        Section(notes=(_introduction(data), *filter(None, (data.source,)))),
+        Section(waiting, table=times_of(report), figures=(curves,)),
+        Section(used, notes=note, table=use_of(report)),
+        Section(held, notes=(_GANTT,), figures=(drawn,)),
+        Section(every, notes=(listed,), table=jobs_of(report)),
+    ]
+    if data.assumed:
+        sections.insert(1, Section("What was assumed", table=assumed_of(data)))
+    return Sheet(f"Schedules of {data.name}", tuple(sections))
 
 
 _GANTT = (
-    "A line for each GPU, a colour for each job, black where an attempt ran out of "
-    "memory."
+    "A line for each GPU, the same time in every panel; a colour is a model, and names "
+    "of jobs stand where they fit. Black: an attempt that ran out of memory."
 )
+_JOBS = "Times from submission; the GPUs are those on which a job ends."
 
 
 def _introduction(data: Data) -> str:
@@ -116,53 +221,42 @@ def _introduction(data: Data) -> str:
 
 
 def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> Any:
-    """Share of jobs that are complete within a time, a step line for each policy."""
-    figure = figures.canvas(9, 4)
-    axes = figure.subplots()
-    for policy, plan in plans:
-        found = times(data, plan).values()
-        hours = sorted(one.completion_us / MICRO / 3600 for one in found)
-        if hours:
-            shares = [(i + 1) / len(hours) for i in range(len(hours))]
-            line = [0.0, *hours], [0.0, *shares]
-            axes.step(*line, where="post", label=policy)
-    axes.set_xlabel("completion time in hours, from submission")
-    axes.set_ylabel("share of jobs")
-    axes.set_ylim(0, 1.02)
-    axes.set_xlim(left=0)
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend(frameon=False)
+    """Shares of jobs that are complete, and that waited no longer, within a time."""
+    figure = figures.canvas(12, 3.8)
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, word in zip(panels, ("completion", "queueing"), strict=True):
+        every = {
+            policy: sorted(
+                getattr(one, f"{word}_us") / MICRO for one in times(data, plan).values()
+            )
+            for policy, plan in plans
+        }
+        longest = max((found[-1] for found in every.values() if found), default=1.0)
+        size, unit = axis_of(longest)
+        for number, (policy, found) in enumerate(every.items()):
+            if found:
+                shares = [(i + 1) / len(found) for i in range(len(found))]
+                line = [0.0, *(one / size for one in found)], [0.0, *shares]
+                style = ("-", "--", "-.", ":")[number % 4]
+                look = {"where": "post", "label": figures.label(policy)}
+                panel.step(*line, linestyle=style, color=COLOURS[number % 7], **look)
+        panel.set_xlabel(f"{word} time in {unit}")
+        panel.set_ylim(0, 1.02)
+        panel.set_xlim(left=0)
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("share of jobs")
+    if panels[0].lines:
+        panels[0].legend(frameon=False)
     return figure
 
 
-def gantt(data: Data, plan: Schedule) -> Any:
-    """A line for each GPU, in bands by node; a box a lease, a colour a job."""
-    from matplotlib import colormaps
-    from matplotlib.collections import PolyCollection
-
-    line = {gpu: number for number, gpu in enumerate(data.cluster.gpu_ids())}
-    palette = colormaps["tab20"]
-    boxes, colours = [], []
-    for number, entry in enumerate(plan.jobs):
-        for lease in entry.leases:
-            start, end = lease.start_us / MICRO / 3600, lease.end_us / MICRO / 3600
-            for gpu in lease.gpus:
-                low, high = line[gpu] + 0.08, line[gpu] + 0.92
-                boxes.append([(start, low), (start, high), (end, high), (end, low)])
-                colours.append("black" if lease.trial else palette(number % 20))
-    figure = figures.canvas(9, min(14.0, 1.5 + 0.12 * len(line)))
-    axes = figure.subplots()
-    axes.add_collection(PolyCollection(boxes, facecolors=colours))
-    edge, middles, names = 0, [], []
-    for node in data.cluster.nodes:
-        middles.append(edge + node.count / 2)
-        names.append(words.plain(f"{node.name} {node.gpu}"))
-        edge += node.count
-        axes.axhline(edge, color="grey", linewidth=0.6)
-    if len(names) <= 60:
-        axes.set_yticks(middles, names, fontsize=8)
-    axes.set_xlabel("hours")
-    axes.set_ylim(edge, 0)
-    axes.set_xlim(0, max((box[2][0] for box in boxes), default=1.0))
-    return figure
+FILES: "writers.Files[Report]" = writers.Files(
+    {
+        ".html": lambda report: writers.page(sheet(report)),
+        ".json": lambda report: writers.document(document(report)),
+        ".md": lambda report: writers.markdown(sheet(report)),
+        **dict.fromkeys(
+            writers.PICTURES, lambda report: gantt(report.data, report.plans)
+        ),
+    }
+)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from hetopt.exact import job_round as exact_round
 from hetopt.files import load_problem
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.report import gantt
 from hetopt.scheduling import catalogue, has_gaps, simulator, workloads
 from hetopt.scheduling.idle import Idle
 from hetopt.scheduling.policies import _rounds, frenzy, opportunistic
@@ -395,7 +397,7 @@ def test_schedule_of_one_policy_is_a_result_that_check_accepts(tmp_path: Path) -
     assert json.loads(checked.stdout)["objective"] == document["objective"]
 
 
-def test_schedule_writes_a_page_with_a_gantt_chart_a_policy_and_the_cdf(
+def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "queue.html"
@@ -405,9 +407,74 @@ def test_schedule_writes_a_page_with_a_gantt_chart_a_policy_and_the_cdf(
     assert code == 0
     assert "opportunistic" in said
     text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 3
-    assert len(re.findall('aria-label="[a-z]*: who held which GPU"', text)) == 2
+    assert text.count("<svg") == 2
+    assert text.count("since the first submission") == 1
+    assert 'aria-label="Who held which GPU"' in text
+    for job in load_problem("frenzy/testbed-30")[1].jobs:
+        assert f">{job.name}</td>" in text
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".md"])
+def test_schedule_draws_the_queue_in_the_format_of_the_file(
+    suffix: str, tmp_path: Path
+) -> None:
+    begins = {".png": b"\x89PNG", ".svg": b"<?xml", ".md": b"# Sch"}
+    out = tmp_path / f"queue{suffix}"
+    code, _, _ = told("frenzy/testbed-30", "--policy", "frenzy", "--out", out)
+    assert code == 0
+    assert out.read_bytes().startswith(begins[suffix])
+
+
+def test_bars_cover_what_leases_hold_and_no_two_of_a_lease_touch() -> None:
+    for seed in range(4):
+        data = random_queue(seed)
+        line = {gpu: number for number, gpu in enumerate(data.cluster.gpu_ids())}
+        for entry in simulator.simulate(data, "frenzy").schedule.jobs:
+            for lease in entry.leases:
+                made = list(gantt.bars(lease, line, 60.0))
+                covered = [n for bar in made for n in range(bar.low, bar.high)]
+                assert sorted(covered) == sorted(line[gpu] for gpu in lease.gpus)
+                assert all(a.high < b.low for a, b in pairwise(made))
+                for bar in made:
+                    assert bar.start * 6e7 == pytest.approx(lease.start_us)
+                    assert bar.end * 6e7 == pytest.approx(lease.end_us)
+
+
+def test_no_two_models_share_a_colour_while_there_are_any() -> None:
+    data = load_problem("frenzy/simulator-60")[1]
+    colour = gantt.colours(data)
+    assert set(colour) == {job.model for job in data.jobs}
+    assert len(set(colour.values())) == len(colour) <= len(gantt.COLOURS)
+    assert gantt.OTHER not in colour.values()
+    models = {f"m{i}": catalogue.job_model("gpt2") for i in range(9)}
+    jobs = tuple(
+        data.jobs[0].model_copy(update={"name": f"{name} {i}", "model": name})
+        for number, name in enumerate(models)
+        for i in range(20 - number)
+    )
+    many = data.model_copy(update={"models": models, "jobs": jobs})
+    colour = gantt.colours(many)
+    assert [colour[f"m{i}"] for i in range(7)] == [*gantt.COLOURS]
+    assert colour["m7"] == colour["m8"] == gantt.OTHER
+
+
+def test_what_follows_requests_gives_as_many_gpus_where_they_do() -> None:
+    """The others choose; each policy says of itself which it is."""
+    cluster = catalogue.cluster([("A100-80G", 8)], 5.0)
+    models = {"bert-base": catalogue.job_model("bert-base")}
+    for asked in (1, 2, 4, 8):
+        job = Job(
+            name="j", model="bert-base", batch=8, samples=80, submit_s=0, gpus=asked
+        )
+        data = Data(name="q", cluster=cluster, models=models, jobs=(job,))
+        for policy in POLICIES:
+            (entry,) = simulator.simulate(data, policy).schedule.jobs
+            follows = registry.entry("scheduling.policies", policy).follows_requests
+            if follows:
+                assert len(entry.leases[-1].gpus) == asked
+    _, said, _ = told("frenzy/testbed-30", "--policy", "frenzy,opportunistic")
+    assert "frenzy: the policy chooses the number of GPUs" in " ".join(said.split())
 
 
 def strip(text: str) -> str:

@@ -8,9 +8,10 @@ is optimal for a round, and says nothing of a whole schedule.
 from ...problems.job_scheduling import Data
 from ._rounds import RoundPolicy, exact_rounds, kinds
 
-__all__ = ["kinds", "policy", "problem"]
+__all__ = ["follows_requests", "kinds", "policy", "problem"]
 
 problem = "job_scheduling"
+follows_requests = False
 
 
 def policy(data: Data) -> RoundPolicy:

@@ -26,6 +26,7 @@ from ..idle import Idle
 from ..simulator import State
 
 problem = "job_scheduling"
+follows_requests = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ...problems.job_scheduling import Data
 from ..simulator import State, Task
 
 problem = "job_scheduling"
+follows_requests = True
 
 
 def kinds(data: Data) -> Callable[[str], int]:

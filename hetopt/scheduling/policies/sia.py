@@ -21,9 +21,10 @@ from ...result import uninterrupted
 from ...solving import statements
 from ._rounds import RoundPolicy, kinds
 
-__all__ = ["kinds", "policy", "problem"]
+__all__ = ["follows_requests", "kinds", "policy", "problem"]
 
 problem = "job_scheduling"
+follows_requests = False
 
 
 def policy(data: Data) -> RoundPolicy:

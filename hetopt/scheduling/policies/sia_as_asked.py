@@ -13,9 +13,10 @@ Source: Frenzy, section V-A, baseline Sia.
 from ...problems.job_scheduling import Data
 from ._rounds import RoundPolicy, exact_rounds, kinds
 
-__all__ = ["kinds", "policy", "problem"]
+__all__ = ["follows_requests", "kinds", "policy", "problem"]
 
 problem = "job_scheduling"
+follows_requests = True
 
 
 def policy(data: Data) -> RoundPolicy:

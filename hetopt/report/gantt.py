@@ -1,0 +1,186 @@
+"""Who held which GPU when: a panel for each policy, above one axis of time.
+
+A colour is a model, and no two models share one but the grey of those for which none is
+left, which says so. A job's name stands on its bars where there is room.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..plans import Lease, Schedule
+from ..problems.job_scheduling import MICRO, Data
+from . import figures, words
+
+Plans = Sequence[tuple[str, Schedule]]
+
+# Okabe and Ito's colours but for black, which people of any sight tell apart.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
+OTHER, TRIAL, EDGE = "#9a9a9a", "#000000", "#ffffff"
+WIDTH, LINE, FONT = 12.0, 0.11, 6.5  # inches, inches a GPU, points
+_MARGIN = 1.9  # inches beside the panels, about
+_MOST_NAMES = 3000
+_UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"))
+
+
+class Bar(NamedTuple):
+    """GPUs of a lease that lie side by side: lines from `low` to `high`."""
+
+    start: float
+    end: float
+    low: int
+    high: int
+
+
+def axis_of(seconds: float) -> tuple[int, str]:
+    """The seconds of a unit, and its name, in which a time reads well."""
+    for least, size, name in _UNITS:
+        if seconds >= least:
+            return size, name
+    return 1, "seconds"
+
+
+def colours(data: Data) -> dict[str, str]:
+    """A colour for each model, the ones that most jobs train first."""
+    models = [job.model for job in data.jobs]
+    ranked = sorted(set(models), key=lambda model: (-models.count(model), model))
+    return {
+        model: COLOURS[number] if number < len(COLOURS) else OTHER
+        for number, model in enumerate(ranked)
+    }
+
+
+def bars(lease: Lease, line: dict[str, int], unit: float) -> Iterator[Bar]:
+    """The bars of a lease, with times in a unit of so many seconds."""
+    start, end = (us / MICRO / unit for us in (lease.start_us, lease.end_us))
+    lines = sorted(line[gpu] for gpu in lease.gpus)
+    low = previous = lines[0]
+    for number in lines[1:]:
+        if number != previous + 1:
+            yield Bar(start, end, low, previous + 1)
+            low = number
+        previous = number
+    yield Bar(start, end, low, previous + 1)
+
+
+def gantt(data: Data, plans: Plans) -> Any:
+    """The Matplotlib figure; every panel has the same GPUs and the same time."""
+    ends = [
+        lease.end_us
+        for _, plan in plans
+        for entry in plan.jobs
+        for lease in entry.leases
+    ]
+    last = max(ends, default=MICRO) / MICRO
+    unit, name = axis_of(last)
+    count = data.cluster.gpu_count
+    each = max(1.2, min(LINE * count, 36 / max(1, len(plans))))
+    figure = figures.canvas(WIDTH, 1.1 + (each + 0.3) * max(1, len(plans)))
+    panels = figure.subplots(max(1, len(plans)), sharex=True, squeeze=False)[:, 0]
+    inch = (WIDTH - _MARGIN) / (last / unit), each / count
+    for panel, (policy, plan) in zip(panels, plans, strict=False):
+        _panel(panel, data, plan, unit, inch)
+        panel.set_title(words.plain(policy), loc="left", fontsize=9)
+    panels[-1].set_xlim(0, last / unit)
+    panels[-1].set_xlabel(f"{name} since the first submission")
+    _legend(figure, data, plans)
+    return figure
+
+
+def _panel(
+    panel: Any, data: Data, plan: Schedule, unit: float, inch: tuple[float, float]
+) -> None:
+    """One policy; `inch` is how wide a unit of time and how high a GPU are."""
+    from matplotlib.collections import PolyCollection
+
+    line = {gpu: number for number, gpu in enumerate(data.cluster.gpu_ids())}
+    model = {job.name: job.model for job in data.jobs}
+    colour = colours(data)
+    boxes, faces, names = [], [], 0
+    for entry in plan.jobs:
+        for lease in entry.leases:
+            face = TRIAL if lease.trial else colour[model[entry.job]]
+            for bar in bars(lease, line, unit):
+                boxes.append(_corners(bar))
+                faces.append(face)
+                turned = _turned(entry.job, bar, inch)
+                if names < _MOST_NAMES and turned is not None:
+                    names += 1
+                    _write(panel, entry.job, bar, _ink(face), turned)
+    width = 0.7 if inch[1] > 0.05 else 0.0
+    boxes_of = PolyCollection(
+        boxes, facecolors=faces, edgecolors=EDGE if width else "face", linewidths=width
+    )
+    panel.add_collection(boxes_of)
+    _nodes(panel, data, inch[1])
+
+
+def _corners(bar: Bar) -> list[tuple[float, float]]:
+    start, end, low, high = bar
+    return [(start, low), (start, high), (end, high), (end, low)]
+
+
+def _turned(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
+    """Whether a name stands upright on a bar; None where it has no room at all."""
+    wide, high = (bar.end - bar.start) * inch[0], (bar.high - bar.low) * inch[1]
+    long, thick = 0.62 * FONT / 72 * (len(name) + 1), 1.05 * FONT / 72
+    if wide >= long and high >= thick:
+        return False
+    return True if high >= long and wide >= thick else None
+
+
+def _write(panel: Any, name: str, bar: Bar, ink: str, turned: bool) -> None:
+    panel.text(
+        (bar.start + bar.end) / 2,
+        (bar.low + bar.high) / 2,
+        words.plain(name),
+        ha="center",
+        va="center" if turned else "center_baseline",
+        rotation=90 if turned else 0,
+        fontsize=FONT,
+        color=ink,
+        clip_on=True,
+    )
+
+
+def _nodes(panel: Any, data: Data, inch: float) -> None:
+    """Bands, and names where a line of text has room."""
+    edge, middles, names = 0, [], []
+    for node in data.cluster.nodes:
+        if node.count * inch >= FONT / 72:
+            middles.append(edge + node.count / 2)
+            names.append(words.plain(f"{node.name} {node.gpu}"))
+        edge += node.count
+        panel.axhline(edge, color="grey", linewidth=0.6, zorder=0.5)
+    panel.set_yticks(middles, names, fontsize=7)
+    panel.tick_params(axis="y", length=0)
+    panel.set_ylim(edge, 0)
+
+
+def _legend(figure: Any, data: Data, plans: Plans) -> None:
+    from matplotlib.patches import Patch
+
+    colour = colours(data)
+    shown = [
+        Patch(facecolor=own, label=figures.label(model))
+        for model, own in colour.items()
+        if own != OTHER
+    ]
+    if others := len(colour) - len(shown):
+        shown.append(Patch(facecolor=OTHER, label=f"{others} other models"))
+    every = (x for _, plan in plans for entry in plan.jobs for x in entry.leases)
+    if any(lease.trial for lease in every):
+        shown.append(Patch(facecolor=TRIAL, label="out of memory"))
+    figure.legend(
+        handles=shown,
+        loc="outside upper left",
+        ncols=min(len(shown), 6),
+        frameon=False,
+        fontsize=8,
+    )
+
+
+def _ink(colour: str) -> str:
+    """Black or white, whichever is read on the colour."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    light = 0.299 * red + 0.587 * green + 0.114 * blue
+    return "#000000" if light > 130 else "#ffffff"
