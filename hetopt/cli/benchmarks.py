@@ -10,6 +10,7 @@ from ..errors import Unsupported
 from . import output
 from .options import flag
 from .output import OURS, stopped, written
+from .quantities import duration
 
 
 def register(app: typer.Typer) -> None:
@@ -50,8 +51,8 @@ def bench(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            min=0.01, max=1e6, metavar="S", help="Instead of the suite's time limits."
+        duration(
+            least=0.01, most=1e6, metavar="S", help="In place of the suite's limits."
         ),
     ] = None,
     update_best: Annotated[

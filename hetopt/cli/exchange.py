@@ -10,6 +10,7 @@ from ..errors import Unsupported, naming
 from . import output
 from .options import AsJson, flag
 from .output import written
+from .quantities import length
 
 if TYPE_CHECKING:
     from ..explaining.simulator import Simulation
@@ -47,10 +48,10 @@ def assemble(
         typer.Option("--from", metavar="FORMAT", help="hostfile, nvidia_smi or sinfo."),
     ],
     global_batch: Annotated[
-        int, typer.Option(min=1, metavar="B", help="Sequences of an iteration.")
+        int, length(metavar="B", help="Sequences of an iteration.")
     ],
     sequence_length: Annotated[
-        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+        int, length(metavar="S", help="Tokens of a sequence, as 8192 or 128Ki.")
     ],
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")

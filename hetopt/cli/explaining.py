@@ -9,6 +9,7 @@ from ..errors import naming
 from . import output
 from .options import AsJson
 from .output import written
+from .quantities import duration
 
 
 def register(app: typer.Typer) -> None:
@@ -24,9 +25,7 @@ def explain(
     ] = None,
     time_limit: Annotated[
         float,
-        typer.Option(
-            min=0, metavar="S", help="Wall seconds for the changes; 0: none are tried."
-        ),
+        duration(metavar="S", help="Wall seconds, or 5min, for the changes; 0: none."),
     ] = 60.0,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Of the searches for the changes.")

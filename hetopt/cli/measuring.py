@@ -10,6 +10,7 @@ from ..errors import InstanceError, UnknownName
 from . import output
 from .options import AsJson, OutTree, flag
 from .output import written
+from .quantities import length, rate
 
 if TYPE_CHECKING:
     from ..measuring.profiling import Profiled
@@ -68,7 +69,7 @@ def profile(
         str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
     ],
     sequence_length: Annotated[
-        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
     ],
     out: Annotated[
         Path,
@@ -83,7 +84,7 @@ def profile(
     tensor_parallel: Sizes = "1",
     intra_gbytes_per_s: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Link of a tensor-parallel group."),
+        rate(metavar="X", help="Link of a tensor-parallel group: 300, 300GB/s."),
     ] = None,
     bytes_per_parameter: Annotated[
         int, typer.Option(min=1, max=64, help="States of a parameter, in memory.")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Unsupported
+from .quantities import count, duration, share
 
 # A flag takes no value: nothing stands for one in the help.
 flag = partial(typer.Option, metavar="")
@@ -16,15 +17,14 @@ InstanceWord = Annotated[
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(
-        min=0,
+    duration(
         metavar="S",
-        help="Wall seconds, reading the file included; `inf` for no limit.",
+        help="Wall seconds, or 5min, reading the file included; `inf` for no limit.",
     ),
 ]
 Gap = Annotated[
     float | None,
-    typer.Option(min=0, metavar="G", help="Stop at this gap; 0.01 is 1 %."),
+    share(metavar="G", help="Stop at this gap: 1%, or 0.01."),
 ]
 Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
@@ -45,22 +45,21 @@ Replanners = Annotated[
 ]
 ReplanningTime = Annotated[
     float,
-    typer.Option("--planning", min=0, metavar="S", help="Seconds to re-plan in."),
+    duration("--planning", metavar="S", help="Seconds to re-plan in."),
 ]
 HorizonSeconds = Annotated[
     float | None,
-    typer.Option(
+    duration(
         "--horizon",
-        min=0,
         metavar="S",
-        help="Seconds until the next change, 3600 by default; `inf`.",
+        help="Seconds, or 2h, until the next change, 1 h by default; `inf`.",
     ),
 ]
 HorizonIterations = Annotated[
     int | None,
-    typer.Option(
+    count(
         "--iterations",
-        min=0,
+        least=0,
         metavar="N",
         help="Iterations until then, in place of seconds.",
     ),

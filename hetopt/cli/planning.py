@@ -22,6 +22,7 @@ from .options import (
     flag,
     listed,
 )
+from .quantities import duration, usd
 
 if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
@@ -226,11 +227,11 @@ def provision(
     instance: InstanceWord,
     deadline: Annotated[
         float | None,
-        typer.Option(min=0, metavar="S", help="Cheapest that ends within S seconds."),
+        duration(metavar="S", help="Cheapest that ends within it: 3d, or seconds."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, metavar="USD", help="Fastest that costs no more."),
+        usd(metavar="USD", help="Fastest that costs no more."),
     ] = None,
     frontier: Annotated[
         bool,

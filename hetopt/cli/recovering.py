@@ -9,6 +9,7 @@ from ..errors import HetoptError, Unsupported
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
 from .output import written
+from .quantities import duration
 
 if TYPE_CHECKING:
     from ..api.recovering import Recovered
@@ -56,7 +57,7 @@ def recover(
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        typer.Option(min=0, metavar="S", help="Wall seconds of the method; `inf`."),
+        duration(metavar="S", help="Wall seconds, or 5min, of the method; `inf`."),
     ] = 60.0,
     gap: Gap = None,
     threads: Threads = 1,

@@ -9,6 +9,7 @@ import typer
 from . import options, output
 from .options import AsJson, Threads
 from .output import written
+from .quantities import duration
 from .recovering import replanners, storage, until
 
 
@@ -58,12 +59,12 @@ def replay(
     ] = None,
     option: options.StorageWords = None,
     checkpoint: Annotated[
-        float, typer.Option(min=1e-6, metavar="S", help="Between checkpoints.")
+        float,
+        duration(least=1e-6, metavar="S", help="Seconds, or 10min, between them."),
     ] = 600.0,
     restart: Annotated[
         float,
-        typer.Option(
-            min=0,
+        duration(
             metavar="S",
             help="Of every move, beside --planning and the recovery.",
         ),
@@ -71,9 +72,7 @@ def replay(
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        typer.Option(
-            min=0, metavar="S", help="Wall seconds of each exact recovery; `inf`."
-        ),
+        duration(metavar="S", help="Wall seconds of each exact recovery; `inf`."),
     ] = 2.0,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,

@@ -9,6 +9,7 @@ from ..errors import Interrupted, Unsupported
 from . import output
 from .options import AsJson, listed
 from .output import check_writable, written
+from .quantities import duration, length, share
 
 if TYPE_CHECKING:
     from ..api.scheduling import Outcome
@@ -32,7 +33,7 @@ def fit(
     model: Annotated[
         str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
     ],
-    batch: Annotated[int, typer.Option(min=1, metavar="B", help="Sequences a step.")],
+    batch: Annotated[int, length(metavar="B", help="Sequences a step.")],
     cluster: Annotated[
         str | None,
         typer.Option(metavar="C", help="The cluster of this instance or queue."),
@@ -42,7 +43,7 @@ def fit(
         typer.Option(metavar="A,B", help="GPUs by name, such as A100-40G,RTX2080Ti."),
     ] = None,
     sequence: Annotated[
-        int, typer.Option(min=1, metavar="S", help="Tokens of a sequence.")
+        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
     ] = 1024,
     as_json: AsJson = False,
 ) -> None:
@@ -124,11 +125,11 @@ def schedule(
     ] = None,
     load: Annotated[
         float | None,
-        typer.Option(min=0.001, metavar="L", help="Scale arrivals to this load."),
+        share(least=0.001, metavar="L", help="Scale arrivals to this load: 80%."),
     ] = None,
     longest: Annotated[
         float | None,
-        typer.Option(min=1, metavar="S", help="Shorten the trace's jobs to S seconds."),
+        duration(least=1, metavar="S", help="Shorten the trace's jobs to that: 2h."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sample.")] = 0,
     out: Annotated[

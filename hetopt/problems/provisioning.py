@@ -22,7 +22,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from .. import plans
-from ..schema import Count, Instance, Name, NotNegative, Record, exact, tabled
+from ..schema import Count, Instance, Name, Record, Seconds, Usd, exact, tabled
 from . import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -87,8 +87,8 @@ class Data(Record):
     max_stages: Annotated[int, Field(ge=1, le=1_000)]
     iterations: Annotated[int, Field(ge=1, le=10**9)]
     offers: Annotated[tuple[Offer, ...], Field(min_length=1, max_length=1_000)]
-    deadline_s: NotNegative | None = None
-    budget_usd: NotNegative | None = None
+    deadline_s: Seconds | None = None
+    budget_usd: Usd | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ..plans import TrainingPlan
 from ..problems.recovery import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
-from ..schema import LONGEST_NAME, Cluster, Instance, Positive, Record, exact
+from ..schema import LONGEST_NAME, Cluster, GbytesPerS, Instance, Record, exact
 from .changes import Change
 
 
@@ -32,10 +32,10 @@ class Storage(Record):
     media: Annotated[tuple[Literal["memory", "disk"], ...], Field(min_length=1)] = (
         "disk",
     )
-    memory_gbytes_per_s: Positive = 50
-    disk_gbytes_per_s: Positive = 3.5
-    network_gbytes_per_s: Positive = 50
-    cloud_gbytes_per_s: Positive | None = Field(
+    memory_gbytes_per_s: GbytesPerS = 50
+    disk_gbytes_per_s: GbytesPerS = 3.5
+    network_gbytes_per_s: GbytesPerS = 50
+    cloud_gbytes_per_s: GbytesPerS | None = Field(
         default=1.2, description="None where there is no cloud."
     )
     cloud_limit: Literal["shared", "each_node"] = "shared"

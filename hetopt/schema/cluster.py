@@ -23,7 +23,17 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from .record import MemoryGib, Name, NotNegative, PeakTflops, Positive, Record, exact
+from .record import (
+    Efficiency,
+    GbytesPerS,
+    LatencyUs,
+    MemoryGib,
+    Name,
+    PeakTflops,
+    Record,
+    UsdPerHour,
+    exact,
+)
 
 if TYPE_CHECKING:
     from .links import LinkTable
@@ -40,9 +50,9 @@ class GpuType(Record):
         description="Peak dense TFLOP/s in the precision of the products, 16-bit ones."
     )
     memory_gib: MemoryGib
-    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
-    usd_per_hour: NotNegative | None = None
-    memory_gbytes_per_s: Positive | None = None
+    efficiency: Efficiency = 1.0
+    usd_per_hour: UsdPerHour | None = None
+    memory_gbytes_per_s: GbytesPerS | None = None
 
     _later = frozenset({"memory_gbytes_per_s"})
 
@@ -53,8 +63,8 @@ class Node(Record):
     name: Name
     gpu: Name
     count: Annotated[int, Field(ge=1, le=4096)]
-    intra_gbytes_per_s: Positive | None = None
-    intra_latency_us: NotNegative = 0
+    intra_gbytes_per_s: GbytesPerS | None = None
+    intra_latency_us: LatencyUs = 0
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:
@@ -84,8 +94,8 @@ class Link(Record):
 
     first: Name
     second: Name
-    gbytes_per_s: Positive
-    latency_us: NotNegative = 0
+    gbytes_per_s: GbytesPerS
+    latency_us: LatencyUs = 0
 
 
 class Pairs(Sequence[Link]):
@@ -247,8 +257,8 @@ def _written(pairs: Pairs, info: SerializationInfo) -> Any:
 class Inter(Record):
     """Links between nodes: one for all, with exceptions by pair."""
 
-    gbytes_per_s: Positive | None = None
-    latency_us: NotNegative = 0
+    gbytes_per_s: GbytesPerS | None = None
+    latency_us: LatencyUs = 0
     pairs: Pairs = Pairs()
 
 

@@ -7,7 +7,19 @@ from pydantic import Field, model_validator
 from ..errors import InstanceError, UnknownName
 from .cluster import Cluster
 from .model import ModelSpec
-from .record import Count, MemoryGib, Name, NotNegative, PeakTflops, Positive, Record
+from .record import (
+    Count,
+    Efficiency,
+    GbytesPerS,
+    LatencyUs,
+    MemoryGib,
+    Name,
+    PeakTflops,
+    Record,
+    Seconds,
+    Usd,
+    UsdPerHour,
+)
 from .targets import TARGETS
 from .workload import Alternatives, Workload
 
@@ -17,12 +29,12 @@ class Offer(Record):
 
     gpu: Name
     quota: Annotated[int, Field(ge=0, le=1_000_000)]
-    usd_per_hour: NotNegative = Field(description="Of one GPU.")
+    usd_per_hour: UsdPerHour = Field(description="Of one GPU.")
     peak_tflops: PeakTflops
     memory_gib: MemoryGib
-    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
-    gbytes_per_s: Positive = Field(description="Network of an instance.")
-    latency_us: NotNegative = 0
+    efficiency: Efficiency = 1.0
+    gbytes_per_s: GbytesPerS = Field(description="Network of an instance.")
+    latency_us: LatencyUs = 0
     gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = Field(
         1, description="GPUs that are rented together; quota and price are of one GPU."
     )
@@ -31,8 +43,8 @@ class Offer(Record):
 class Requirements(Record):
     """What a provisioning must meet; `None` asks for nothing."""
 
-    deadline_s: NotNegative | None = None
-    budget_usd: NotNegative | None = None
+    deadline_s: Seconds | None = None
+    budget_usd: Usd | None = None
 
 
 class Search(Record):

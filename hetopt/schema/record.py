@@ -7,13 +7,24 @@ computes with the same rationals.
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InstanceError, cut, quoted
+from ..text import units
 
 LONGEST_NAME = 200
 
@@ -75,11 +86,60 @@ GpuId = Annotated[
     ),
     AfterValidator(_gpu_id),
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A number of a field, or a text with a unit: `3d`, `400Gb/s`, `80GB`.
+
+    In records it is the number in the field's own unit; digests see nothing else.
+    """
+
+    quantity: units.Quantity
+
+    def number(self, value: Any) -> Any:
+        """What a text says; anything else as it is, for the field's own checks."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return units.whole(units.parse_with_unit(value, self.quantity))
+        except units.TwoReadings:
+            raise
+        except ValueError:
+            return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.number, handler(source)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        text = {
+            "type": "string",
+            "pattern": self.quantity.pattern,
+            "examples": list(self.quantity.examples),
+        }
+        return {"anyOf": [handler(schema), text]}
+
+
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Counted = Annotated[Count, Written(units.COUNT)]
+Length = Annotated[Count, Written(units.LENGTH)]
+GbytesPerS = Annotated[Positive, Written(units.GBYTES_PER_S)]
+LatencyUs = Annotated[NotNegative, Written(units.MICROSECONDS)]
+Seconds = Annotated[NotNegative, Written(units.SECONDS)]
+Usd = Annotated[NotNegative, Written(units.USD)]
+UsdPerHour = Annotated[NotNegative, Written(units.USD_PER_HOUR)]
+Efficiency = Annotated[float, Field(gt=0, le=1), Written(units.SHARE)]
+ReserveMib = Annotated[int, Field(ge=0, le=10**7), Written(units.MIB)]
 # In tables they are MiB and GFLOP/s, whole numbers below 1e9.
-MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5)]
+MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5), Written(units.CARD_GIB)]
 PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
 
 

@@ -5,7 +5,16 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from .record import Count, Name, NotNegative, Positive, Record
+from .record import (
+    Count,
+    Counted,
+    Length,
+    Name,
+    NotNegative,
+    Positive,
+    Record,
+    ReserveMib,
+)
 from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
@@ -141,7 +150,7 @@ class CostSettings(Record):
     sync: Literal["ring", "bottleneck"] = "ring"
     sync_overlap: Literal["none", "backward"] = "none"
     sync_factor: NotNegative = 1
-    reserve_mib: Annotated[int, Field(ge=0, le=10**7)] = 0
+    reserve_mib: ReserveMib = 0
     layer_times: Literal["analytic", "profile"] = "analytic"
     profile: tuple[Profile, ...] = ()
 
@@ -255,10 +264,10 @@ class Workload(Record):
     (`hetopt.schema.targets`).
     """
 
-    sequence_length: Count
-    global_batch: Count
+    sequence_length: Length
+    global_batch: Length
     micro_batch_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
-    iterations: Count = 1
+    iterations: Counted = 1
     costs: CostSettings = CostSettings()
     alternatives: Alternatives = Alternatives()
     runs_on: RunsOn = "any"

@@ -143,11 +143,13 @@ def _remedy(schema: dict[str, Any], kind: str, value: Any, node: dict[str, Any])
     if kind == "literal_error":
         names = [str(v) for b in _branches(node) for v in b.get("enum", [])]
         return nearest(value, names) if isinstance(value, str) else "use one of them"
+    if isinstance(value, str) and wants & {"integer", "number"} and "string" in wants:
+        return "write a plain number without quotes, or one with a unit"
     if isinstance(value, str) and wants & {"integer", "number"}:
         return "write a plain number without quotes or unit"
     if isinstance(value, str) and "boolean" in wants:
         return "write true or false without quotes"
-    if isinstance(value, int | float) and "string" in wants:
+    if isinstance(value, int | float) and wants == {"string"}:
         return "put it in quotes"
     if isinstance(value, float) and "integer" in wants:
         return "write a whole number"
@@ -187,7 +189,10 @@ def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
 
 
 def _branches(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return node.get("anyOf") or [node]
+    """The alternatives of a part of a schema, those within alternatives too."""
+    if "anyOf" not in node:
+        return [node]
+    return [one for branch in node["anyOf"] for one in _branches(branch)]
 
 
 def _followed(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
@@ -249,6 +254,8 @@ def _plain(number: float) -> str:
 def _text(node: dict[str, Any]) -> str:
     if "pattern" in node and "description" in node:
         return f"text of the form {node['description']}"
+    if "examples" in node:
+        return f"one with a unit ({', '.join(node['examples'])})"
     if "maxLength" in node and "minLength" in node:
         return f"text of {node['minLength']} to {node['maxLength']} characters"
     if "maxLength" in node:

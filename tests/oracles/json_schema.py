@@ -14,7 +14,7 @@ KINDS: dict[str, Any] = {
     "boolean": bool,
     "null": type(None),
 }
-TELLING = {"$schema", "$defs", "title", "description", "default"}
+TELLING = {"$schema", "$defs", "title", "description", "default", "examples"}
 
 
 def faults(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from ...schema import Cluster, Instance, ModelSpec
 from ...text import writing
 from ...text.complaints import validated
 from ...text.parsing import yaml_text
+from ...text.units import TwoReadings, of_field, parse, whole
 from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -222,7 +223,9 @@ def typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
         if name not in known:
             raise _unknown(name, list(known))
         try:
-            typed[name] = _value(known[name], value)
+            typed[name] = _value(known[name], name, value)
+        except TwoReadings as error:
+            raise InstanceError(f"--option {option}: {error}") from None
         except (ValueError, KeyError):
             kind = known[name].__name__
             raise InstanceError(
@@ -237,7 +240,15 @@ def _unknown(name: str, known: list[str]) -> UnknownName:
     return UnknownName("option", name, get_close_matches(name, known, n=3) or known)
 
 
-def _value(kind: type, text: str) -> Any:
+def _value(kind: type, name: str, text: str) -> Any:
     if kind is bool:
         return _TRUTH[text.lower()]
-    return kind(text)
+    try:
+        return kind(text)
+    except ValueError:
+        if kind not in (int, float) or (quantity := of_field(name)) is None:
+            raise
+        number = whole(parse(text, quantity))
+        if kind is int and not isinstance(number, int):
+            raise
+        return kind(number)

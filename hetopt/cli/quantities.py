@@ -1,0 +1,62 @@
+"""Values of options that are quantities: plain numbers as ever, or with a unit."""
+
+from collections.abc import Callable
+from functools import partial
+from math import isnan
+from typing import Any
+
+import typer
+
+from ..text import units
+
+
+def option(
+    kind: units.Quantity,
+    *names: str,
+    least: float = 0,
+    most: float | None = None,
+    whole: bool = False,
+    **about: Any,
+) -> Any:
+    """An option of that kind from `least` to `most`; `whole` where it is an int."""
+
+    def reader(value: Any) -> Any:
+        return _read(value, kind, least, most, whole)
+
+    return typer.Option(*names, parser=reader, **about)
+
+
+def _read(
+    value: Any, kind: units.Quantity, least: float, most: float | None, whole: bool
+) -> Any:
+    """The number that a text says; defaults come as numbers, and are taken as such."""
+    if not isinstance(value, str):
+        return value
+    number = _plain(value, int if whole else float)
+    if number is None:
+        try:
+            number = units.whole(units.parse(value, kind))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    if isnan(number) or number < least or (most is not None and number > most):
+        limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
+        raise typer.BadParameter(f"found {value}, expected {limits}")
+    if whole and not isinstance(number, int):
+        raise typer.BadParameter(f"found {value}, expected a whole number")
+    return number if whole else float(number)
+
+
+def _plain(text: str, kind: type[int] | type[float]) -> int | float | None:
+    """A number as the options have always had it, `inf` and `1e3` among them."""
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+duration: Callable[..., Any] = partial(option, units.SECONDS)
+length: Callable[..., Any] = partial(option, units.LENGTH, least=1, whole=True)
+count: Callable[..., Any] = partial(option, units.COUNT, least=1, whole=True)
+share: Callable[..., Any] = partial(option, units.SHARE)
+usd: Callable[..., Any] = partial(option, units.USD)
+rate: Callable[..., Any] = partial(option, units.GBYTES_PER_S)

@@ -1,0 +1,323 @@
+"""Quantities as people write them: `3d`, `1h30m`, `400Gb/s`, `80GB`, `15T`, `5%`.
+
+A `Quantity` says what a bare number has always meant there and which units there are
+besides. Units are told apart by their letters' case where it carries the meaning (Gb is
+an eighth of GB). What can be read in two ways is not read: the error names both.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+from ..errors import quoted
+
+LONGEST = 60
+# Exponents are short: a fraction of 10**999999999 would take all memory.
+_NUMBER = r"[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"
+_Asked = Callable[[Fraction], str]
+
+
+class TwoReadings(ValueError):
+    """A text that could mean either of two numbers; the message spells both."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A kind of quantity: its units, as multiples of the one that bare numbers have."""
+
+    name: str
+    units: Mapping[str, Fraction]
+    examples: tuple[str, ...]
+    #: Units that could be two, and both spellings of a number of them.
+    asked: Mapping[str, _Asked] = field(default_factory=dict)
+    #: Whether several may follow each other, the larger first: `1h30m`.
+    joined: bool = False
+    #: What may stand in front of the number.
+    sign: str = ""
+    #: Units in which `text_of` may write, the largest first.
+    shown: tuple[str, ...] = ()
+
+    @cached_property
+    def pattern(self) -> str:
+        """A regular expression of every text with a unit that is read."""
+        known = "|".join(map(re.escape, sorted(self.units, key=len, reverse=True)))
+        one = f"{_NUMBER} *({known})"
+        if self.joined:
+            # The last `m` of 1h30m are minutes.
+            return f"^ *({one}) *(({one}|{_NUMBER} *m) *)*$"
+        if not self.sign:
+            return f"^ *{one} *$"
+        sign = re.escape(self.sign)
+        return f"^ *({one}|{sign} *{_NUMBER}( *({known}))?) *$"
+
+    def of(self, unit: str, *examples: str) -> "Quantity":
+        """The same where a bare number is of that unit."""
+        units = {name: factor / self.units[unit] for name, factor in self.units.items()}
+        return replace(self, units=units, examples=examples or self.examples)
+
+    def __str__(self) -> str:
+        *first, last = self.examples
+        shown = f"{', '.join(first)} or {last}" if first else last
+        return f"{self.name}, as {shown}"
+
+
+def parse(text: str, quantity: Quantity) -> Fraction:
+    """What a text says, in the unit of bare numbers; a `ValueError` says what is wrong.
+
+    A text without a unit is a bare number.
+    """
+    if len(text) > LONGEST:
+        raise ValueError(_unread(text, quantity))
+    bare = re.fullmatch(f" *({_NUMBER}) *", text)
+    if bare:
+        return Fraction(bare[1])
+    return parse_with_unit(text, quantity)
+
+
+def parse_with_unit(text: str, quantity: Quantity) -> Fraction:
+    """The same of a text that must name a unit, as one in a file has to."""
+    if len(text) > LONGEST:
+        raise ValueError(_unread(text, quantity))
+    left = text.strip(" ")
+    signed = bool(quantity.sign) and left.startswith(quantity.sign)
+    left = left.removeprefix(quantity.sign if signed else "")
+    total, before = Fraction(0), None
+    while left:
+        part = re.match(rf" *({_NUMBER}) *([^0-9. ]*(?: [^0-9. ]+)*) *", left)
+        if part is None or (before is not None and not quantity.joined):
+            raise ValueError(_unread(text, quantity))
+        number, unit = Fraction(part[1]), part[2].strip(" ")
+        if signed and not unit:
+            factor = Fraction(1)
+        else:
+            factor = _factor(text, number, unit, before, quantity)
+        if before is not None and factor >= before:
+            raise ValueError(_unread(text, quantity))
+        total, before, left = total + number * factor, factor, left[part.end() :]
+    if before is None:
+        raise ValueError(_unread(text, quantity))
+    return total
+
+
+def _factor(
+    text: str,
+    number: Fraction,
+    unit: str,
+    before: Fraction | None,
+    quantity: Quantity,
+) -> Fraction:
+    if unit in quantity.units:
+        return quantity.units[unit]
+    if quantity.joined and unit == "m" and before is not None:
+        return quantity.units["min"]
+    if unit in quantity.asked:
+        raise TwoReadings(
+            f"found {quoted(text)}, which can be read in two ways; write "
+            f"{quantity.asked[unit](number)}"
+        )
+    raise ValueError(_unread(text, quantity))
+
+
+def _unread(text: str, quantity: Quantity) -> str:
+    return (
+        f"found {quoted(text)}, expected {quantity}; write such a one, or a plain "
+        "number"
+    )
+
+
+def of_field(name: str) -> Quantity | None:
+    """What a field holds whose name ends in its unit; None where it is no quantity."""
+    endings = {
+        "gbytes_per_s": GBYTES_PER_S,
+        "latency_us": MICROSECONDS,
+        "memory_gib": CARD_GIB,
+        "reserve_mib": MIB,
+        "efficiency": SHARE,
+        "sequence_length": LENGTH,
+        "_s": SECONDS,
+    }
+    return next((endings[end] for end in endings if name.endswith(end)), None)
+
+
+def whole(value: Fraction) -> int | float:
+    """A fraction as a number of a file: whole where it is."""
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def text_of(value: float | Fraction, quantity: Quantity) -> str:
+    """A value as people write it, in the unit that makes it shortest."""
+    exactly = value if isinstance(value, Fraction) else Fraction(repr(value))
+    texts = []
+    for unit in quantity.shown:
+        number = exactly / quantity.units[unit]
+        if 1 <= number < 10**6 and (number * 1000).denominator == 1:
+            texts.append(f"{_plain(number)}{unit}")
+    unit = next((u for u in quantity.shown if quantity.units[u] == 1), "")
+    return min(texts, key=len, default=f"{_plain(exactly)}{unit}")
+
+
+def _plain(number: Fraction) -> str:
+    if number.denominator == 1:
+        return str(number.numerator)
+    return repr(float(number))
+
+
+# --- the quantities --------------------------------------------------------------
+
+
+def _duration() -> dict[str, Fraction]:
+    minute, hour, day = 60, 3600, 86400
+    short = {"ns": "1e-9", "us": "1e-6", "µs": "1e-6", "ms": "1e-3", "s": "1"}
+    found = {name: Fraction(factor) for name, factor in short.items()}
+    for names, seconds in (
+        (("sec", "secs", "second", "seconds"), 1),
+        (("min", "mins", "minute", "minutes"), minute),
+        (("h", "hr", "hrs", "hour", "hours"), hour),
+        (("d", "day", "days"), day),
+        (("w", "week", "weeks"), 7 * day),
+    ):
+        found |= {name: Fraction(seconds) for name in names}
+    return found
+
+
+_PREFIXES = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def _rates() -> dict[str, Fraction]:
+    """GB/s by unit; bits and bytes are told apart by the case of the b."""
+    found = {}
+    for prefix, power in _PREFIXES.items():
+        gigabytes = Fraction(1000) ** (power - 3)
+        for unit in (f"{prefix}B/s", f"{prefix}Bps", f"{prefix}byte/s"):
+            found[unit] = gigabytes
+        bits = ("b/s", "bps", "bit/s", "bits/s")
+        found |= {f"{prefix}{unit}": gigabytes / 8 for unit in bits}
+        if prefix:
+            up = prefix.upper()
+            found[f"{up}iB/s"] = Fraction(1024**power, 10**9)
+            found[f"{prefix}bE"] = gigabytes / 8
+    return found
+
+
+def _either_rate(prefix: str) -> _Asked:
+    return lambda n: f"{_plain(n)}{prefix}b/s (bits) or {_plain(n)}{prefix}B/s (bytes)"
+
+
+def _asked_rates() -> dict[str, _Asked]:
+    """Units of which nothing tells whether they are of bits or of bytes."""
+    found: dict[str, _Asked] = {}
+    for prefix in "kMGT":
+        low, up = prefix.lower(), prefix.upper()
+        either = _either_rate(prefix)
+        for unit in ("", "/s", "ps", "b", "B"):
+            found |= {f"{p}{unit}": either for p in {prefix, low, up}}
+        for unit in ("b/s", "B/s", "bps", "BPS", "bit", "be", "BE"):
+            found |= {f"{p}{unit}": either for p in {low, up}}
+    known = _rates()
+    return {unit: asked for unit, asked in found.items() if unit not in known}
+
+
+def _sizes(gigabyte: int) -> dict[str, Fraction]:
+    """Bytes by unit; `gigabyte` is 1000 or 1024, what a GB has of MB."""
+    found = {}
+    for prefix, power in _PREFIXES.items():
+        found[f"{prefix}B"] = Fraction(gigabyte**power)
+        if prefix:
+            found[f"{prefix.upper()}iB"] = Fraction(1024**power)
+    return found
+
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
+
+
+def _thousands_or_not(unit: str) -> _Asked:
+    def spelled(n: Fraction) -> str:
+        binary = f"{unit.upper()}i"
+        return (
+            f"{_plain(n * _DECIMAL[unit])}, or {_plain(n)}{binary} "
+            f"({_plain(n * _BINARY[binary])})"
+        )
+
+    return spelled
+
+
+def _minutes_or_months(n: Fraction) -> str:
+    return f"{_plain(n)}min (minutes) or {_plain(30 * n)}d (months)"
+
+
+SECONDS = Quantity(
+    "a time",
+    _duration(),
+    ("45s", "90min", "1h30min", "3d"),
+    asked={
+        "m": _minutes_or_months,
+        "M": _minutes_or_months,
+        "mo": _minutes_or_months,
+    },
+    joined=True,
+    shown=("w", "d", "h", "min", "s", "ms", "us"),
+)
+MICROSECONDS = SECONDS.of("us", "5us", "0.1ms")
+GBYTES_PER_S = Quantity(
+    "a data rate",
+    _rates(),
+    ("25GB/s", "400Gb/s", "25GbE"),
+    asked=_asked_rates(),
+    shown=("GB/s", "MB/s"),
+)
+MIB = Quantity(
+    "a size",
+    _sizes(1000),
+    ("512MiB", "2GiB", "2GB"),
+    shown=("TiB", "GiB", "MiB"),
+).of("MiB")
+#: Makers of cards count memory in powers of two and call it GB: an A100 of 80 GB has
+#: 81,920 MiB.
+CARD_GIB = Quantity(
+    "the memory of a GPU",
+    _sizes(1024),
+    ("80GB", "80GiB", "24576MiB"),
+    shown=("GiB", "MiB"),
+).of("GiB")
+COUNT = Quantity(
+    "a count",
+    {name: Fraction(n) for name, n in (_DECIMAL | _BINARY).items()},
+    ("500k", "1M", "15T", "128Ki"),
+    asked={"m": lambda n: f"{_plain(n)}M (millions) or the number in full"},
+    shown=("T", "B", "M", "k"),
+)
+#: Of sequences and batches, where 4k is 4000 to some and 4096 to others.
+LENGTH = Quantity(
+    "a length",
+    {name: Fraction(n) for name, n in _BINARY.items() if name in ("Ki", "Mi")},
+    ("128Ki", "1Mi"),
+    asked={unit: _thousands_or_not(unit) for unit in ("k", "K", "M")},
+    shown=("Mi", "Ki"),
+)
+SHARE = Quantity(
+    "a share",
+    {"%": Fraction(1, 100), "percent": Fraction(1, 100)},
+    ("5%",),
+)
+_MONEY = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9}
+_USD = {
+    f"{prefix}{name}": Fraction(n)
+    for prefix, n in _MONEY.items()
+    for name in ("USD", "$", "")
+    if prefix or name
+}
+USD = Quantity("an amount of money", _USD, ("$5500", "5500USD", "5.5k"), sign="$")
+USD_PER_HOUR = Quantity(
+    "a price an hour",
+    {
+        f"{name}/{per}": Fraction(1, hours)
+        for name in ("", "USD", "$")
+        for per, hours in (("h", 1), ("hr", 1), ("hour", 1), ("d", 24), ("day", 24))
+    }
+    | {"USD": Fraction(1), "$": Fraction(1)},
+    ("$2.49", "2.49USD", "$2.49/h"),
+    sign="$",
+)

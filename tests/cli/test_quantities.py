@@ -1,0 +1,77 @@
+"""Options and fields take quantities with units, and mean what plain numbers mean."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import INSTANCES
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.files import load_instance
+from hetopt.text.parsing import read_tree
+
+RUN = CliRunner()
+
+
+def answer(*words: str) -> Any:
+    told = RUN.invoke(cli.app, [*words, "--json"])
+    return told.exit_code, json.loads(told.stdout)
+
+
+def test_a_deadline_in_days_is_one_in_seconds() -> None:
+    code, plain = answer("provision", "espresso/llama-7b", "--deadline", "5400")
+    for text in ("90min", "1h30m", "1.5h"):
+        other = answer("provision", "espresso/llama-7b", "--deadline", text)
+        assert other[0] == code == 0
+        assert other[1]["objective"] == plain["objective"]
+        assert other[1]["digest"] == plain["digest"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("plan", "tiny/two-nodes", "--time-limit", "1m"), "1min"),
+        (("plan", "tiny/two-nodes", "--gap", "five"), "5%"),
+        (("provision", "tiny/offers", "--deadline", "-3"), "at least 0"),
+        (("provision", "tiny/offers", "--budget", "5€"), "$5500"),
+        (("plan", "tiny/two-nodes", "--time-limit", "nan"), "at least 0"),
+    ],
+)
+def test_what_is_no_quantity_is_refused(words: tuple[str, ...], named: str) -> None:
+    code, found = answer(*words)
+    assert code == 2
+    assert found["error"]["kind"] == "usage_error"
+    assert named in found["error"]["message"]
+    assert found["error"]["field"] == words[2]
+
+
+def test_fields_of_a_file_take_units(tmp_path: Path) -> None:
+    tree = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
+    inter, workload = tree["cluster"]["inter"], tree["workload"]
+    inter |= {"gbytes_per_s": 3.125, "latency_us": 5}
+    workload |= {"sequence_length": 2048, "iterations": 1_000_000}
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps(tree))
+    inter |= {"gbytes_per_s": "25GbE", "latency_us": "5us"}
+    workload |= {"sequence_length": "2Ki", "iterations": "1M"}
+    said = tmp_path / "said.json"
+    said.write_text(json.dumps(tree))
+    assert load_instance(said) == load_instance(plain)
+    assert load_instance(said).digest == load_instance(plain).digest
+
+
+def test_options_of_importers_take_units(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=4\nb slots=4\n")
+    out = tmp_path / "cluster.json"
+    words = ["import", "hostfile", str(hosts), "--gpu", "A100-80GB-SXM4"]
+    for text in ("25GbE", "3.125"):
+        told = RUN.invoke(
+            cli.app, [*words, "--inter-gbytes-per-s", text, "--out", str(out)]
+        )
+        assert told.exit_code == 0, told.output
+        assert json.loads(out.read_text())["cluster"]["inter"]["gbytes_per_s"] == 3.125
+    told = RUN.invoke(cli.app, [*words, "--inter-gbytes-per-s", "25G"])
+    assert told.exit_code == 2
