@@ -64,6 +64,14 @@ def assemble(
         str | None, typer.Option(metavar="NAME", help="Name of the instance.")
     ] = None,
     option: OPTION = None,
+    island: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOSTS=RATE",
+            help="Hosts that a faster network joins: `a100-*=400Gb/s`, or with its "
+            "latency `a1,a2=25GB/s@5us`. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Make an instance of a model's config.json and a list of hosts.
 
@@ -83,7 +91,10 @@ def assemble(
         "global_batch": global_batch,
         "micro_batch_sizes": _sizes(micro_batches),
     }
-    importing.write(out, assembled(config, format, hosts, option or [], workload, name))
+    made = assembled(
+        config, format, hosts, option or [], workload, name, islands=island or ()
+    )
+    importing.write(out, made)
     output.tell(f"written to {out}")
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InstanceError
+from ..errors import InstanceError, quoted
 from ..schema import Instance
+from ..text import units
 from ..text.complaints import validated
 from .importing import document
 
@@ -19,10 +20,12 @@ def assembled(
     options: Iterable[str],
     workload: dict[str, Any],
     name: str | None = None,
+    islands: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The document of an instance: model of `config`, cluster of `paths`.
 
-    `options` are those of the cluster's importer, as `name=value`. Raises
+    `options` are those of the cluster's importer, as `name=value`; `islands` are hosts
+    that a faster network joins, as `a100-*=400Gb/s`. Raises
     `InstanceError` for a format that describes no cluster, and for what the
     importers and the instance refuse.
     """
@@ -33,6 +36,8 @@ def assembled(
         )
     model = document("huggingface", [config], [], None)
     cluster = document(format, paths, options, None)
+    if links := [_island(word) for word in islands]:
+        cluster["cluster"].setdefault("inter", {})["islands"] = links
     made = {
         "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
         "source": f"{model['source']}; {cluster['source']}",
@@ -42,3 +47,24 @@ def assembled(
     }
     validated(Instance, made, "the assembled instance", file="")
     return made
+
+
+def _island(word: str) -> dict[str, Any]:
+    """`a100-*,h100-*=400Gb/s@5us` as an island of a cluster; the latency may lack."""
+    names, equals, link = word.rpartition("=")
+    rate, _, latency = link.partition("@")
+    try:
+        if not equals or not all(listed := names.split(",")):
+            raise ValueError(f"found {quoted(word)}, expected HOSTS=RATE")
+        island: dict[str, Any] = {
+            "nodes": [name.strip() for name in listed],
+            "gbytes_per_s": units.whole(units.parse(rate, units.GBYTES_PER_S)),
+        }
+        if latency:
+            number = units.parse(latency, units.MICROSECONDS)
+            island["latency_us"] = units.whole(number)
+    except ValueError as error:
+        raise InstanceError(
+            f"--island {word}: {error}; say it as a100-*=400Gb/s or a1,a2=25GB/s@5us"
+        ) from None
+    return island

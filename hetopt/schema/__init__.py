@@ -7,6 +7,7 @@ the same rationals.
 
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
 from .instance import Instance, Offer, Requirements, Search
+from .islands import Island
 from .model import ModelSpec
 from .record import (
     LONGEST_NAME,
@@ -46,6 +47,7 @@ __all__ = [
     "GpuType",
     "Instance",
     "Inter",
+    "Island",
     "Link",
     "ModelSpec",
     "Name",

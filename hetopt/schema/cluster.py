@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from .islands import Island, Row, rows
 from .record import (
     Efficiency,
     GbytesPerS,
@@ -255,11 +256,18 @@ def _written(pairs: Pairs, info: SerializationInfo) -> Any:
 
 
 class Inter(Record):
-    """Links between nodes: one for all, with exceptions by pair."""
+    """Links between nodes: one for all, with exceptions by island and by pair.
+
+    Of two islands with both nodes the later one counts, and a pair before any island.
+    In a cluster islands are written out as pairs.
+    """
 
     gbytes_per_s: GbytesPerS | None = None
     latency_us: LatencyUs = 0
+    islands: tuple[Island, ...] = ()
     pairs: Pairs = Pairs()
+
+    _later = frozenset({"islands"})
 
 
 class Cluster(Record):
@@ -270,8 +278,26 @@ class Cluster(Record):
     inter: Inter = Inter()
 
     @model_validator(mode="after")
+    def _islands_are_pairs(self) -> Self:
+        inter = self.inter
+        if inter.islands:
+            by_ends: dict[tuple[str, ...], Row] = {}
+            for row in chain(rows(inter.islands, self._names()), _rows(inter.pairs)):
+                by_ends[tuple(sorted(row[:2]))] = row
+            pairs = Pairs()
+            pairs._hold(*zip(*by_ends.values(), strict=True))
+            fields = {name: getattr(inter, name) for name in inter.model_fields_set}
+            del fields["islands"]
+            # Frozen from the outside; here the record is still being made.
+            self.__dict__["inter"] = Inter(**{**fields, "pairs": pairs})
+        return self
+
+    def _names(self) -> list[str]:
+        return [node.name for node in self.nodes]
+
+    @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        names = [node.name for node in self.nodes]
+        names = self._names()
         if twice := sorted(n for n, times in Counter(names).items() if times > 1):
             raise ValueError(
                 f"nodes of one name: {', '.join(map(repr, twice))}: rename all but one"
@@ -372,6 +398,11 @@ class Cluster(Record):
             return links.exactly(links.between(self.number[a], self.number[b]))
         assert self.inter.gbytes_per_s is not None
         return link_of(self.inter.gbytes_per_s, self.inter.latency_us)
+
+
+def _rows(pairs: Pairs) -> Iterator[Row]:
+    for a, b, rate in zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True):
+        yield (pairs.names[a], pairs.names[b], *pairs.rates[rate])
 
 
 def _joined_to_itself(pairs: Pairs) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Options and fields take quantities with units, and mean what plain numbers mean."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,24 @@ def test_options_of_importers_take_units(tmp_path: Path) -> None:
         assert json.loads(out.read_text())["cluster"]["inter"]["gbytes_per_s"] == 3.125
     told = RUN.invoke(cli.app, [*words, "--inter-gbytes-per-s", "25G"])
     assert told.exit_code == 2
+
+
+def test_assemble_joins_islands_of_hosts(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4}
+    config |= {"num_attention_heads": 8, "vocab_size": 1000, "intermediate_size": 1024}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"{n} slots=2 type=L40S\n" for n in ("a-1", "a-2", "b")))
+    out = tmp_path / "instance.yaml"
+    words = ["assemble", str(tmp_path / "config.json"), str(hosts), "--out", str(out)]
+    words += ["--from", "hostfile", "--global-batch", "8", "--sequence-length", "2Ki"]
+    words += ["-o", "inter_gbytes_per_s=25GbE"]
+    told = RUN.invoke(cli.app, [*words, "--island", "a-*=400Gb/s@5us"])
+    assert told.exit_code == 0, told.output
+    assert "b" not in read_tree(out)["cluster"]["inter"]["islands"][0]["nodes"]
+    cluster = load_instance(out).planned_cluster
+    assert cluster.link("a-1", "a-2") == (Fraction(5, 10**6), 50 * 10**9)
+    assert cluster.link("a-1", "b") == (0, Fraction(25, 8) * 10**9)
+    for island in ("a-*=400G", "a-*", "c*=400Gb/s", ",=3"):
+        told = RUN.invoke(cli.app, [*words, "--island", island])
+        assert told.exit_code == 2

@@ -171,3 +171,56 @@ def test_a_cluster_whose_links_were_asked_for_can_be_sent_to_another_process() -
     assert pickle.loads(pickle.dumps(cluster)).link(one, other) == cluster.link(
         one, other
     )
+
+
+@examples(60)
+@given(seed=seeds())
+def test_islands_are_the_pairs_that_they_stand_for(seed: int) -> None:
+    random = Random(f"islands {seed}")
+    tree = random_cluster(random)
+    names = [node["name"] for node in tree["nodes"]]
+    tree["inter"] |= {"gbytes_per_s": 0.7}
+    islands, said = [], {}
+    for _ in range(random.randint(1, 3)):
+        several = random.sample(names, random.randint(min(2, len(names)), len(names)))
+        words = random.choice([several, ["n*"]])
+        members = names if words == ["n*"] else several
+        rate, latency = random.choice([25.0, 50.0]), random.choice([0, 2])
+        islands.append({"nodes": words, "gbytes_per_s": rate, "latency_us": latency})
+        for one in members:
+            said |= {frozenset((one, o)): (rate, latency) for o in members if o != one}
+    said |= last_rows(tree)
+    if len(names) == 1:
+        return
+    cluster = Cluster.model_validate(
+        {**tree, "inter": {**tree["inter"], "islands": islands}}, strict=False
+    )
+    for i, j in ordered_pairs(cluster):
+        ends = frozenset((names[i], names[j]))
+        expected = link_of(*map(float, said.get(ends, (0.7, 1))))
+        assert cluster.link(names[i], names[j]) == expected
+        assert cluster.links.exactly(cluster.links.between(i, j)) == expected
+    rows = [[*sorted(ends), *link] for ends, link in said.items()]
+    written = Cluster.model_validate(
+        {**tree, "inter": {**tree["inter"], "pairs": rows}}, strict=False
+    )
+    assert sorted(map(repr, written.inter.pairs)) == sorted(
+        repr(link.model_copy(update=dict(zip(("first", "second"), ends, strict=True))))
+        for link in cluster.inter.pairs
+        for ends in [sorted((link.first, link.second))]
+    )
+    assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (["m*"], "expected the name of a node or a pattern"),
+        (["n0"], "fits node 'n0' alone"),
+    ],
+)
+def test_an_island_joins_nodes_that_there_are(nodes: list[str], message: str) -> None:
+    tree = random_cluster(Random("links 3"))
+    tree["inter"]["islands"] = [{"nodes": nodes, "gbytes_per_s": "400Gb/s"}]
+    with pytest.raises(ValueError, match=message):
+        Cluster.model_validate(tree, strict=False)
