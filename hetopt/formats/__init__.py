@@ -9,7 +9,7 @@ the format:
                                           against an instance
     export(data, plan) -> dict[str, str]  export TOOL: texts by file name
 
-Beside `read` and `claims` stands `OPTIONS: dict[str, type]`, the names of the options
+Beside `read` and `claims` stands `OPTIONS: dict[str, Any]`, the names of the options
 and their types; beside `export`
 
     refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs

@@ -127,20 +127,6 @@ def _unread(text: str, quantity: Quantity) -> str:
     )
 
 
-def of_field(name: str) -> Quantity | None:
-    """What a field holds whose name ends in its unit; None where it is no quantity."""
-    endings = {
-        "gbytes_per_s": GBYTES_PER_S,
-        "latency_us": MICROSECONDS,
-        "memory_gib": CARD_GIB,
-        "reserve_mib": MIB,
-        "efficiency": SHARE,
-        "sequence_length": LENGTH,
-        "_s": SECONDS,
-    }
-    return next((endings[end] for end in endings if name.endswith(end)), None)
-
-
 def whole(value: Fraction) -> int | float:
     """A fraction as a number of a file: whole where it is."""
     return int(value) if value.denominator == 1 else float(value)

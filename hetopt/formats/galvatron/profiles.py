@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from ...catalogue import gpus
 from ...costs.compute import ceil
 from ...errors import InstanceError
+from ...schema import MemoryGib
 from ...text.parsing import read_tree
 from ..importing import measured
 from ..importing.clusters import node
@@ -38,9 +39,9 @@ from ..importing.measured import number
 from .memory import Weight
 from .memory import weights as of_layers
 
-OPTIONS: dict[str, type] = {
+OPTIONS: dict[str, Any] = {
     "gpu": str,
-    "memory_gib": float,
+    "memory_gib": MemoryGib,
     "layers": int,
     "nodes": int,
     "gpus_per_node": int,

@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
 from ...problems import Evaluation, training_plan
@@ -17,7 +19,6 @@ from ...schema import Cluster, Instance, ModelSpec
 from ...text import writing
 from ...text.complaints import validated
 from ...text.parsing import yaml_text
-from ...text.units import TwoReadings, of_field, parse, whole
 from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -210,12 +211,12 @@ def _claimed(
 # --- options ---------------------------------------------------------------------
 
 
-def _options(importer: Any) -> dict[str, type]:
-    own: dict[str, type] = importer.OPTIONS
+def _options(importer: Any) -> dict[str, Any]:
+    own: dict[str, Any] = importer.OPTIONS
     return {**own, "rank": int} if hasattr(importer, "claims") else own
 
 
-def typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
+def typed(known: dict[str, Any], options: Iterable[str]) -> dict[str, Any]:
     typed: dict[str, Any] = {}
     for option in options:
         name, _, value = option.partition("=")
@@ -223,9 +224,10 @@ def typed(known: dict[str, type], options: Iterable[str]) -> dict[str, Any]:
         if name not in known:
             raise _unknown(name, list(known))
         try:
-            typed[name] = _value(known[name], name, value)
-        except TwoReadings as error:
-            raise InstanceError(f"--option {option}: {error}") from None
+            typed[name] = _value(known[name], value)
+        except ValidationError as error:
+            words = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise InstanceError(f"--option {option}: {words}; correct it") from None
         except (ValueError, KeyError):
             kind = known[name].__name__
             raise InstanceError(
@@ -240,15 +242,9 @@ def _unknown(name: str, known: list[str]) -> UnknownName:
     return UnknownName("option", name, get_close_matches(name, known, n=3) or known)
 
 
-def _value(kind: type, name: str, text: str) -> Any:
+def _value(kind: Any, text: str) -> Any:
     if kind is bool:
         return _TRUTH[text.lower()]
-    try:
+    if isinstance(kind, type):
         return kind(text)
-    except ValueError:
-        if kind not in (int, float) or (quantity := of_field(name)) is None:
-            raise
-        number = whole(parse(text, quantity))
-        if kind is int and not isinstance(number, int):
-            raise
-        return kind(number)
+    return TypeAdapter(kind).validate_python(text)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from ...catalogue import gpu as card_of
 from ...catalogue import gpus
 from ...errors import InstanceError
-from ...schema import name_fault
+from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
 
-OPTIONS: dict[str, type] = {
-    "inter_gbytes_per_s": float,
-    "inter_latency_us": float,
-    "intra_gbytes_per_s": float,
-    "efficiency": float,
+OPTIONS: dict[str, Any] = {
+    "inter_gbytes_per_s": GbytesPerS,
+    "inter_latency_us": LatencyUs,
+    "intra_gbytes_per_s": GbytesPerS,
+    "efficiency": Efficiency,
     "gpu": str,
     "types": str,
 }

@@ -17,15 +17,16 @@ from typing import Any
 
 from ...catalogue import gpus as sheets
 from ...errors import InstanceError
+from ...schema import Length
 from .records import quantity
 
-OPTIONS: dict[str, type] = {
+OPTIONS: dict[str, Any] = {
     "name": str,
     "hidden": int,
     "heads": int,
     "vocabulary": int,
-    "sequence_length": int,
-    "global_batch": int,
+    "sequence_length": Length,
+    "global_batch": Length,
     "micro_batches": str,
     "in_flight": str,
     "peak_tflops": str,

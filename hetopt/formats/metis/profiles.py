@@ -38,7 +38,7 @@ from ..importing.clusters import named_well
 from ..importing.records import Foreign, Quantity, read_record
 from . import cluster
 
-OPTIONS: dict[str, type] = {
+OPTIONS: dict[str, Any] = {
     "hostfile": Path,
     "clusterfile": Path,
     "profiles": Path,

@@ -28,7 +28,7 @@ from ..hostfile import hosts
 from ..importing import clusters, measured
 from ..importing.records import Foreign, Quantity, read_record
 
-OPTIONS: dict[str, type] = {
+OPTIONS: dict[str, Any] = {
     "hostfile": Path,
     "memory_info": Path,
     "parameters_per_layer": int,
