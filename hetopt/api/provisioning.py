@@ -3,7 +3,7 @@
 Every point of a trade is the judge's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,10 @@ STEPS = 10
 
 @dataclass(frozen=True)
 class Offered:
-    """A plan with its time and cost; `asked_s` is the deadline it was made for."""
+    """A plan with its time and cost; `asked_s` is the deadline it was made for.
+
+    `machines` are the judge's: what is rented of each offer, whole.
+    """
 
     method: str
     plan: Provisioning
@@ -47,6 +50,7 @@ class Offered:
     usd: float
     asked_s: float | None = None
     interrupted: bool = False
+    machines: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def rented(self) -> dict[str, int]:
@@ -100,6 +104,7 @@ class Tradeoffs:
                     "asked_s": point.asked_s,
                     "total_s": point.total_s,
                     "usd": point.usd,
+                    "machines": list(point.machines),
                     "plan": point.plan.model_dump(mode="json"),
                 }
                 for point in self.points
@@ -253,4 +258,7 @@ def _offered(
     method: str, data: Data, plan: Provisioning, asked_s: float | None = None
 ) -> Offered:
     parts = judge.evaluate(data, plan).parts
-    return Offered(method, plan, parts["total_s"], parts["usd"], asked_s)
+    machines = tuple(parts["machines"])
+    return Offered(
+        method, plan, parts["total_s"], parts["usd"], asked_s, machines=machines
+    )

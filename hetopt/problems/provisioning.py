@@ -68,6 +68,17 @@ class Offer(Record):
         return int(exact(self.usd_per_hour) * MICRO)
 
     @property
+    def card(self) -> str:
+        """What one of its GPUs is: `B200` of the offer `8xB200@lambda/us-east-1`."""
+        name = self.gpu.partition("@")[0]
+        return name.removeprefix(f"{self.gpus_per_instance}x") or name
+
+    @property
+    def place(self) -> str:
+        """Where it is offered, as far as its name says: behind an `@`."""
+        return self.gpu.partition("@")[2]
+
+    @property
     def rentable(self) -> int:
         """GPUs of the whole instances that the quota allows."""
         return self.quota - self.quota % self.gpus_per_instance
@@ -168,6 +179,7 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "stage_us": stage_us,
         "exposed_sync_us": exposed,
         "rented": rented,
+        "machines": [_machines(offers[g], n) for g, n in rented.items()],
         "headroom_mib": headroom,
         "least_headroom_mib": min(headroom),
         "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
@@ -181,6 +193,17 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     ]
     broken += _unmet(data, Fraction(total_us, MICRO), usd)
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
+
+
+def _machines(offer: Offer, gpus: int) -> dict[str, str | int]:
+    """What is rented of an offer, counted as it is rented."""
+    return {
+        "offer": offer.gpu,
+        "machines": gpus // offer.gpus_per_instance,
+        "gpus_of_each": offer.gpus_per_instance,
+        "gpu": offer.card,
+        "place": offer.place,
+    }
 
 
 def _misplaced(data: Data, plan: Plan) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from textwrap import fill
 from typing import Any
 
 from rich.console import RenderableType
@@ -13,7 +14,12 @@ from ..result import Stop
 from . import figures, words, writers
 from .sheet import Section, Sheet, Table
 
-_COLUMNS = ("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers")
+_COLUMNS = (
+    *("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers"),
+    "to rent",
+)
+
+_MOST_NAMED = 16  # that a picture has room for
 
 
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
@@ -23,19 +29,19 @@ def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
         (
             words.duration(point.evaluation.parts["total_s"]),
             words.number(point.evaluation.parts["usd"]),
-            _rented(dict(sorted(point.evaluation.parts["rented"].items()))),
+            words.machines(point.evaluation.parts["machines"]),
             _runs(point.plan),
             point.status.value,
         )
         for point in front.points
     ]
-    headings = ("time", "USD", "GPUs", "layers", "status")
+    headings = ("time", "USD", "to rent", "layers", "status")
     yield writers.terminal(Table.of(headings, rows, texts=headings[2:]))
     whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
     yield Text(f"{len(rows)} plans: {whole}", style="dim")
     if beside := list(_beside(found)):
-        columns = ("planner", "deadline", "time", "USD", "above front", "GPUs")
-        yield writers.terminal(Table.of(columns, beside, texts=("planner", "GPUs")))
+        columns = ("planner", "deadline", "time", "USD", "above front", "to rent")
+        yield writers.terminal(Table.of(columns, beside, texts=("planner", "to rent")))
 
 
 def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
@@ -51,14 +57,10 @@ def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
             words.duration(point.total_s),
             words.number(point.usd),
             words.share(point.usd / best - 1 if best else None),
-            _rented(point.rented),
+            words.machines(point.machines),
         )
     for miss in found.failed:
         yield miss.method, words.duration(miss.asked_s), words.NONE, "", "", "no plan"
-
-
-def _rented(counts: dict[str, int]) -> str:
-    return " + ".join(f"{n} × {gpu}" for gpu, n in counts.items())
 
 
 def _runs(plan: Provisioning) -> str:
@@ -85,6 +87,7 @@ def rows(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
                 " + ".join(f"{n} x {gpu}" for gpu, n in point.rented.items()),
                 str(point.plan.data_parallel),
                 " ".join(str(stage.layers) for stage in point.plan.stages),
+                words.machines(point.machines),
             )
 
 
@@ -108,11 +111,15 @@ def comma_separated(found: Tradeoffs) -> str:
 
 
 def picture(found: Tradeoffs) -> Any:
-    """Cost against time: the front as steps, all others as marks."""
+    """Cost against time: the front as steps, all others as marks.
+
+    Points of the front are numbered, and a list beside it says what each rents.
+    """
     from matplotlib.ticker import StrMethodFormatter
 
-    figure = figures.canvas(8, 5)
-    axes = figure.add_subplot()
+    figure = figures.canvas(11, 5)
+    axes, beside = figure.subplots(1, 2, width_ratios=(3, 1))
+    _name(axes, beside, found.of(FRONT))
     marks = iter("osD^vP*X<>")
     for method in found.methods:
         points = found.of(method)
@@ -137,6 +144,32 @@ def picture(found: Tradeoffs) -> Any:
     axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend()
     return figure
+
+
+def _name(axes: Any, beside: Any, points: list[Offered]) -> None:
+    """Number the points by what they rent, and list that; equal ones have one number.
+
+    Of a long front only the first `_MOST_NAMED` are listed.
+    """
+    numbers: dict[str, int] = {}
+    for point in points:
+        rents = words.machines(point.machines)
+        number = numbers.setdefault(rents, len(numbers) + 1)
+        at = (point.total_s, point.usd)
+        axes.plot(*at, marker="o", color="black", markersize=4, zorder=4)
+        axes.annotate(
+            str(number), at, (3, 3), textcoords="offset points", fontsize="small"
+        )
+    lines = [f"{n}  {_wrapped(rents)}" for rents, n in numbers.items()]
+    if (more := len(lines) - _MOST_NAMED) > 0:
+        lines[_MOST_NAMED:] = [f"and {more} more"]
+    beside.axis("off")
+    beside.text(0, 1, "\n".join(["to rent", *lines]), va="top", fontsize="small")
+
+
+def _wrapped(text: str) -> str:
+    """The text in lines as wide as the list of a picture."""
+    return fill(text, 38, subsequent_indent="    ")
 
 
 def _unbeaten(points: list[Offered]) -> list[Offered]:

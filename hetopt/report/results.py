@@ -1,6 +1,6 @@
 """Results and judgements for a terminal: what is known, and the plan in a table."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -17,6 +17,7 @@ from ..plans import (
     TrainingPlan,
 )
 from ..problems import Evaluation
+from ..problems.provisioning import Offer
 from ..result import Result
 from ..schema import Cluster, Instance, exact
 from . import words, writers
@@ -106,7 +107,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "trials": ("trials out of memory", str),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
-        "rented": ("to rent", lambda v: " + ".join(f"{n} × {g}" for g, n in v.items())),
+        "machines": ("to rent", words.machines),
         "deadline_slack_s": ("slack to the deadline", words.duration),
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD an iteration"),
@@ -162,15 +163,21 @@ def table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
         cells = ((name, str(n), words.amount(us, "us")) for name, n, us in layers)
         return Table.of(("stage", "layers", "time"), cells)
     if isinstance(plan, Provisioning):
-        return _rented(plan, times, parts["headroom_mib"])
+        offers = {offer.gpu: offer for offer in data.offers}
+        return _rented(plan, offers, times, parts["headroom_mib"])
     return None
 
 
-def _rented(plan: Provisioning, times: Iterable[int], headroom: Iterable[int]) -> Table:
+def _rented(
+    plan: Provisioning,
+    offers: Mapping[str, Offer],
+    times: Iterable[int],
+    headroom: Iterable[int],
+) -> Table:
     """A row for each stage: GPUs, layers, time of a micro-batch, memory left."""
     rows = (
         (
-            f"{plan.data_parallel} × {stage.gpu}",
+            words.plain(_gpus(plan.data_parallel, offers[stage.gpu])),
             str(stage.layers),
             words.amount(us, "us"),
             words.memory(mib),
@@ -178,6 +185,14 @@ def _rented(plan: Provisioning, times: Iterable[int], headroom: Iterable[int]) -
         for stage, us, mib in zip(plan.stages, times, headroom, strict=True)
     )
     return Table.of(("stage", "layers", "time", "headroom"), rows)
+
+
+def _gpus(count: int, offer: Offer) -> str:
+    """GPUs of a stage, and of which machines they are."""
+    at = f" at {offer.place}" if offer.place else ""
+    if offer.gpus_per_instance == 1:
+        return f"{count} × {offer.card}{at}"
+    return f"{count} × {offer.card}, of machines of {offer.gpus_per_instance}{at}"
 
 
 def _links(parts: dict[str, Any]) -> Table:

@@ -1,6 +1,7 @@
 """Numbers and names as people read them."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -88,6 +89,17 @@ def progress(
         distance = abs(Fraction(incumbent) - Fraction(bound)) / abs(Fraction(bound))
         words.append(f"gap {share(float(distance))}")
     return ", ".join(words) or "no plan yet"
+
+
+def machines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
+    texts = []
+    for row in rows:
+        count, each = row["machines"], row["gpus_of_each"]
+        of = f"machine{'s' * (count != 1)} of {each} × " if each > 1 else "× "
+        at = f" at {row['place']}" if row["place"] else ""
+        texts.append(plain(f"{count} {of}{row['gpu']}{at}"))
+    return " + ".join(texts)
 
 
 def layers_of(stage: Stage) -> str:

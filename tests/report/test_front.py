@@ -13,7 +13,7 @@ from hetopt import api, cli
 from hetopt.api.provisioning import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
 from hetopt.errors import Unsupported
 from hetopt.problems import provisioning as judge
-from hetopt.report import front
+from hetopt.report import front, words
 
 PLANNERS = ["espresso", "sia_plus", "whale_plus"]
 
@@ -107,5 +107,35 @@ def test_the_command_rents_by_a_planner() -> None:
 
 def test_the_command_says_what_to_rent_and_what_is_left() -> None:
     told = command()
-    for words in ("to rent", "slack to the deadline", "headroom", "an iteration"):
-        assert words in told.stdout
+    for heading in ("to rent", "slack to the deadline", "headroom", "an iteration"):
+        assert heading in told.stdout
+
+
+def test_the_picture_names_every_point_by_what_it_rents(found: Tradeoffs) -> None:
+    figure = front.picture(found)
+    axes, beside = figure.axes
+    listed = " ".join(" ".join(text.get_text() for text in beside.texts).split())
+    for point in found.of(FRONT):
+        for row in point.machines:
+            assert f"{row['machines']} × {row['gpu']}" in listed
+    assert len(axes.texts) == len(found.of(FRONT))
+
+
+def test_machines_are_counted_as_they_are_rented() -> None:
+    data = hetopt.load("tiny/offers")
+    big, small = data.offers
+    wide = big.model_copy(
+        update={"gpu": "2xbig@lambda/us-east-1", "gpus_per_instance": 2}
+    )
+    told = hetopt.provision(data.model_copy(update={"offers": (wide, small)}))
+    assert told.plan is not None
+    assert told.evaluation is not None
+    for row in told.evaluation.parts["machines"]:
+        used = sum(stage.gpu == row["offer"] for stage in told.plan.stages)
+        gpus = row["machines"] * row["gpus_of_each"]
+        assert gpus - row["gpus_of_each"] < used * told.plan.data_parallel <= gpus
+        assert gpus == told.evaluation.parts["rented"][row["offer"]]
+    shown = words.machines(
+        [{"machines": 2, "gpus_of_each": 8, "gpu": "B200", "place": "aws/us"}]
+    )
+    assert shown == "2 machines of 8 × B200 at aws/us"
