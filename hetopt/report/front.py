@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from math import dist, log
 from textwrap import fill
 from typing import Any
 
@@ -147,24 +148,42 @@ def picture(found: Tradeoffs) -> Any:
 
 
 def _name(axes: Any, beside: Any, points: list[Offered]) -> None:
-    """Number the points by what they rent, and list that; equal ones have one number.
-
-    Of a long front only the first `_MOST_NAMED` are listed.
-    """
-    numbers: dict[str, int] = {}
+    """Number the points by what they rent, and list that beside them."""
     for point in points:
-        rents = words.machines(point.machines)
-        number = numbers.setdefault(rents, len(numbers) + 1)
-        at = (point.total_s, point.usd)
+        at = point.total_s, point.usd
         axes.plot(*at, marker="o", color="black", markersize=4, zorder=4)
+    lines = ["to rent"]
+    named = _apart(points, _MOST_NAMED)
+    for number, point in enumerate(named, 1):
+        at = point.total_s, point.usd
         axes.annotate(
             str(number), at, (3, 3), textcoords="offset points", fontsize="small"
         )
-    lines = [f"{n}  {_wrapped(rents)}" for rents, n in numbers.items()]
-    if (more := len(lines) - _MOST_NAMED) > 0:
-        lines[_MOST_NAMED:] = [f"and {more} more"]
+        lines.append(_wrapped(f"{number}  {words.machines(point.machines)}"))
+    if len(named) < len(points):
+        lines.append(f"{len(named)} of {len(points)} points are named")
     beside.axis("off")
-    beside.text(0, 1, "\n".join(["to rent", *lines]), va="top", fontsize="small")
+    beside.text(0, 1, "\n".join(lines), va="top", fontsize="small")
+
+
+def _apart(points: list[Offered], most: int) -> list[Offered]:
+    """At most so many of the points, in their order, as far from each other as may be.
+
+    Both ends first, then always the point whose nearest chosen one is farthest, in
+    factors of time and of cost, as the picture's axes are.
+    """
+    if len(points) <= most:
+        return points
+    at = [(_log(point.total_s), _log(point.usd)) for point in points]
+    chosen = [0, len(points) - 1]
+    while len(chosen) < most:
+        nearest = [min(dist(one, at[k]) for k in chosen) for one in at]
+        chosen.append(nearest.index(max(nearest)))
+    return [points[k] for k in sorted(chosen)]
+
+
+def _log(value: float) -> float:
+    return log(value) if value > 0 else 0.0
 
 
 def _wrapped(text: str) -> str:
