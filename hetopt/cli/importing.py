@@ -80,8 +80,23 @@ def import_file(
         raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
     output.check_writable(out)
     importing.check(out)
-    importing.write(out, importing.document(format, files, options, instance))
+    made = importing.document(format, files, options, instance)
+    importing.write(out, made)
+    if taken := importing.assumed(format, made, options):
+        _announce(taken)
     output.tell(f"written to {out}")
+
+
+def _announce(rows: Iterable[tuple[str, ...]]) -> None:
+    """What no file told, on stderr."""
+    from rich.table import Table
+
+    from .terminal import console
+
+    table = Table("assumed", "as", "change it by", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    console(stderr=True).print(table)
 
 
 def _judged(rows: Iterable[dict[str, Any]]) -> Any:

@@ -2,7 +2,9 @@
 
 A micro-batch of global_batch / K sequences is shared by the d GPUs of a stage, each
 taking ceil of its share. Synchronisation is the ring of cost-model.md over the
-offer's network: 2 (d - 1) (alpha + 2 p / (d beta)) a layer.
+offer's network: 2 (d - 1) (alpha + 2 p / (d beta)) a layer. Where d divides the GPUs of
+an instance, stages fill instances without one being cut: they synchronise within one,
+over its own link where that is given, whose latency is not counted.
 
 The problem's memory does not know d, so activations are those of the smallest d, the
 largest share: what fits then fits at every d. The layer being recomputed is held once
@@ -90,6 +92,8 @@ def _times_us(
     backward = compute.backward_share(costs) * both
     chunk = Fraction(costs.gradient_bytes * model.parameters[0], d)
     hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)
+    if offer.intra_gbytes_per_s is not None and offer.gpus_per_instance % d == 0:
+        hop = chunk / (exact(offer.intra_gbytes_per_s) * 1000)
     return {
         "forward_us": ceil(both - backward),
         "backward_us": ceil(backward),

@@ -35,9 +35,16 @@ class Offer(Record):
     efficiency: Efficiency = 1.0
     gbytes_per_s: GbytesPerS = Field(description="Network of an instance.")
     latency_us: LatencyUs = 0
+    intra_gbytes_per_s: GbytesPerS | None = Field(
+        None,
+        description="Link between GPUs of an instance, which data-parallel degrees "
+        "that divide gpus_per_instance synchronise over.",
+    )
     gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = Field(
         1, description="GPUs that are rented together; quota and price are of one GPU."
     )
+
+    _later = frozenset({"intra_gbytes_per_s"})
 
 
 class Requirements(Record):

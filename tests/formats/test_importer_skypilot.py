@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli
+from hetopt import cli, problems
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance
 from hetopt.formats import importing
 from hetopt.formats.skypilot import prices
+from hetopt.schema import Offer, Search
 
 LAMBDA = (
     "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,"
@@ -160,10 +161,88 @@ def test_without_an_instance_the_offers_alone_are_written(
     assert len(json.loads(out.read_text())["offers"]) == 2
 
 
+def test_clouds_and_regions_are_told_apart(tmp_path: Path) -> None:
+    paths = []
+    for cloud, price in (("aws", 40), ("lambda", 30)):
+        (tmp_path / cloud).mkdir()
+        rows = [
+            f"p,H100,8.0,8,8,{region},,{price + extra},a,"
+            for extra, region in enumerate(("east", "west"))
+        ]
+        paths.append(catalogue(tmp_path / cloud, RUNPOD, *rows))
+    read = {o["gpu"]: o["usd_per_hour"] for o in prices.read(paths)["offers"]}
+    assert read == {"8xH100@aws": 5.0, "8xH100@lambda": 3.75}
+    told = prices.read(paths, places="region")["offers"]
+    assert {o["gpu"]: o["usd_per_hour"] for o in told} == {
+        "8xH100@aws/east": 5.0,
+        "8xH100@aws/west": 5.125,
+        "8xH100@lambda/east": 3.75,
+        "8xH100@lambda/west": 3.875,
+    }
+    assert len(prices.read(paths, places="none")["offers"]) == 1
+    assert [o["quota"] for o in prices.read(paths, machines=3)["offers"]] == [24, 24]
+
+
+def test_gpus_of_one_machine_synchronise_over_its_own_link(listed: Path) -> None:
+    base = load_instance("espresso/llama-1.3b")
+    within = offers(listed, region="us-east-1")["8xV100"]
+    assert within["intra_gbytes_per_s"] > 1.25
+    rented = Offer(**within)
+    plain = rented.model_copy(update={"intra_gbytes_per_s": None})
+    search = Search(micro_batches=4, data_parallel=(2, 3, 8, 16))
+    times = []
+    for offer in (rented, plain):
+        fields = {"offers": (offer,), "search": search}
+        data = problems.get("provisioning").data(base.model_copy(update=fields))
+        times.append(data.offers[0].by_data_parallel)
+    own, network = times
+    for degree, inside in (("2", True), ("3", False), ("8", True), ("16", False)):
+        assert (own[degree].sync_us < network[degree].sync_us) is inside
+        assert own[degree].forward_us == network[degree].forward_us
+
+
+def test_provision_takes_what_was_imported_at_once(
+    listed: Path, tmp_path: Path
+) -> None:
+    base = load_instance("espresso/llama-1.3b").model_dump(
+        mode="json", exclude_unset=True
+    )
+    del base["search"], base["offers"]
+    base["workload"]["alternatives"] = {"zero": [1]}
+    base["cluster"] = {
+        "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},
+        "nodes": [{"name": "a", "gpu": "A", "count": 1}],
+    }
+    own, out = tmp_path / "own.json", tmp_path / "market.yaml"
+    own.write_text(json.dumps(base))
+    words = ["import", "skypilot", str(listed), "--instance", str(own)]
+    words += ["--out", str(out), "--tokens", "1B"]
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 0, told.output
+    for what in ("--quota", "--gbytes-per-s", "--efficiency", "--data-parallel"):
+        assert what in told.output
+    made = load_instance(out)
+    each = made.workload.global_batch * made.workload.sequence_length
+    assert made.workload.iterations * each >= 10**9
+    assert (made.workload.iterations - 1) * each < 10**9
+    told = CliRunner().invoke(
+        cli.app, ["provision", str(out), "--deadline", "52w", "--json"]
+    )
+    assert told.exit_code == 0, told.output
+    told = CliRunner().invoke(cli.app, [*words, "--iterations", "5"])
+    assert told.exit_code == 2
+    assert "give one of them" in told.output
+    words += ["--micro-batches", "8", "--data-parallel", "1,2"]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert load_instance(out).search == Search(
+        micro_batches=8, data_parallel=(1, 2), max_stages=16
+    )
+
+
 def test_options_are_checked(listed: Path) -> None:
     with pytest.raises(UnknownName, match="unknown option 'regoin': expected one of"):
         importing.document("skypilot", [listed], ["regoin=x"], None)
-    with pytest.raises(InstanceError, match="quota=VALUE of type int"):
+    with pytest.raises(InstanceError, match=r"quota=some: .*valid integer"):
         importing.document("skypilot", [listed], ["quota=some"], None)
     with pytest.raises(UnknownName, match="skypilot"):
         importing.document("skipilot", [listed], [], None)

@@ -87,9 +87,24 @@ def document(
         return _plan_file(format, paths, options, instance)
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
-    read: dict[str, Any] = importer.read(paths, **typed(importer.OPTIONS, options))
+    given = typed(importer.OPTIONS, options)
+    read: dict[str, Any] = importer.read(paths, **given)
     _check_records(read, f"import {format}")
-    return put_in(read, format, instance)
+    if instance is None or not hasattr(importer, "completed"):
+        return put_in(read, format, instance)
+    whole: dict[str, Any] = importer.completed(_joined(read, format, instance), given)
+    validated(Instance, whole, "the imported instance", file="")
+    return whole
+
+
+def assumed(
+    format: str, made: dict[str, Any], options: Iterable[str]
+) -> list[tuple[str, ...]]:
+    """What a format took for granted: what, as what, and which flag changes it."""
+    importer: Any = formats.importer(format)
+    if not hasattr(importer, "assumed"):
+        return []
+    return list(importer.assumed(made, typed(importer.OPTIONS, options)))
 
 
 def _check_records(read: dict[str, Any], what: str) -> None:
@@ -104,19 +119,22 @@ def _check_records(read: dict[str, Any], what: str) -> None:
 
 def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, Any]:
     """What was read, as it is or put into an instance in place of its own."""
-    # Paths may have characters that no text has.
-    read = {**read, "source": escaped(read.get("source", what))}
     if instance is None:
-        return read
+        # Paths may have characters that no text has.
+        return {**read, "source": escaped(read.get("source", what))}
+    whole = _joined(read, what, instance)
+    validated(Instance, whole, "the imported instance", file="")
+    return whole
+
+
+def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
     base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
     if "offers" in read:
         base.pop("cluster", None)
     if "cluster" in read:
         base.pop("offers", None)
-    whole = {**base, **read}
-    whole["source"] = f"{read.get('source', what)}; model of {escaped(instance)}"
-    validated(Instance, whole, "the imported instance", file="")
-    return whole
+    source = escaped(read.get("source", what))
+    return {**base, **read, "source": f"{source}; model of {escaped(instance)}"}
 
 
 def write(out: Path, content: dict[str, Any]) -> None:

@@ -3,9 +3,10 @@
 Columns, in any order: InstanceType, AcceleratorName, AcceleratorCount, Price,
 SpotPrice, Region, GpuInfo; others are not looked at. Rows without an accelerator are
 machines without GPUs and left out, rows without a price as well. Of rows with one
-accelerator and count the cheapest is kept. An offer is one accelerator in one size of
-instance, named `8xA100`, rented whole; its price is that of one GPU, rounded up to a
-millionth of a dollar.
+accelerator and count the cheapest is kept; with several lists that of each cloud, named
+`8xA100@aws`, and with `places: region` that of each region, `8xA100@aws/us-east-1`. An
+offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
+price is that of one GPU, rounded up to a millionth of a dollar.
 
 GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
 GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
@@ -13,7 +14,8 @@ the card's data sheet within an eighth, else the data sheet's. A card that is no
 is left out: nothing tells its peak.
 
 No catalogue says how many instances there are to rent nor how fast their network is:
-`quota` (GPUs of each offer) and `gbytes_per_s` are the user's.
+`quota` (GPUs of each offer) and `gbytes_per_s` are the user's. The link between GPUs of
+one instance is the card's by its data sheet: all its NVLinks, or its bus.
 """
 
 from ast import literal_eval
@@ -22,19 +24,35 @@ from contextlib import suppress
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+
+from pydantic import Field
 
 from ...catalogue import Gpu, skypilot_gpus
 from ...errors import InstanceError, cut, naming
+from ...schema import Count, Counted, Efficiency, GbytesPerS
+from ...schema.record import Written
+from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
+from .market import assumed, completed
 
-OPTIONS: dict[str, type] = {
+__all__ = ["OPTIONS", "assumed", "completed", "read"]
+
+OPTIONS: dict[str, Any] = {
     "region": str,
+    "places": Literal["none", "cloud", "region"],
     "spot": bool,
-    "quota": int,
-    "gbytes_per_s": float,
-    "efficiency": float,
+    "quota": Count,
+    "machines": Count,
+    "gbytes_per_s": GbytesPerS,
+    "intra_gbytes_per_s": GbytesPerS,
+    "efficiency": Efficiency,
+    "iterations": Counted,
+    "tokens": Annotated[int, Field(ge=1, le=10**17), Written(units.COUNT)],
+    "micro_batches": Count,
+    "data_parallel": str,
+    "max_stages": Count,
 }
 _NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region")
 _MICRO = Decimal("0.000001")
@@ -44,6 +62,7 @@ _LONGEST_LITERAL = 10_000  # characters of a GpuInfo
 class _Row(NamedTuple):
     name: str
     gpus: int
+    place: str
     price: Decimal
     memory_gib: float
     card: Gpu
@@ -53,29 +72,36 @@ def read(
     paths: Sequence[Path],
     *,
     region: str | None = None,
+    places: str | None = None,
     spot: bool = False,
     quota: int = 64,
+    machines: int | None = None,
     gbytes_per_s: float = 1.25,
+    intra_gbytes_per_s: float | None = None,
     efficiency: float = 0.45,
+    **of_the_job: Any,
 ) -> dict[str, Any]:
     """`{"source": ..., "offers": [...]}` of all rows of a region (any, by default).
 
-    `spot` takes SpotPrice instead of Price; `quota` is in GPUs of each offer. Raises
-    `InstanceError` for a file that is no such list, and where no row is left.
+    `spot` takes SpotPrice instead of Price; `quota` is in GPUs of each offer,
+    `machines` in whole instances. `places` tells apart what clouds or regions offer.
+    Options `of_the_job` are for `market`. Raises `InstanceError` for a file that is no
+    such list, and where no row is left.
     """
-    best: dict[tuple[str, int], _Row] = {}
+    best: dict[tuple[str, int, str], _Row] = {}
     regions: set[str] = set()
+    told = places or ("cloud" if len(paths) > 1 else "none")
     for path in paths:
-        for row in _rows(path, region, spot, regions):
-            old = best.get((row.name, row.gpus))
-            if old is None or row.price < old.price:
-                best[row.name, row.gpus] = row
+        for row in _rows(path, region, spot, regions, told):
+            key = row.name, row.gpus, row.place
+            if (old := best.get(key)) is None or row.price < old.price:
+                best[key] = row
     if not best:
         raise InstanceError(_nothing(paths, region, spot, regions))
     offers = [
         {
-            "gpu": f"{row.gpus}x{row.name}",
-            "quota": quota - quota % row.gpus,
+            "gpu": f"{row.gpus}x{row.name}" + (row.place and f"@{row.place}"),
+            "quota": _quota(row.gpus, quota, machines),
             "usd_per_hour": float(
                 (row.price / row.gpus).quantize(_MICRO, rounding=ROUND_CEILING)
             ),
@@ -85,8 +111,9 @@ def read(
             "gbytes_per_s": gbytes_per_s,
             "gpus_per_instance": row.gpus,
         }
+        | _within(row, intra_gbytes_per_s)
         for _, row in sorted(best.items())
-        if row.gpus <= quota
+        if _quota(row.gpus, quota, machines)
     ]
     where = region or "any region"
     names = ", ".join(path.name for path in paths)
@@ -94,8 +121,28 @@ def read(
     return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
 
 
+def _quota(gpus: int, quota: int, machines: int | None) -> int:
+    """GPUs to rent in whole instances of so many."""
+    return quota - quota % gpus if machines is None else machines * gpus
+
+
+def _within(row: _Row, asked: float | None) -> dict[str, float]:
+    """The link between GPUs of one instance: the data sheet's, if not another."""
+    if row.gpus == 1:
+        return {}
+    return {"intra_gbytes_per_s": asked or float(row.card.link_gbytes_per_s)}
+
+
+def _place(path: Path, region: str, told: str) -> str:
+    """Where a row is offered: SkyPilot's lists are `CLOUD/vms.csv`."""
+    if told == "none":
+        return ""
+    cloud = path.resolve().parent.name if path.stem == "vms" else path.stem
+    return cloud if told == "cloud" else f"{cloud}/{region}"
+
+
 def _rows(
-    path: Path, region: str | None, spot: bool, regions: set[str]
+    path: Path, region: str | None, spot: bool, regions: set[str], told: str
 ) -> Iterator[_Row]:
     """The rows with GPUs of a known card, and their prices."""
     table = read_table(path)
@@ -123,7 +170,8 @@ def _rows(
                 continue
             card = skypilot_gpus()[name]
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
-            row = _Row(name, count, _price(price, place), memory, card)
+            where = _place(path, line["Region"] or "", told)
+            row = _Row(name, count, where, _price(price, place), memory, card)
         yield row
 
 
