@@ -11,6 +11,8 @@ that are rented whole.
     layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
     bill[e,k]    the product iteration on[e,k]: a stage is paid for the whole iteration
     degree[d]    the data-parallel degree is d   used[e] = sum_k on[e,k]
+    above[m]     there are more than m machines  machines: GPUs of offers by the GPU, and
+                                                 instances of the others
 
 Minimise cost, what all bills come to at their prices, or iteration under a budget,
 subject to
@@ -32,6 +34,10 @@ subject to
     whole         an offer in instances serves GPUs of rented ones
     whole_bill    which are paid for the whole iteration
     budget        iterations cost no more
+and for each number m of machines that no plan may have,
+    no_spare      no instance is rented without need
+    more          above[m]: there are m + 1 machines or more
+    fewer         else m - 1 or fewer
 and, of our own,
     whole_order   instances are rented in order: they are alike, so no optimum is lost
 longest = the longest iteration of any plan that meets the deadline: all layers on the
@@ -41,6 +47,7 @@ where a position or an instance is not used.
 Source: Espresso, Eq. 1-3, 8 and 9.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor, gcd
@@ -112,6 +119,8 @@ def build(data: Data, model: Model) -> ReadPlan:
                                                                                for o in offers if g[o] > 1})
     model.each("whole_bill",  {s: bill[s] >= iteration - longest * (1 - rent[s]) for s in slots})
     model.each("budget",      dict(enumerate(cost <= most for most in _budget(data))))
+    if data.other_than_machines:
+        _other_counts(data, model, rented, {o: total(rent[s] for s in slots if s[0] == o) for o in offers})
     # our own
     model.each("whole_order", {(o, i): rent[o, i] <= rent[o, i - 1]            for o, i in slots if i})
     # fmt: on
@@ -125,14 +134,32 @@ def build(data: Data, model: Model) -> ReadPlan:
     return read
 
 
+def _other_counts(data: Data, model: Model, rented: Mapping[str, Any], instances: Mapping[str, Any]) -> None:
+    """Leave out the numbers of machines that no plan may have."""
+    by_gpu = {offer.gpu: offer.gpus_per_instance == 1 for offer in data.offers}
+    machines = model.total(rented[o] if by_gpu[o] else instances[o] for o in by_gpu)
+    most = sum(_most_gpus(data, offer) // offer.gpus_per_instance for offer in data.offers)
+    counts = data.other_than_machines
+    above = model.binaries("above", counts)
+    g = {offer.gpu: offer.gpus_per_instance for offer in data.offers}
+    model.each("no_spare", {o: g[o] * instances[o] <= rented[o] + g[o] - 1 for o in g if g[o] > 1})
+    model.each("more", {m: machines >= (m + 1) * above[m] for m in counts})
+    model.each("fewer", {m: machines <= m - 1 + (most + 1) * above[m] for m in counts})
+
+
+def _most_gpus(data: Data, offer: Offer) -> int:
+    """GPUs of whole instances that a plan may rent of an offer."""
+    gpus = max(data.data_parallel) * min(data.max_stages, data.layers)
+    return min(offer.rentable, offer.billed(gpus))
+
+
 def _slots(data: Data) -> list[tuple[str, int]]:
     """The instances that a plan may rent, of offers in instances."""
-    gpus = max(data.data_parallel) * min(data.max_stages, data.layers)
     return [
         (offer.gpu, i)
         for offer in data.offers
         if offer.gpus_per_instance > 1
-        for i in range(min(offer.rentable, offer.billed(gpus)) // offer.gpus_per_instance)
+        for i in range(_most_gpus(data, offer) // offer.gpus_per_instance)
     ]
 
 
@@ -220,4 +247,7 @@ def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
         gpus = d * sum(stage.gpu == o for stage in plan.stages)
         taken = int(i < offers[o].billed(gpus) // offers[o].gpus_per_instance)
         values |= {label("rent", (o, i)): taken, label("bill", (o, i)): iteration * taken}
+    held = Counter(stage.gpu for stage in plan.stages)
+    machines = sum(offers[o].billed(d * n) // offers[o].gpus_per_instance for o, n in held.items())
+    values |= {label("above", m): int(machines > m) for m in data.other_than_machines}
     return values | {"slow": slow, "exposed": exposed, "iteration": iteration}

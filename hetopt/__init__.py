@@ -16,6 +16,7 @@ if (_root / "pyproject.toml").is_file():
 if TYPE_CHECKING:
     from .api import (
         Progress,
+        alternatives,
         check,
         check_bound,
         compare,
@@ -70,6 +71,7 @@ __all__ = [
     "Status",
     "Stop",
     "TrainingPlan",
+    "alternatives",
     "check",
     "check_bound",
     "compare",

@@ -19,7 +19,7 @@ from .judging import (
     posed_training,
 )
 from .planning import compare, plan
-from .provisioning import frontier, provision, tradeoffs
+from .provisioning import alternatives, frontier, provision, tradeoffs
 from .solving import carriers, methods_for, options_of, solve, write_statement
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Listener",
     "Progress",
+    "alternatives",
     "carriers",
     "check",
     "check_bound",

@@ -11,17 +11,19 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from .. import registry
-from ..errors import InstanceError, Interrupted, naming
+from ..errors import InstanceError, Interrupted, Unsupported, naming
 from ..plans import Provisioning
 from ..problems import provisioning as judge
 from ..problems.provisioning import Data
 from ..result import Result, Stop
-from ..schema import Instance
+from ..schema import Instance, Requirements
 from ..search.attempts import judged, tried
+from ..text.complaints import validated
 from .calling import (
     AnyLimits,
     AnyProgress,
     Place,
+    less,
     limits_of,
     progress_of,
     public,
@@ -119,14 +121,15 @@ def provision(
     instance: Place | Instance,
     planner: str | None = None,
     *,
-    deadline_s: float | None = None,
-    budget_usd: float | None = None,
+    deadline_s: float | str | None = None,
+    budget_usd: float | str | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Result:
     """Rent the cheapest GPUs that meet a deadline, or the fastest within a budget.
 
-    Without either, the instance's own requirements hold. By the exact method, or by
+    Without either, the instance's own requirements hold; both may be texts with units,
+    `3d`, `$5500`. By the exact method, or by
     one `planner`, without a proof. Raises `InstanceError` for an instance without
     offers, or when both are given, and `UnknownName` for an unknown planner.
     """
@@ -136,6 +139,41 @@ def provision(
         refuse_unknown("planner", [planner], planners_for("provisioning"))
         return heuristic(planner, data, asked)
     return exact_result("provisioning", data, asked, None, report)
+
+
+@public
+def alternatives(
+    instance: Place | Instance,
+    count: int = 3,
+    *,
+    deadline_s: float | str | None = None,
+    budget_usd: float | str | None = None,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> list[Result]:
+    """The best plan, then the best with another number of machines, and so on.
+
+    At most `count` results, each with its own bound: no plan whose number of machines
+    differs from those of the results before it is better than that. They end where
+    such plans do; a last result without a plan says so. `limits` are for all together.
+    Raises as `provision` does, and `Unsupported` for a count below 1.
+    """
+    if count < 1:
+        raise Unsupported(f"found {count} alternatives, expected at least 1")
+    asked, report = limits_of(limits), progress_of(progress).report
+    _, data = _posed(instance, deadline_s, budget_usd)
+    found: list[Result] = []
+    start = monotonic()
+    while len(found) < count:
+        left = less(asked, monotonic() - start)
+        found.append(exact_result("provisioning", data, left, None, report))
+        if found[-1].evaluation is None or found[-1].stop is Stop.INTERRUPTED:
+            break
+        rented = found[-1].evaluation.parts["machines"]
+        machines = sum(row["machines"] for row in rented)
+        counts = (*data.other_than_machines, machines)
+        data = data.model_copy(update={"other_than_machines": counts})
+    return found
 
 
 @public
@@ -182,7 +220,8 @@ def tradeoffs(
     front = exact.frontier(data, limits=asked, report=heard.report)
     if front.stop is Stop.INTERRUPTED:
         planners = ()
-    free = data.model_copy(update={"deadline_s": None, "budget_usd": None})
+    open_to_all = dict.fromkeys(("deadline_s", "budget_usd"))
+    free = data.model_copy(update={**open_to_all, "other_than_machines": ()})
     points = [_offered(FRONT, free, point.plan) for point in front.points]
     steps = deadlines([point.total_s for point in points])
     failed: list[Failed] = []
@@ -218,7 +257,9 @@ def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
 
 
 def _posed(
-    instance: Place | Instance, deadline_s: float | None, budget_usd: float | None
+    instance: Place | Instance,
+    deadline_s: float | str | None,
+    budget_usd: float | str | None,
 ) -> tuple[Instance, Data]:
     """An instance under other requirements, and its provisioning problem."""
     loaded = load(instance)
@@ -226,7 +267,7 @@ def _posed(
         raise InstanceError("found both of a deadline and a budget: give one of them")
     if deadline_s is not None or budget_usd is not None:
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
-        requirements = type(loaded.requirements).model_validate(asked)
+        requirements = validated(Requirements, asked, "asked for", file="")
         loaded = loaded.model_copy(update={"requirements": requirements})
     with nullcontext() if isinstance(instance, Instance) else naming(instance):
         return loaded, judge.data(loaded)

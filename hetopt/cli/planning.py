@@ -237,6 +237,14 @@ def provision(
         bool,
         flag("--frontier", help="Every best trade of cost against time."),
     ] = False,
+    alternatives: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The N best with different numbers of machines, each with its gap.",
+        ),
+    ] = None,
     planner: Annotated[
         str | None,
         typer.Option(
@@ -267,7 +275,7 @@ def provision(
 
     output.check_writable(out)
     if frontier:
-        if deadline is not None or budget is not None:
+        if (deadline, budget, alternatives) != (None, None, None):
             raise Unsupported("--frontier has every deadline and budget: give it alone")
         from ..report import front
 
@@ -281,6 +289,19 @@ def provision(
                 progress=watch,
             )
         _deliver_front(found, out, as_json)
+    if alternatives is not None:
+        if planner is not None:
+            raise Unsupported("--alternatives are the exact method's: leave --planner")
+        with output.watch("us" if budget is not None else "USD", time_limit) as watch:
+            several = api.alternatives(
+                instance,
+                alternatives,
+                deadline_s=deadline,
+                budget_usd=budget,
+                limits=Limits(time_limit, gap, threads, seed),
+                progress=watch,
+            )
+        _deliver_alternatives(several, out, as_json)
     with output.watch("us" if budget is not None else "USD", time_limit) as watch:
         result = api.provision(
             instance,
@@ -391,6 +412,21 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoRet
     raise typer.Exit(
         output.NO_PLAN if found.front.stop.value == "proved" else output.NOT_FOUND
     )
+
+
+def _deliver_alternatives(
+    found: list["Result"], out: Path | None, as_json: bool
+) -> NoReturn:
+    """Write and show the best plan and the others, and leave with its exit code."""
+    from ..report import results
+    from ..text.writing import write_json
+
+    others = [result.to_json() for result in found[1:]]
+    document = {**found[0].to_json(), "alternatives": others}
+    failed = output.written(out, lambda path: write_json(path, document))
+    shown = [*results.solved(found[0]), "", results.alternatives(found)]
+    output.give(document, shown, as_json, failed)
+    raise typer.Exit(output.exit_of(found[0].status))
 
 
 def _exit_of_comparison(results: Iterable["Result"]) -> int:

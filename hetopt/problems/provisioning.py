@@ -8,6 +8,8 @@ Its forward, backward and sync times are x times the offer's at d; sync is 0 at 
     usd = iterations * iteration_us / 3.6e9 * sum of usd_per_hour over all GPUs
 An offer may come in instances of several GPUs that are rented whole; then the GPUs of
 the offer are counted, for price and quota, up to whole instances.
+The machines of a plan are its whole instances, of all offers together; a problem may
+ask for plans with other numbers of them than some.
 Minimise usd subject to the deadline and the quotas; with a budget instead of a
 deadline, minimise the time of all iterations.
 
@@ -100,6 +102,11 @@ class Data(Record):
     offers: Annotated[tuple[Offer, ...], Field(min_length=1, max_length=1_000)]
     deadline_s: Seconds | None = None
     budget_usd: Usd | None = None
+    other_than_machines: tuple[Count, ...] = Field(
+        (), description="Numbers of machines that no plan may have."
+    )
+
+    _later = frozenset({"other_than_machines"})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -192,6 +199,10 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         if n > offers[g].quota
     ]
     broken += _unmet(data, Fraction(total_us, MICRO), usd)
+    count = sum(n // offers[g].gpus_per_instance for g, n in rented.items())
+    if count in data.other_than_machines:
+        what = f"{count}, expected another number than that"
+        broken.append(Violation("machines", "plan", what))
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
 
 

@@ -1,5 +1,6 @@
 """Exact provisioning: against all plans, against itself, and under limits."""
 
+import json
 from contextlib import contextmanager
 from fractions import Fraction
 from random import Random
@@ -8,7 +9,11 @@ import pytest
 from brute_force import best, valid
 from hypothesis import given
 from inputs import drawn, examples, tiny_problems
+from random_data import MAKERS
+from typer.testing import CliRunner
 
+import hetopt
+from hetopt import cli
 from hetopt.errors import InstanceError
 from hetopt.exact import provisioning as exact
 from hetopt.exact.provisioning import search
@@ -372,3 +377,87 @@ def test_free_gpus_and_timeless_layers_are_counted_too():
     fast = asking(data, budget_usd=0.1)
     assert solve(fast).objective == best("provisioning", fast)
     assert len(points(data)) == 2
+
+
+def in_machines(random):
+    """A tiny problem, offers in machines, some numbers of which are not asked for."""
+    data = MAKERS["provisioning"](random)
+    offers = tuple(
+        offer.model_copy(update={"gpus_per_instance": random.choice([1, 1, 2, 3])})
+        for offer in data.offers
+    )
+    counts = tuple(sorted(random.sample(range(1, 7), random.randint(1, 4))))
+    return data.model_copy(update={"offers": offers, "other_than_machines": counts})
+
+
+@examples(50)
+@given(drawn(in_machines))
+def test_numbers_of_machines_that_are_not_asked_for_are_left_out(data):
+    found = solve(data)
+    assert found.stop is Stop.PROVED
+    assert found.objective == best("provisioning", data)
+    assert bool(found.reasons) == (found.plan is None)
+    with unlisted():
+        assert solve(data).objective == found.objective
+
+
+@examples(10)
+@given(drawn(in_machines))
+def test_the_statement_leaves_out_the_same_numbers_of_machines(data):
+    for backend in ("cpsat", "scip"):
+        stated = statements.solve(
+            "provisioning", data, "provisioning", backend, limits=Limits(time_s=60)
+        )
+        assert stated.stop is Stop.PROVED
+        assert stated.objective == best("provisioning", data)
+    found = solve(data)
+    if found.plan is not None:
+        warm = statements.solve(
+            "provisioning",
+            data,
+            "provisioning",
+            "cpsat",
+            limits=Limits(time_s=60),
+            warm_start=found.plan,
+        )
+        assert warm.objective == found.objective
+
+
+@pytest.mark.parametrize("wish", [{"deadline_s": "1min"}, {"budget_usd": "$0.07"}])
+def test_alternatives_have_different_numbers_of_machines_best_first(wish):
+    several = hetopt.alternatives("tiny/offers", 4, **wish)
+    counts = [
+        sum(row["machines"] for row in one.evaluation.parts["machines"])
+        for one in several
+        if one.plan is not None
+    ]
+    assert len(counts) >= 2
+    assert len(set(counts)) == len(counts)
+    objectives = [one.objective for one in several if one.plan is not None]
+    assert objectives == sorted(objectives)
+    assert several[0].objective == hetopt.provision("tiny/offers", **wish).objective
+    assert all(one.stop is Stop.PROVED for one in several)
+
+
+def test_the_command_lists_alternatives():
+    words = ["provision", "tiny/offers", "--alternatives", "2"]
+    told = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert told.exit_code == 0, told.output
+    document = json.loads(told.stdout)
+    assert len(document["alternatives"]) == 1
+    other = document["alternatives"][0]
+    assert other["gap"] == 0
+    assert other["objective"] >= document["objective"]
+    shown = CliRunner().invoke(cli.app, words)
+    assert "machines" in shown.stdout
+    refused = CliRunner().invoke(cli.app, [*words, "--planner", "espresso"])
+    assert refused.exit_code == 2
+
+
+def test_planners_do_not_choose_numbers_of_machines():
+    data = hetopt.load("tiny/offers")
+    posed = judge.data(data).model_copy(update={"other_than_machines": (4,)})
+    for planner in ("espresso", "espresso_placer", "hph_plus", "sia_plus"):
+        result = hetopt.solve(posed, planner)
+        assert result.status is Status.UNDECIDED
+        assert "how many machines" in result.reasons[0]

@@ -12,6 +12,10 @@ Check = Callable[[], None]
 
 def why_none(data: Data, degrees: list[Degree], check: Check) -> Iterator[str]:
     """Reasons, the surest first; `data` is known to have no plan."""
+    if data.other_than_machines:
+        counts = ", ".join(map(str, data.other_than_machines))
+        yield f"machines: no plan that meets the rest has others than {counts} of them"
+        return
     yield _asked(data)
     fastest = _fastest_us(degrees, check)
     if fastest is None:

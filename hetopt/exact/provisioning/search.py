@@ -141,6 +141,7 @@ class Search:
 
     def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
         """Allocations with their bounds, in order, those worth having."""
+        counts = degree.allowed(counts)
         time = least_times(degree, counts)
         price = degree.prices(counts)
         keys = [self._key(t, p) for t, p in zip(time.tolist(), price, strict=True)]

@@ -46,6 +46,7 @@ class Degree:
     quota: Ints
     cap: Ints
     whole: Ints  # GPUs of an instance, rented together
+    not_machines: tuple[int, ...]  # numbers of instances that are not asked for
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -88,6 +89,7 @@ class Degree:
                 len(rows), stages + 1
             ),
             whole=_column(rows, 7),
+            not_machines=data.other_than_machines,
         )
 
     def prices(self, counts: Ints) -> list[int]:
@@ -95,6 +97,13 @@ class Degree:
         gpus = self.d * counts
         billed = gpus + -gpus % self.whole
         return [int(p) for p in billed @ (self.c // self.d)]
+
+    def allowed(self, counts: Ints) -> Ints:
+        """The allocations whose number of instances is asked for."""
+        if not self.not_machines:
+            return counts
+        machines = (-(-self.d * counts // self.whole)).sum(axis=1)
+        return counts[~np.isin(machines, self.not_machines)]
 
     @cached_property
     def betas(self) -> Ints:

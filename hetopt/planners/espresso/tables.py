@@ -14,6 +14,7 @@ from itertools import accumulate
 from math import isinf
 from typing import NamedTuple
 
+from ...errors import NoPlan
 from ...plans import Provisioning, RentedStage
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
@@ -58,7 +59,16 @@ class Stock:
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
-        """The offers of `data` at degree `d`, in the order of the data."""
+        """The offers of `data` at degree `d`, in the order of the data.
+
+        `NoPlan` where only some numbers of machines are asked for: no rule of these
+        planners counts them.
+        """
+        if data.other_than_machines:
+            raise NoPlan(
+                "the planner does not choose how many machines there are: use the "
+                "exact method, or leave out other_than_machines"
+            )
         kinds = []
         told = all(offer.peak_gflops for offer in data.offers)
         for offer in data.offers:
