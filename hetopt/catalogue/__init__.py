@@ -6,13 +6,14 @@ added by one entry there, nothing else.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -25,14 +26,28 @@ Rate = Annotated[int | float, Field(gt=0)]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 
+class Generation(Record):
+    """What is measured of some card and taken for all cards of one architecture."""
+
+    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Share of the peak that products reach in training, 16 bits."
+    )
+    source: Name
+
+
 class Gpu(Record):
     """One card; rates are peaks, those of links GB/s in one direction."""
 
     name: Name
     product: Name = Field(description="Its name in nvidia-smi.")
+    generation: Name
     aliases: tuple[Name, ...] = ()
     skypilot: tuple[Name, ...] = Field((), description="What SkyPilot alone calls so.")
+    accelerator: Name | None = Field(
+        None, description="What a task for SkyPilot asks for, where it is no such name."
+    )
     memory_gib: Rate
+    driver_mib: int | None = Field(None, description="memory.total of nvidia-smi.")
     memory_gbytes_per_s: Rate
     tflops: dict[Precision, Rate] = Field(description="Dense, by precision.")
     pcie_gbytes_per_s: float
@@ -47,6 +62,21 @@ class Gpu(Record):
     def peak_tflops(self) -> int | float:
         """The dense rate in 16 bits, fp16 and bf16 alike."""
         return self.tflops["fp16"]
+
+    @property
+    def total_mib(self) -> int:
+        """What a driver gives of its memory, as far as that is known."""
+        return self.driver_mib or int(self.memory_gib * 1024)
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether its tensor cores take bfloat16."""
+        return "bf16" in self.tflops
+
+    @property
+    def accelerator_name(self) -> str:
+        """What SkyPilot calls it, as far as it knows the card."""
+        return self.accelerator or next(iter(self.skypilot), self.name)
 
     @property
     def link_gbytes_per_s(self) -> float:
@@ -76,6 +106,36 @@ def gpus() -> Mapping[str, Gpu]:
 
 
 @cache
+def generations() -> Mapping[str, Generation]:
+    """What is known of architectures, by name; `unknown` for a card that has none."""
+    found = _read("gpus")["generations"]
+    return MappingProxyType(
+        {name: Generation.model_validate(fields) for name, fields in found.items()}
+    )
+
+
+def generation(card: Gpu | None) -> Generation:
+    """What holds for a card, or for one that is not in the catalogue (None)."""
+    return generations()["unknown" if card is None else card.generation]
+
+
+def reserve_mib(total_mib: int) -> int:
+    """MiB that are not for tensors of a GPU with so many, rounded up."""
+    rule = _rule()
+    return int(rule["mib"]) + math.ceil(rule["share"] * total_mib)
+
+
+def reserve_source() -> str:
+    """Where `reserve_mib` is from."""
+    return str(_rule()["source"])
+
+
+@cache
+def _rule() -> Fields:
+    return cast("Fields", _read("gpus")["reserve"])
+
+
+@cache
 def family(name: str) -> Mapping[str, Variant]:
     """The cards of a family of instances, by the names there, in its order."""
     variants = {}
@@ -95,24 +155,57 @@ def skypilot_gpus() -> Mapping[str, Gpu]:
     }
 
 
+def known(name: str) -> Gpu | None:
+    """The card of a name, in whoever's spelling; None where it is none or several."""
+    wanted = _plainly(name)
+    if (card := _spellings().get(wanted)) is not None:
+        return card
+    fits = _of_short(wanted)
+    return fits[0] if len(fits) == 1 else None
+
+
+def near(name: str) -> list[str]:
+    """Cards that a name, which is none or several, may stand for: all, if none is."""
+    fits = [card.name for card in _of_short(_plainly(name))]
+    cards = list(gpus())
+    return fits or get_close_matches(name, cards, n=5, cutoff=0.3) or cards
+
+
 def gpu(name: str, place: str) -> Gpu:
     """The card of a name or alias; refused where unclear, the message with `place`.
 
     `A100` alone stands for four cards: the `InstanceError` lists them.
     """
-    cards, wanted = gpus(), _plainly(name)
-    for card in cards.values():
-        if wanted in map(_plainly, (card.name, card.product, *card.aliases)):
-            return card
-    fits = [known for known in cards if _plainly(known.partition("-")[0]) == wanted]
-    if len(fits) == 1:
-        return cards[fits[0]]
-    near = fits or get_close_matches(name, list(cards), n=5, cutoff=0.3) or list(cards)
+    if (card := known(name)) is not None:
+        return card
+    fits = near(name)
     raise InstanceError(
-        f"{place}: found GPU {name!r}, expected one of {', '.join(near)}; say which it "
-        f"is with the option types={name}:{near[0]}, or give its figures, "
+        f"{place}: found GPU {name!r}, expected one of {', '.join(fits)}; say which it "
+        f"is with the option types={name}:{fits[0]}, or give its figures, "
         f"types={name}:TFLOPS/GIB"
     )
+
+
+def _of_short(wanted: str) -> list[Gpu]:
+    """The cards whose names up to the first dash are that."""
+    return [c for c in gpus().values() if _plainly(c.name.partition("-")[0]) == wanted]
+
+
+@cache
+def _spellings() -> Mapping[str, Gpu]:
+    """Cards by all spellings that mean one; SkyPilot's count where none is short.
+
+    What it calls `A100` is one of four cards elsewhere.
+    """
+    cards = gpus().values()
+    found = {
+        _plainly(s): c for c in cards for s in c.skypilot if not _of_short(_plainly(s))
+    }
+    return found | {
+        _plainly(spelling): card
+        for card in cards
+        for spelling in (card.name, card.product, *card.aliases)
+    }
 
 
 @cache

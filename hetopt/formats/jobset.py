@@ -10,7 +10,7 @@ dashes for blanks, or else the instance's name of the type. The plan is a Config
 
 from typing import Any
 
-from ..catalogue import gpus
+from ..catalogue import known
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
@@ -51,7 +51,8 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Names that are none; GPUs not of NVIDIA; a plan too large for a ConfigMap."""
     found = allocation.refusals(data, plan)
     for share in shares(data, plan):
-        if share.gpu in gpus() and gpus()[share.gpu].product.startswith("AMD "):
+        card = known(share.gpu)
+        if card is not None and card.product.startswith("AMD "):
             found.append(f"GPU type {share.gpu!r} is not NVIDIA's")
     size = len(plan_text(data, plan).encode())
     if size > LARGEST:
@@ -129,4 +130,5 @@ def _job(share: Share, head: str) -> dict[str, Any]:
 
 
 def _product(gpu: str) -> str:
-    return gpus()[gpu].product.replace(" ", "-") if gpu in gpus() else gpu
+    card = known(gpu)
+    return gpu if card is None else card.product.replace(" ", "-")

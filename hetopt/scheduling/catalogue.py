@@ -5,7 +5,8 @@ example needs (GPT-2 7B at batch 2 takes 8 A100-40G; with 2^30 bytes 4 would do)
 Efficiency 0.4 of the peak is ours, and so are links where the paper names none.
 """
 
-from ..catalogue import family, model
+from ..catalogue import Variant, family, known, model, near
+from ..errors import UnknownName
 from ..problems.job_scheduling import JobModel
 from ..schema import Cluster, GpuType, Inter, ModelSpec, Node
 
@@ -15,10 +16,28 @@ EFFICIENCY = 0.4
 GPUS = family("frenzy")
 
 
+def sheet(name: str) -> Variant:
+    """A GPU of `GPUS`, or any card of the catalogue as its data sheet has it.
+
+    `UnknownName` for a name that is none or stands for several cards.
+    """
+    if name in GPUS:
+        return GPUS[name]
+    if (card := known(name)) is None:
+        raise UnknownName("GPU", name, near(name))
+    return Variant(
+        card=card.name,
+        tflops=card.peak_tflops,
+        memory_gib=card.memory_gib,
+        intra_gbytes_per_s=card.link_gbytes_per_s,
+    )
+
+
 def gpu_type(name: str) -> GpuType:
-    """A GPU of `GPUS` in an instance."""
-    gib = round(GPUS[name].memory_gib * 10**9 / 2**30 - 0.005, 2)  # rounded down
-    return GpuType(peak_tflops=GPUS[name].tflops, memory_gib=gib, efficiency=EFFICIENCY)
+    """A GPU of `sheet` in an instance."""
+    gpu = sheet(name)
+    gib = round(gpu.memory_gib * 10**9 / 2**30 - 0.005, 2)  # rounded down
+    return GpuType(peak_tflops=gpu.tflops, memory_gib=gib, efficiency=EFFICIENCY)
 
 
 def cluster(nodes: list[tuple[str, int]], gbytes_per_s: float) -> Cluster:
@@ -30,7 +49,7 @@ def cluster(nodes: list[tuple[str, int]], gbytes_per_s: float) -> Cluster:
                 name=f"node{number}",
                 gpu=gpu,
                 count=count,
-                intra_gbytes_per_s=GPUS[gpu].intra_gbytes_per_s if count > 1 else None,
+                intra_gbytes_per_s=sheet(gpu).intra_gbytes_per_s if count > 1 else None,
             )
             for number, (gpu, count) in enumerate(nodes)
         ),

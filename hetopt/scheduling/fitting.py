@@ -11,9 +11,9 @@ from typing import Any
 
 from ..costs import marp as formulas
 from ..costs.job_rates import DEGREES, MICRO, JobRates, Trained
-from ..errors import InstanceError, UnknownName, keeping
+from ..errors import InstanceError, keeping
 from ..schema import Cluster, CostSettings, ModelSpec, exact
-from .catalogue import GPUS, cluster
+from .catalogue import GPUS, cluster, sheet
 
 NODES, A_NODE = 8, 8  # of a type that is given by its name alone
 
@@ -54,11 +54,13 @@ class Fit:
 
 
 def named_gpus(names: Sequence[str]) -> Cluster:
-    """8 nodes of 8 GPUs of each type of the catalogue, with 6.25 GB/s between."""
-    for name in names:
-        if name not in GPUS:
-            raise UnknownName("GPU", name, [*GPUS])
-    kinds = [(name, A_NODE) for name in dict.fromkeys(names) for _ in range(NODES)]
+    """8 nodes of 8 GPUs of each type, with 6.25 GB/s between.
+
+    A name is Frenzy's, or any that the catalogue knows; the card's own name then stands
+    for it. `UnknownName` for one that is none or stands for several cards.
+    """
+    called = [name if name in GPUS else sheet(name).card for name in names]
+    kinds = [(name, A_NODE) for name in dict.fromkeys(called) for _ in range(NODES)]
     return cluster(kinds, 6.25)
 
 

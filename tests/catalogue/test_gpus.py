@@ -5,6 +5,7 @@ import pytest
 from hetopt import catalogue
 from hetopt.catalogue import Gpu
 from hetopt.errors import InstanceError, UnknownName
+from hetopt.scheduling.catalogue import sheet
 from hetopt.schema import GpuType
 
 GPUS = catalogue.gpus()
@@ -72,7 +73,7 @@ def test_skypilot_names_a_card_that_elsewhere_has_another_name() -> None:
     cards = catalogue.skypilot_gpus()
     assert set(cards) >= set(GPUS)
     assert (cards["V100"].memory_gib, cards["V100-32GB"].memory_gib) == (16, 32)
-    assert cards["A100-80GB"].name == "A100-80GB-PCIe"
+    assert cards["A100-80GB"].name == "A100-80GB-SXM4"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -87,3 +88,45 @@ def test_a_family_says_which_card_each_of_its_names_is(family: str) -> None:
 def test_a_model_that_is_not_known_is_refused_with_those_that_are() -> None:
     with pytest.raises(UnknownName, match=r"unknown model 'llama-9'.*llama-2-7b"):
         catalogue.model("llama-9")
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "accelerator"),
+    [
+        ("A100-80GB", "A100-80GB-SXM4", "A100-80GB"),  # SkyPilot's
+        ("A100-80G", "A100-80GB-SXM4", "A100-80GB"),  # Frenzy's
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB-SXM4", "A100-80GB"),  # nvidia-smi's
+        ("A100-40G-PCIe", "A100-40GB-PCIe", "A100"),
+        ("V100-32G", "V100-32GB-SXM2", "V100-32GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB-SXM5", "H100"),
+        ("H200", "H200-141GB-SXM5", "H200"),
+        ("NVIDIA RTX A6000", "RTXA6000", "A6000"),
+        ("Tesla T4", "T4", "T4"),
+    ],
+)
+def test_a_card_has_one_name_for_hosts_and_queues_and_one_for_skypilot(
+    written: str, name: str, accelerator: str
+) -> None:
+    card = catalogue.known(written)
+    assert card is not None
+    assert (card.name, card.accelerator_name) == (name, accelerator)
+    assert catalogue.skypilot_gpus()[accelerator].memory_gib == card.memory_gib
+    assert sheet(written).card == name  # as `fit` reads it
+
+
+@pytest.mark.parametrize("name", ["A100", "V100", "H100", "Z9"])
+def test_a_name_of_several_cards_or_of_none_is_no_card(name: str) -> None:
+    assert catalogue.known(name) is None
+    with pytest.raises(UnknownName):
+        sheet(name)
+
+
+@pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)
+def test_what_is_assumed_of_a_card_is_told_with_its_source(card: Gpu) -> None:
+    found = catalogue.generation(card)
+    assert 0.2 < found.efficiency < 0.8
+    assert found.source
+    assert card.generation in catalogue.generations()
+    # A driver never gives more than the sheet, and much of it.
+    assert 0.9 * card.memory_gib < card.total_mib / 1024 <= card.memory_gib
+    assert 1024 < catalogue.reserve_mib(card.total_mib) < card.total_mib / 8

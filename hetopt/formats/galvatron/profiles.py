@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...catalogue import gpus
+from ...catalogue import gpus, known
 from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import MemoryGib
@@ -178,12 +178,13 @@ def _cluster(
 ) -> dict[str, Any]:
     gpu, gib = options["gpu"], options.get("memory_gib")
     if gib is None:
-        if gpu not in gpus():
+        card = known(gpu)
+        if card is None:
             raise InstanceError(
                 f"option gpu: found {gpu!r}, expected a card that is known exactly: "
                 f"{', '.join(gpus())}; name one, or give --memory-gib X"
             )
-        gib = gpus()[gpu].memory_gib
+        gib = card.memory_gib
     intra = float(rates[each]) if each > 1 else None
     made: dict[str, Any] = {
         "gpus": {gpu: {"memory_gib": gib}},

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ...catalogue import known
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
@@ -44,10 +45,17 @@ def names(data: Instance, told: str) -> dict[str, str]:
 
 
 def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
-    """The instance's type that one of these spellings of a name means."""
+    """The instance's type that one of these spellings of a name means.
+
+    Also where both are names of one card of the catalogue.
+    """
     for word in words:
         if (kind := named.get(word.casefold())) is not None:
             return kind
+        if (card := known(word)) is not None:
+            for kind in sorted(set(named.values())):
+                if known(kind) == card:
+                    return kind
     raise InstanceError(
         f"{place}: found type {word!r}, expected one of the instance: "
         f"{', '.join(sorted(set(named.values())))}; name it with types={word}:NAME"

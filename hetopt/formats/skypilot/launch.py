@@ -1,11 +1,13 @@
 """SkyPilot: one YAML for each GPU type, and a script that launches them in order.
 
-A cluster of SkyPilot is of one accelerator; its name is the instance's name of the GPU
-type (`sky show-gpus`). `launch.sh` launches the first cluster, asks for its address and
-gives it to the others as HEAD: the clusters must reach one another. The nodes of the
-plan are given to a cluster's nodes by `SKYPILOT_NODE_RANK`.
+A cluster of SkyPilot is of one accelerator, by SkyPilot's name of the card (`sky
+show-gpus`); of a type that is no card of the catalogue, by the instance's.
+`launch.sh` launches the first cluster, asks for its address and gives it to the others
+as HEAD: the clusters must reach one another. The nodes of the plan are given to a
+cluster's nodes by `SKYPILOT_NODE_RANK`.
 """
 
+from ...catalogue import known
 from ...plans import TrainingPlan
 from ...schema import Instance
 from ...text.parsing import yaml_text
@@ -53,7 +55,7 @@ def _task(share: Share) -> str:
         "name": f"hetopt-{share.label}",
         "num_nodes": len(share.nodes),
         "workdir": ".",
-        "resources": {"accelerators": {share.gpu: share.gpus}},
+        "resources": {"accelerators": {_accelerator(share.gpu): share.gpus}},
         "envs": {
             "HEAD": "",
             "NODES": " ".join(share.nodes),
@@ -62,3 +64,8 @@ def _task(share: Share) -> str:
         "run": _RUN,
     }
     return yaml_text(task, width=88)
+
+
+def _accelerator(gpu: str) -> str:
+    card = known(gpu)
+    return gpu if card is None else card.accelerator_name

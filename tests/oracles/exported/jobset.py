@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hetopt.catalogue import gpus
+from hetopt.catalogue import known
 from hetopt.text.parsing import parse_tree
 
 from .machines import PLAN, Share, disagreements, read
@@ -15,7 +15,8 @@ _TYPE = "hetopt/gpu-type"
 
 
 def _product(gpu: str) -> str:
-    return gpus()[gpu].product.replace(" ", "-") if gpu in gpus() else gpu
+    card = known(gpu)
+    return gpu if card is None else card.product.replace(" ", "-")
 
 
 def validate(files: dict[str, str]) -> list[str]:

@@ -3,9 +3,10 @@
 import re
 from typing import Any
 
+from hetopt.catalogue import known, skypilot_gpus
 from hetopt.text.parsing import parse_tree
 
-from .machines import PLAN, Share, disagreements, read
+from .machines import PLAN, Share, carried, disagreements, read
 
 __all__ = ["read", "validate"]
 
@@ -17,7 +18,9 @@ def validate(files: dict[str, str]) -> list[str]:
     launched = re.findall(r"([a-z0-9-]+\.yaml) \"\$@\"", files[LAUNCH])
     tasks = [parse_tree(files[name], name, is_json=False) for name in launched]
     written = {name for name in files if name.endswith(".yaml")}
-    broken = disagreements(files, [_asked(task) for task in tasks])
+    data, _ = carried(files)
+    types = {node.name: node.gpu for node in data.planned_cluster.nodes}
+    broken = disagreements(files, [_asked(task, types) for task in tasks])
     if set(launched) != written or len(set(launched)) < len(launched):
         broken.append(f"{LAUNCH} does not launch every cluster once")
     if any(f" {PLAN} " not in task["run"] for task in tasks):
@@ -27,6 +30,18 @@ def validate(files: dict[str, str]) -> list[str]:
     return broken
 
 
-def _asked(task: dict[str, Any]) -> Share:
-    ((gpu, gpus),) = task["resources"]["accelerators"].items()
-    return Share(gpu, gpus, tuple(task["envs"]["NODES"].split()))
+def _asked(task: dict[str, Any], types: dict[str, str]) -> Share:
+    ((name, gpus),) = task["resources"]["accelerators"].items()
+    nodes = tuple(task["envs"]["NODES"].split())
+    kind = types.get(nodes[0], "")
+    return Share(kind if _is(name, kind) else name, gpus, nodes)
+
+
+def _is(name: str, kind: str) -> bool:
+    """Whether SkyPilot gives such cards under a name; others keep the instance's."""
+    card = known(kind)
+    if card is None or not (card.skypilot or card.accelerator):
+        return name in {kind, card and card.name}
+    sold = skypilot_gpus()[name]
+    alike = (sold.generation, sold.memory_gib) == (card.generation, card.memory_gib)
+    return alike and name in {card.accelerator, *sold.skypilot, *sold.aliases}
