@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,18 @@ class Generation(Record):
         description="Share of the peak that products reach in training, 16 bits."
     )
     source: Name
+
+
+class Reserve(Record):
+    """The rule for what CUDA's context, communicators and fragments take."""
+
+    mib: int
+    share: float = Field(description="Of all memory.")
+    source: Name
+
+    def of(self, total_mib: int) -> int:
+        """MiB of a GPU that has so many, rounded up."""
+        return self.mib + math.ceil(self.share * total_mib)
 
 
 class Gpu(Record):
@@ -119,20 +131,10 @@ def generation(card: Gpu | None) -> Generation:
     return generations()["unknown" if card is None else card.generation]
 
 
-def reserve_mib(total_mib: int) -> int:
-    """MiB that are not for tensors of a GPU with so many, rounded up."""
-    rule = _rule()
-    return int(rule["mib"]) + math.ceil(rule["share"] * total_mib)
-
-
-def reserve_source() -> str:
-    """Where `reserve_mib` is from."""
-    return str(_rule()["source"])
-
-
 @cache
-def _rule() -> Fields:
-    return cast("Fields", _read("gpus")["reserve"])
+def reserve() -> Reserve:
+    """What of a GPU's memory is not for tensors."""
+    return Reserve.model_validate(_read("gpus")["reserve"])
 
 
 @cache

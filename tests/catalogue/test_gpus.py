@@ -129,4 +129,4 @@ def test_what_is_assumed_of_a_card_is_told_with_its_source(card: Gpu) -> None:
     assert card.generation in catalogue.generations()
     # A driver never gives more than the sheet, and much of it.
     assert 0.9 * card.memory_gib < card.total_mib / 1024 <= card.memory_gib
-    assert 1024 < catalogue.reserve_mib(card.total_mib) < card.total_mib / 8
+    assert 1024 < catalogue.reserve().of(card.total_mib) < card.total_mib / 8
