@@ -1,7 +1,8 @@
-"""Options of an entry of the registry: what its function takes, from words to values.
+"""Options of an entry of the registry, or of a format: from words to values.
 
-The function's own signature says which options there are, of what type, and what they
-are by default; there is no list beside it that could differ.
+Of an entry, its function's own signature says which options there are, of what type,
+and what they are by default; there is no list beside it that could differ. A format
+lists its options by their types; a word is read as what its type says.
 """
 
 import json
@@ -50,6 +51,12 @@ def record(
     }
     config = ConfigDict(extra="forbid", strict=True)
     return create_model(name, __config__=config, **fields)
+
+
+def listed(name: str, types: Mapping[str, Any]) -> type[BaseModel]:
+    """A record of options by their types, whose values are written as text."""
+    fields: dict[str, Any] = {option: (kind, ...) for option, kind in types.items()}
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def checked(

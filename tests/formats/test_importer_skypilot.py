@@ -242,7 +242,9 @@ def test_provision_takes_what_was_imported_at_once(
 def test_options_are_checked(listed: Path) -> None:
     with pytest.raises(UnknownName, match="unknown option 'regoin': expected one of"):
         importing.document("skypilot", [listed], ["regoin=x"], None)
-    with pytest.raises(InstanceError, match=r"quota=some: .*valid integer"):
+    with pytest.raises(
+        InstanceError, match=r"quota: found .*, expected a whole number"
+    ):
         importing.document("skypilot", [listed], ["quota=some"], None)
     with pytest.raises(UnknownName, match="skypilot"):
         importing.document("skipilot", [listed], [], None)

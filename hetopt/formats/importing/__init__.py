@@ -5,24 +5,22 @@ options are its own and `rank`, which of a ranked list is meant (the first by de
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
 from ...problems import Evaluation, training_plan
 from ...schema import Cluster, Instance, ModelSpec
-from ...text import writing
+from ...text import options, writing
 from ...text.complaints import validated
 from ...text.parsing import yaml_text
 from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_TRUTH = {"true", "yes", "false", "no"}
 _INCOMPLETE = {
     "empty_stage",
     "layer_missing",
@@ -234,35 +232,20 @@ def _options(importer: Any) -> dict[str, Any]:
     return {**own, "rank": int} if hasattr(importer, "claims") else own
 
 
-def typed(known: dict[str, Any], options: Iterable[str]) -> dict[str, Any]:
-    typed: dict[str, Any] = {}
-    for option in options:
-        name, _, value = option.partition("=")
-        name = name.replace("-", "_")
+def typed(known: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
+    """`name=value` words as values of the types of `known`.
+
+    `UnknownName` for a name that is none of these, `InstanceError` for a value that is
+    not of its type.
+    """
+    texts = options.pairs(words)
+    for name in texts:
         if name not in known:
             raise _unknown(name, list(known))
-        try:
-            typed[name] = _value(known[name], value)
-        except ValidationError as error:
-            words = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise InstanceError(f"--option {option}: {words}; correct it") from None
-        except (ValueError, KeyError):
-            kind = known[name].__name__
-            raise InstanceError(
-                f"--option {option}: found {value!r}, expected "
-                f"{name}=VALUE of type {kind}; correct it"
-            ) from None
-    return typed
+    given = {name: known[name] for name in texts}
+    return options.checked("format", options.listed("the format", given), texts)
 
 
 def _unknown(name: str, known: list[str]) -> UnknownName:
     """The nearest names where some are near, else all."""
     return UnknownName("option", name, get_close_matches(name, known, n=3) or known)
-
-
-def _value(kind: Any, text: str) -> Any:
-    if kind is bool:
-        return _TRUTH[text.lower()]
-    if isinstance(kind, type):
-        return kind(text)
-    return TypeAdapter(kind).validate_python(text)
