@@ -89,7 +89,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "train_batch_size": data.workload.global_batch,
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
-        "bf16": {"enabled": costs.precision != "fp32"},
+        "bf16": {"enabled": costs.precision not in ("fp32", "fp16_mixed")},
+        "fp16": {"enabled": costs.precision == "fp16_mixed"},
         "zero_optimization": {"stage": costs.zero},
     }
     include = "@".join(f"{host}:{','.join(map(str, held))}" for host, held in parts)

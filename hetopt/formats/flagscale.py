@@ -95,8 +95,9 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             "hetero_process_meshes": meshes,
         },
     }
-    if "bf16" in model:
-        system["precision"] = {"bf16": model.pop("bf16")}
+    for name in ("bf16", "fp16"):
+        if name in model:
+            system["precision"] = {name: model.pop(name)}
     for name in ("sequence_parallel", "use_distributed_optimizer"):
         if name in model:
             system[name] = model.pop(name)

@@ -93,7 +93,7 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         "global_batch_size": workload.global_batch,
     }
     if workload.costs.precision != "fp32":
-        made["bf16"] = True
+        made["fp16" if workload.costs.precision == "fp16_mixed" else "bf16"] = True
     if model.kv_heads is not None and model.kv_heads != model.heads:
         made |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
     if model.head_dim is not None:

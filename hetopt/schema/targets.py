@@ -54,6 +54,7 @@ class Feature(StrEnum):
     SELECTIVE = "selective recomputation"
     NOT_RECOMPUTED = "layers that are not recomputed"
     SINGLE_PRECISION = "training in single precision"
+    FLOAT16 = "16-bit numbers of the kind fp16, not bf16"
     NO_MASTER = "16-bit weights without a master copy"
 
 
@@ -102,6 +103,7 @@ _MEGATRON = {
     Feature.SELECTIVE,
     Feature.NOT_RECOMPUTED,
     Feature.SINGLE_PRECISION,
+    Feature.FLOAT16,
 }
 
 #: By the names that `runs_on` and exporters have.
@@ -126,6 +128,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.ZERO_1,
                     Feature.NOT_RECOMPUTED,
                     Feature.SINGLE_PRECISION,
+                    Feature.FLOAT16,
                 }
             ),
             frozenset({Rule.NEIGHBOURS}),

@@ -113,6 +113,7 @@ PRECISIONS: dict[str, StateBytes] = {
     "fp32": StateBytes(4, 4, 8),
     "bf16": StateBytes(2, 2, 4),
     "bf16_mixed": StateBytes(2, 2, 12),
+    "fp16_mixed": StateBytes(2, 2, 12),
     "bf16_fp32_gradients": StateBytes(2, 4, 12),
 }
 
@@ -132,9 +133,10 @@ class CostSettings(Record):
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
-    precision: Literal["fp32", "bf16", "bf16_mixed", "bf16_fp32_gradients"] | None = (
-        None
-    )
+    precision: (
+        Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"]
+        | None
+    ) = None
     zero: Annotated[int, Field(ge=0, le=3)] = 0
     head: Literal["include", "omit"] = "include"
     fused_loss: bool = False

@@ -109,7 +109,8 @@ def test_what_is_in_flight_never_grows_along_the_pipeline() -> None:
 
 
 @pytest.mark.parametrize(
-    "precision", [None, "fp32", "bf16", "bf16_mixed", "bf16_fp32_gradients"]
+    "precision",
+    [None, "fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"],
 )
 def test_zero_divides_what_it_says_among_the_replicas(precision: str | None) -> None:
     for zero, n in product(range(4), (1, 2, 7)):

@@ -219,6 +219,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         {"megatron", "flagscale", "torchtitan"},
     ),
     ({"precision": "fp32"}, "single", {"megatron", "flagscale", "deepspeed"}),
+    ({"precision": "fp16_mixed"}, "fp16", {"megatron", "flagscale", "deepspeed"}),
     ({"precision": "bf16"}, "without a master copy", set()),
     (
         {"recompute": "none"},
@@ -252,6 +253,9 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
         ("flagscale", {"zero": 1}, ["use_distributed_optimizer: true"]),
         ("deepspeed", {"zero": 1}, ['"stage": 1']),
         ("deepspeed", {"precision": "fp32"}, ['"enabled": false']),
+        ("deepspeed", {"precision": "fp16_mixed"}, ['"fp16": {\n  "enabled": true']),
+        ("megatron", {"precision": "fp16_mixed"}, ["--fp16\n"]),
+        ("flagscale", {"precision": "fp16_mixed"}, ["fp16: true"]),
         ("torchtitan", {"zero": 3}, ['"reshard": "always"', '= "always"']),
         ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
         ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),

@@ -35,6 +35,7 @@ class FloatJudge:
         self.runs = self.costs.interleave
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
+        states["fp16_mixed"] = states["bf16_mixed"]
         states["bf16_fp32_gradients"] = (2, 4, 12)
         each = self.costs.bytes_per_parameter
         plain = (2, 2, each - 4) if each > 4 else (each, 0, 0)

@@ -68,6 +68,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.LISTED_PARAMETERS: _only_counted(data),
         Feature.INTERLEAVED: costs.interleave > 1,
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
+        Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.NO_MASTER: costs.precision == "bf16",
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
