@@ -85,6 +85,10 @@ class Gpu(Record):
         """Whether its tensor cores take bfloat16."""
         return "bf16" in self.tflops
 
+    def is_called(self, name: str) -> bool:
+        """Whether that is its own name or nvidia-smi's, which leave nothing open."""
+        return _plainly(name) in (_plainly(self.name), _plainly(self.product))
+
     @property
     def accelerator_name(self) -> str:
         """What SkyPilot calls it, as far as it knows the card."""

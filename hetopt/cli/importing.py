@@ -1,14 +1,19 @@
 """The command that reads what other tools write, registered by `hetopt.cli`."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Unsupported
 from . import output
+from .assumed import tell_assumed
 from .options import OutTree, flag
 from .output import written
+
+if TYPE_CHECKING:
+    from ..formats.importing import Imported
 
 _OWN = ("out", "instance", "option", "judge", "json", "help")
 
@@ -55,7 +60,12 @@ def import_file(
         flag("--judge", help="Judge every plan of the file beside what it claims."),
     ] = False,
     as_json: Annotated[
-        bool, flag("--json", help="With --judge: one JSON document on stdout.")
+        bool,
+        flag(
+            "--json",
+            help="One JSON document on stdout: what was judged, or what was written "
+            "and assumed.",
+        ),
     ] = False,
 ) -> None:
     """Read a file of another tool, such as a price list, and write it as ours.
@@ -80,23 +90,18 @@ def import_file(
         raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
     output.check_writable(out)
     importing.check(out)
-    made = importing.document(format, files, options, instance)
-    importing.write(out, made)
-    if taken := importing.assumed(format, made, options):
-        _announce(taken)
+    found = importing.imported(format, files, options, instance)
+    importing.write(out, found.document)
+    told(found, out, as_json)
+
+
+def told(found: "Imported", out: Path, as_json: bool) -> None:
+    """Say where a document was written, and what was assumed in it."""
+    if as_json:
+        output.print_json({"written": str(out), **found.to_json()})
+        return
     output.tell(f"written to {out}")
-
-
-def _announce(rows: Iterable[tuple[str, ...]]) -> None:
-    """What no file told, on stderr."""
-    from rich.table import Table
-
-    from .terminal import console
-
-    table = Table("assumed", "as", "change it by", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    console(stderr=True).print(table)
+    tell_assumed(found.assumed)
 
 
 def _judged(rows: Iterable[dict[str, Any]]) -> Any:

@@ -8,6 +8,7 @@ import typer
 
 from ..errors import InstanceError, UnknownName
 from . import output
+from .assumed import tell_assumed
 from .options import AsJson, OutTree, flag
 from .output import written
 from .quantities import length, rate
@@ -42,7 +43,8 @@ def detect(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, types ...",
+            help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, reserve_mib, "
+            "types ...",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -57,11 +59,14 @@ def detect(
     output.check_writable(out)
     if out is not None:
         importing.check(out)
-    options = importing.typed(detecting.OPTIONS, option or [])
+    options = importing.given(detecting.OPTIONS, option or [], instance)
     found = importing.put_in(detecting.detected(name, **options), "detect", instance)
-    failed = written(out, lambda path: importing.write(path, found))
+    failed = written(out, lambda path: importing.write(path, found.document))
+    if not as_json:
+        tell_assumed(found.assumed)
     if as_json or out is None or failed is not None:
-        output.give(found, (), True, failed)
+        document = found.to_json() if as_json else found.document
+        output.give(document, (), True, failed)
 
 
 def profile(

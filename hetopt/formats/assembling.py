@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import formats
+from ..catalogue import known
 from ..errors import InstanceError, quoted
 from ..schema import Instance
 from ..text import units
 from ..text.complaints import validated
-from .importing import document
+from .importing import Imported, assumptions, document, put_in, typed
 
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
 
@@ -22,31 +24,51 @@ def assembled(
     name: str | None = None,
     islands: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The document of an instance: model of `config`, cluster of `paths`.
+    """The document alone of `assembly`."""
+    return assembly(config, format, paths, options, workload, name, islands).document
 
-    `options` are those of the cluster's importer, as `name=value`; `islands` are hosts
-    that a faster network joins, as `a100-*=400Gb/s`. Raises
-    `InstanceError` for a format that describes no cluster, and for what the
-    importers and the instance refuse.
+
+def assembly(
+    config: Path,
+    format: str,
+    paths: Sequence[Path],
+    options: Iterable[str],
+    workload: dict[str, Any],
+    name: str | None = None,
+    islands: Iterable[str] = (),
+) -> Imported:
+    """An instance with the model of `config` and the cluster of `paths`.
+
+    `options` are those of the cluster's importer and of how the model is trained
+    (`importing.assumptions`), as `name=value`; `workload` has the rest of it;
+    `islands` are hosts that a faster network joins, as `a100-*=400Gb/s`. Raises
+    `InstanceError` for a format that describes no cluster, and for what the importers
+    and the instance refuse.
     """
     if format not in CLUSTERS:
         raise InstanceError(
             f"--from {format}: expected a format that describes hosts, one of "
             f"{', '.join(CLUSTERS)}; name one"
         )
+    importer: Any = formats.importer(format)
+    told = typed(importer.OPTIONS | assumptions.OPTIONS, options)
+    how = {name: told.pop(name) for name in assumptions.OPTIONS if name in told}
     model = document("huggingface", [config], [], None)
-    cluster = document(format, paths, options, None)
+    found = put_in(importer.read(paths, **told), format, None)
+    cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
-        cluster["cluster"].setdefault("inter", {})["islands"] = links
+        cluster.setdefault("inter", {})["islands"] = links
+    cards = {name: known(name) for name in cluster["gpus"]}
+    trained, rows = assumptions.training(cards, how)
     made = {
         "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
-        "source": f"{model['source']}; {cluster['source']}",
+        "source": f"{model['source']}; {found.document['source']}",
         "model": model["model"],
-        "cluster": cluster["cluster"],
-        "workload": workload,
+        "cluster": cluster,
+        "workload": {**workload, **trained},
     }
     validated(Instance, made, "the assembled instance", file="")
-    return made
+    return Imported(made, (*found.assumed, *rows))
 
 
 def _island(word: str) -> dict[str, Any]:

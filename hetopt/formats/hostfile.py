@@ -18,7 +18,7 @@ OPTIONS = clusters.OPTIONS
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`{"source": ..., "cluster": ...}` of the hosts of all files, in their order."""
+    """`source`, `cluster` and `assumed` of the hosts of all files, in their order."""
     found = [host for path in paths for host in hosts(read_text(path), str(path))]
     return clusters.document("hostfile", paths, found, options)
 

@@ -24,7 +24,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`{"source": ..., "cluster": ...}` of the hosts, in the order of their files."""
+    """`source`, `cluster` and `assumed` of the hosts, in the order of their files."""
     lists: dict[str, Host] = {}
     links: dict[str, tuple[str | None, int, str]] = {}
     for path in paths:

@@ -22,7 +22,7 @@ _MOST_NODES = 20_000
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`{"source": ..., "cluster": ...}` of the nodes with GPUs, in their order."""
+    """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
     found = [host for path in paths for host in hosts(read_text(path), str(path))]
     return clusters.document("sinfo", paths, found, options)
 

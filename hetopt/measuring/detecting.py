@@ -13,9 +13,9 @@ from importlib import import_module
 from itertools import combinations
 from typing import Any
 
-from ..catalogue import gpus
 from ..errors import InstanceError, Unsupported
 from ..formats.importing import clusters
+from ..formats.importing.assumptions import Assumption
 from ..formats.importing.clusters import Host
 
 OPTIONS = clusters.OPTIONS
@@ -26,7 +26,7 @@ _BUSES = ((50, "SYS"), (40, "NODE"), (30, "PHB"), (20, "PXB"), (0, "PIX"))
 
 
 def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
-    """`{"source": ..., "cluster": ...}` of this machine; nodes begin with `name`.
+    """`source`, `cluster` and `assumed` of this machine; nodes begin with `name`.
 
     `name` is the machine's by default; `options` are those of importers of clusters.
     `Unsupported` where there is no NVML, no driver or no GPU.
@@ -45,8 +45,19 @@ def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
         nvml.nvmlShutdown()
     if not hosts:
         raise Unsupported("NVML finds no GPU on this machine")
-    made = clusters.cluster(hosts, _settings(hosts, options))
-    return {"source": "NVML", "cluster": made}
+    settings = _settings(hosts, options)
+    assumed = clusters.assumed(hosts, settings)
+    if settings.inter_gbytes_per_s != options.get("inter_gbytes_per_s"):
+        value = f"{settings.inter_gbytes_per_s:g} GB/s"
+        change = "-o inter_gbytes_per_s=X"
+        assumed.append(
+            Assumption("links between types", value, "the slowest bus", change)
+        )
+    return {
+        "source": "NVML",
+        "cluster": clusters.cluster(hosts, settings),
+        "assumed": assumed,
+    }
 
 
 def _nvml() -> Any:
@@ -63,13 +74,13 @@ def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     settings = clusters.Settings(**options)
     if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
         return settings
-    cards = [clusters.card(host, settings).name for host in hosts]
-    if unknown := [card for card in cards if card not in gpus()]:
+    cards = clusters.sheets(hosts, settings)
+    if unknown := [name for name, sheet in cards.items() if sheet is None]:
         raise InstanceError(
             f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "
             "inter_gbytes_per_s=X"
         )
-    slowest = min(gpus()[card].pcie_gbytes_per_s for card in cards)
+    slowest = min(sheet.pcie_gbytes_per_s for sheet in cards.values() if sheet)
     return settings._replace(inter_gbytes_per_s=slowest)
 
 

@@ -227,7 +227,7 @@ def test_the_source_of_what_was_read_can_be_printed(tmp_path: Path) -> None:
     hosts = tmp_path / "ho\nsts"
     hosts.write_text("n1 slots=1\n")
     read = importing.document("hostfile", [hosts], ["gpu=H100-80GB-SXM5"], None)
-    assert read["source"] == "hostfile ho\\nsts"
+    assert read["source"].startswith("hostfile ho\\nsts")
 
 
 # --- YAML ----------------------------------------------------------------------------

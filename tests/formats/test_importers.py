@@ -103,7 +103,10 @@ def test_types_are_given_a_meaning_or_figures(tmp_path: Path) -> None:
     path = put(tmp_path, "hosts", "n1 slots=2 type=A100", "n2 slots=1 type=new")
     found = cluster(
         hostfile.read(
-            [path], types="a100:A100-40GB-PCIe,new:500/32.5", inter_gbytes_per_s=1.0
+            [path],
+            types="a100:A100-40GB-PCIe,new:500/32.5",
+            inter_gbytes_per_s=1.0,
+            reserve_mib=0,
         )
     )
     assert found.gpus["A100-40GB-PCIe"].memory_gib == 40
@@ -146,7 +149,7 @@ def test_nvidia_smi_gives_type_memory_and_links(tmp_path: Path) -> None:
         put(tmp_path, "n2.topo", *topology("NV12", "SYS", "NV12")),
         put(tmp_path, "n3.csv", *smi(2, "NVIDIA GeForce RTX 4090", 24564)),
     ]
-    found = cluster(nvidia_smi.read(files, inter_gbytes_per_s=25.0))
+    found = cluster(nvidia_smi.read(files, inter_gbytes_per_s=25.0, reserve_mib=0))
     rates = {node.name: node.intra_gbytes_per_s for node in found.nodes}
     assert rates == {"n1": 4 * 25, "n2": 31.5, "n3": 31.5}
     assert found.gpus["A100-80GB-SXM4"].memory_gib == 79.647  # the least, rounded down

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
@@ -17,6 +17,7 @@ from ...schema import Cluster, Instance, ModelSpec
 from ...text import options, writing
 from ...text.complaints import validated
 from ...text.parsing import yaml_text
+from .assumptions import Assumption
 from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -28,6 +29,18 @@ _INCOMPLETE = {
     "layer_twice",
     "unknown_layer",
 }
+
+
+class Imported(NamedTuple):
+    """A document of ours, and what was taken for granted in it."""
+
+    document: dict[str, Any]
+    assumed: tuple[Assumption, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document with `assumed`, a list of objects."""
+        rows = [row._asdict() for row in self.assumed]
+        return {**self.document, "assumed": rows}
 
 
 def check(out: Path) -> None:
@@ -74,6 +87,13 @@ def split(
 def document(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> dict[str, Any]:
+    """The document alone of `imported`."""
+    return imported(format, paths, options, instance).document
+
+
+def imported(
+    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
+) -> Imported:
     """What an importer reads; with `instance`, that instance with it put in.
 
     For a format of plans it is a plan file. `options` are `name=value`. Raises
@@ -82,27 +102,36 @@ def document(
     """
     importer: Any = formats.importer(format)
     if hasattr(importer, "claims"):
-        return _plan_file(format, paths, options, instance)
+        return Imported(_plan_file(format, paths, options, instance))
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
-    given = typed(importer.OPTIONS, options)
-    read: dict[str, Any] = importer.read(paths, **given)
+    told = given(importer.OPTIONS, options, instance)
+    read: dict[str, Any] = importer.read(paths, **told)
     _check_records(read, f"import {format}")
     if instance is None or not hasattr(importer, "completed"):
-        return put_in(read, format, instance)
-    whole: dict[str, Any] = importer.completed(_joined(read, format, instance), given)
-    validated(Instance, whole, "the imported instance", file="")
-    return whole
-
-
-def assumed(
-    format: str, made: dict[str, Any], options: Iterable[str]
-) -> list[tuple[str, ...]]:
-    """What a format took for granted: what, as what, and which flag changes it."""
-    importer: Any = formats.importer(format)
+        found = put_in(read, format, instance)
+    else:
+        whole = importer.completed(_joined(read, format, instance), told)
+        validated(Instance, whole, "the imported instance", file="")
+        found = Imported(whole)
     if not hasattr(importer, "assumed"):
-        return []
-    return list(importer.assumed(made, typed(importer.OPTIONS, options)))
+        return found
+    return Imported(found.document, tuple(importer.assumed(found.document, told)))
+
+
+def given(
+    known: Mapping[str, Any], words: Iterable[str], instance: str | None
+) -> dict[str, Any]:
+    """The options of an importer that are told, by `typed`.
+
+    No memory is reserved twice: an instance that has a reserve of its own keeps it.
+    """
+    told = typed(known, words)
+    asked = "reserve_mib" in known and "reserve_mib" not in told
+    if asked and instance is not None:
+        own = files.load_instance(instance).workload.costs.reserve_mib
+        told |= {"reserve_mib": 0} if own else {}
+    return told
 
 
 def _check_records(read: dict[str, Any], what: str) -> None:
@@ -115,14 +144,17 @@ def _check_records(read: dict[str, Any], what: str) -> None:
             validated(record, read[field], what, (field,))
 
 
-def put_in(read: dict[str, Any], what: str, instance: str | None) -> dict[str, Any]:
+def put_in(read: dict[str, Any], what: str, instance: str | None) -> Imported:
     """What was read, as it is or put into an instance in place of its own."""
     if instance is None:
+        assumed = tuple(read.get("assumed", ()))
         # Paths may have characters that no text has.
-        return {**read, "source": escaped(read.get("source", what))}
+        made = {**read, "source": escaped(read.get("source", what))}
+        made.pop("assumed", None)
+        return Imported(made, assumed)
     whole = _joined(read, what, instance)
     validated(Instance, whole, "the imported instance", file="")
-    return whole
+    return Imported(whole, tuple(read.get("assumed", ())))
 
 
 def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
@@ -132,7 +164,9 @@ def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
     if "cluster" in read:
         base.pop("offers", None)
     source = escaped(read.get("source", what))
-    return {**base, **read, "source": f"{source}; model of {escaped(instance)}"}
+    whole = {**base, **read, "source": f"{source}; model of {escaped(instance)}"}
+    whole.pop("assumed", None)
+    return whole
 
 
 def write(out: Path, content: dict[str, Any]) -> None:

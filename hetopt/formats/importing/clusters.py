@@ -3,23 +3,28 @@
 What the files do not say is asked for: `inter_gbytes_per_s` (where there are several
 hosts) and which card an ambiguous name means (`types`). The link within a host is
 `intra_gbytes_per_s`, else what the topology shows, else the data sheet's: all NVLinks
-of the card, or its bus; cards that need an NVLink bridge are taken to have none.
+of the card, or its bus; cards that need an NVLink bridge are taken to have none. What
+a card reaches of its peak, and how much of its memory is not for tensors, is the
+catalogue's where the options do not say. `assumed` tells what of it was assumed.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
-from ...catalogue import gpus
 from ...errors import InstanceError
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
+from . import assumptions
+from .assumptions import Assumed, Assumption
 
 OPTIONS: dict[str, Any] = {
     "inter_gbytes_per_s": GbytesPerS,
     "inter_latency_us": LatencyUs,
     "intra_gbytes_per_s": GbytesPerS,
     "efficiency": Efficiency,
+    "reserve_mib": int,
     "gpu": str,
     "types": str,
 }
@@ -29,9 +34,10 @@ class Settings(NamedTuple):
     """The options that all importers of clusters share."""
 
     inter_gbytes_per_s: float | None = None
-    inter_latency_us: float = 0.0
+    inter_latency_us: float | None = None
     intra_gbytes_per_s: float | None = None
-    efficiency: float = 1.0
+    efficiency: float | None = None
+    reserve_mib: int | None = None
     gpu: str | None = None
     types: str = ""
 
@@ -48,19 +54,30 @@ class Host(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A card: its name in the instance, its peak and its memory."""
+    """A card: its name in the instance, its figures, its sheet where there is one."""
 
     name: str
     peak_tflops: float
-    memory_gib: float
+    total_mib: int
+    sheet: Gpu | None = None
 
 
 def document(
     tool: str, paths: Sequence[Path], hosts: Sequence[Host], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """`{"source": ..., "cluster": ...}` of the hosts that files of a tool list."""
+    """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
-    return {"source": f"{tool} {names}", "cluster": cluster(hosts, Settings(**options))}
+    settings = Settings(**options)
+    return {
+        "source": f"{tool} {names}{_less(settings)}",
+        "cluster": cluster(hosts, settings),
+        "assumed": assumed(hosts, settings),
+    }
+
+
+def _less(settings: Settings) -> str:
+    """What a reader of the file must know of its `memory_gib`."""
+    return "" if settings.reserve_mib == 0 else "; memory_gib is less a reserve"
 
 
 def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
@@ -80,25 +97,86 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     nodes = []
     for host, held in zip(hosts, cards, strict=True):
         named_well(host.place, "type of GPU", held.name)
-        gib = held.memory_gib
-        if host.memory_mib is not None:
-            gib = host.memory_mib * 1000 // 1024 / 1000
-        least = gpus.get(held.name, {}).get("memory_gib", gib)
-        gpus[held.name] = {
-            "peak_tflops": held.peak_tflops,
-            "memory_gib": min(gib, least),
-            "efficiency": settings.efficiency,
-        }
         nodes.append(
             node(host.name, held.name, host.gpus, _intra(host, held, settings))
         )
+    for name, (held, counted) in _counted(hosts, settings).items():
+        gpus[name] = {
+            "peak_tflops": held.peak_tflops,
+            "memory_gib": counted.memory_gib,
+            "efficiency": counted.efficiency,
+        }
     made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
     if settings.inter_gbytes_per_s is not None:
         made["inter"] = {
             "gbytes_per_s": settings.inter_gbytes_per_s,
-            "latency_us": settings.inter_latency_us,
+            "latency_us": settings.inter_latency_us or 0.0,
         }
     return made
+
+
+def _counted(
+    hosts: Sequence[Host], settings: Settings
+) -> dict[str, tuple[Card, Assumed]]:
+    """Every type of GPU, with the least memory among its hosts."""
+    least: dict[str, tuple[Card, int, str]] = {}
+    for host in hosts:
+        held = card(host, settings)
+        mib = held.total_mib if host.memory_mib is None else host.memory_mib
+        before = least.get(held.name)
+        if before is None or mib < before[1]:
+            least[held.name] = held, mib, host.place
+    told = settings.efficiency, settings.reserve_mib
+    return {
+        name: (held, assumptions.card(name, held.sheet, mib, *told, place))
+        for name, (held, mib, place) in least.items()
+    }
+
+
+def sheets(hosts: Sequence[Host], settings: Settings) -> dict[str, Gpu | None]:
+    """The sheets of the types by name, None where there is none."""
+    return {held.name: held.sheet for held in (card(h, settings) for h in hosts)}
+
+
+def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
+    """What `cluster` takes for granted of these hosts."""
+    rows: dict[str, Assumption] = {}
+    for host in hosts:
+        held = card(host, settings)
+        for row in (_meaning(host, held, settings), _joined(host, held, settings)):
+            if row is not None:
+                rows[row.what] = row
+    for _, counted in _counted(hosts, settings).values():
+        rows |= {row.what: row for row in counted.rows}
+    if settings.inter_gbytes_per_s is not None and settings.inter_latency_us is None:
+        change = "-o inter_latency_us=X"
+        row = Assumption("latency between hosts", "0 us", "not known", change)
+        rows[row.what] = row
+    return list(rows.values())
+
+
+def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
+    """That a name leaves open which card of one memory it is."""
+    found = host.gpu or settings.gpu or ""
+    if held.sheet is None or found.lower() in _meant(settings.types):
+        return None
+    if held.sheet.is_called(found):
+        return None
+    change = f"-o types={found}:CARD"
+    return Assumption(f"card of {found}", held.name, "its short name", change)
+
+
+def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
+    """That the links within a host are those of the data sheet."""
+    told = settings.intra_gbytes_per_s is not None or host.worst_link is not None
+    if told or host.gpus == 1 or held.sheet is None:
+        return None
+    sheet = held.sheet
+    bus = sheet.link_gbytes_per_s == sheet.pcie_gbytes_per_s
+    source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} NVLinks"
+    value = f"{sheet.link_gbytes_per_s:g} GB/s"
+    change = "-o intra_gbytes_per_s=X"
+    return Assumption(f"links of {held.name} in a host", value, source, change)
 
 
 def named_well(place: str, what: str, name: str) -> None:
@@ -154,13 +232,13 @@ def card(host: Host, settings: Settings) -> Card:
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:
-            return Card(found, float(tflops), float(gib))
-        except ValueError:
+            return Card(found, float(tflops), int(float(gib) * 1024))
+        except (ValueError, OverflowError):
             raise InstanceError(
                 f"option types: found {told!r}, expected TFLOPS/GIB; correct it"
             ) from None
     sheet = card_of(told, host.place)
-    return Card(sheet.name, sheet.peak_tflops, sheet.memory_gib)
+    return Card(sheet.name, sheet.peak_tflops, sheet.total_mib, sheet)
 
 
 def _intra(host: Host, card: Card, settings: Settings) -> float | None:
@@ -168,12 +246,11 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
         return settings.intra_gbytes_per_s
     if host.gpus == 1:
         return None
-    if card.name not in gpus():
+    if (gpu := card.sheet) is None:
         raise InstanceError(
             f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
             "the option intra_gbytes_per_s=X"
         )
-    gpu = gpus()[card.name]
     if host.worst_link is None:
         return gpu.link_gbytes_per_s
     if host.worst_link.startswith("NV"):

@@ -69,7 +69,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
     hostfile = options["hostfile"]
     machines = hosts(read_text(hostfile), str(hostfile))
-    cluster = clusters.cluster(machines, clusters.Settings(**told))
+    cluster = clusters.cluster(machines, clusters.Settings(**{"reserve_mib": 0} | told))
     rows: list[dict[str, Any]] = []
     updates = 0.0
     for path, kind in _types(paths, machines, cluster, options.get("gpu")).items():

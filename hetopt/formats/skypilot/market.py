@@ -16,9 +16,11 @@ from ...errors import InstanceError
 from ...schema import Instance
 from ...text import units
 from ...text.complaints import validated
+from ..importing.assumptions import Assumption
 
 _DEGREES = (8, 4, 2, 1)
 MOST_STAGES = 16
+UNTOLD = "no list tells it"
 NOT_PRICED = (
     "sends between stages, tensor parallelism, storage and egress, lost spot machines"
 )
@@ -105,7 +107,7 @@ def _may_hold(instance: Instance) -> bool:
 # --- what was assumed ------------------------------------------------------------
 
 
-def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
     """What no price list tells: what, as what it was taken, the flag that changes it.
 
     What was asked for is no assumption; `options` are those that were given.
@@ -115,42 +117,46 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[tuple[str, .
         counts = {offer["gpu"]: _machines(offer) for offer in offers}
         fewest, most = min(counts.values()), max(counts.values())
         span = f"{fewest} to {most}" if fewest < most else f"{most}"
-        yield "to rent of each offer", f"{span} machines, 64 GPUs", "--quota 128"
+        count = f"{span} machines, 64 GPUs"
+        yield Assumption("to rent of each offer", count, UNTOLD, "--quota 128")
     if "gbytes_per_s" not in options:
         rate = units.text_of(offers[0]["gbytes_per_s"], units.GBYTES_PER_S)
-        yield "network of a machine", rate, "--gbytes-per-s 100Gb/s"
+        change = "--gbytes-per-s 100Gb/s"
+        yield Assumption("network of a machine", rate, UNTOLD, change)
     inner = [o["intra_gbytes_per_s"] for o in offers if "intra_gbytes_per_s" in o]
     if inner and "intra_gbytes_per_s" not in options:
         low, high = (
             units.text_of(rate, units.GBYTES_PER_S) for rate in (min(inner), max(inner))
         )
         span = low if low == high else f"{low} to {high}"
-        yield (
-            "link within a machine",
-            f"{span}, data sheets'",
-            "--intra-gbytes-per-s 300GB/s",
-        )
+        change = "--intra-gbytes-per-s 300GB/s"
+        yield Assumption("link within a machine", span, "data sheets", change)
     if "efficiency" not in options:
-        share = f"{offers[0]['efficiency']:.0%} of the peak"
-        yield "efficiency", share, "--efficiency 40%"
+        shares = [offer["efficiency"] for offer in offers]
+        low, high = (f"{share:.0%}" for share in (min(shares), max(shares)))
+        span = low if low == high else f"{low} to {high}"
+        source = "published runs on the cards or their like"
+        yield Assumption("share of the peak", span, source, "--efficiency 40%")
     if "region" not in options and "places" not in options:
-        yield "region", "the cheapest of each offer", "--region NAME, --places region"
+        change = "--region NAME, --places region"
+        yield Assumption("region", "the cheapest of each offer", "the list", change)
     if "spot" not in options:
-        yield "price", "on demand", "--spot"
+        yield Assumption("price", "on demand", "the list", "--spot")
     if "search" not in made:
         return
     workload, search = made["workload"], made["search"]
     if not {"iterations", "tokens"} & set(options):
-        yield (
-            "length of the job",
-            f"{workload.get('iterations', 1)} iterations",
-            "--tokens 15T, --iterations 1k",
-        )
+        count = f"{workload.get('iterations', 1)} iterations"
+        change = "--tokens 15T, --iterations 1k"
+        yield Assumption("length of the job", count, "the instance", change)
     degrees = ", ".join(map(str, search["data_parallel"]))
-    yield "data-parallel degrees", degrees, "--data-parallel 1,2,4"
-    yield "micro-batches", str(search["micro_batches"]), "--micro-batches N"
-    yield "stages at most", str(search["max_stages"]), "--max-stages N"
-    yield "not priced", NOT_PRICED, ""
+    fits = "the batch, and what fits"
+    yield Assumption("data-parallel degrees", degrees, fits, "--data-parallel 1,2,4")
+    count = str(search["micro_batches"])
+    yield Assumption("micro-batches", count, fits, "--micro-batches N")
+    most = str(search["max_stages"])
+    yield Assumption("stages at most", most, "the layers", "--max-stages N")
+    yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 
 def _machines(offer: Document) -> int:

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 
-from ...catalogue import Gpu, skypilot_gpus
+from ...catalogue import Gpu, generation, skypilot_gpus
 from ...errors import InstanceError, cut, naming
 from ...schema import Count, Counted, Efficiency, GbytesPerS
 from ...schema.record import Written
@@ -78,7 +78,7 @@ def read(
     machines: int | None = None,
     gbytes_per_s: float = 1.25,
     intra_gbytes_per_s: float | None = None,
-    efficiency: float = 0.45,
+    efficiency: float | None = None,
     **of_the_job: Any,
 ) -> dict[str, Any]:
     """`{"source": ..., "offers": [...]}` of all rows of a region (any, by default).
@@ -107,7 +107,7 @@ def read(
             ),
             "peak_tflops": row.card.peak_tflops,
             "memory_gib": row.memory_gib,
-            "efficiency": efficiency,
+            "efficiency": efficiency or generation(row.card).efficiency,
             "gbytes_per_s": gbytes_per_s,
             "gpus_per_instance": row.gpus,
         }

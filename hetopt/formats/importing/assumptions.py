@@ -1,0 +1,127 @@
+"""What importers take for granted where no file tells, each with its source.
+
+An importer hands its rows on as `assumed`, beside `cluster` or `offers`: what it is,
+the value, where it is from, and the option that changes it. `card` says what holds for
+the GPUs of a cluster and for offers alike; `training` for how a model is trained on
+them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ...catalogue import Gpu, generation, reserve
+from ...errors import InstanceError
+
+#: Options of how the model is trained; a list of values is a choice of the plan.
+OPTIONS: dict[str, Any] = {
+    "precision": str,
+    "flash": bool,
+    "sequence_parallel": bool,
+    "recompute": str,
+    "zero": str,
+}
+RULES, ZEROS = ("full", "selective", "none"), (1, 0)
+
+
+class Assumption(NamedTuple):
+    """One thing that was taken for granted, in words."""
+
+    what: str
+    value: str
+    source: str
+    change: str
+
+
+class Assumed(NamedTuple):
+    """What is reckoned with of a card: share of its peak, and memory for tensors."""
+
+    efficiency: float
+    memory_gib: float
+    rows: tuple[Assumption, ...]
+
+
+def card(
+    name: str,
+    gpu: Gpu | None,
+    total_mib: int,
+    efficiency: float | None,
+    reserve_mib: int | None,
+    place: str,
+) -> Assumed:
+    """Of a card called `name` with `total_mib`; what is not None was told.
+
+    `gpu` is None for a card that is known by its figures alone. GiB are rounded down
+    to thousandths. Raises `InstanceError` with `place` where no memory is left.
+    """
+    rows = []
+    if efficiency is None:
+        known = generation(gpu)
+        efficiency = known.efficiency
+        about = f"share of the peak of {name}"
+        rows.append(
+            Assumption(about, f"{efficiency:g}", known.source, "-o efficiency=X")
+        )
+    kept = reserve().of(total_mib) if reserve_mib is None else reserve_mib
+    left = (total_mib - kept) * 1000 // 1024 / 1000
+    if left <= 0:
+        raise InstanceError(
+            f"{place}: found {total_mib} MiB of {name!r} and a reserve of {kept} MiB, "
+            "expected some left; give the option reserve_mib=N"
+        )
+    if reserve_mib is None:
+        value = f"{left:.1f} of {total_mib / 1024:.1f} GiB"
+        about = f"memory of {name} for tensors"
+        rows.append(Assumption(about, value, reserve().source, "-o reserve_mib=N"))
+    return Assumed(efficiency, left, tuple(rows))
+
+
+def training(
+    cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """`costs` and `alternatives` of a workload on these cards, and what is assumed.
+
+    `options` are those of `OPTIONS` that were told, typed.
+    """
+    costs: dict[str, Any] = {}
+    rows = []
+
+    def settle(field: str, value: Any, why: str, change: str) -> None:
+        if (told := options.get(field)) is None:
+            shown = {True: "on", False: "off"}.get(value, str(value))
+            rows.append(Assumption(field.replace("_", " "), shown, why, change))
+        costs[field] = value if told is None else told
+
+    settle("precision", *_sixteen_bits(cards), "-o precision=NAME")
+    kernels = "FlashAttention, or PyTorch's memory-efficient attention"
+    settle("flash", True, kernels, "-o flash=false")
+    usual = "usual where there is tensor parallelism"
+    settle("sequence_parallel", True, usual, "-o sequence_parallel=false")
+    chosen: dict[str, Any] = {}
+    for field, values in (("recompute", RULES), ("zero", ZEROS)):
+        told = options.get(field)
+        first, *others = values if told is None else _choices(field, told)
+        costs[field] = first
+        if others:
+            chosen[field] = [first, *others]
+        if told is None:
+            change = f"-o {field}={','.join(map(str, values[:2]))}"
+            shown = " / ".join(map(str, values))
+            rows.append(Assumption(field, shown, "a plan chooses", change))
+    return {"costs": costs} | ({"alternatives": chosen} if chosen else {}), tuple(rows)
+
+
+def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
+    """The precision that all cards have, and why."""
+    without = [name for name, gpu in cards.items() if gpu and not gpu.has_bf16]
+    if without:
+        return "fp16_mixed", f"no bf16 on {', '.join(without)}"
+    unknown = [name for name, gpu in cards.items() if gpu is None]
+    if unknown:
+        return "bf16_mixed", f"taken for granted of {', '.join(unknown)}"
+    return "bf16_mixed", "all cards have bf16"
+
+
+def _choices(field: str, told: str) -> list[Any]:
+    """`full,none` as values; what they may be, the schema says."""
+    words: Iterable[str] = [word.strip() for word in told.split(",")]
+    return [int(w) if field == "zero" and w.isdecimal() else w for w in words]
