@@ -8,6 +8,7 @@ import typer
 
 from ..errors import Unsupported, naming
 from . import output
+from .importing import told
 from .options import AsJson, flag
 from .output import written
 from .quantities import length
@@ -23,7 +24,8 @@ OPTION = Annotated[
         "-o",
         metavar="NAME=VALUE",
         help="inter_gbytes_per_s, intra_gbytes_per_s, inter_latency_us, efficiency, "
-        "gpu, types.",
+        "reserve_mib, gpu, types; precision, flash, sequence_parallel, recompute (as "
+        "full,none), zero (as 1,0).",
     ),
 ]
 
@@ -72,17 +74,18 @@ def assemble(
             "latency `a1,a2=25GB/s@5us`. May be repeated.",
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make an instance of a model's config.json and a list of hosts.
 
-    What the files do not tell is asked for, never guessed: batch, sequence length,
-    and the bandwidth between hosts.
+    What the files do not tell is asked for: batch, sequence length, and the bandwidth
+    between hosts. What is usual is assumed, and told with the option that changes it.
 
     Example: `hetopt assemble config.json hosts.txt --from hostfile --global-batch 256
     --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
     """
     from ..formats import importing
-    from ..formats.assembling import assembled
+    from ..formats.assembling import assembly
 
     output.check_writable(out)
     importing.check(out)
@@ -91,11 +94,11 @@ def assemble(
         "global_batch": global_batch,
         "micro_batch_sizes": _sizes(micro_batches),
     }
-    made = assembled(
+    found = assembly(
         config, format, hosts, option or [], workload, name, islands=island or ()
     )
-    importing.write(out, made)
-    output.tell(f"written to {out}")
+    importing.write(out, found.document)
+    told(found, out, as_json)
 
 
 def export(

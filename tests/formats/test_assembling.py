@@ -1,0 +1,263 @@
+"""What `assemble` takes for granted: it is told, each can be changed, and plans fit."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import catalogue, cli
+from hetopt.errors import InstanceError, UnknownName
+from hetopt.files import load_instance
+from hetopt.formats import exporting, importing
+from hetopt.formats.assembling import assembled, assembly
+from hetopt.formats.importing import assumptions
+from hetopt.formats.importing.assumptions import Assumption
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.text.complaints import validated
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+}
+LARGE = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
+MODELS: dict[str, dict[str, Any]] = {
+    "llama-3-8b": LLAMA,
+    "llama-3.1-70b": {**LLAMA, **LARGE, "intermediate_size": 28672},
+    "qwen2.5-14b": {
+        **LLAMA,
+        "model_type": "qwen2",
+        "hidden_size": 5120,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 40,
+        "intermediate_size": 13824,
+        "vocab_size": 152064,
+    },
+    "mixtral-8x7b": {
+        **LLAMA,
+        "model_type": "mixtral",
+        "vocab_size": 32000,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+}
+WORK = {"sequence_length": 4096, "global_batch": 64, "micro_batch_sizes": [1]}
+LINK = "inter_gbytes_per_s=25"
+
+
+def put(folder: Path, config: dict[str, Any], *hosts: str) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "hosts").write_text("\n".join(hosts) + "\n", encoding="utf-8")
+    return folder / "config.json", folder / "hosts"
+
+
+def made(folder: Path, hosts: list[str], *options: str) -> Instance:
+    """The instance of Llama-3-8B on hosts."""
+    config, listed = put(folder, LLAMA, *hosts)
+    document = assembled(config, "hostfile", [listed], [LINK, *options], dict(WORK))
+    return validated(Instance, document, "made")
+
+
+def changes(rows: Iterable[Assumption]) -> set[str]:
+    """The options that the rows name."""
+    return {row.change.removeprefix("-o ").partition("=")[0] for row in rows}
+
+
+# --- precision, memory and speed are those of the cards ------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cards", "precision"),
+    [
+        (["A100-80GB", "RTX4090"], "bf16_mixed"),
+        (["A100-80GB", "V100-32G"], "fp16_mixed"),
+        (["T4"], "fp16_mixed"),
+        (["RTX2080Ti", "H200"], "fp16_mixed"),
+    ],
+)
+def test_all_cards_can_train_in_the_precision_that_is_assumed(
+    tmp_path: Path, cards: list[str], precision: str
+) -> None:
+    data = made(tmp_path, [f"n{i} slots=2 type={gpu}" for i, gpu in enumerate(cards)])
+    costs = data.workload.costs
+    assert costs.precision == precision
+    assert costs.bytes_per_parameter == 16
+    assert costs.flash
+    assert costs.sequence_parallel
+    assert set(data.workload.recomputes) == {"none", "selective", "full"}
+    assert set(data.workload.zeros) == {0, 1}
+
+
+def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) -> None:
+    data = made(tmp_path, ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"])
+    for name, gpu in data.planned_cluster.gpus.items():
+        card = catalogue.gpus()[name]
+        kept = catalogue.reserve().of(card.total_mib)
+        assert card.total_mib - kept - 1 <= gpu.memory_gib * 1024
+        assert gpu.memory_gib * 1024 <= card.total_mib - kept
+        assert gpu.efficiency == catalogue.generation(card).efficiency
+        assert gpu.peak_tflops == card.peak_tflops
+
+
+def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
+    tmp_path: Path,
+) -> None:
+    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB", "n2 slots=1")
+    options = [LINK, "gpu=V100-16G"]
+    rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
+    assert len({row.what for row in rows}) == len(rows)
+    assert all(row.value and row.source for row in rows)
+    told = {
+        "types": "A100-80GB:A100-80GB-PCIe,V100-16G:V100-16GB-PCIe",
+        "efficiency": "0.5",
+        "reserve_mib": "4096",
+        "intra_gbytes_per_s": "100",
+        "inter_latency_us": "5",
+        "precision": "fp32",
+        "flash": "false",
+        "sequence_parallel": "false",
+        "recompute": "none",
+        "zero": "0",
+    }
+    left = set(told)
+    assert changes(rows) == left
+    for name, value in told.items():
+        options.append(f"{name}={value}")
+        left.remove(name)
+        rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
+        assert changes(rows) == left
+    document = assembled(config, "hostfile", [hosts], options, dict(WORK))
+    data = validated(Instance, document, "made")
+    gpus = data.planned_cluster.gpus
+    assert gpus["A100-80GB-PCIe"].memory_gib == pytest.approx(76)
+    assert [gpu.efficiency for gpu in gpus.values()] == pytest.approx([0.5, 0.5])
+    assert data.planned_cluster.inter.latency_us == 5
+    costs = data.workload.costs
+    assert (costs.precision, costs.recompute, costs.zero) == ("fp32", "none", 0)
+    assert (costs.flash, costs.sequence_parallel) == (False, False)
+    assert data.workload.recomputes == ("none",)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("precision=int8", "precision"),
+        ("recompute=often", "recompute"),
+        ("zero=4", "zero"),
+        ("zero=one", "zero"),
+        ("flash=perhaps", "flash: found"),
+        ("reserve_mib=90000", "reserve of 90000 MiB"),
+        ("efficiency=0", "efficiency"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(
+    tmp_path: Path, option: str, message: str
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        made(tmp_path, ["n1 slots=8 type=A100-80GB"], option)
+    with pytest.raises(UnknownName, match="unknown option 'flush': expected one of"):
+        made(tmp_path, ["n1 slots=8 type=A100-80GB"], "flush=true")
+
+
+def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
+    tmp_path: Path,
+) -> None:
+    _, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB")
+    bare = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
+    for own, whole in ((0, False), (2000, True)):
+        bare["workload"].setdefault("costs", {})["reserve_mib"] = own
+        there = tmp_path / f"{own}.json"
+        there.write_text(json.dumps(bare), encoding="utf-8")
+        read = importing.document("hostfile", [hosts], [], str(there))
+        (gpu,) = read["cluster"]["gpus"].values()
+        assert (gpu["memory_gib"] == nominal) == whole
+
+
+def test_a_card_that_the_catalogue_lacks_is_assumed_to_be_slow(tmp_path: Path) -> None:
+    data = made(
+        tmp_path,
+        ["n1 slots=2 type=new"],
+        "types=new:500/32",
+        "intra_gbytes_per_s=50",
+    )
+    least = min(each.efficiency for each in catalogue.generations().values())
+    assert data.planned_cluster.gpus["new"].efficiency == least
+    found = assumptions.card("new", None, 32768, None, None, "here")
+    assert data.planned_cluster.gpus["new"].memory_gib == found.memory_gib
+
+
+# --- from the command line ---------------------------------------------------------
+
+
+def test_what_was_assumed_is_said_beside_the_file_or_in_the_document(
+    tmp_path: Path,
+) -> None:
+    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80G")
+    out = tmp_path / "instance.yaml"
+    words = f"assemble {config} {hosts} --from hostfile --global-batch 8"
+    words += f" --sequence-length 2048 --out {out}"
+    run = CliRunner().invoke(cli.app, words.split())
+    assert run.exit_code == 0
+    assert run.stdout == ""
+    for word in ("A100-80GB-SXM4", "bf16_mixed", "-o reserve_mib=N", "-o flash=false"):
+        assert word in run.stderr
+    run = CliRunner().invoke(cli.app, [*words.split(), "--json"])
+    document = json.loads(run.stdout)
+    assert {"what", "value", "source", "change"} == set(document["assumed"][0])
+    assert document["model"] == load_instance(out).model.model_dump(
+        mode="json", exclude_defaults=True
+    )
+    words = f"import hostfile {hosts} --out {tmp_path / 'cluster.yaml'}"
+    run = CliRunner().invoke(cli.app, words.split())
+    assert run.exit_code == 0
+    assert "-o efficiency=X" in run.stderr
+
+
+# --- the story: from hosts and a configuration to a plan that fits -------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_assembled_is_planned_with_room_to_spare(
+    tmp_path: Path, name: str
+) -> None:
+    hosts = [f"a100-{i} slots=8 type=A100-80GB" for i in range(4)]
+    config, listed = put(tmp_path / name, MODELS[name], *hosts, "r slots=8 type=L40S")
+    out = tmp_path / "instance.json"
+    document = assembled(config, "hostfile", [listed], [LINK], dict(WORK))
+    importing.write(out, document)
+    data = load_instance(out)
+    result = hetopt.plan(out, planner="megatron")
+    assert result.plan is not None
+    found = training_plan.evaluate(data, result.plan)
+    assert found.valid
+    assert found.objective == result.objective
+    nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
+    assert data.planned_cluster.gpus["A100-80GB-SXM4"].memory_gib < nominal - 3
+    assert exporting.explained(data, result.plan)
+
+
+def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
+    config, hosts = put(
+        tmp_path, LLAMA, *(f"n{i} slots=8 type=A100-80GB" for i in range(2))
+    )
+    work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
+    out = tmp_path / "instance.json"
+    importing.write(out, assembled(config, "hostfile", [hosts], [LINK], work))
+    result = hetopt.plan(out, planner="megatron")
+    assert result.plan is not None
+    assert training_plan.evaluate(load_instance(out), result.plan).valid
+    options = [LINK, "flash=false", "recompute=full", "zero=0"]
+    importing.write(out, assembled(config, "hostfile", [hosts], options, work))
+    assert hetopt.plan(out, planner="megatron").plan is None
