@@ -8,14 +8,20 @@ is for releases up to 0.2 (`--job.config_file`).
 
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
-no more memory than the judge counts. Its mesh is [pp, dp, tp]. A schedule needs as many
+no more memory than the judge counts. With ZeRO 3 the judge prices weights that are
+gathered once an iteration for each of the two passes. With one micro-batch that is
+`fsdp_reshard_after_forward = "always"`, which gathers them anew for every one; with
+more it is "never", which keeps them whole meanwhile: a plan whose weights do not fit
+whole is refused. Its mesh is [pp, dp, tp]. A schedule needs as many
 micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
 """
 
 import json
 from typing import Any
 
+from ..costs import under
 from ..plans import Pipeline, TrainingPlan
+from ..problems import training_plan
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from .exporting.launching import ranks, torchruns
@@ -118,7 +124,18 @@ fi
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """None of its own."""
+    """Under ZeRO 3, weights that do not fit whole where they are gathered once."""
+    if data.workload.costs.zero < 3:
+        return []
+    if _reshard(data, normal(plan).pipelines[0]) == "always":
+        return []
+    whole = plan.model_copy(update={"zero": None})
+    judged = training_plan.evaluate(under(data, zero=2), whole)
+    if any(violation.rule == "memory" for violation in judged.violations):
+        return [
+            "weights that are gathered once an iteration, as ZeRO 3 is priced, do "
+            "not fit whole"
+        ]
     return []
 
 
@@ -134,6 +151,12 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     }
 
 
+def _reshard(data: Instance, pipeline: Pipeline) -> str:
+    """When weights are divided again, so that gathering takes the time it is priced."""
+    once = pipeline.micro_batches == 1
+    return "always" if data.workload.costs.zero == 3 and once else "never"
+
+
 def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
@@ -143,7 +166,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
         "replicas": len(replicas),
         "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
         "activation_checkpoint": costs.recompute,
-        "reshard": "always" if costs.zero == 3 else "never",
+        "reshard": _reshard(data, pipeline),
         "micro_batches": pipeline.micro_batches,
         "micro_batch_size": replicas[0].samples,
         "sequence_length": data.workload.sequence_length,

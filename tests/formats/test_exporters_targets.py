@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from exporter_plans import ALONE, EVEN, SHAPES, instance
+from exporter_plans import one as pipelined
 
 from hetopt import formats
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 TARGETS = list(formats.exporters())
@@ -256,7 +258,7 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
         ("deepspeed", {"precision": "fp16_mixed"}, ['"fp16": {\n  "enabled": true']),
         ("megatron", {"precision": "fp16_mixed"}, ["--fp16\n"]),
         ("flagscale", {"precision": "fp16_mixed"}, ["fp16: true"]),
-        ("torchtitan", {"zero": 3}, ['"reshard": "always"', '= "always"']),
+        ("torchtitan", {"zero": 3}, ['"reshard": "never"', '= "never"']),
         ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
         ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),
         ("galvatron", {"recompute": "none"}, ['"checkpoint": "0,0']),
@@ -275,3 +277,27 @@ def test_single_precision_is_told_by_leaving_the_other_out() -> None:
     assert "bf16" not in files["arguments.txt"]
     files = exporting.exported("flagscale", data, EVEN)
     assert "bf16" not in files["train/plan.yaml"]
+
+
+def test_weights_that_torchtitan_gathers_once_must_fit_whole() -> None:
+    found = set()
+    for reserve in range(60_000, 81_920, 500):
+        shapes = [
+            instance(costs={"zero": zero, "reserve_mib": reserve}, hidden=4096)
+            for zero in (3, 2)
+        ]
+        fits, whole = (training_plan.evaluate(data, EVEN).valid for data in shapes)
+        if fits:
+            why = exporting.reasons("torchtitan", shapes[0], EVEN)
+            assert bool(why) != whole
+            assert all("not fit whole" in reason for reason in why)
+            found.add(whole)
+    assert found == {True, False}
+
+
+def test_torchtitan_gathers_weights_for_both_passes_of_one_micro_batch() -> None:
+    data = instance(batch=8, costs={"zero": 3})
+    alone = pipelined([(12, 2, 2)], size=8, batch=8)
+    text = "\n".join(exporting.exported("torchtitan", data, alone).values())
+    assert '"reshard": "always"' in text
+    assert '= "always"' in text
