@@ -17,18 +17,30 @@ _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 _GATED_FAMILIES = {"gemma", "gemma2", "gemma3", "gemma3_text", "phi3"}
 # What a family does where its config.json is silent.
 _TIED_UNLESS_SAID = {"gpt2", "opt", "bert", "bloom", "gemma", "gemma2", "gemma3_text"}
+# Keys that published configurations leave out, by the defaults of the family's class in
+# transformers (Gemma3TextConfig).
+_SILENT: dict[str, Fields] = {
+    "gemma3_text": {
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+    }
+}
 
 
 def from_config(config: Fields, name: str) -> ModelSpec:
     """The model of a Hugging Face `config.json`; `InstanceError` names what is missing.
 
     Multimodal configurations are read by their `text_config`. Total parameters are
-    those of the layers' matrices and norms; biases are left out (below 0.1 %).
+    those of the layers' matrices and two norms; biases, further norms, the last norm
+    and learned positions are left out (below 0.01 %, GPT-2's 0.7 %).
     """
     inner = config.get("text_config")
     if isinstance(inner, dict):
         config = {**config, **inner}
     family = str(config.get("model_type", ""))
+    config = _SILENT.get(family, {}) | config
     fields: Fields = {
         "name": name,
         "layers": _need(config, "num_hidden_layers", "n_layer", "num_layers"),
