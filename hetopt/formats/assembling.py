@@ -40,10 +40,10 @@ def assembly(
     """An instance with the model of `config` and the cluster of `paths`.
 
     `options` are those of the cluster's importer and of how the model is trained
-    (`importing.assumptions`), as `name=value`; `workload` has the rest of it;
-    `islands` are hosts that a faster network joins, as `a100-*=400Gb/s`. Raises
-    `InstanceError` for a format that describes no cluster, and for what the importers
-    and the instance refuse.
+    (`importing.assumptions`), as `name=value`; `workload` has the rest of it, and
+    where that has `costs`, they say how it is trained. `islands` are hosts that a
+    faster network joins, as `a100-*=400Gb/s`. Raises `InstanceError` for a format that
+    describes no cluster, and for what the importers and the instance refuse.
     """
     if format not in CLUSTERS:
         raise InstanceError(
@@ -51,15 +51,16 @@ def assembly(
             f"{', '.join(CLUSTERS)}; name one"
         )
     importer: Any = formats.importer(format)
-    told = typed(importer.OPTIONS | assumptions.OPTIONS, options)
-    how = {name: told.pop(name) for name in assumptions.OPTIONS if name in told}
+    own = {} if "costs" in workload else assumptions.OPTIONS
+    told = typed(importer.OPTIONS | own, options)
+    how = {name: told.pop(name) for name in own if name in told}
     model = document("huggingface", [config], [], None)
     found = put_in(importer.read(paths, **told), format, None)
     cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
         cluster.setdefault("inter", {})["islands"] = links
     cards = {name: known(name) for name in cluster["gpus"]}
-    trained, rows = assumptions.training(cards, how)
+    trained, rows = assumptions.training(cards, how) if own else ({}, ())
     made = {
         "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
         "source": f"{model['source']}; {found.document['source']}",

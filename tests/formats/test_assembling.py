@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
 import hetopt
@@ -17,6 +18,7 @@ from hetopt.formats.assembling import assembled, assembly
 from hetopt.formats.importing import assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.problems import training_plan
+from hetopt.scheduling.fitting import named_gpus
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
@@ -261,3 +263,69 @@ def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
     importing.write(out, assembled(config, "hostfile", [hosts], options, work))
     assert hetopt.plan(out, planner="megatron").plan is None
+
+
+def test_a_workload_with_costs_of_its_own_says_how_it_is_trained(
+    tmp_path: Path,
+) -> None:
+    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB")
+    work = {**WORK, "costs": {"recompute": "none"}}
+    found = assembly(config, "hostfile", [hosts], [], work)
+    data = validated(Instance, found.document, "made")
+    assert data.workload.recomputes == ("none",)
+    assert not data.workload.costs.flash
+    assert not changes(found.assumed) & set(assumptions.OPTIONS)
+    with pytest.raises(UnknownName, match="flash"):
+        assembly(config, "hostfile", [hosts], ["flash=true"], work)
+
+
+# --- one catalogue: every spelling of a card means it in every command --------------
+
+SPELLINGS = {
+    "A100-80GB-SXM4": ["A100-80GB", "A100-80G", "NVIDIA A100-SXM4-80GB", "a100-80gb"],
+    "A100-40GB-SXM4": ["A100-40G", "A100-40GB", "NVIDIA A100-SXM4-40GB"],
+    "V100-32GB-SXM2": ["V100-32GB", "V100-32G", "Tesla V100-SXM2-32GB"],
+    "H200-141GB-SXM5": ["H200", "NVIDIA H200"],
+    "RTX4090": ["RTX4090", "NVIDIA GeForce RTX 4090"],
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_commands_agree_on_the_card_that_a_name_means(
+    tmp_path: Path, name: str
+) -> None:
+    smi, hosts = tmp_path / "n1.csv", tmp_path / "hosts"
+    for spelling in (name, *SPELLINGS[name]):
+        smi.write_text(f"0, {spelling}, 20000\n1, {spelling}, 20000\n")
+        hosts.write_text(f"n1 slots=2 type={spelling.replace(' ', '_')}\n")
+        for format, path in (("nvidia_smi", smi), ("hostfile", hosts)):
+            read = importing.document(format, [path], [], None)
+            assert list(read["cluster"]["gpus"]) == [name]
+        cluster = named_gpus([spelling])  # what `fit` and its rows call it
+        (called,) = cluster.gpus
+        assert catalogue.known(called) == catalogue.gpus()[name]
+        peak = catalogue.gpus()[name].peak_tflops
+        assert cluster.gpus[called].peak_tflops == peak
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_task_for_skypilot_asks_by_the_name_of_its_price_lists(
+    tmp_path: Path, name: str
+) -> None:
+    wanted = catalogue.gpus()[name].accelerator_name
+    listed = tmp_path / "vms.csv"
+    listed.write_text(
+        "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region,GpuInfo\n"
+        f"big,{wanted},8,10,5,here,\n"
+    )
+    (offer,) = importing.document("skypilot", [listed], [], None)["offers"]
+    assert offer["gpu"] == f"8x{wanted}"
+    assert offer["memory_gib"] == catalogue.gpus()[name].memory_gib
+    for spelling in SPELLINGS[name]:
+        label = spelling.replace(" ", "-")
+        data = instance().model_dump_json().replace('"big"', json.dumps(label))
+        named = Instance.model_validate_json(data)
+        files = exporting.exported("skypilot", named, EVEN)
+        tasks = [text for file, text in files.items() if file.endswith(".yaml")]
+        assert len(tasks) == 1
+        assert f"{wanted}: 8" in tasks[0]

@@ -259,7 +259,8 @@ def _assembled(rng: Random) -> Tree:
     return {
         "files": files,
         "paths": ["config.json", "hostfile"],
-        "options": _links(rng, kinds),
+        # The smallest of these GPUs have less than is reserved of a real one.
+        "options": {**_links(rng, kinds), "reserve_mib": 0},
         "workload": drawing.workload(rng, layers=layers, batch=batch, sizes=sizes),
     }
 
