@@ -152,10 +152,10 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
     degrees = ", ".join(map(str, search["data_parallel"]))
     fits = "the batch, and what fits"
     yield Assumption("data-parallel degrees", degrees, fits, "--data-parallel 1,2,4")
-    count = str(search["micro_batches"])
-    yield Assumption("micro-batches", count, fits, "--micro-batches N")
-    most = str(search["max_stages"])
-    yield Assumption("stages at most", most, "the layers", "--max-stages N")
+    each = str(search["micro_batches"])
+    yield Assumption("micro-batches", each, fits, "--micro-batches N")
+    stages = str(search["max_stages"])
+    yield Assumption("stages at most", stages, "the layers", "--max-stages N")
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 
