@@ -174,7 +174,8 @@ def _widened(schema: Schema) -> Schema:
     defs = schema.get("$defs", {})
     if "Inter" in defs:
         pairs = defs["Inter"]["properties"]["pairs"]
-        pairs["items"] = {"anyOf": [pairs["items"], _LINK_ROW]}
+        row = _link_row(defs["Link"]["properties"])
+        pairs["items"] = {"anyOf": [pairs["items"], row]}
     if "CostSettings" in defs:
         fields = defs["CostSettings"]["properties"]
         name = {"type": "string", "description": "A file beside this one."}
@@ -189,14 +190,20 @@ def _widened(schema: Schema) -> Schema:
     return schema
 
 
-_LINK_ROW: Schema = {
-    "type": "array",
-    "description": "[node, node, gbytes_per_s] or with latency_us as a fourth value.",
-    "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "number"}],
-    "items": {"type": "number"},
-    "minItems": 3,
-    "maxItems": 4,
-}
+def _link_row(fields: Schema) -> Schema:
+    """A link as a row; its numbers may have units as those of the fields."""
+    rate, latency = (
+        {"anyOf": fields[name]["anyOf"]} for name in ("gbytes_per_s", "latency_us")
+    )
+    return {
+        "type": "array",
+        "description": "[node, node, gbytes_per_s] or with latency_us as a fourth "
+        "value.",
+        "prefixItems": [{"type": "string"}, {"type": "string"}, rate],
+        "items": latency,
+        "minItems": 3,
+        "maxItems": 4,
+    }
 
 
 def _model_by(spec: Schema, key: str, value: Schema) -> Schema:

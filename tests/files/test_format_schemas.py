@@ -121,6 +121,13 @@ def test_a_model_may_be_named_and_a_link_be_a_row() -> None:
     for model in ({"preset": "gpt2"}, {"config": "config.json", "name": "x"}):
         assert broken({**tree, "model": model}, "instance") == []
     assert broken({**tree, "model": {"preset": "gpt-9"}}, "instance")
+    links["pairs"].append(["a", "b", "400Gb/s", "5us"])
+    links["islands"] = [{"nodes": ["*"], "gbytes_per_s": "25GbE"}]
+    assert broken(tree, "instance") == []
+    for row in (["a", "b", "400G"], ["a", "b", 1, "5m"]):
+        links["pairs"].append(row)
+        assert broken(tree, "instance")
+        links["pairs"].pop()
     links["pairs"].append(["a", "b"])
     assert broken(tree, "instance")
 
