@@ -30,6 +30,9 @@ def draw(rng: Random) -> dict[str, Any]:
         return {"instance": tree, "statement": statement}
     tree = _limited(rng, _data(rng))
     statement = some_statement(rng, "provisioning", share)
+    if rng.random() < 0.25:
+        counts = rng.sample(range(1, 8), rng.randint(1, 4))
+        tree["other_than_machines"] = sorted(counts)
     return {"data": tree, "statement": statement}
 
 
@@ -106,10 +109,13 @@ def _instance(rng: Random) -> dict[str, Any]:
             "memory_gib": round(per_layer_gib * rng.choice([0.5, 1, 2, 9]) + 0.1, 3),
             "gbytes_per_s": rng.choice([0.01, 1, 50]),
             "latency_us": rng.choice([0, 5, 1000.5]),
-            "gpus_per_instance": rng.choice([1, 1, 2]),
+            "gpus_per_instance": rng.choice([1, 1, 2, 4]),
         }
         for i in range(rng.randint(1, 3))
     ]
+    for offer in offers:
+        if rng.random() < 0.3:
+            offer["intra_gbytes_per_s"] = rng.choice([0.02, 1, 300])
     limits = rng.choice(
         [
             {},
@@ -174,6 +180,8 @@ def _check_rings(instance: Instance, problem: provisioning.Data) -> None:
         for d in problem.data_parallel:
             rate = Fraction(str(offer.gbytes_per_s)) * 1000
             alpha = Fraction(str(offer.latency_us))
+            if offer.intra_gbytes_per_s and offer.gpus_per_instance % d == 0:
+                rate, alpha = Fraction(str(offer.intra_gbytes_per_s)) * 1000, Fraction()
             us = ceil(passes * (d - 1) * (alpha + Fraction(volume, d) / rate))
             if row.by_data_parallel[str(d)].sync_us != us:
                 raise Contradiction(f"{offer.gpu} at {d}: {us} us expected: {row}")
