@@ -93,6 +93,19 @@ def _links(draw: Draw) -> list[list[Any]]:
     ]
 
 
+def _islands(draw: Draw) -> list[Tree] | None:
+    """Nodes by name, or all by a pattern, on a link of their own."""
+    names = [f"n{i}" for i in range(len(draw.counts))]
+    if len(names) < 2:
+        return None
+    some = draw.rng.sample(names, draw.rng.randint(2, len(names)))
+    rate = draw.rng.choice([5.0, "400Gb/s", "25GbE"])
+    return [
+        {"nodes": draw.rng.choice([some, ["n*"]]), "gbytes_per_s": rate}
+        | draw.rng.choice([{}, {"latency_us": "2us"}])
+    ]
+
+
 def _profile(draw: Draw) -> list[Tree] | None:
     """Rows for each GPU type, degree and a power-of-two size; some may be missing."""
     if not draw.profiled:
@@ -179,6 +192,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
     schema.Inter: {
         "gbytes_per_s": lambda d: d.limit(d.rng.choice([0.5, 5, 50]), 1e-6, 1e9),
         "latency_us": lambda d: d.limit(d.maybe(0, 9.25), 1e9),
+        "islands": lambda d: None if d.even else d.maybe(None, _islands(d)),
         "pairs": lambda d: [] if d.even else _links(d),
     },
     schema.ModelSpec: {
