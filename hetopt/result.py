@@ -187,6 +187,13 @@ class Result:
             status = Status.OPTIMAL
         return replace(self, bound=bound, status=status)
 
+    def to_file(self) -> dict[str, Any]:
+        """The result document with its instance, or problem, whole: a plan file.
+
+        Whoever has the file needs no other to judge, explain or launch the plan.
+        """
+        return self.to_json() | {"instance": self.data.model_dump(mode="json")}
+
     def to_json(self) -> dict[str, Any]:
         """The result document of the command line; absent is None."""
         problem = problems.get(self.problem)

@@ -85,8 +85,7 @@ class Recovered:
     def to_json(self) -> dict[str, Any]:
         """The result document, which `hetopt check` takes, with the new plan."""
         return {
-            **self.result.to_json(),
-            "instance": self.result.data.model_dump(mode="json"),
+            **self.result.to_file(),
             "lost_nodes": list(self.change.lost_nodes),
             "wounded_nodes": sorted(self.change.wounded),
             "new_nodes": list(self.change.new_nodes),

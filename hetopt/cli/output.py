@@ -172,9 +172,8 @@ def deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
     from ..report import results
     from ..text.writing import write_json
 
-    document = result.to_json()
-    failed = written(out, lambda path: write_json(path, document))
-    give(document, results.solved(result), as_json, failed)
+    failed = written(out, lambda path: write_json(path, result.to_file()))
+    give(result.to_json(), results.solved(result), as_json, failed)
     raise typer.Exit(exit_of(result.status))
 
 

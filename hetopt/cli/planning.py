@@ -26,6 +26,7 @@ from .quantities import duration, usd
 
 if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
+    from ..files import Origin
     from ..modelling import Limits
     from ..result import Result
 
@@ -338,8 +339,11 @@ def check(
     problem = problems.get(name)
     found = problem.evaluate(data, made)
     missing = api.check_bound(plan, instance) if bound else None
+    other = None if instance is None else _other_origin(plan, data)
     if as_json:
         document = _judgement(name, data, made, found)
+        if other is not None:
+            document |= {"made_for": other._asdict()}
         if missing is not None:
             document |= {"bound_proved": not missing, "bound_misses": missing}
         output.print_json(document)
@@ -349,6 +353,8 @@ def check(
         output.show(results.judged(data, made, found))
         if missing == []:
             output.show(["the bound is proved again"])
+    if other is not None:
+        output.tell(f"{plan}: this plan was made for {_worded(other)}")
     if not found.valid:
         count = len(found.violations)
         output.complain(f"{plan}: the plan breaks {count} rule{'s' * (count > 1)}")
@@ -442,6 +448,19 @@ def _exit_of_instance(codes: list[int]) -> int:
     if output.PLAN not in codes and output.NO_PLAN in codes:
         return output.NO_PLAN
     return min(codes)
+
+
+def _other_origin(plan: str, data: Any) -> "Origin | None":
+    """What a plan file was made for, where that is not what it is judged on."""
+    from ..files import origin_of
+
+    origin = origin_of(plan)
+    return None if origin is None or origin.digest == data.digest else origin
+
+
+def _worded(origin: "Origin") -> str:
+    name = "" if origin.name is None else f" {origin.name}"
+    return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
 
 
 def _judgement(name: str, data: Any, made: Any, found: Any) -> dict[str, Any]:

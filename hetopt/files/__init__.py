@@ -10,20 +10,22 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import problems
-from ..errors import InstanceError, MixedData, UnknownName, cut, naming
+from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
 from ..text.parsing import parse_tree, read_tree, read_value
 
 __all__ = [
+    "Origin",
     "in_library",
     "instance_names",
     "load_instance",
     "load_plan",
     "load_problem",
+    "origin_of",
     "parse_tree",
     "path_of_known",
     "problem_names",
@@ -153,6 +155,30 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
             )
     plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
     return name, data, plan
+
+
+class Origin(NamedTuple):
+    """What a plan was made for: the name, where it has one, and the digest."""
+
+    name: str | None
+    digest: str
+
+
+def origin_of(path: str | Path) -> Origin | None:
+    """What the plan of a plan file was made for; None where the file does not tell.
+
+    A result document has the digest; of another file it is that of its own instance.
+    """
+    file = Path(path)
+    tree = read_tree(file)
+    own, digest = tree.get("instance"), tree.get("digest")
+    name = own.get("name") if isinstance(own, dict) else own
+    if not isinstance(digest, str):
+        try:
+            digest = load_plan(file)[1].digest
+        except HetoptError:  # its own instance may be gone, or be none
+            return None
+    return Origin(name if isinstance(name, str) else None, digest)
 
 
 def _path_of_instance(name_or_path: str | Path) -> Path:

@@ -102,7 +102,7 @@ def result() -> Schema:
     }
     fields: dict[str, Schema] = {
         "problem": {"enum": problems.names()},
-        "instance": text,
+        "instance": {"anyOf": [*text["anyOf"], {"type": "object"}]},
         "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
         "status": {"enum": [one.value for one in Status]},
         "stop": {"enum": [one.value for one in Stop]},

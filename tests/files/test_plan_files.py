@@ -1,0 +1,122 @@
+"""A plan file carries its instance: every command takes it, and nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import api, cli, files
+from hetopt.modelling import Limits
+from hetopt.text.parsing import read_tree
+
+SHORT = Limits(time_s=20)
+
+
+def hetopt(*words: str | Path) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """A plan of an instance of one's own, whose file is gone."""
+    mine = tmp_path / "mine.json"
+    tree = api.load("tiny/two-nodes").model_dump(mode="json")
+    mine.write_text(json.dumps({**tree, "name": "mine"}))
+    out = tmp_path / "plan.json"
+    told = hetopt("plan", mine, "--planner", "megatron", "--out", out)
+    assert told.exit_code == 0, told.output
+    mine.unlink()
+    return out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check"],
+        ["explain", "--time-limit", "0"],
+        ["simulate"],
+        ["export", "--explain"],
+    ],
+)
+def test_commands_need_the_plan_file_alone(plan_file: Path, words: list[str]) -> None:
+    told = hetopt(words[0], plan_file, *words[1:], "--json")
+    assert told.exit_code == 0, told.output
+
+
+def test_a_recovery_needs_no_old_instance(plan_file: Path, tmp_path: Path) -> None:
+    left = read_tree(plan_file)["instance"]
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps({**left, "name": "the same, seen later"}))
+    plan_out, out = tmp_path / "new-plan.json", tmp_path / "recovery.json"
+    words = ("--planner", "megatron", "--plan-out", plan_out, "--out", out)
+    told = hetopt("recover", plan_file, new, "--lost", "node1", *words)
+    assert told.exit_code == 0, told.output
+    new.unlink()
+    for file in (plan_out, out):
+        checked = hetopt("check", file)
+        assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.parametrize(
+    ("problem", "method"),
+    [
+        ("generated:grouping/8/1", None),
+        ("generated:partition/9/1", None),
+        ("generated:queue/3/1", "frenzy"),
+        ("tiny/two-nodes", "megatron"),
+        ("tiny/two-nodes", "one_pipeline"),
+        ("espresso/llama-1.3b", None),
+    ],
+)
+def test_the_result_of_every_problem_is_a_file_that_stands_alone(
+    problem: str, method: str | None, tmp_path: Path
+) -> None:
+    name, data = files.load_problem(problem)
+    if name == "job_scheduling":
+        (outcome,) = api.schedule(data, [str(method)])
+        result = outcome.result
+    else:
+        result = api.solve(data, method, limits=SHORT)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(result.to_file()))
+    read, again, plan = files.load_plan(file)
+    assert (read, again.digest) == (result.problem, result.digest)
+    assert plan == result.plan
+
+
+def test_a_deadline_of_the_command_line_is_part_of_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "rented.json"
+    words = ("espresso/llama-1.3b", "--deadline", "600", "--planner", "espresso")
+    assert hetopt("provision", *words, "--out", out).exit_code == 0
+    told = hetopt("check", out, "--json")
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["evaluation"]["deadline_slack_s"] <= 600
+
+
+# --- judged on something else ----------------------------------------------------
+
+
+def test_check_says_that_a_plan_was_made_for_another_instance(plan_file: Path) -> None:
+    told = hetopt("check", plan_file, "--instance", "tiny/star")
+    digest = read_tree(plan_file)["digest"]
+    assert f"made for another instance mine ({digest[:19]})" in told.output
+    asked = hetopt("check", plan_file, "--instance", "tiny/star", "--json")
+    document = json.loads(asked.stdout)
+    assert document["made_for"] == {"name": "mine", "digest": digest}
+
+
+def test_check_says_nothing_of_a_plan_judged_on_its_own_instance(
+    plan_file: Path, tmp_path: Path
+) -> None:
+    tree = read_tree(plan_file)
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(tree["instance"]))
+    told = hetopt("check", plan_file, "--instance", own, "--json")
+    assert "made_for" not in json.loads(told.stdout)
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({"instance": "gone.yaml", "plan": tree["plan"]}))
+    told = hetopt("check", bare, "--instance", own)
+    assert told.exit_code == 0
+    assert "made for" not in told.output
