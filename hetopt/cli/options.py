@@ -19,7 +19,8 @@ TimeLimit = Annotated[
     float,
     duration(
         metavar="S",
-        help="Wall seconds, or 5min, reading the file included; `inf` for no limit.",
+        help="Wall seconds, or 5min, reading the file included; `inf`: no limit, 0: "
+        "only what arithmetic tells at once.",
     ),
 ]
 Gap = Annotated[
