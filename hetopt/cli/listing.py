@@ -4,6 +4,7 @@ import ast
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .. import registry
 
@@ -17,16 +18,21 @@ _FOLDER = {
 }
 
 
-def entries(kind: str) -> list[dict[str, str]]:
+def entries(kind: str) -> list[dict[str, Any]]:
     """Objects with `name` and `description`, sorted by name.
 
+    Fields of an instance are in the order of its file (`hetopt.files.reference`).
     Formats also have a `direction`, import or export, and are sorted within each;
     planners their `options` with the defaults, as `--option` takes them.
-    `kind` is one of instances, problems, formulations, methods, planners, policies,
-    backends, formats, suites.
+    `kind` is one of instances, fields, problems, formulations, methods, planners,
+    policies, backends, formats, suites.
     """
     if kind == "instances":
         return _instances()
+    if kind == "fields":
+        from ..files import reference
+
+        return reference.rows()
     if kind == "suites":
         from ..bench.suites import known
 

@@ -81,6 +81,11 @@ def print_json(document: Any) -> None:
     _to_stdout(lambda: typer.echo(text))
 
 
+def print_text(text: str) -> None:
+    """Print a text as it is, whatever the width of the terminal."""
+    _to_stdout(lambda: typer.echo(text, nl=False))
+
+
 def show(renderables: Iterable[Any], *, stderr: bool = False) -> None:
     """Print tables and lines; on stderr where they stand beside the answer."""
     # A pipe has no width: lines there must not be folded to 80 columns.

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     """What `hetopt list` lists."""
 
     INSTANCES = "instances"
+    FIELDS = "fields"
     PROBLEMS = "problems"
     FORMULATIONS = "formulations"
     METHODS = "methods"
@@ -370,11 +371,16 @@ def list_entries(
         bool,
         flag("--schema", help="With formats: JSON Schemas of our own files."),
     ] = False,
+    markdown: Annotated[
+        bool,
+        flag("--markdown", help="With fields: the page instances/REFERENCE.md."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what there is, by name.
 
-    Example: `hetopt list planners`, `hetopt list formats --schema`
+    Examples: `hetopt list planners`; `hetopt list fields`;
+    `hetopt list formats --schema`
     """
     from . import listing
 
@@ -385,9 +391,18 @@ def list_entries(
             raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
         output.print_json(schemas.schemas())
         return
+    if markdown and kind is not Kind.FIELDS:
+        raise Unsupported(f"--markdown with {kind.value}: expected `list fields`")
     entries = listing.entries(kind.value)
     if as_json:
         output.print_json(entries)
+    elif kind is Kind.FIELDS:
+        from ..report import reference
+
+        if markdown:
+            output.print_text(reference.page(entries))
+        else:
+            output.show([reference.terminal(entries)])
     else:
         from ..report import results
 

@@ -17,6 +17,7 @@ from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, na
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
 from ..text.parsing import parse_tree, read_tree, read_value
+from .guide import guide
 
 __all__ = [
     "Origin",
@@ -206,10 +207,11 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
     rows = inter.get("pairs") if isinstance(inter, dict) else None
     pairs = Pairs.plain(rows) if isinstance(rows, list) else None
     if not isinstance(cluster, dict) or not isinstance(inter, dict) or pairs is None:
-        return validated(Instance, tree, str(file), at)
+        return validated(Instance, tree, str(file), at, guide=guide())
     # Half a million rows that are right need not be written out and read once more.
     tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}
-    return validated(Instance, tree, str(file), at, context={"pairs": pairs})
+    context = {"pairs": pairs}
+    return validated(Instance, tree, str(file), at, context=context, guide=guide())
 
 
 def _with_profile(

@@ -5,10 +5,10 @@ check that it speaks of cannot drift apart.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +20,24 @@ Loc = tuple[int | str, ...]
 R = TypeVar("R", bound=BaseModel)
 
 
+class Guide(NamedTuple):
+    """What messages about a kind of file say beside its schema.
+
+    `place` says where its fields are described; `hints`, of names that no field or
+    value has, what to say in place of the nearest one.
+    """
+
+    place: str
+    hints: Mapping[str, str]
+
+    def hint(self, name: Any) -> str | None:
+        """What to say of a name, however it is written; None where nothing is known."""
+        return self.hints.get(str(name).strip().lower().replace("-", "_"))
+
+
+NO_GUIDE = Guide("", {})
+
+
 def validated(
     record: type[R],
     tree: Any,
@@ -28,12 +46,14 @@ def validated(
     *,
     file: str | Path | None = None,
     context: dict[str, Any] | None = None,
+    guide: Guide = NO_GUIDE,
 ) -> R:
     """`tree` as a record; `InstanceError` with every problem, one a line.
 
     `at` is the place of `tree` in its file, for the messages. `where` begins each; it
     is the name of the file, unless `file` says that; that is empty where there is none.
-    `context` is what the record's own readers find there.
+    `context` is what the record's own readers find there, `guide` what messages say
+    beside the record's schema.
     """
     try:
         with without_collection():
@@ -41,25 +61,35 @@ def validated(
     except ValidationError as error:
         first = next(iter(_told_of(error)))["loc"]
         raise InstanceError(
-            explained(error, record, where, at),
+            explained(error, record, where, at, guide),
             file=where if file is None else file,
             field=path_of((*at, *first)),
         ) from None
 
 
 def explained(
-    error: ValidationError, record: type[BaseModel], where: str, at: Loc = ()
+    error: ValidationError,
+    record: type[BaseModel],
+    where: str,
+    at: Loc = (),
+    guide: Guide = NO_GUIDE,
 ) -> str:
     """The lines of a message for `error`, each beginning with the file `where`."""
     schema = record.model_json_schema()
     lines = []
-    for problem in _told_of(error):
+    problems = _told_of(error)
+    for problem in problems:
         loc = (*at, *problem["loc"])
         place = f"{where}: {path}: " if (path := path_of(loc)) else f"{where}: "
-        lines.append(place + _complaint(schema, problem))
+        lines.append(place + _complaint(schema, problem, guide))
     if (more := len(lines) - MOST_LINES) > 0:
         lines[MOST_LINES:] = [f"{where}: and {more} more"]
+    if guide.place and any(one["type"] in _OF_FIELDS for one in problems):
+        lines.append(f"{where}: {guide.place}")
     return "\n".join(lines)
+
+
+_OF_FIELDS = ("extra_forbidden", "missing")  # wrong by name, not by value
 
 
 def _told_of(error: ValidationError) -> list[Any]:
@@ -119,20 +149,21 @@ def _follows_from_another(problem: Any, problems: list[Any]) -> bool:
 # --- one problem -------------------------------------------------------------------
 
 
-def _complaint(schema: dict[str, Any], problem: Any) -> str:
+def _complaint(schema: dict[str, Any], problem: Any, guide: Guide) -> str:
     kind, loc, value = problem["type"], problem["loc"], problem["input"]
     if kind == "value_error":
         return str(problem["ctx"]["error"])
     if kind == "extra_forbidden":
         known = sorted(_node(schema, loc[:-1]).get("properties", {}))
-        return f"unknown field; {nearest(loc[-1], known)}"
+        return f"unknown field; {guide.hint(loc[-1]) or nearest(loc[-1], known)}"
     node = _node(schema, loc)
     if not node:
         return f"found {shown(value)}: {problem['msg']}"
     expected = _expected(schema, node)
     if kind == "missing":
         return f"missing; expected {expected}; add it"
-    remedy = _remedy(schema, kind, value, node)
+    hint = guide.hint(value) if kind == "literal_error" else None
+    remedy = hint or _remedy(schema, kind, value, node)
     return f"found {shown(value)}, expected {expected}; {remedy}"
 
 
@@ -161,6 +192,11 @@ def _remedy(schema: dict[str, Any], kind: str, value: Any, node: dict[str, Any])
 
 
 # --- what the schema expects -----------------------------------------------------
+
+
+def expectation(schema: dict[str, Any], node: dict[str, Any]) -> str:
+    """What a part of a JSON schema expects, in words."""
+    return _expected(schema, _followed(schema, node))
 
 
 def _node(schema: dict[str, Any], loc: Loc) -> dict[str, Any]:

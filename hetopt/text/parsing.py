@@ -138,8 +138,8 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
         raise InstanceError.at(
             where,
             None,
-            f"found {found}, expected an object with named fields; see the format in "
-            "the README",
+            f"found {found}, expected an object with named fields; `hetopt list "
+            "fields` has an instance's, `hetopt list formats --schema` every file's",
         )
     return tree
 

@@ -1,0 +1,160 @@
+"""The fields of an instance: each is described, and messages lead there.
+
+What a file asks for and the cost model has not is said so, not met with a near name.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import INSTANCES
+from typer.testing import CliRunner
+
+from hetopt import cli, files
+from hetopt.errors import InstanceError
+from hetopt.files import reference
+from hetopt.files.guide import guide
+from hetopt.report.reference import page
+from hetopt.schema import Instance
+from hetopt.text.parsing import read_tree
+
+SMALL = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
+ROWS = {row["name"]: row for row in reference.rows()}
+
+
+def refused(tree: Any, tmp_path: Path) -> str:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(tree))
+    with pytest.raises(InstanceError) as caught:
+        files.load_instance(file)
+    return str(caught.value)
+
+
+def changed(*at: str, value: Any) -> Any:
+    """The small instance with another value at a place."""
+    made = json.loads(json.dumps(SMALL))
+    inner = made
+    for name in at[:-1]:
+        inner = inner.setdefault(name, {})
+    inner[at[-1]] = value
+    return made
+
+
+# --- the reference ---------------------------------------------------------------
+
+
+def test_every_field_is_described() -> None:
+    assert [name for name, row in ROWS.items() if not row["description"]] == []
+
+
+def test_nothing_is_described_that_there_is_not() -> None:
+    there = {(row["record"], row["name"].rpartition(".")[2]) for row in ROWS.values()}
+    told = {(kind, name) for kind, group in reference.told().items() for name in group}
+    assert told - there == set()
+
+
+def test_what_a_schema_describes_is_not_said_again() -> None:
+    schema = Instance.model_json_schema()
+    kinds = {"Instance": schema, **schema["$defs"]}
+    twice = [
+        (kind, name)
+        for kind, group in reference.told().items()
+        for name, said in group.items()
+        if "is" in said and "description" in kinds[kind]["properties"][name]
+    ]
+    assert twice == []
+
+
+@pytest.mark.parametrize("name", files.instance_names())
+def test_every_field_of_the_library_is_in_the_reference(name: str) -> None:
+    tree = read_tree(files.path_of_known(name))
+
+    def names(value: Any, at: str) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*(names(one, f"{at}[]") for one in value[:3]))
+        if not isinstance(value, dict):
+            return set()
+        found: set[str] = set()
+        for key, inner in value.items():
+            own = f"{at}.NAME" if at == "cluster.gpus" else f"{at}.{key}".lstrip(".")
+            found |= {own} if own in ROWS else {own} - {f"{at}.NAME"}
+            found |= names(inner, own)
+        return found
+
+    special = {"model.preset", "model.config"}
+    assert names(tree, "") - set(ROWS) - special == set()
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    shipped = (INSTANCES / "REFERENCE.md").read_text(encoding="utf-8")
+    again = "run `hetopt list fields --markdown > instances/REFERENCE.md`"
+    assert page(reference.rows()) == shipped, again
+    told = CliRunner().invoke(cli.app, ["list", "fields", "--markdown"])
+    assert told.stdout == shipped
+
+
+def test_the_command_lists_the_fields() -> None:
+    told = CliRunner().invoke(cli.app, ["list", "fields", "--json"])
+    assert json.loads(told.stdout) == json.loads(json.dumps(reference.rows()))
+    shown = CliRunner().invoke(cli.app, ["list", "fields"])
+    assert "cluster.nodes[].count" in shown.stdout
+    refused = CliRunner().invoke(cli.app, ["list", "planners", "--markdown"])
+    assert refused.exit_code == 2
+
+
+def test_a_field_says_type_unit_default_and_source() -> None:
+    row = ROWS["cluster.nodes[].intra_gbytes_per_s"]
+    assert row["unit"] == "10^9 bytes/s"
+    assert row["expects"].startswith("a number above 0")
+    assert (row["required"], row["default"]) == (False, None)
+    assert "nvidia-smi" in row["source"]
+    assert ROWS["model.layers"]["required"]
+    assert ROWS["workload.costs.zero"]["default"] == 0
+
+
+# --- messages --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("lora", 8, "not modelled: adapters"),
+        ("fsdp", True, "full sharding is costs.zero 3"),
+        ("context_parallel", 2, "not modelled: context parallelism"),
+        ("expert-parallel", 2, "not modelled: expert parallelism"),
+        ("FP8", True, "not modelled: 8-bit"),
+        ("gradient_checkpointing", True, "say it as costs.recompute"),
+    ],
+)
+@pytest.mark.parametrize("place", ["model", "workload", "costs"])
+def test_what_is_not_modelled_is_said_so(
+    name: str, value: Any, said: str, place: str, tmp_path: Path
+) -> None:
+    at = ("workload", "costs", name) if place == "costs" else (place, name)
+    message = refused(changed(*at, value=value), tmp_path)
+    assert f"{'.'.join(at)}: unknown field; " in message
+    assert said in message
+    assert "did you mean" not in message
+
+
+def test_a_value_that_is_not_modelled_is_said_so(tmp_path: Path) -> None:
+    message = refused(changed("workload", "costs", "precision", value="fp8"), tmp_path)
+    assert 'found "fp8", expected one of' in message
+    assert "not modelled: 8-bit" in message
+
+
+def test_a_message_on_fields_leads_to_the_reference(tmp_path: Path) -> None:
+    for tree in (changed("model", "hiden", value=1), {**SMALL, "model": {"name": "x"}}):
+        assert guide().place in refused(tree, tmp_path).splitlines()[-1]
+    other = refused(changed("model", "hidden", value=-1), tmp_path)
+    assert guide().place not in other
+
+
+def test_hints_stand_in_the_way_of_no_field_and_no_value() -> None:
+    """A field of one object may be asked for in another: there it is refused."""
+    values = {"full", "selective", "none", "ring", "standard", "fp32", "bf16"}
+    assert set(guide().hints) & values == set()
+    names = [name.rpartition(".")[2] for name in ROWS]
+    both = set(guide().hints) & set(names)
+    assert both <= {"tensor_parallel", "data_parallel"}
