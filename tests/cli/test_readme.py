@@ -1,0 +1,120 @@
+"""The README's commands run as they are printed, in order, from a fresh clone.
+
+By default every command is read, and those that take a moment are run on the files
+that it names; the whole, word for word in a shell, is `-m slow`. There `git clone`
+takes this tree, and what is installed is left to the tests of the package.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from hetopt import cli
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = Path("instances", "examples")
+QUICK = ("assemble", "check", "export", "fit", "import", "simulate")
+PROGRAMS = {
+    "hetopt": 'PYTHONPATH=$PWD exec "$PYTHON" -m hetopt "$@"',
+    "pip": "exit 0",
+    "python3": "mkdir -p .venv/bin && touch .venv/bin/activate",
+}
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def commands(*kinds: str) -> list[list[str]]:
+    """The words of every `hetopt` line of such blocks."""
+    lines = [line for kind in kinds for b in blocks(kind) for line in b.splitlines()]
+    read = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in read if words[:1] == ["hetopt"]]
+
+
+def run(words: list[str]) -> None:
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 0, (words, told.output)
+
+
+@pytest.mark.parametrize("words", commands("sh", "sh elsewhere"), ids=" ".join)
+def test_every_command_is_understood(words: list[str]) -> None:
+    command = get_command(cli.app).commands[words[0]]  # type: ignore[attr-defined]
+    with command.make_context(words[0], words[1:]):
+        pass
+
+
+def test_files_that_are_read_are_in_the_tree() -> None:
+    named = {word for words in commands("sh") for word in words if "examples/" in word}
+    there = {str(p.relative_to(ROOT)) for p in (ROOT / EXAMPLES).rglob("*.*")}
+    assert named == {path for path in there if (ROOT / path).is_file()}
+
+
+def test_the_quick_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / EXAMPLES, tmp_path / EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    lines = commands("sh")
+    quick = [words for words in lines if words[0] in QUICK]
+    (assemble,) = [words for words in quick if words[0] == "assemble"]
+    (equal,) = [w for w in lines if w[0] == "plan" and "megatron" in w]
+    run(assemble)
+    run(equal)
+    shutil.copy("equal.json", "plan.json")  # in place of a search of seconds
+    for words in quick:
+        run(words)
+    assert Path("run", "launch.sh").is_file()
+    assert Path("timeline.html").stat().st_size > 10_000
+
+
+def test_the_python_of_the_page_is_python() -> None:
+    for block in blocks("python"):
+        compile(block, "README.md", "exec")
+
+
+# --- all of it -------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with nothing in it, and this tree where `HETOPT` says."""
+    origin = tmp_path / "origin"
+    rubbish = shutil.ignore_patterns(".git", ".venv", "venv", "build", "*.egg-info")
+    shutil.copytree(ROOT, origin, ignore=rubbish)
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=origin, check=True)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, line in PROGRAMS.items():
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("HETOPT", str(origin))
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+@pytest.mark.slow
+def test_every_block_runs_word_for_word(shell: Path) -> None:
+    text = "set -e\n" + "\n".join(blocks("sh"))
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=shell, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    clone = shell / "hetopt"
+    made = ("plan.json", "explained.html", "gaps.html", "market.yaml", "spot.svg")
+    assert [name for name in made if not (clone / name).is_file()] == []
+    for block in blocks("python"):
+        subprocess.run([sys.executable, "-c", block], cwd=clone, check=True)
