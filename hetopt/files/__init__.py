@@ -333,13 +333,15 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
             return _posed(name, load_instance(own), file)
         if Path(own).suffix in (".yaml", ".yml", ".json"):
             return _given(name, _beside(own, file, "instance"), file)
+    whole = ""
     if own is None:
         found = "missing; expected a name of the library, or an object"
     else:
         found = unknown_name("a name of the library", own, instance_names())
+        whole = "; what --out writes holds it" if isinstance(own, str) else ""
         if len(found) > 300:
             found = f"found {shown(own)}, expected a name of the library, or an object"
-    raise InstanceError.at(file, "instance", f"{found}; or give --instance FILE")
+    raise InstanceError.at(file, "instance", f"{found}; or give --instance FILE{whole}")
 
 
 def _given(name: str, given: Given, file: Path) -> Any:
