@@ -148,12 +148,14 @@ def _rows(instance: Instance, found: dict[str, Result]) -> Iterator[TargetRow]:
     bound = freest.bound.value if freest is not None and freest.bound else None
     for name, result in found.items():
         own = result.bound.value if result.bound else None
-        proved = result.plan is not None and own is not None and best
+        least = None
+        if result.plan is not None and own is not None and best:
+            least = max(0.0, float(own / best - 1))
         yield TargetRow(
             instance=instance.name,
             target=name,
             result=result,
             slower=known_gap(result.objective, best),
-            slower_at_least=max(0.0, float(own / best - 1)) if proved else None,
+            slower_at_least=least,
             slower_at_most=known_gap(result.objective, bound),
         )

@@ -272,7 +272,14 @@ class Workload(Record):
     iterations: Counted = 1
     costs: CostSettings = CostSettings()
     alternatives: Alternatives = Alternatives()
-    runs_on: RunsOn = "any"
+    runs_on: Annotated[
+        RunsOn,
+        Field(
+            description="The program that runs the plan: its rules, and the degrees "
+            "that the architecture allows, are the plan's. `executor` runs whatever "
+            "the architecture allows; `any` has no rules."
+        ),
+    ] = "any"
 
     _later = frozenset({"alternatives", "runs_on"})
 

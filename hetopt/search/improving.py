@@ -106,7 +106,8 @@ class Search:
                 self._report(objective)
 
         found = grid.search(self._instance, deadline=deadline, most=rounds, report=told)
-        if found.plan is not None and found.objective < self._given:
+        if found.objective is not None and found.objective < self._given:
+            assert found.plan is not None
             self._plan, self._given = found.plan, found.objective
 
     @property

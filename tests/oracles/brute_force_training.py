@@ -218,11 +218,24 @@ def _options(
     yield from kept.values()
 
 
+def _cuts_equally(table: CostTable, t: int) -> bool:
+    """Whether a group of `t` GPUs has equal parts, where the target asks for it."""
+    model = table.model
+    widths = (model.heads, model.kv_heads or 0, model.intermediate or 0)
+    whole = not any(width % t for width in (*widths, model.expert_intermediate or 0))
+    return whole or table.workload.runs_on == "any"
+
+
 def _stage_places(table: CostTable, size: int, several: bool):
     """Every multiset of replicas that shares `size` samples, with its GPUs by node."""
     nodes = table.cluster.nodes
     room = tuple(node.count for node in nodes)
-    degrees = [(node.name, t) for node in nodes for t in range(1, node.count + 1)]
+    degrees = [
+        (node.name, t)
+        for node in nodes
+        for t in range(1, node.count + 1)
+        if _cuts_equally(table, t)
+    ]
     seen = set()
     for count in range(1, size + 1 if several else 2):
         for cut in combinations(range(1, size), count - 1):

@@ -251,6 +251,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "alternatives": lambda d: (
             record(d, schema.Alternatives) if d.rng.random() < d.spice / 3 else {}
         ),
+        "runs_on": lambda d: d.maybe("any", "any", "executor"),
     },
 }
 
@@ -325,8 +326,12 @@ def _possible_model(draw: Draw, model: Tree) -> Tree:
 
 
 def _mended(workload: Tree) -> Tree:
-    """The workload without what the schema refuses together."""
+    """The workload without what the schema, or its target, refuses together."""
     costs, other = workload["costs"], workload["alternatives"]
+    if costs["interleave"] > 1 or costs.get("precision") == "bf16":
+        workload["runs_on"] = "any"
+    if {costs["zero"], *other.get("zero", ())} & {2, 3}:
+        workload["runs_on"] = "any"
     if costs["layer_times"] == "analytic" or not costs.get("profile"):
         costs.pop("profile", None)
         costs["layer_times"] = "analytic"
