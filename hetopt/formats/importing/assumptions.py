@@ -19,6 +19,7 @@ OPTIONS: dict[str, Any] = {
     "sequence_parallel": bool,
     "recompute": str,
     "zero": str,
+    "runs_on": str,
 }
 RULES, ZEROS = ("full", "selective", "none"), (1, 0)
 
@@ -78,7 +79,9 @@ def card(
 def training(
     cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
-    """`costs` and `alternatives` of a workload on these cards, and what is assumed.
+    """The workload's fields of how it is trained on these cards, what is assumed.
+
+    These are `costs`, `alternatives` and `runs_on`.
 
     `options` are those of `OPTIONS` that were told, typed.
     """
@@ -107,7 +110,13 @@ def training(
             change = f"-o {field}={','.join(map(str, values[:2]))}"
             shown = " / ".join(map(str, values))
             rows.append(Assumption(field, shown, "a plan chooses", change))
-    return {"costs": costs} | ({"alternatives": chosen} if chosen else {}), tuple(rows)
+    made: dict[str, Any] = {"costs": costs, "runs_on": options.get("runs_on")}
+    if made["runs_on"] is None:
+        made["runs_on"] = "executor"
+        why = "degrees divide the heads; stages may have any shape"
+        change = "-o runs_on=megatron, or plan --for megatron"
+        rows.append(Assumption("what runs the plan", "executor", why, change))
+    return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
 
 
 def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
