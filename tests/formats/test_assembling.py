@@ -131,6 +131,7 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
         "sequence_parallel": "false",
         "recompute": "none",
         "zero": "0",
+        "runs_on": "megatron",
     }
     left = set(told)
     assert changes(rows) == left
