@@ -44,7 +44,11 @@ from .solving import (
     planners_for,
 )
 
-_QUICK = {"megatron": 6, "islands": 1.2}  # 1 / the most of the time, without a plan
+# 1 / the most of the planners' time, while there is no plan.
+_QUICK = {"megatron": 6, "grid": 3, "islands": 1.2}
+_PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
+_STARTS, _START_SHARE = 3, 0.06  # plans that are improved before the exact method
+_NEAR = 1.3  # of the best planner's: those that are worth it
 _MOST_S = 10.0  # for remedies
 
 
@@ -62,7 +66,8 @@ def plan(
 ) -> Result:
     """Plan a training run, by one planner or by all of them and the exact method.
 
-    The planners take at most half of the time limit, the exact method the rest, and
+    The planners take at most half of the time limit, a short local search from their
+    best plans among it; the exact method takes the rest, and
     starts from the best of their plans. Where it cannot carry the instance, that plan
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
@@ -155,6 +160,7 @@ def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) ->
     best = _best(results)
     if any(result.stop is Stop.INTERRUPTED for result in results):
         return bounded(interrupted(best))
+    best = _improved_a_little(best, results, less(limits, monotonic() - start))
     left = less(limits, monotonic() - start)
     try:
         found = exact_result("training_plan", data, left, best.plan, progress.report)
@@ -192,7 +198,7 @@ def _improved(
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
-    """Every planner in turn, in half of the time together, until one is interrupted.
+    """Every planner in turn, in a share of the time, until one is interrupted.
 
     What a planner leaves of its share goes to those after it. Quick ones go first, so
     that there is a plan soon; where they took all the time, the others are not asked.
@@ -200,14 +206,19 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     names = planners_for("training_plan")
     names = [*_QUICK, *(name for name in names if name not in _QUICK)]
     if not data.workload.target.free:  # the exact method searches grids by itself
-        names = ["megatron"]
-    left = None if limits.time_s is None else limits.time_s / 2
+        names = ["megatron", "grid"]
+    left = most = None
+    if limits.time_s is not None:
+        left, most = limits.time_s * _PLANNERS_SHARE, limits.time_s * _PLANNER_SHARE
     results: list[Result] = []
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
-        # Without any plan, most of the time goes to the quick ones.
-        planned = any(result.plan is not None for result in results)
-        parts = _QUICK.get(name, waiting) if not planned else waiting
-        share = replace(limits, time_s=None if left is None else left / parts)
+        seconds = None
+        if left is not None and most is not None:
+            planned = any(result.plan is not None for result in results)
+            seconds = left / (3 if planned else _QUICK.get(name, waiting))
+            if name not in _QUICK:  # none of them eats the clock
+                seconds = min(left / waiting, most)
+        share = replace(limits, time_s=seconds)
         try:
             results.append(heuristic(name, data, share, attempt=tried))
         except KeyboardInterrupt:
@@ -221,6 +232,28 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
             if left <= 0:  # the tables of the others alone would take longer
                 break
     return sorted(results, key=lambda result: result.method.name)
+
+
+def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> Result:
+    """The best plan after a short local search from each of the best planners' plans.
+
+    The best planner's plan may lie in a worse valley than another's.
+    """
+    if limits.time_s is None or best.objective is None:
+        return best
+    ranked = sorted(
+        (r.objective, number)
+        for number, r in enumerate(results)
+        if r.objective is not None and r.objective <= _NEAR * best.objective
+    )
+    share = replace(limits, time_s=limits.time_s * _START_SHARE)
+    for _, number in ranked[:_STARTS]:
+        found = improved(results[number], share, lambda incumbent, bound: None)
+        if found.objective is not None and found.objective < (best.objective or 0):
+            best = replace(found, method=best.method, failed=best.failed)
+        if found.stop is Stop.INTERRUPTED:
+            return interrupted(best)
+    return best
 
 
 def _best(results: list[Result]) -> Result:

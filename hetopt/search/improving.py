@@ -19,7 +19,7 @@ from ..errors import OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..problems import Objective, training_plan
 from ..schema import Instance
-from . import grid, islands
+from . import choices, grid, islands
 from .attempts import tried
 from .balancing import Balancer
 from .fast_cost import FastCost
@@ -48,7 +48,8 @@ def improve(
     search ends at the earlier one, after 100,000 candidates where neither is given,
     and as soon as the objective is at most `target`. With `rounds` alone the same seed
     gives the same plan. `report` is called with the objective of every better plan.
-    A plan that the judge refuses is returned as it is. One with several replicas in a
+    A plan that the judge refuses is returned as it is; the settings that a plan chose
+    are kept. One with several replicas in a
     stage is no start for the moves: the search then begins with the islands. Where the
     target runs grids alone, they are searched (`hetopt.search.grid`) in place of moves.
     """
@@ -71,9 +72,11 @@ class Search:
         report: Report | None = None,
     ) -> None:
         """Judge `plan`; nothing is searched yet."""
-        self._instance, self._plan, self._report = instance, plan, report
-        self._cost = cost = FastCost(instance)
+        self._whole, self._plan, self._report = instance, plan, report
         judged = training_plan.evaluate(instance, plan)
+        # Moves keep the settings that the plan has chosen: those of their instance.
+        self._instance, plan = choices.settled(instance, plan)
+        self._cost = cost = FastCost(self._instance)
         self._given = judged.objective if judged.valid else None
         self._annealing: _Annealing | None = None
         self._free = instance.workload.target.free
@@ -105,7 +108,7 @@ class Search:
             if self._report is not None and objective < int(self._given or 0):
                 self._report(objective)
 
-        found = grid.search(self._instance, deadline=deadline, most=rounds, report=told)
+        found = grid.search(self._whole, deadline=deadline, most=rounds, report=told)
         if found.objective is not None and found.objective < self._given:
             assert found.plan is not None
             self._plan, self._given = found.plan, found.objective
@@ -116,7 +119,7 @@ class Search:
         best = self._annealing.best if self._annealing is not None else None
         if best is None or self._given is None or best.objective >= self._given:
             return self._plan
-        return self._cost.plan(best.pipes())
+        return choices.said(self._whole, self._instance, self._cost.plan(best.pipes()))
 
 
 class _Budget:

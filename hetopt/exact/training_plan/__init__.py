@@ -44,11 +44,12 @@ problem = "training_plan"
 _GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
 _FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
 _SOURCE = "prices of pipeline patterns"
-_PLANNERS = ("islands", "megatron")  # quick ones, where there is no warm start
-_SEARCH_SHARE = 0.25  # of the time, for the local search before the bound
+_PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
+_SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
+_CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline,
-_LONG_SHARE = 0.5  # and where no bound by patterns waits for its time
+_LONG_SHARE = 0.25  # and where no bound by patterns waits for its time
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
@@ -193,7 +194,7 @@ def _line_up(run: Run, instance: Instance) -> None:
 def _choose(run: Run, instance: Instance) -> None:
     """Settings that the plan may choose, in as much time as the search has."""
     found = choosing.chosen(
-        instance, deadline=_deadline(run, _SEARCH_SHARE), seed=run.limits.seed
+        instance, deadline=_deadline(run, _CHOICE_SHARE), seed=run.limits.seed
     )
     if found is not None:
         run.offer(found)

@@ -1,0 +1,108 @@
+"""Is the default command the best there is? 40 instances, every planner, with search.
+
+    python benchmarks/default_plan.py 5 [SHARE/OF]    seconds a call; a part of the rows
+    python benchmarks/default_plan.py --page          results/default_plan.md, anew
+
+Every row is one instance: `hetopt plan` as it is, beside each planner alone and each of
+the better ones with `--improve`, all in the same time. Seven variants of seven clusters
+are those that hide weaknesses: ZeRO 3, lockstep, overlapped synchronisation,
+interleaving, several sizes of micro-batches, choices of settings.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import _pages
+
+import hetopt
+from hetopt.api import methods_for
+from hetopt.schema import Instance
+
+LINES, PAGE = "default_plan.jsonl", "default_plan.md"
+IMPROVED = ("islands", "hexiscale", "autohet", "whale")
+LIBRARY = (
+    *("hexiscale/setting-1-llama2-7b", "hexiscale/setting-2-llama2-13b"),
+    *("hexiscale/setting-3-llama-30b", "hexiscale/homogeneous-rdma-llama2-7b"),
+    *("autohet/3-a100-5-h800-llama-6.7b", "autohet/a100-h20-8x8-gpt3-13b"),
+    *("autohet/three-types-24-gpt3-6.7b", "autohet/h800-a100-8x8-bert-large"),
+    *("metis/t4-v100-16-gpt3-6.7b", "metis/t4-v100-32-gpt3-15b"),
+    *("metis/nonuniform-a-gpt3-1.3b", "metis/t4-v100-32-moe-27b"),
+)
+CLUSTERS = (
+    *("hexiscale/setting-1-llama2-7b", "autohet/3-a100-5-h800-llama-6.7b"),
+    *("autohet/three-types-24-gpt3-6.7b", "generated:unequal/24/1"),
+)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ZeRO 3": {"costs": {"zero": 3}},
+    "lockstep": {"costs": {"pipeline": "lockstep"}},
+    "overlap": {"costs": {"sync_overlap": "backward"}},
+    "interleaved": {"costs": {"interleave": 2}},
+    "sizes 1, 2": {"micro_batch_sizes": [1, 2]},
+    "choices": {
+        "costs": {"activations": "standard"},
+        "alternatives": {"recompute": ["none", "selective"], "zero": [1]},
+    },
+    "executor": {"runs_on": "executor"},
+}
+
+
+def instances() -> Iterator[tuple[str, Instance]]:
+    """Twelve of the library, and seven variants of four clusters."""
+    for name in LIBRARY:
+        yield name, hetopt.load(name)
+    for name in CLUSTERS:
+        for variant, fields in VARIANTS.items():
+            tree = hetopt.load(name).model_dump(mode="json", exclude_unset=True)
+            work = tree["workload"]
+            costs = work.get("costs", {}) | fields.get("costs", {})
+            tree["workload"] = work | fields | {"costs": costs}
+            yield f"{name}, {variant}", Instance.model_validate(tree, strict=False)
+
+
+def rows(limit_s: float, part: tuple[int, int] = (0, 1)) -> Iterator[dict[str, Any]]:
+    """Default and all others, in the same time"""
+    for number, (name, instance) in enumerate(instances()):
+        if number % part[1] != part[0]:
+            continue
+        found: dict[str, float] = {}
+        for planner in methods_for("training_plan")["planners"]:
+            for improve in (False, True) if planner in IMPROVED else (False,):
+                result = hetopt.plan(instance, planner, improve=improve, limits=limit_s)
+                if result.objective is not None:
+                    found[planner + "+improve" * improve] = result.objective / 1e6
+        default = hetopt.plan(instance, limits=limit_s)
+        own = None if default.objective is None else default.objective / 1e6
+        best = min(found, key=lambda word: found[word], default=None)
+        yield {
+            "instance": name,
+            "default_s": own,
+            "bound_s": default.bound and float(default.bound.value) / 1e6,
+            "best_other": best,
+            "other_s": best and found[best],
+            "default / other": own / found[best] if own and best else None,
+        }
+
+
+_HEAD = __doc__.partition("\n")[0] + "\n"
+_WHY = (
+    "A ratio above 1 is an instance on which another command was better in that time; "
+    "seconds are of a search, so they move a little from run to run."
+)
+
+
+def main(words: list[str]) -> None:
+    """Make rows, or the page."""
+    if words == ["--page"]:
+        _pages.write(PAGE, LINES, _HEAD, {"default": (rows, _WHY)})
+        return
+    limit_s = float(words[0])
+    part = tuple(map(int, words[1].split("/"))) if len(words) > 1 else (0, 1)
+    for row in rows(limit_s, part):
+        print(json.dumps(row), flush=True)
+        _pages.keep(LINES, {"section": "default", "run": "", "row": row})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
