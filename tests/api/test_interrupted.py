@@ -24,7 +24,7 @@ from hetopt.planners import megatron, metis
 from hetopt.problems import training_plan
 from hetopt.result import Result, Status, Stop
 from hetopt.scheduling import fitting
-from hetopt.search import islands, symmetric
+from hetopt.search import grid, islands, symmetric
 from hetopt.solving.run import Run
 
 SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "frenzy/simulator-30"
@@ -65,10 +65,11 @@ STEPS = {
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",
     "megatron": "worst_shortage",
+    "grid": "Polishing.step",
     "metis": "LineCost.iteration_us",
     "whale": "_Trial.split_micro_batches",
 }
-OWNERS = {"islands": islands, "megatron": symmetric}  # else the planner's own module
+OWNERS = {"grid": grid, "islands": islands, "megatron": symmetric}  # else the planner's own module
 
 
 def test_every_planner_of_training_plans_has_a_step_below() -> None:
