@@ -328,6 +328,7 @@ def check(
         bool,
         flag("--bound", help="Derive the bound of a result document again."),
     ] = False,
+    runs_on: RunsOn = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
@@ -338,9 +339,13 @@ def check(
 
     name, data, made = api.posed_plan(plan, instance)
     problem = problems.get(name)
+    other = None if instance is None else _other_origin(plan, data)
+    if runs_on is not None:
+        if name != "training_plan":
+            raise Unsupported(f"--for: {plan} has a plan of {name}, no training plan")
+        data = data.on(runs_on)
     found = problem.evaluate(data, made)
     missing = api.check_bound(plan, instance) if bound else None
-    other = None if instance is None else _other_origin(plan, data)
     if as_json:
         document = _judgement(name, data, made, found)
         if other is not None:

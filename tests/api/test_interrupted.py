@@ -69,7 +69,8 @@ STEPS = {
     "metis": "LineCost.iteration_us",
     "whale": "_Trial.split_micro_batches",
 }
-OWNERS = {"grid": grid, "islands": islands, "megatron": symmetric}  # else the planner's own module
+# Else the planner's own module.
+OWNERS = {"grid": grid, "islands": islands, "megatron": symmetric}
 
 
 def test_every_planner_of_training_plans_has_a_step_below() -> None:

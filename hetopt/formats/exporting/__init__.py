@@ -71,12 +71,18 @@ def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
     if why := reasons(target, data, plan):
         raise Unsupported(
             f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
-            "(hetopt export --explain) or another plan"
+            f"(hetopt export --explain) or another plan{_made_for(target)}"
         )
     data, plan = choices.settled(data, plan)
     exporter: Any = formats.exporter(target)
     files: dict[str, str] = exporter.export(data, plan)
     return files
+
+
+def _made_for(target: str) -> str:
+    """How to ask for a plan that the target runs."""
+    name = target.replace("-", "_")
+    return f" (hetopt plan --for {name})" if name in TARGETS else ""
 
 
 def write(out: Path, files: dict[str, str]) -> list[Path]:
