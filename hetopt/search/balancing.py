@@ -31,7 +31,7 @@ class Balancer:
         """A balancer that times and weighs by `cost`."""
         self.cost = cost
         self._kept: dict[
-            tuple[int, int, Chain, int | None], tuple[Slot, ...] | None
+            tuple[int, int, Chain, int | None, int], tuple[Slot, ...] | None
         ] = {}
         self._cuts: dict[tuple[int, int, frozenset[Chain], int], list[int] | None] = {}
         self._caps: dict[tuple[object, ...], int] = {}
@@ -50,19 +50,26 @@ class Balancer:
         )
 
     def balanced(
-        self, b: int, n: int, chain: Chain, most: int | None = None
+        self,
+        b: int,
+        n: int,
+        chain: Chain,
+        most: int | None = None,
+        replicas: int = 1,
     ) -> tuple[Slot, ...] | None:
         """The best cut of the layers for `n` micro-batches of `b`, None if none fits.
 
-        No stage takes more than `most` layers.
+        No stage takes more than `most` layers. ZeRO divides states among `replicas`.
         """
-        key = (b, n, chain, most)
+        if not self.cost.costs.zero:
+            replicas = 1
+        key = (b, n, chain, most, replicas)
         if key not in self._kept:
             self.cost.check()
             if len(self._kept) > 100_000:
                 self._kept.clear()
             make = self._even if self.even else self._uneven
-            self._kept[key] = make(b, n, chain, most)
+            self._kept[key] = make(b, n, chain, most, replicas)
         return self._kept[key]
 
     def cuts(
@@ -117,10 +124,10 @@ class Balancer:
     # --- layers that are all alike -----------------------------------------------
 
     def _even(
-        self, b: int, n: int, chain: Chain, most: int | None
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int
     ) -> tuple[Slot, ...] | None:
         layers = self.cost.layers
-        rows = self._rows(b, n, chain, layers if most is None else most)
+        rows = self._rows(b, n, chain, layers if most is None else most, replicas)
         if not _enough(rows, layers):
             return None
         counts = _best_counts(rows, layers, n)
@@ -170,7 +177,7 @@ class Balancer:
     # --- layers that differ --------------------------------------------------------
 
     def _uneven(
-        self, b: int, n: int, chain: Chain, most: int | None, replicas: int = 1
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int
     ) -> tuple[Slot, ...] | None:
         """Pareto labels (sum, maximum, cuts) over stages and layers."""
         layers = self.cost.layers

@@ -25,6 +25,7 @@ class Moves:
         self._balancer = balancer
         self._cost = balancer.cost
         self._random = random
+        self._replicas = 1
         self._sizes = balancer.cost.instance.workload.micro_batch_sizes
         within: list[tuple[int, Callable[[Line], Recipe | None]]] = [
             (30, self._shift_cut),
@@ -52,6 +53,7 @@ class Moves:
 
     def draw(self, state: State) -> Move | None:
         """A random move; None where the one drawn is not possible here."""
+        self._replicas = len(state.lines)  # about as many afterwards
         if self._random.random() < 0.6:
             return self._draw_within(state)
         (move,) = self._random.choices(self._across, self._across_weights)
@@ -112,7 +114,7 @@ class Moves:
             return None
         if not self._cost.known(chain, b):
             return None
-        slots = self._balancer.balanced(b, _rounded(n), chain, most)
+        slots = self._balancer.balanced(b, _rounded(n), chain, most, self._replicas)
         return None if slots is None else Line(b, slots)
 
     def _most(self, slots: Sequence[Slot]) -> int | None:

@@ -118,8 +118,8 @@ class Filling:
         stages: list[tuple[int, ...]] = []
         rest: list[int] = []
         for nodes in groups:
-            nodes = rest + nodes
-            if rest:
+            mixed, nodes = bool(rest), rest + nodes
+            if mixed and len(nodes) >= d:  # a stage of several kinds
                 stages.append(tuple(nodes[:d]))
                 nodes = nodes[d:]
             m = len(nodes) // d

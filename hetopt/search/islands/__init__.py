@@ -265,7 +265,7 @@ class _Search:
         whole = tuple(
             Pipe(n, b, slots) for n, (b, slots) in zip(counts, pipes, strict=True)
         )
-        if not all(map(cost.fits, whole)):
+        if not all(cost.fits(pipe, len(whole)) for pipe in whole):
             return None
         value = cost.iteration_us(whole)
         if self.best is None or value < self.best[0]:

@@ -139,7 +139,7 @@ class Options:
             for copies in self._copies(kinds):
                 n = max(1, ceil(share * batch / (copies * b)))
                 for degrees, chain in self._chains(kinds, copies, b):
-                    slots = self._balancer.balanced(b, n, chain)
+                    slots = self._balancer.balanced(b, n, chain, None, copies)
                     if slots is None:
                         continue
                     timing = self.cost.timing(b, slots)
