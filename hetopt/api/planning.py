@@ -48,6 +48,8 @@ from .solving import (
 _QUICK = {"megatron": 6, "grid": 3, "islands": 1.2}
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
 _STARTS, _START_SHARE = 3, 0.06  # plans that are improved before the exact method
+_START_ROUNDS = 5_000  # candidates of each
+_SMALL_GPUS = 8  # clusters that the exact method looks through
 _NEAR = 1.3  # of the best planner's: those that are worth it
 _MOST_S = 10.0  # for remedies
 
@@ -234,12 +236,17 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     return sorted(results, key=lambda result: result.method.name)
 
 
+def _deaf(incumbent: object, bound: object) -> None:
+    """For a search whose result is not the answer yet."""
+
+
 def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> Result:
     """The best plan after a short local search from each of the best planners' plans.
 
     The best planner's plan may lie in a worse valley than another's.
     """
-    if limits.time_s is None or best.objective is None:
+    gpus = best.data.planned_cluster.gpu_count
+    if limits.time_s is None or best.objective is None or gpus <= _SMALL_GPUS:
         return best
     ranked = sorted(
         (r.objective, number)
@@ -248,7 +255,7 @@ def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> R
     )
     share = replace(limits, time_s=limits.time_s * _START_SHARE)
     for _, number in ranked[:_STARTS]:
-        found = improved(results[number], share, lambda incumbent, bound: None)
+        found = improved(results[number], share, _deaf, _START_ROUNDS)
         if found.objective is not None and found.objective < (best.objective or 0):
             best = replace(found, method=best.method, failed=best.failed)
         if found.stop is Stop.INTERRUPTED:
@@ -302,11 +309,13 @@ def _refuse_one_name_for_two(instances: list[Instance]) -> None:
 # --- after a planner -------------------------------------------------------------
 
 
-def improved(result: Result, limits: Limits, report: Report) -> Result:
+def improved(
+    result: Result, limits: Limits, report: Report, rounds: int | None = None
+) -> Result:
     """The result with the best plan that local search finds within `limits`.
 
-    Without a plan there is nothing to improve, and the result is returned. The search
-    ends early where the cheap bound proves the plan optimal or within `limits.gap`.
+    `rounds` bounds the candidates as well. Without a plan there is nothing to improve,
+    and the result is returned. The search ends early where the cheap bound proves the plan optimal or within `limits.gap`.
     The trace's seconds start with the search.
     """
     plan = result.plan
@@ -328,7 +337,7 @@ def improved(result: Result, limits: Limits, report: Report) -> Result:
     stop = Stop.FINISHED
     try:
         deadline = None if limits.time_s is None else start + limits.time_s
-        search.run(deadline=deadline)
+        search.run(deadline=deadline, rounds=rounds)
         if deadline is not None and monotonic() >= deadline:
             stop = Stop.TIME
     except KeyboardInterrupt:

@@ -136,3 +136,18 @@ def shaped() -> Instance:
             },
         }
     )
+
+
+def test_a_stage_takes_groups_of_several_kinds_where_one_has_too_few() -> None:
+    nodes = [
+        {"name": f"n{i}", "gpu": gpu, "count": count, "intra_gbytes_per_s": 10 + i}
+        for i, (gpu, count) in enumerate([("fast", 1), ("slow", 2), ("fast", 3)])
+    ]
+    tree = shaped().model_dump(mode="json")
+    tree["cluster"]["nodes"] = nodes
+    tree["workload"] |= {"global_batch": 6, "alternatives": {}}
+    tree["model"]["layers"] = 2
+    instance = Instance.model_validate(tree, strict=False).on("megatron")
+    found, best = grid.search(instance), best_grid(instance)
+    assert best is not None
+    assert found.bound_us <= best <= (found.objective or 0) <= 1.05 * best
