@@ -315,8 +315,8 @@ def improved(
     """The result with the best plan that local search finds within `limits`.
 
     `rounds` bounds the candidates as well. Without a plan there is nothing to improve,
-    and the result is returned. The search ends early where the cheap bound proves the plan optimal or within `limits.gap`.
-    The trace's seconds start with the search.
+    and the result is returned. The search ends early where the cheap bound proves the
+    plan optimal or within `limits.gap`. The trace's seconds start with the search.
     """
     plan = result.plan
     if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
