@@ -40,7 +40,7 @@ def little_warm_up() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("little_warm_up")
-@examples(15)
+@examples(8)
 @given(drawn(random_tiny, 3))
 def test_the_optimum_over_all_choices_equals_that_of_trying_all(
     instance: Instance,
@@ -94,7 +94,7 @@ def random_divided(random: Random) -> Instance:
 
 
 @pytest.mark.usefixtures("little_warm_up")
-@examples(12)
+@examples(6)
 @given(drawn(random_divided))
 def test_stages_of_zero_are_proved_like_trying_all(instance: Instance) -> None:
     agrees_with_all_plans(instance)

@@ -47,13 +47,13 @@ def agrees_with_all_plans(instance: Instance) -> None:
     assert all(bound <= (result.objective or math.inf) for bound in bounds)
 
 
-@examples(12)
+@examples(7)
 @given(tiny_instances())
 def test_exact_optimum_equals_best_by_trying_all(tiny: Instance) -> None:
     agrees_with_all_plans(plain(tiny))
 
 
-@examples(12)
+@examples(6)
 @given(drawn(random_tiny_instance, most_gpus=3))
 def test_stages_of_several_replicas_are_proved_like_trying_all(tiny: Instance) -> None:
     agrees_with_all_plans(plain(tiny, several=True))
@@ -183,7 +183,7 @@ def test_without_a_micro_batch_size_that_divides_the_batch_there_is_no_plan() ->
 # --- for methods of several pipelines ----------------------------------------------
 
 
-@examples(12)
+@examples(6)
 @given(drawn(random_tiny_instance, most_gpus=3))
 def test_a_pipeline_is_offered_where_one_is_faster(tiny: Instance) -> None:
     instance = plain(tiny)

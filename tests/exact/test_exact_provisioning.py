@@ -73,7 +73,7 @@ def medium(random):
 MEDIUM = drawn(medium)
 
 
-@examples(100)
+@examples(60)
 @given(PROBLEMS)
 def test_optimum_and_status_equal_trying_all_plans(data):
     result = solve(data)
@@ -114,13 +114,13 @@ def long(random):
     )
 
 
-@examples(10)
+@examples(5)
 @given(drawn(long))
 def test_long_pipelines_are_placed_as_well_as_by_trying_all(data):
     assert solve(data).objective == best("provisioning", data)
 
 
-@examples(25)
+@examples(12)
 @given(drawn(long))
 def test_the_statement_finds_the_same_optimum(data):
     stated = statements.solve(
@@ -139,7 +139,7 @@ def unlisted():
         yield
 
 
-@examples(25)
+@examples(10)
 @given(PROBLEMS)
 def test_partial_allocations_lose_no_optimum(data):
     with unlisted():
@@ -147,7 +147,7 @@ def test_partial_allocations_lose_no_optimum(data):
     assert found == best("provisioning", data)
 
 
-@examples(4)
+@examples(2)
 @given(MEDIUM)
 def test_partial_allocations_lose_no_point_of_the_front(data):
     listed = points(data)
@@ -178,7 +178,7 @@ def points(data):
     ]
 
 
-@examples(100)
+@examples(50)
 @given(PROBLEMS)
 def test_frontier_equals_the_pareto_set_of_all_plans(data):
     every = [
@@ -191,7 +191,7 @@ def test_frontier_equals_the_pareto_set_of_all_plans(data):
     assert points(data) == pareto(every)
 
 
-@examples(6)
+@examples(3)
 @given(MEDIUM)
 def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
     front = points(data)
@@ -202,7 +202,7 @@ def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
         assert solve(least).status is Status.INFEASIBLE
 
 
-@examples(8)
+@examples(4)
 @given(MEDIUM)
 def test_a_looser_deadline_is_never_dearer(data):
     costs = [solve(asking(data, deadline_s=s)).objective for s in (40, 60, 100, 270)]
@@ -211,7 +211,7 @@ def test_a_looser_deadline_is_never_dearer(data):
     assert costs == [None] * (len(costs) - len(found)) + found
 
 
-@examples(25)
+@examples(12)
 @given(MEDIUM)
 def test_a_larger_quota_is_never_dearer(data):
     more = data.model_copy(
@@ -227,7 +227,7 @@ def test_a_larger_quota_is_never_dearer(data):
     assert few is None or many <= few
 
 
-@examples(25)
+@examples(12)
 @given(MEDIUM)
 def test_the_budget_that_a_deadline_needs_buys_that_deadline(data):
     cheapest = solve(asking(data, deadline_s=100))
@@ -240,7 +240,7 @@ def test_the_budget_that_a_deadline_needs_buys_that_deadline(data):
     assert fastest.objective <= 100 * 10**6
 
 
-@examples(25)
+@examples(12)
 @given(MEDIUM)
 def test_doubled_times_double_the_optimum(data):
     slower = data.model_copy(
@@ -266,7 +266,7 @@ def test_doubled_times_double_the_optimum(data):
     assert twice == (None if once is None else 2 * once)
 
 
-@examples(25)
+@examples(12)
 @given(MEDIUM)
 def test_bounds_on_the_way_never_cross_the_optimum(free):
     data = asking(free, deadline_s=100)
@@ -390,7 +390,7 @@ def in_machines(random):
     return data.model_copy(update={"offers": offers, "other_than_machines": counts})
 
 
-@examples(50)
+@examples(20)
 @given(drawn(in_machines))
 def test_numbers_of_machines_that_are_not_asked_for_are_left_out(data):
     found = solve(data)
@@ -401,7 +401,7 @@ def test_numbers_of_machines_that_are_not_asked_for_are_left_out(data):
         assert solve(data).objective == found.objective
 
 
-@examples(10)
+@examples(5)
 @given(drawn(in_machines))
 def test_the_statement_leaves_out_the_same_numbers_of_machines(data):
     for backend in ("cpsat", "scip"):

@@ -48,7 +48,7 @@ def agrees_with_all_plans(instance: Instance, steps: int) -> None:
         assert not refuted(instance, best[0], steps)
 
 
-@examples(12)
+@examples(6)
 @given(tiny_instances().filter(applies))
 def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(
     instance: Instance,
@@ -64,7 +64,7 @@ def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
             agrees_with_all_plans(instance, 400)
 
 
-@examples(8)
+@examples(5)
 @given(tiny_instances().filter(applies))
 def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
     instance: Instance,
@@ -202,7 +202,7 @@ def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     assert bounds == sorted(bounds)
 
 
-@examples(12)
+@examples(8)
 @given(drawn(random_tiny_instance, most_gpus=4))
 def test_a_small_cluster_is_solved_to_the_best_of_all_plans(
     instance: Instance,
