@@ -57,7 +57,7 @@ def counted(plan: TrainingPlan) -> dict[str, dict[str, int]]:
     return found
 
 
-@examples(30)
+@examples(15)
 @given(st.data(), st.sampled_from(FAMILIES), seeds())
 def test_links_of_a_plan_are_those_counted_pair_by_pair(
     data: st.DataObject, family: str, seed: int

@@ -134,7 +134,7 @@ def test_the_same_seed_gives_the_same_plan(planner: object) -> None:
 
 
 @pytest.mark.parametrize("planner", [hexiscale, islands])
-@examples(10)
+@examples(6)
 @given(instance=drawn(random_instance), seed=seeds())
 def test_plans_on_random_clusters_are_valid_or_refused(
     planner: object, instance: Instance, seed: int
@@ -193,7 +193,7 @@ def test_without_accumulation_a_step_holds_all_its_activations(
 ) -> None:
     whole = setting("1", "7b", size=size)
     counts = []
-    for instance in (whole, _with_memory(whole, 4), _with_memory(whole, 3)):
+    for instance in (whole, _with_memory(whole, 3)):
         count, took_s = sections.without_accumulation(instance)
         step = sections.step_of(instance, count)
         counts.append(count)

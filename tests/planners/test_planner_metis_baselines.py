@@ -209,7 +209,7 @@ def value_on(average: Instance, plan: TrainingPlan) -> int | None:
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@examples(12)
+@examples(8)
 @given(instance=INSTANCES)
 def test_all_gpus_are_used_and_replicas_have_equal_samples(planner, instance) -> None:
     plan = planned(planner, instance)
@@ -249,7 +249,7 @@ def test_a_planner_without_time_says_so_and_blames_no_batch(planner) -> None:
 
 
 @pytest.mark.parametrize("setting", ["", "pipeline=lockstep", "hops=both"])
-@examples(12)
+@examples(8)
 @given(data=st.data())
 def test_amp_is_the_best_uniform_plan_of_the_averaged_cluster(
     data: st.DataObject, setting: str
@@ -273,7 +273,7 @@ def test_amp_is_the_best_uniform_plan_of_the_averaged_cluster(
 # --- galvatron_like --------------------------------------------------------------
 
 
-@examples(12)
+@examples(8)
 @given(INSTANCES)
 def test_galvatron_cuts_the_layers_best_for_the_averaged_pipeline(
     instance: Instance,
@@ -357,7 +357,7 @@ def best_stages(instance: Instance, b: int) -> int | None:
     return min(found, default=None)
 
 
-@examples(12)
+@examples(8)
 @given(INSTANCES)
 def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(
     instance: Instance,
@@ -372,7 +372,7 @@ def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(
             assert least <= found[0] <= least + 5 * least // 995
 
 
-@examples(12)
+@examples(8)
 @given(INSTANCES)
 def test_alpas_submeshes_are_parts_of_one_node_or_whole_nodes(
     instance: Instance,

@@ -38,7 +38,7 @@ def power(instance: Instance, node: str) -> Fraction:
 kinds = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(0, 6))
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(kinds, min_size=1, max_size=4), st.integers(1, 9))
 def test_shares_have_the_least_largest_load_that_whole_numbers_and_caps_allow(
     drawn: list[tuple[int, int, int]], total: int
@@ -66,7 +66,7 @@ def test_shares_without_caps_are_proportional_where_that_is_whole() -> None:
 loads_and_sizes = st.tuples(st.integers(1, 9), st.integers(1, 5))
 
 
-@examples(60)
+@examples(30)
 @given(
     st.lists(loads_and_sizes, min_size=1, max_size=7),
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
@@ -123,7 +123,7 @@ def planned(instance: Instance, **switches: bool) -> TrainingPlan | None:
     return plan
 
 
-@examples(20)
+@examples(10)
 @given(seeds())
 def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -> None:
     instance = with_samples(seed)

@@ -72,7 +72,7 @@ def test_planner_is_valid_bounded_and_repeatable_on_shipped_tiny_instances(
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@examples(8)
+@examples(5)
 @given(family=st.sampled_from(FAMILIES), seed=seeds())
 def test_planner_is_valid_bounded_and_repeatable_on_random_instances(
     planner: str, family: str, seed: int
@@ -81,7 +81,13 @@ def test_planner_is_valid_bounded_and_repeatable_on_random_instances(
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("name", ["setting-1-llama2-7b", "setting-2-llama2-13b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "setting-1-llama2-7b",
+        pytest.param("setting-2-llama2-13b", marks=pytest.mark.slow),
+    ],
+)
 def test_planner_that_is_in_a_hurry_is_valid_and_bounded(
     planner: str, name: str
 ) -> None:
@@ -100,7 +106,7 @@ def test_planner_that_is_in_a_hurry_is_valid_and_bounded(
     assert judged.objective >= training_plan_bound(instance).value
 
 
-@examples(12)
+@examples(8)
 @given(tiny_instances())
 def test_no_planner_beats_the_best_of_all_plans(instance: Instance) -> None:
     best = best_training_plan(instance, several_replicas=True)

@@ -50,7 +50,7 @@ def job(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-@examples(40)
+@examples(20)
 @given(data=PROBLEMS)
 def test_a_plan_keeps_every_rule_and_is_no_better_than_the_optimum(
     name: str, data: Any
@@ -65,7 +65,7 @@ def test_a_plan_keeps_every_rule_and_is_no_better_than_the_optimum(
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-@examples(25)
+@examples(12)
 @given(data=PROBLEMS)
 def test_the_same_seed_gives_the_same_plan(name: str, data: Any) -> None:
     assert planned(name, data) == planned(name, data)
@@ -107,7 +107,7 @@ def pipelines(stock: Any, order: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("placer", PLACERS)
-@examples(25)
+@examples(12)
 @given(data=PROBLEMS)
 def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, data: Any) -> None:
     for stock in stocks(data):
@@ -118,7 +118,7 @@ def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, data: Any) 
                 assert stages in pipelines(stock, [t for t, _ in stages])
 
 
-@examples(25)
+@examples(12)
 @given(PROBLEMS)
 def test_hph_splits_the_layers_of_its_order_as_well_as_trying_all(data: Any) -> None:
     for stock in stocks(data):
@@ -132,7 +132,7 @@ def test_hph_splits_the_layers_of_its_order_as_well_as_trying_all(data: Any) -> 
                 assert stock.iteration_us(found) == min(times)
 
 
-@examples(25)
+@examples(12)
 @given(PROBLEMS.map(asking))
 def test_the_estimator_is_the_judges_time_and_price(data: Any) -> None:
     for plan in list(provisionings(data))[::7]:
@@ -147,7 +147,7 @@ def test_the_estimator_is_the_judges_time_and_price(data: Any) -> None:
         assert price / 1e6 == pytest.approx(found.parts["usd_per_hour"])
 
 
-@examples(25)
+@examples(12)
 @given(PROBLEMS)
 def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
     data: Any,
@@ -164,7 +164,7 @@ def test_no_placement_is_faster_than_the_bound_that_spares_the_placer(
 # --- the cost tree -------------------------------------------------------------------
 
 
-@examples(30)
+@examples(15)
 @given(PROBLEMS)
 def test_without_pruning_every_allocation_is_placed(data: Any) -> None:
     wish = tables.Wish.of(data)
@@ -184,7 +184,9 @@ def test_without_pruning_every_allocation_is_placed(data: Any) -> None:
     assert search.value == min(values, default=float("inf"))
 
 
-@pytest.mark.parametrize("name", ["llama-1.3b", "llama-7b"])
+@pytest.mark.parametrize(
+    "name", ["llama-1.3b", pytest.param("llama-7b", marks=pytest.mark.slow)]
+)
 def test_each_pruning_saves_work_or_leaves_it_as_it_is(name: str) -> None:
     data = job(name)
     switched = [
@@ -289,7 +291,7 @@ def in_instances(random: Random) -> Any:
     return data.model_copy(update={"offers": offers})
 
 
-@examples(60)
+@examples(30)
 @given(drawn(in_instances))
 def test_whole_instances_are_priced_alike_by_all_plans_and_the_exact_method(
     data: Any,
@@ -300,7 +302,7 @@ def test_whole_instances_are_priced_alike_by_all_plans_and_the_exact_method(
         assert plan is None or judge.evaluate(data, plan).valid
 
 
-@examples(25)
+@examples(12)
 @given(drawn(in_instances))
 def test_the_statement_prices_whole_instances_too(data: Any) -> None:
     optimum = exact.solve(data, limits=Limits())

@@ -61,7 +61,7 @@ def planned(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@examples(10)
+@examples(6)
 @given(data=st.data(), seed=seeds())
 def test_every_planner_has_a_valid_plan_or_a_reason(
     kind: str, data: st.DataObject, seed: int
@@ -89,7 +89,7 @@ def test_the_instances_have_holes_and_plans() -> None:
     assert sum(n > 1 for n in runs) > 3
 
 
-@examples(10)
+@examples(5)
 @given(drawn(random_setting) | drawn(with_holes))
 def test_whole_command_ends_with_a_plan_or_a_reason_and_no_planner_fails(
     instance: Instance,
