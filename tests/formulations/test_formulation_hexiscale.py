@@ -187,7 +187,7 @@ def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPl
     return checker, reader(lambda variable: variable)
 
 
-@examples(30)
+@examples(15)
 @given(seed=seeds())
 def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) -> None:
     random = Random(seed)

@@ -23,6 +23,7 @@ from hetopt.solving import statements
 
 ENUMERATED = ("device_grouping", "layer_partition", "provisioning")
 SEEDS = range(60)  # enough to notice the loss of any family whose loss is ever seen
+FEWER = range(20)  # enough to notice a back end that carries a family wrongly
 MANY = range(200)
 
 
@@ -82,7 +83,11 @@ def small_enough(name: str, seeds: Any) -> Any:
 def test_a_statement_agrees_with_brute_force(
     problem: str, name: str, backend: str
 ) -> None:
-    for seed in small_enough(name, SEEDS):
+    """A family that is lost is lost on every back end: one of them has all seeds."""
+    module: Any = registry.entry("formulations", name)
+    first, *_ = getattr(module, "backends", registry.names("backends"))
+    seeds = SEEDS if backend == first else FEWER
+    for seed in small_enough(name, seeds):
         check(problem, name, backend, seed)
 
 
@@ -124,7 +129,7 @@ def test_a_warm_start_satisfies_every_constraint(
     if name == "device_grouping":
         pytest.skip("its hint leaves the continuous variables to the solver")
     module: Any = registry.entry("formulations", name)
-    for seed in islice(SEEDS, 25):
+    for seed in islice(SEEDS, 15):
         data, _ = enumerated(problem, seed)
         for value, plan in islice(brute_force.valid(problem, data), 2):
             cases = module.cases(data) if hasattr(module, "cases") else [data]
@@ -217,13 +222,13 @@ def paper_sized(problem: str) -> Any:
         )
     if problem == "layer_partition":
         return layer_partition.Data(
-            layer_mib=tuple(900 + 37 * (l % 7) for l in range(48)),
-            in_flight_mib=tuple(40 + l % 5 for l in range(48)),
+            layer_mib=tuple(900 + 37 * (l % 7) for l in range(32)),
+            in_flight_mib=tuple(40 + l % 5 for l in range(32)),
             stages=tuple(
                 layer_partition.Stage(
                     name=f"s{s}",
                     memory_mib=12_000 + 700 * s,
-                    layer_us=tuple(7001 - 411 * s + 13 * (l % 11) for l in range(48)),
+                    layer_us=tuple(7001 - 411 * s + 13 * (l % 11) for l in range(32)),
                     hop_us=500 + 91 * s,
                 )
                 for s in range(8)
@@ -270,7 +275,7 @@ def some_plan(problem: str) -> Any:
     if problem == "device_grouping":
         return Grouping(groups=(Group(gpus={"A100": 12, "H800": 9, "H20": 11}),))
     if problem == "layer_partition":
-        return Partition(order=tuple(f"s{s}" for s in range(8)), layers=(6,) * 8)
+        return Partition(order=tuple(f"s{s}" for s in range(8)), layers=(4,) * 8)
     return Provisioning(
         data_parallel=2,
         stages=tuple(RentedStage(gpu="G3", layers=5) for _ in range(8)),
@@ -386,7 +391,7 @@ def magnified(problem: str, seed: int) -> Any:
 def test_floats_claim_nothing_wrong_of_numbers_of_any_size(
     problem: str, name: str, backend: str
 ) -> None:
-    for seed in small_enough(name, range(16)):
+    for seed in small_enough(name, range(8)):
         data = magnified(problem, seed)
         best = brute_force.best(problem, data)
         limits = Limits(time_s=2)
