@@ -10,6 +10,7 @@ from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale
 from hypothesis import given
 from inputs import examples, seeds
+from settings import setting
 
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
@@ -258,8 +259,17 @@ def across(instance: Instance) -> TrainingPlan:
     )
 
 
-def test_forty_gpus_are_stated_and_plans_across_and_inside_nodes_meet_it() -> None:
-    instance = load_instance("hexiscale/setting-1-llama2-7b")
+@pytest.mark.parametrize(
+    "instance",
+    [
+        setting("1", "7b", size=(5, 4, 16)),
+        pytest.param(setting("1", "7b"), marks=pytest.mark.slow),
+    ],
+    ids=["20 GPUs", "40 GPUs"],
+)
+def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
+    instance: Instance,
+) -> None:
     obvious = hexiscale.Tables(instance).obvious
     assert obvious is not None
     checker, _ = checked(instance, obvious[1])
