@@ -35,7 +35,7 @@ def _random_plan(seed: int) -> tuple[Instance, TrainingPlan]:
     return instance, FastCost(instance).plan(random_pipes(random, instance))
 
 
-@examples(40)
+@examples(20)
 @given(seed=seeds())
 def test_the_result_is_valid_and_never_worse(seed: int) -> None:
     instance, plan = _random_plan(seed)
@@ -63,7 +63,7 @@ def test_random_plans_are_both_refused_and_improved() -> None:
 
 
 def test_the_same_seed_and_rounds_give_the_same_plan() -> None:
-    instance = setting("1", "7b")
+    instance = setting("1", "7b", size=(4, 4, 16))
     plan = islands.plan(instance)
     bad = _one_pipeline(instance)
     assert improve(instance, bad, rounds=400, seed=3) == improve(
@@ -85,7 +85,7 @@ def _one_pipeline(instance: Instance) -> TrainingPlan:
 
 
 def test_reported_objectives_fall_and_end_at_the_judges() -> None:
-    instance = setting("1", "7b")
+    instance = setting("1", "7b", size=(4, 4, 16))
     reported: list[int] = []
     plan = _one_pipeline(instance)
     found = improve(instance, plan, rounds=500, report=reported.append)
@@ -95,7 +95,12 @@ def test_reported_objectives_fall_and_end_at_the_judges() -> None:
 
 @pytest.mark.parametrize(
     ("number", "model", "most_s"),
-    [("1", "7b", 30.7), ("1", "13b", 58.2), ("2", "7b", 30.8), ("2", "13b", 57.2)],
+    [
+        ("1", "7b", 30.7),
+        ("2", "13b", 57.2),
+        pytest.param("1", "13b", 58.2, marks=pytest.mark.slow),
+        pytest.param("2", "7b", 30.8, marks=pytest.mark.slow),
+    ],
 )
 def test_simple_families_are_reached_from_a_bad_plan(
     number: str, model: str, most_s: float
@@ -154,10 +159,12 @@ def _crossing(plan: TrainingPlan, link: set[str]) -> int:
 
 def test_one_slow_link_loses_its_traffic() -> None:
     link = {"node2", "node3"}
-    instance = setting("1", "13b", pairs=([*sorted(link), 0.001],))
+    size = (4, 4, 16)
+    instance = setting("1", "13b", pairs=([*sorted(link), 0.001],), size=size)
     plan = _one_pipeline(instance)
     assert _crossing(plan, link)
-    assert _crossing(improve(setting("1", "13b"), plan, rounds=1500), link)
+    unaware = setting("1", "13b", size=size)
+    assert _crossing(improve(unaware, plan, rounds=1500), link)
     assert not _crossing(improve(instance, plan, rounds=1500), link)
 
 

@@ -211,7 +211,7 @@ def test_the_command_schedule_shows_them(
     from hetopt.scheduling.policies import frenzy
 
     monkeypatch.setattr(frenzy, "policy", interrupt)
-    out = tmp_path / "queue.html"
+    out = tmp_path / "queue.md"
     words = ("schedule", QUEUE, "--policy", "opportunistic,frenzy", "--out", out)
     told = hetopt(*words, "--json")
     assert told.exit_code == 0
