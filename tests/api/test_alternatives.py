@@ -46,7 +46,7 @@ def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
 
 
 def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
-    for _, instance, plan in PLANS[:30]:
+    for _, instance, plan in PLANS[:15]:
         for rule in instance.workload.recomputes:
             for zero in (0, 1, 3):
                 chosen = uniform(plan, rule).model_copy(update={"zero": zero})
@@ -58,7 +58,7 @@ def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
 def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
     timed = fitting = 0
     for random, instance, plan in PLANS:
-        for _ in range(3):
+        for _ in range(2):
             chosen = with_choices(random, instance, plan)
             found = judge.evaluate(instance, chosen)
             cost = cost_of(instance, chosen)
@@ -72,8 +72,8 @@ def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
             fitting += fits
             again = cost.plan(pipes).model_copy(update={"zero": chosen.zero})
             assert judge.evaluate(instance, again).objective == found.objective
-    assert timed > 120
-    assert fitting > 30
+    assert timed > 80
+    assert fitting > 20
 
 
 def test_an_explanation_adds_up_whatever_was_chosen() -> None:
