@@ -106,7 +106,7 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example("instances", 5, {"config": 3})
 @example("instances", 5, {"preset": ["llama-2-7b"]})
 @example("problems", 0, [])

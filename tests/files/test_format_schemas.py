@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,10 @@ def changed(tree: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 
 def replaced() -> Iterator[Any]:
-    """Instances, and what stands at any of their places instead; all pairs are slow."""
+    """Instances, what stands at their places instead, and which: each, or each other.
+
+    All pairs, and all places, are slow.
+    """
     usual = {
         "tiny/two-nodes": (None, "long", "record"),
         "espresso/llama-7b": ("list", "number"),
@@ -76,19 +80,21 @@ def replaced() -> Iterator[Any]:
     values = {"list": [[]], "number": -1, "long": "?" * 3000, "record": {"x": {}}}
     for name, kinds in usual.items():
         for kind in (None, *values):
-            marks = [] if kind in kinds else pytest.mark.slow
             value = None if kind is None else values[kind]
-            yield pytest.param(name, value, marks=marks, id=f"{name}-{kind}")
+            if kind in kinds:
+                yield pytest.param(name, value, 2, id=f"{name}-{kind}-some")
+            marks = pytest.mark.slow
+            yield pytest.param(name, value, 1, marks=marks, id=f"{name}-{kind}")
 
 
-@pytest.mark.parametrize(("name", "value"), list(replaced()))
+@pytest.mark.parametrize(("name", "value", "step"), list(replaced()))
 def test_what_breaks_a_schema_is_refused_by_the_reader(
-    name: str, value: Any, tmp_path: Path
+    name: str, value: Any, step: int, tmp_path: Path
 ) -> None:
     tree = read_tree(INSTANCES / f"{name}.yaml")
     path = tmp_path / "changed.json"
     counted = 0
-    for at in changes(tree):
+    for at in islice(changes(tree), 0, None, step):
         other = changed(tree, at, value)
         if broken(other, "instance"):
             counted += 1

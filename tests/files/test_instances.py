@@ -1,7 +1,9 @@
 """The instance library: every file loads, and holds the papers' figures."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import INSTANCES
@@ -128,8 +130,15 @@ def test_the_library_has_instances_without_a_plan_too() -> None:
 # --- generated instances ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("size", SIZES)
+def sizes_of_families() -> Iterator[Any]:
+    """Every family in every size; thousands of links by pair are slow."""
+    for family in FAMILIES:
+        for size in SIZES:
+            marks = [pytest.mark.slow] if (family, size) == ("pairwise", "huge") else []
+            yield pytest.param(family, size, marks=marks)
+
+
+@pytest.mark.parametrize(("family", "size"), list(sizes_of_families()))
 def test_the_same_seed_gives_the_same_instance_and_another_seed_another(
     family: str, size: str
 ) -> None:
