@@ -13,7 +13,7 @@ from hetopt.schema import CostSettings
 
 DURATIONS = st.integers(0, 9)
 STAGES = st.lists(st.tuples(DURATIONS, DURATIONS), min_size=1, max_size=6)
-quick = examples(60)
+quick = examples(30)
 
 
 def times(pairs: list[tuple[int, int]]) -> list[Times]:

@@ -54,7 +54,7 @@ def longest_path(pairs: list[tuple[int, int]], n: int, schedule: Schedule) -> in
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@examples(60)
+@examples(30)
 @given(pairs=STAGES, n=st.integers(1, 8))
 def test_the_simulation_ends_with_the_longest_path(
     schedule: Schedule, pairs: list[tuple[int, int]], n: int
@@ -68,7 +68,7 @@ def test_the_simulation_ends_with_the_longest_path(
     assert all(a.end_us == b.start_us for a, b in pairwise(path))
 
 
-@examples(60)
+@examples(30)
 @given(pairs=STAGES, n=st.integers(1, 8))
 def test_gpipe_takes_the_time_of_two_flow_shops(
     pairs: list[tuple[int, int]], n: int
@@ -100,7 +100,7 @@ def test_1f1b_keeps_at_most_p_minus_j_micro_batches_in_flight(
         assert (held, most) == (0, min(n, len(pairs) - j))
 
 
-@examples(60)
+@examples(30)
 @given(
     forward=st.lists(st.integers(1, 9), min_size=1, max_size=7), n=st.integers(1, 12)
 )
@@ -124,7 +124,7 @@ def test_stages_slow_in_opposite_passes_take_longer_than_the_closed_form() -> No
     assert (line.total_us, line.closed_us) == (22, 20)
 
 
-@examples(80)
+@examples(40)
 @given(
     pairs=STAGES,
     groups=st.integers(1, 3),
@@ -159,7 +159,7 @@ def test_quick_stages_behind_the_slowest_are_hidden(
     assert found.total_us == found.behind_us == behind * (f + b)
 
 
-@examples(60)
+@examples(30)
 @given(
     rows=st.lists(st.tuples(DURATIONS, DURATIONS, DURATIONS), min_size=1, max_size=6),
     n=st.integers(1, 8),
