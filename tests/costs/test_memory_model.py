@@ -170,7 +170,7 @@ def test_settings_that_say_nothing_leave_the_digest_alone() -> None:
 # --- whole plans, by a second method ----------------------------------------------
 
 
-@examples(80)
+@examples(40)
 @given(seed=seeds())
 def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
     random = Random(f"floats {seed}")
@@ -201,7 +201,7 @@ def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
 # --- bounds and proofs -------------------------------------------------------------
 
 
-@examples(30)
+@examples(15)
 @given(seed=seeds())
 def test_no_plan_is_below_the_bound_under_settings_that_came_later(seed: int) -> None:
     random = Random(f"bound {seed}")

@@ -23,7 +23,7 @@ MIB = 2**20
 FAMILIES = ("equal", "unequal", "islands", "tight_memory", "steep")
 seeds = st.integers(0, 10**6)
 families = st.sampled_from(FAMILIES)
-quick = examples(30)
+quick = examples(15)
 
 
 def judged(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def roundings(instance: Instance, plan: TrainingPlan) -> float:
 # --- the objective, by a second method ----------------------------------------
 
 
-@examples(60)
+@examples(30)
 @given(st.data(), families, seeds)
 def test_iteration_time_is_that_of_the_plain_float_formulas(
     data: st.DataObject, family: str, seed: int

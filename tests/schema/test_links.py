@@ -64,7 +64,7 @@ def ordered_pairs(cluster: Cluster) -> Iterator[tuple[int, int]]:
     return ((i, j) for i in numbers for j in numbers if i != j)
 
 
-@examples(80)
+@examples(40)
 @given(seed=seeds())
 def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
     tree = random_cluster(Random(f"links {seed}"))
@@ -79,7 +79,7 @@ def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
         assert cluster.links.between(i, j) in cluster.links.present
 
 
-@examples(25)
+@examples(12)
 @given(seed=seeds())
 def test_sums_over_links_are_those_of_fractions(seed: int) -> None:
     random = Random(f"sums {seed}")
@@ -173,7 +173,7 @@ def test_a_cluster_whose_links_were_asked_for_can_be_sent_to_another_process() -
     )
 
 
-@examples(60)
+@examples(30)
 @given(seed=seeds())
 def test_islands_are_the_pairs_that_they_stand_for(seed: int) -> None:
     random = Random(f"islands {seed}")

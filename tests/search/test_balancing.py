@@ -28,7 +28,7 @@ def _best_cut(cost: FastCost, b: int, n: int, chain: tuple, most: int) -> int | 
     return best
 
 
-@examples(50)
+@examples(25)
 @given(st.data(), drawn(random_instance))
 def test_layers_are_cut_as_well_as_by_trying_all_cuts(
     data: st.DataObject, instance: Instance
@@ -53,7 +53,7 @@ def _ways(batch: int, pipes: int) -> list[tuple[int, ...]]:
     return [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
 
 
-@examples(40)
+@examples(20)
 @given(st.data(), drawn(random_instance, uniform=True))
 def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(
     data: st.DataObject, instance: Instance

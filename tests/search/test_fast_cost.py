@@ -17,7 +17,7 @@ def several_pipes(instance: Instance) -> st.SearchStrategy[list[list[Pipe]]]:
     return st.lists(drawn(random_pipes, instance), min_size=1, max_size=4)
 
 
-@examples(50)
+@examples(25)
 @given(st.data(), drawn(random_instance, later=True))
 def test_settings_that_came_later_agree_as_well(
     data: st.DataObject, instance: Instance
@@ -34,7 +34,7 @@ def test_settings_that_came_later_agree_as_well(
         assert fits or not all(map(cost.fits, pipes))
 
 
-@examples(50)
+@examples(25)
 @given(st.data(), drawn(random_instance))
 def test_iteration_time_and_memory_equal_the_judges(
     data: st.DataObject, instance: Instance
