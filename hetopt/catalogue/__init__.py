@@ -61,6 +61,7 @@ class Gpu(Record):
     memory_gib: Rate
     driver_mib: int | None = Field(None, description="memory.total of nvidia-smi.")
     memory_gbytes_per_s: Rate
+    watts: Rate | None = Field(None, description="The most that it draws, its TDP.")
     tflops: dict[Precision, Rate] = Field(description="Dense, by precision.")
     pcie_gbytes_per_s: float
     nvlinks: int = 0

@@ -24,6 +24,7 @@ _UNITS = {
     "usd_per_hour": "USD an hour",
     "gbytes_per_s": "10^9 bytes/s",
     "tflops": "TFLOP/s",
+    "watts": "W",
     "gib": "GiB",
     "mib": "MiB",
     "us": "µs",

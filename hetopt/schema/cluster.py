@@ -31,6 +31,7 @@ from .record import (
     MemoryGib,
     Name,
     PeakTflops,
+    Positive,
     Record,
     UsdPerHour,
     exact,
@@ -54,8 +55,9 @@ class GpuType(Record):
     efficiency: Efficiency = 1.0
     usd_per_hour: UsdPerHour | None = None
     memory_gbytes_per_s: GbytesPerS | None = None
+    watts: Positive | None = None
 
-    _later = frozenset({"memory_gbytes_per_s"})
+    _later = frozenset({"memory_gbytes_per_s", "watts"})
 
 
 class Node(Record):

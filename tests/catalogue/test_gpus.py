@@ -130,3 +130,14 @@ def test_what_is_assumed_of_a_card_is_told_with_its_source(card: Gpu) -> None:
     # A driver never gives more than the sheet, and much of it.
     assert 0.9 * card.memory_gib < card.total_mib / 1024 <= card.memory_gib
     assert 1024 < catalogue.reserve().of(card.total_mib) < card.total_mib / 8
+
+
+def test_the_draw_of_a_card_is_plausible_where_it_is_told() -> None:
+    told = {name: card.watts for name, card in GPUS.items() if card.watts is not None}
+    assert len(told) > len(GPUS) / 2
+    assert all(50 <= watts <= 1200 for watts in told.values())
+    # The same chip with faster links and clocks draws no less.
+    for slow, fast in (("PCIe", "SXM4"), ("PCIe", "SXM5"), ("PCIe", "SXM2")):
+        for name in told:
+            twin = name.replace(slow, fast)
+            assert told.get(twin, told[name]) >= told[name]

@@ -106,6 +106,8 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
             "memory_gib": counted.memory_gib,
             "efficiency": counted.efficiency,
         }
+        if held.sheet is not None and held.sheet.watts is not None:
+            gpus[name]["watts"] = held.sheet.watts
     made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
     if settings.inter_gbytes_per_s is not None:
         made["inter"] = {
