@@ -177,6 +177,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "usd_per_hour": lambda d: d.maybe(None, 0, 2.5),
         # Rare: most exact methods state nothing where the optimiser is timed.
         "memory_gbytes_per_s": lambda d: d.maybe(None, None, None, None, 900.0),
+        "watts": lambda d: d.maybe(None, None, 350.0),
     },
     schema.Node: {
         "name": lambda d: f"n{d.node}",
