@@ -23,7 +23,7 @@ slowest stage j, stage k is active; then j is, n times; then each stage behind i
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -77,6 +77,27 @@ def training_plan_bound(instance: Instance) -> Bound:
         source = "total work, with activations or gradients across nodes"
         found.append(Bound(value, source))
     return max(found, key=lambda bound: bound.value)
+
+
+def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
+    """No plan spends less on an iteration, at `prices` of a GPU's us by its type.
+
+    A GPU is paid while the iteration lasts, and so for no less than it is busy; what
+    all GPUs do on layer l, in shares x[c, l] of the batch on each kind c, takes at
+    least w[c, l] x[c, l]. Each layer's work done where it is cheapest is the least.
+    """
+    workload = instance.workload
+    own, zero = CostTable(instance), max(workload.zeros)
+    tables = [own.under(rule, zero) for rule in workload.recomputes]
+    kinds, columns = _columns(tables)
+    nodes = instance.planned_cluster.node
+    each = [prices[nodes[speaker].gpu] for speaker in kinds]
+    spent = Fraction(0)
+    for column in columns:
+        pairs = zip(column.work_us, each, strict=True)
+        spent += column.layers * min(w * price for w, price in pairs if w is not None)
+    value = exact(workload.costs.pipeline_factor) * workload.global_batch * spent
+    return Bound(value, "all work where it is cheapest")
 
 
 # --- what a layer costs at the least ---------------------------------------------
