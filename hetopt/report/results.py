@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..api import margins
 from ..plans import (
     Grouping,
     Partition,
@@ -45,6 +46,9 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]
         yield writers.terminal(rows)
     if facts := list(_totals(found.parts)):
         yield writers.facts(facts)
+    if isinstance(plan, TrainingPlan):
+        for warning in margins.warnings(data, found):
+            yield Text(f"warning: {words.plain(warning)}", style="yellow")
     for violation in found.violations:
         yield Text(f"breaks {words.plain(str(violation))}", style="red")
 

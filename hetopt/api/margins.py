@@ -1,0 +1,46 @@
+"""Memory that a plan leaves: a warning where it is too little to be run.
+
+What an instance calls memory is all of the card's, or what a reserve leaves of it:
+importers write the latter. All of a card is never free: CUDA's context, communicators'
+buffers and fragments take some.
+"""
+
+from ..catalogue import known
+from ..problems import Evaluation
+from ..schema import Cluster, Instance, exact
+
+LEAST = 0.03  # of the card, as the catalogue's reserve
+
+
+def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
+    """One sentence where the fullest GPU has less than 3 % of all its memory left.
+
+    None where `reserve_mib` or the instance's own memory keeps some of it back, and
+    none for a plan that does not fit at all, which breaks a rule.
+    """
+    peaks, cluster = judged.parts.get("peak_memory_mib"), data.planned_cluster
+    if not peaks or data.workload.costs.reserve_mib:
+        return ()
+    rows = []
+    for gpu, need in peaks.items():
+        kind = cluster.node[gpu.rpartition(":")[0]].gpu
+        room = int(exact(cluster.gpus[kind].memory_gib) * 1024)
+        if _nominal(cluster, kind) and 0 <= room - need < LEAST * room:
+            rows.append(((room - need) / room, room - need, room, gpu, kind))
+    if not rows:
+        return ()
+    _, left, room, gpu, kind = min(rows)
+    return (
+        f"{gpu} ({kind}) has {left} of {room} MiB to spare, less than {LEAST:.0%}, and "
+        "nothing is kept back for CUDA's context and fragments: set "
+        "workload.costs.reserve_mib, or plan with less memory_gib",
+    )
+
+
+def _nominal(cluster: Cluster, kind: str) -> bool:
+    """Whether a type's memory is all of the card's, as far as can be told.
+
+    Data sheets count in whole GiB, as a card that nobody knows is taken to.
+    """
+    gib, card = exact(cluster.gpus[kind].memory_gib), known(kind)
+    return gib.denominator == 1 if card is None else gib * 1024 >= card.total_mib
