@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         alternatives,
         check,
         check_bound,
+        choose_nodes,
         compare,
         compare_targets,
         explain,
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
         provision,
         recover,
         replay,
+        run_of,
         schedule,
         solve,
+        without_each_group,
     )
     from .errors import HetoptError
     from .gaps import GapReport, gap
@@ -74,6 +77,7 @@ __all__ = [
     "alternatives",
     "check",
     "check_bound",
+    "choose_nodes",
     "compare",
     "compare_targets",
     "explain",
@@ -85,8 +89,10 @@ __all__ = [
     "provision",
     "recover",
     "replay",
+    "run_of",
     "schedule",
     "solve",
+    "without_each_group",
 ]
 
 

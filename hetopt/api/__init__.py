@@ -23,8 +23,10 @@ from .provisioning import alternatives, frontier, provision, tradeoffs
 from .solving import carriers, methods_for, options_of, solve, write_statement
 
 if TYPE_CHECKING:
+    from .nodes import choose_nodes, without_each_group
     from .recovering import recover
     from .replaying import replay
+    from .runs import run_of
     from .scheduling import fit, schedule
     from .targets import compare_targets
 
@@ -35,6 +37,7 @@ __all__ = [
     "carriers",
     "check",
     "check_bound",
+    "choose_nodes",
     "compare",
     "compare_targets",
     "explain",
@@ -50,13 +53,18 @@ __all__ = [
     "provision",
     "recover",
     "replay",
+    "run_of",
     "schedule",
     "solve",
     "tradeoffs",
+    "without_each_group",
     "write_statement",
 ]
 
 _HOME = {
+    "choose_nodes": "nodes",
+    "without_each_group": "nodes",
+    "run_of": "runs",
     "recover": "recovering",
     "replay": "replaying",
     "fit": "scheduling",

@@ -24,6 +24,7 @@ from ..search.improving import Search
 from .calling import (
     AnyLimits,
     AnyProgress,
+    Listener,
     Options,
     Place,
     Progress,
@@ -100,7 +101,7 @@ def plan(
                 "improve and exact were both asked for: choose one; the exact method "
                 "searches locally by itself"
             )
-        found = bounded(_improved(planner, data, left, heard, options))
+        found = searched(planner, data, left, heard, options)
     elif planner is not None:
         found = bounded(heuristic(planner, data, left, options))
     else:
@@ -179,12 +180,12 @@ def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) ->
         return bounded(best)
 
 
-def _improved(
+def searched(
     planner: str | None,
     data: Instance,
     limits: Limits,
-    progress: Progress,
-    options: Options | None,
+    progress: Progress = Listener(),  # noqa: B008 -- frozen
+    options: Options | None = None,
 ) -> Result:
     """A planner's plan, or the best of all, in half of the time; then local search."""
     start = monotonic()
@@ -194,9 +195,10 @@ def _improved(
         half = None if limits.time_s is None else limits.time_s / 2
         found = heuristic(planner, data, replace(limits, time_s=half), options)
     try:
-        return improved(found, less(limits, monotonic() - start), progress.report)
+        left = less(limits, monotonic() - start)
+        return bounded(improved(found, left, progress.report))
     except KeyboardInterrupt:  # before the search, which keeps what it has
-        return interrupted(found)
+        return bounded(interrupted(found))
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:

@@ -1,6 +1,7 @@
 """`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ..errors import Unsupported
-from . import output
+from . import output, runs
 from .options import (
     AsJson,
     Gap,
@@ -25,6 +26,7 @@ from .options import (
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
+    from ..api.nodes import NodeChoice
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
@@ -46,6 +48,14 @@ class Kind(StrEnum):
     SUITES = "suites"
 
 
+class Objective(StrEnum):
+    """What an iteration is to take least of."""
+
+    TIME = "time"
+    USD = "usd"
+    ENERGY = "energy"
+
+
 def plan(
     instance: InstanceWord,
     planner: Annotated[
@@ -63,6 +73,21 @@ def plan(
         flag("--improve", help="Local search on the planner's plan, never worse."),
     ] = False,
     runs_on: RunsOn = None,
+    objective: Annotated[
+        Objective,
+        typer.Option(
+            metavar="time|usd|energy",
+            help="What an iteration takes least of; usd and energy count the nodes "
+            "that are used, and may leave groups of equal nodes idle.",
+        ),
+    ] = Objective.TIME,
+    without: Annotated[
+        bool,
+        flag("--without", help="Also plan without each group of equal nodes."),
+    ] = False,
+    tokens: runs.Tokens = None,
+    dataset: runs.Dataset = None,
+    epochs: runs.Epochs = 1,
     option: Options = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
@@ -73,28 +98,46 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    By default the exact method, starting from the best planner's plan.
+    By default the exact method, starting from the best planner's plan. With
+    `--without` a third of the time is for that.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
-    `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`
+    `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
+    `hetopt plan tiny/two-nodes --without --tokens 15T`
     """
     from .. import api
     from ..modelling import Limits
     from ..text.options import values
 
+    asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
+    limits = Limits(time_limit, gap, threads, seed)
+    how: dict[str, Any] = {
+        "planner": planner,
+        "improve": improve,
+        "options": values(option),
+        "runs_on": runs_on,
+    }
+    nodes = None
     with output.watch("us", time_limit) as watch:
-        result = api.plan(
-            instance,
-            planner,
-            exact=exact,
-            improve=improve,
-            options=values(option),
-            runs_on=runs_on,
-            limits=Limits(time_limit, gap, threads, seed),
-            progress=watch,
-        )
-    output.deliver(result, out, as_json)
+        if objective is not Objective.TIME:
+            if exact:
+                raise Unsupported(
+                    f"--exact is of times, --objective {objective.value} of others: "
+                    "choose one"
+                )
+            nodes = api.choose_nodes(
+                instance, objective.value, limits=limits, progress=watch, **how
+            )
+        elif without:
+            nodes = _with_and_without(instance, exact, limits, watch, how)
+        else:
+            result = api.plan(
+                instance, exact=exact, limits=limits, progress=watch, **how
+            )
+    result = result if nodes is None else nodes.result
+    found = runs.answers(result.data, result.plan, result.evaluation, asked, nodes)
+    _deliver_plan(result, found, out, as_json)
 
 
 def solve(
@@ -329,6 +372,9 @@ def check(
         flag("--bound", help="Derive the bound of a result document again."),
     ] = False,
     runs_on: RunsOn = None,
+    tokens: runs.Tokens = None,
+    dataset: runs.Dataset = None,
+    epochs: runs.Epochs = 1,
     as_json: AsJson = False,
 ) -> None:
     """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
@@ -337,6 +383,7 @@ def check(
     """
     from .. import api, problems
 
+    asked = runs.length(tokens, dataset, epochs)
     name, data, made = api.posed_plan(plan, instance)
     problem = problems.get(name)
     other = None if instance is None else _other_origin(plan, data)
@@ -345,9 +392,10 @@ def check(
             raise Unsupported(f"--for: {plan} has a plan of {name}, no training plan")
         data = data.on(runs_on)
     found = problem.evaluate(data, made)
+    beside = runs.answers(data, made, found, asked)
     missing = api.check_bound(plan, instance) if bound else None
     if as_json:
-        document = _judgement(name, data, made, found)
+        document = _judgement(name, data, made, found) | beside.to_json()
         if other is not None:
             document |= {"made_for": other._asdict()}
         if missing is not None:
@@ -356,7 +404,7 @@ def check(
     else:
         from ..report import results
 
-        output.show(results.judged(data, made, found))
+        output.show([*results.judged(data, made, found), *beside.shown()])
         if missing == []:
             output.show(["the bound is proved again"])
     if other is not None:
@@ -425,6 +473,39 @@ def register(app: typer.Typer) -> None:
 
 
 # --- answers ---------------------------------------------------------------------
+
+
+def _with_and_without(
+    instance: str,
+    exact: bool,
+    limits: "Limits",
+    watch: Any,
+    how: dict[str, Any],
+) -> "NodeChoice":
+    """A plan, then plans without each group of nodes in a third of the time."""
+    from .. import api
+
+    third = None if limits.time_s is None else limits.time_s / 3
+    most = replace(limits, time_s=None if third is None else 2 * third)
+    result = api.plan(instance, exact=exact, limits=most, progress=watch, **how)
+    few = replace(limits, time_s=third if result.stop.value != "interrupted" else 0.0)
+    return api.without_each_group(result, limits=few, progress=watch)
+
+
+def _deliver_plan(
+    result: "Result", found: runs.Answers, out: Path | None, as_json: bool
+) -> NoReturn:
+    """Write and show a plan with what else was asked, and leave with its exit code."""
+    from ..report import results
+    from ..text.writing import write_json
+
+    failed = output.written(out, lambda path: write_json(path, result.to_file()))
+    document = result.to_json() | found.to_json()
+    shown = (
+        part for parts in (results.solved(result), found.shown()) for part in parts
+    )
+    output.give(document, shown, as_json, failed)
+    raise typer.Exit(output.exit_of(result.status))
 
 
 def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:

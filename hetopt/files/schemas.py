@@ -125,6 +125,9 @@ def result() -> Schema:
         "bound_exact": exactly,
         "certificate": {"type": "object"},
         "failed": {"type": "array", "items": {"type": "string"}},
+        "run": {"type": "object"},  # with --tokens or --dataset
+        "nodes": {"type": "object"},  # with --objective or --without
+        "warnings": {"type": "array", "items": {"type": "string"}},
     }
     return {"$defs": defs, **made}
 

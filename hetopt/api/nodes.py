@@ -1,0 +1,394 @@
+"""All nodes or some: what each group of equal nodes is worth, and which to use.
+
+Nodes are equal that have as many GPUs of one type on equal links. A set leaves out
+whole groups, and is planned by itself. Its plan is one for all nodes, too, and is
+judged on all of them; what it costs is the time times the rate of the nodes that it
+uses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from time import monotonic
+from typing import Any
+
+from ..bounds.training_plan import spending_bound
+from ..errors import BoundContradicted, InstanceError
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..recovery.changes import only
+from ..result import Bound, Result, Status, Stop, gap
+from ..schema import Instance, exact
+from . import planning
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Options,
+    Place,
+    Progress,
+    less,
+    limits_of,
+    progress_of,
+    refuse_unknown,
+)
+from .judging import load
+from .runs import FIELDS, US_PER_HOUR, spent, unsaid, used_nodes
+
+OBJECTIVES = ("time", *FIELDS)
+UNITS = {"time": "us", "usd": "USD", "energy": "Wh"}
+_MOST_WHOLE = 4  # groups of which all sets are looked at: 15
+_SHARE = 0.5  # of the time, for all nodes together
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Names of equal nodes, and their type of GPU."""
+
+    nodes: tuple[str, ...]
+    gpu: str
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """The best plan found without some groups, and what an iteration of it takes.
+
+    Without a plan `reasons` say why; `usd` and `watt_hours` are None, too, where a
+    type of GPU that is used does not say its price or draw.
+    """
+
+    without: tuple[NodeGroup, ...]
+    result: Result | None
+    iteration_us: int | None
+    usd: Fraction | None
+    watt_hours: Fraction | None
+    reasons: tuple[str, ...] = ()
+
+    def value(self, objective: str) -> Fraction | None:
+        """What an iteration takes: us, USD or Wh."""
+        if objective == "usd":
+            return self.usd
+        if objective == "energy":
+            return self.watt_hours
+        return None if self.iteration_us is None else Fraction(self.iteration_us)
+
+
+@dataclass(frozen=True)
+class NodeChoice:
+    """Sets of nodes beside each other, all nodes first, and the best of them.
+
+    `bound` holds for all plans of the instance, and is of the objective that was asked
+    for. `result` has the best plan as one for the whole instance, its own objective the
+    time of an iteration as ever.
+    """
+
+    objective: str
+    result: Result
+    sets: tuple[NodeSet, ...]
+    best: NodeSet | None
+    bound: Bound | None
+
+    def __post_init__(self) -> None:
+        value, bound = self.value, self.bound
+        if value is not None and bound is not None and bound.value > value:
+            raise BoundContradicted(
+                f"{self.objective}: bound {bound.value} ({bound.source}) contradicts "
+                f"the plan at {value}"
+            )
+
+    @property
+    def value(self) -> Fraction | None:
+        """What an iteration takes under the best plan, in us, USD or Wh."""
+        return None if self.best is None else self.best.value(self.objective)
+
+    @property
+    def gap(self) -> float | None:
+        """How far that is from the bound, relative to it."""
+        if self.value is None or self.bound is None or not self.bound.value:
+            return None
+        return gap(self.value, self.bound.value)
+
+    def compared(self, one: NodeSet) -> dict[str, float | None]:
+        """How much `slower` and `cheaper` than all nodes, and what `energy` it saves.
+
+        Shares of what all nodes take; None where either is unknown.
+        """
+        return {
+            "slower": _more(one.value("time"), self.sets[0].value("time"), 1),
+            "cheaper": _more(one.usd, self.sets[0].usd, -1),
+            "less_energy": _more(one.watt_hours, self.sets[0].watt_hours, -1),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of the command line; absent is None."""
+        return {
+            "objective": self.objective,
+            "unit": UNITS[self.objective],
+            "value": _float(self.value),
+            "bound": None if self.bound is None else float(self.bound.value),
+            "bound_source": None if self.bound is None else self.bound.source,
+            "gap": self.gap,
+            "sets": [
+                {
+                    "without": [name for group in one.without for name in group.nodes],
+                    "iteration_us": one.iteration_us,
+                    "usd": _float(one.usd),
+                    "watt_hours": _float(one.watt_hours),
+                    **self.compared(one),
+                    "chosen": one is self.best,
+                    "reasons": list(one.reasons),
+                }
+                for one in self.sets
+            ],
+        }
+
+
+def groups_of(instance: Instance) -> tuple[NodeGroup, ...]:
+    """Equal nodes, in the order in which the instance first names one of each."""
+    kinds: dict[object, list[str]] = {}
+    for node in instance.planned_cluster.nodes:
+        link = node.intra_gbytes_per_s, node.intra_latency_us
+        kinds.setdefault((node.gpu, node.count, link), []).append(node.name)
+    nodes = instance.planned_cluster.node
+    return tuple(NodeGroup(tuple(x), nodes[x[0]].gpu) for x in kinds.values())
+
+
+def without_each_group(
+    result: Result, *, limits: AnyLimits = 20, progress: AnyProgress = None
+) -> NodeChoice:
+    """What each group of equal nodes contributes to a plan, by planning without it.
+
+    Each group gets an equal share of the limits, for quick planners and local search;
+    a group that the plan does not use costs nothing to leave out. Where a plan without
+    a group is faster, the choice's `result` has it. `InstanceError` for a result that
+    is of no training plan.
+    """
+    data = _planned_on(result)
+    search = _Search(data, "time", limits_of(limits), progress_of(progress), result)
+    groups = groups_of(data)
+    search.look_at([(group,) for group in groups] if len(groups) > 1 else [])
+    return search.choice(result.bound)
+
+
+def choose_nodes(
+    instance: Place | Instance,
+    objective: str = "usd",
+    planner: str | None = None,
+    *,
+    improve: bool = False,
+    options: Options | None = None,
+    runs_on: str | None = None,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> NodeChoice:
+    """The nodes to use, and the plan on them, so that an iteration takes least.
+
+    `objective` is `time`, `usd` or `energy`, of the nodes that are used alone. All sets
+    of up to four groups of equal nodes are looked at; of more, each without one, then
+    the best without another one, and so on. The bound is proved for all plans on all
+    nodes. Raises what `plan` raises, `UnknownName` for another objective, and
+    `InstanceError` where a type of GPU does not say its price or draw.
+    """
+    start, whole, heard = monotonic(), limits_of(limits), progress_of(progress)
+    refuse_unknown("objective", [objective], list(OBJECTIVES))
+    data = load(instance)
+    if runs_on is not None:
+        data = data.on(runs_on)
+    prices = _prices(data, objective)
+    time_s = None if whole.time_s is None else whole.time_s * _SHARE
+    result = planning.plan(
+        data,
+        planner,
+        improve=improve,
+        options=options,
+        limits=replace(whole, time_s=time_s),
+        progress=heard,
+    )
+    left = less(whole, monotonic() - start)
+    search = _Search(data, objective, left, heard, result, planner, options, prices)
+    if result.stop is not Stop.INTERRUPTED:
+        search.look_at_sets(groups_of(data))
+    return search.choice(result.bound if prices is None else search.least_of(data))
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+class _Search:
+    """Plans of sets of nodes, within limits that they share."""
+
+    def __init__(
+        self,
+        data: Instance,
+        objective: str,
+        limits: Limits,
+        progress: Progress,
+        result: Result,
+        planner: str | None = None,
+        options: Options | None = None,
+        prices: dict[str, Fraction] | None = None,
+    ) -> None:
+        self._data, self._objective, self._limits = data, objective, limits
+        self._progress, self._result, self._prices = progress, result, prices
+        self._planner, self._options = planner, options
+        self._start, self._interrupted = monotonic(), False
+        self.sets = [self._judged((), result, result.plan)]
+
+    def look_at_sets(self, groups: Sequence[NodeGroup]) -> None:
+        """All sets, or for many groups those on the way down."""
+        if len(groups) <= _MOST_WHOLE:
+            sizes = range(1, len(groups))
+            self.look_at([x for size in sizes for x in combinations(groups, size)])
+            return
+        left_out: tuple[NodeGroup, ...] = ()
+        while len(left_out) < len(groups) - 1 and not self._over():
+            before, first = self._best(), len(self.sets)
+            rest = [group for group in groups if group not in left_out]
+            self.look_at([(*left_out, group) for group in rest], rounds=2)
+            best = self._best()
+            if best is before or best not in self.sets[first:]:
+                return
+            assert best is not None
+            left_out = best.without
+
+    def look_at(
+        self, sets: Sequence[tuple[NodeGroup, ...]], *, rounds: int = 1
+    ) -> None:
+        """Plan without each of these; what cannot be better than the best is not."""
+        for waiting, without in zip(range(len(sets), 0, -1), sets, strict=True):
+            if self._over():
+                return
+            try:
+                self._look_at(without, waiting * rounds)
+            except KeyboardInterrupt:
+                self._interrupted = True
+
+    def _look_at(self, without: tuple[NodeGroup, ...], parts: int) -> None:
+        left = less(self._limits, monotonic() - self._start)
+        gone = {name for group in without for name in group.nodes}
+        self._progress.started(f"without {', '.join(sorted(gone)[:3])}")
+        plan = self._result.plan
+        if plan is not None and not gone & used_nodes(plan):
+            self.sets.append(self._judged(without, self._result, plan))
+            return
+        cluster = self._data.planned_cluster
+        kept = [node for node in cluster.nodes if node.name not in gone]
+        some = self._data.model_copy(update={"cluster": only(cluster, kept)})
+        if self._prices is not None:
+            best, least = self._best(), self.least_of(some).value
+            reached = None if best is None else best.value(self._objective)
+            if reached is not None and least >= reached:
+                why = "proved to be no better than the best set"
+                self.sets.append(NodeSet(without, None, None, None, None, (why,)))
+                return
+        share = None if left.time_s is None else left.time_s / parts
+        made = planning.searched(
+            self._planner, some, replace(left, time_s=share), options=self._options
+        )
+        self.sets.append(self._judged(without, made, made.plan))
+        if made.stop is Stop.INTERRUPTED:
+            self._interrupted = True
+
+    def least_of(self, some: Instance) -> Bound:
+        """No plan on these nodes spends less; of what has prices."""
+        assert self._prices is not None
+        return spending_bound(some, self._prices)
+
+    def choice(self, bound: Bound | None) -> NodeChoice:
+        """All sets that were looked at, and the result of the best of them."""
+        best = self._best()
+        result = self._result if best is None else self._as_result(best)
+        if self._interrupted:
+            result = replace(result, stop=Stop.INTERRUPTED)
+        return NodeChoice(self._objective, result, tuple(self.sets), best, bound)
+
+    def _as_result(self, best: NodeSet) -> Result:
+        """The plan as one for all nodes; a bound on the time belongs to the time."""
+        made, timed = best.result, self._objective == "time"
+        assert made is not None
+        if best is self.sets[0] and timed:
+            return self._result
+        found = replace(
+            self._result,
+            method=made.method,
+            status=Status.FEASIBLE,
+            stop=made.stop if made.stop is not Stop.PROVED else Stop.FINISHED,
+            plan=made.plan,
+            evaluation=None,
+            reasons=(),
+            bound=None,
+            certificate=None,
+            trace=(),
+            seconds={**self._result.seconds, "node sets": monotonic() - self._start},
+        )
+        bound = self._result.bound if timed else None
+        return found if bound is None else found.with_bound(bound)
+
+    def _best(self) -> NodeSet | None:
+        """The first of those that take least."""
+        known = [one for one in self.sets if one.value(self._objective) is not None]
+        return min(known, key=lambda one: one.value(self._objective) or 0, default=None)
+
+    def _over(self) -> bool:
+        return self._interrupted or (
+            less(self._limits, monotonic() - self._start).time_s == 0
+        )
+
+    def _judged(
+        self,
+        without: tuple[NodeGroup, ...],
+        result: Result,
+        plan: TrainingPlan | None,
+    ) -> NodeSet:
+        """A set by the plan found for it, judged on all nodes."""
+        if plan is None:
+            return NodeSet(without, None, None, None, None, result.reasons)
+        judged = training_plan.evaluate(self._data, plan)
+        if not judged.valid or not isinstance(judged.objective, int):
+            why = tuple(map(str, judged.violations))
+            return NodeSet(without, None, None, None, None, why)
+        us, cluster = judged.objective, self._data.planned_cluster
+        usd, watt_hours = (spent(cluster, used_nodes(plan), f, us) for f in FIELDS)
+        return NodeSet(without, result, us, usd, watt_hours)
+
+
+def _planned_on(result: Result) -> Instance:
+    if result.problem != "training_plan" or not isinstance(result.data, Instance):
+        raise InstanceError(
+            f"found a result of {result.problem}, expected one of a training plan"
+        )
+    return result.data
+
+
+def _prices(data: Instance, objective: str) -> dict[str, Fraction] | None:
+    """USD or Wh of a us of each type of GPU; None where time alone counts."""
+    cluster = data.planned_cluster
+    if objective == "time":
+        return None
+    if missing := unsaid(cluster, objective, cluster.node):
+        raise InstanceError(
+            f"{data.name}: found no {', '.join(missing)}, which the objective "
+            f"{objective} counts; add it, as {_EXAMPLES[objective]}"
+        )
+    field = FIELDS[objective]
+    return {
+        name: exact(getattr(gpu, field)) / US_PER_HOUR
+        for name, gpu in cluster.gpus.items()
+    }
+
+
+_EXAMPLES = {
+    "usd": "usd_per_hour: 2.49, the price of one GPU",
+    "energy": "watts: 400, the most that one GPU draws",
+}
+
+
+def _more(value: Fraction | None, usual: Fraction | None, sign: int) -> float | None:
+    if value is None or not usual:
+        return None
+    return float(sign * (value / usual - 1))
+
+
+def _float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,177 @@
+"""What a whole run takes: days, money and energy, from the judge's iteration.
+
+A node is paid, and draws power, whole when a plan uses any of its GPUs. Energy is the
+GPUs' TDP times the time, more than they draw: an upper estimate, of the GPUs alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..errors import InstanceError, NoPlan, Unsupported
+from ..plans import TrainingPlan
+from ..problems import Evaluation, training_plan
+from ..result import Result
+from ..schema import Cluster, Instance, Record, exact
+from ..text import units
+from .calling import Place
+from .judging import posed_training
+
+US_PER_HOUR = 3_600_000_000
+#: The field of a type of GPU that says what an hour of one costs, in USD or in Wh.
+FIELDS = {"usd": "usd_per_hour", "energy": "watts"}
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run of some tokens under one plan.
+
+    `usd` and `kwh` are None where a type of GPU that is used does not say its price or
+    its draw: `missing` names these fields. `nodes` and `gpus` count those that are
+    paid.
+    """
+
+    tokens: int
+    iterations: int
+    seconds: float
+    usd: float | None
+    kwh: float | None
+    tokens_per_second: float | None
+    mfu: float | None
+    nodes: int
+    gpus: int
+    missing: tuple[str, ...]
+
+    @property
+    def days(self) -> float:
+        """Days of 24 hours."""
+        return self.seconds / 86_400
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, and `days`."""
+        return {**asdict(self), "days": self.days, "missing": list(self.missing)}
+
+
+def run_of(
+    plan: Result | Place | TrainingPlan,
+    instance: Place | Record | None = None,
+    *,
+    tokens: int | str | None = None,
+    dataset: int | str | None = None,
+    epochs: float = 1,
+) -> TrainingRun:
+    """How long a run takes under a plan, and what it costs.
+
+    `plan` is a result, a plan file, or a plan with its instance. The run is of so many
+    `tokens`, or of `epochs` over a `dataset` of so many; a text may have a unit, `15T`.
+    An iteration that is begun is finished. Raises `NoPlan` for a result without a plan,
+    `InstanceError` for a plan that cannot be timed or a number that cannot be read,
+    `Unsupported` for a plan of another problem.
+    """
+    length = length_of(tokens, dataset, epochs)
+    if isinstance(plan, Result):
+        if plan.plan is None:
+            raise NoPlan("the result has no plan, and so no run")
+        data, made = posed_training(plan.plan, plan.data)
+    else:
+        data, made = posed_training(plan, instance)
+    return estimated(data, made, training_plan.evaluate(data, made), length)
+
+
+def length_of(
+    tokens: int | str | None, dataset: int | str | None, epochs: float = 1
+) -> int:
+    """Tokens of a run; `Unsupported` unless exactly one of the two is given."""
+    if (tokens is None) == (dataset is None):
+        found = "neither" if tokens is None else "both"
+        raise Unsupported(
+            f"found {found} of tokens and dataset, expected one: tokens of the whole "
+            "run, or of the data set that each epoch reads; give one"
+        )
+    if tokens is not None:
+        if epochs != 1:
+            raise Unsupported(
+                f"found epochs {epochs:g} and tokens, which are of the whole run: give "
+                "the data set's tokens as dataset"
+            )
+        return _count("tokens", tokens)
+    assert dataset is not None
+    if not 0 < epochs <= 1e9:
+        raise Unsupported(f"epochs is {epochs}: expected more than 0")
+    return max(1, round(_count("dataset", dataset) * exact(epochs)))
+
+
+def _count(name: str, value: int | str) -> int:
+    number: Fraction | int = value if not isinstance(value, str) else Fraction(0)
+    if isinstance(value, str):
+        try:
+            number = units.parse(value, units.COUNT)
+        except ValueError as error:
+            raise InstanceError(f"{name}: {error}") from None
+    if number < 1 or number != int(number):
+        raise InstanceError(f"{name}: found {value}, expected a whole number from 1 on")
+    return int(number)
+
+
+def estimated(
+    data: Instance, plan: TrainingPlan, judged: Evaluation, tokens: int
+) -> TrainingRun:
+    """The run under a plan that was judged; `InstanceError` where it was not timed."""
+    if not isinstance(judged.objective, int):
+        raise InstanceError(
+            f"the plan cannot be timed: {'; '.join(map(str, judged.violations[:5]))}; "
+            "correct it"
+        )
+    workload, cluster = data.workload, data.planned_cluster
+    iterations = -(-tokens // (workload.global_batch * workload.sequence_length))
+    whole_us = iterations * judged.objective
+    nodes = used_nodes(plan)
+    usd, watt_hours = (spent(cluster, nodes, key, whole_us) for key in FIELDS)
+    return TrainingRun(
+        tokens=tokens,
+        iterations=iterations,
+        seconds=whole_us / 10**6,
+        usd=None if usd is None else float(usd),
+        kwh=None if watt_hours is None else float(watt_hours / 1000),
+        tokens_per_second=judged.parts["tokens_per_second"],
+        mfu=judged.parts["mfu"],
+        nodes=len(nodes),
+        gpus=sum(cluster.node[name].count for name in nodes),
+        missing=tuple(f for key in FIELDS for f in unsaid(cluster, key, nodes)),
+    )
+
+
+# --- what nodes cost -------------------------------------------------------------
+
+
+def used_nodes(plan: TrainingPlan) -> frozenset[str]:
+    """Names of the nodes of which a plan uses a GPU."""
+    return frozenset(
+        gpu.rpartition(":")[0] for replica in plan.replicas() for gpu in replica.gpus
+    )
+
+
+def unsaid(cluster: Cluster, objective: str, nodes: Iterable[str]) -> list[str]:
+    """Fields of the nodes' types of GPU that would have to say what an hour costs."""
+    field = FIELDS[objective]
+    types = sorted({cluster.node[name].gpu for name in nodes})
+    return [
+        f"cluster.gpus.{name}.{field}"
+        for name in types
+        if getattr(cluster.gpus[name], field) is None
+    ]
+
+
+def spent(
+    cluster: Cluster, nodes: Iterable[str], objective: str, us: int
+) -> Fraction | None:
+    """USD or Wh of all GPUs of the nodes in so many us; None where a type is silent."""
+    field, rate = FIELDS[objective], Fraction(0)
+    for name in nodes:
+        node = cluster.node[name]
+        value = getattr(cluster.gpus[node.gpu], field)
+        if value is None:
+            return None
+        rate += node.count * exact(value)
+    return rate * us / US_PER_HOUR

@@ -1,0 +1,100 @@
+"""Options of how long a run is, and the answers that a plan gives about it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ..errors import Unsupported
+from ..text import units
+from .quantities import count, option
+
+if TYPE_CHECKING:
+    from ..api.nodes import NodeChoice
+    from ..api.runs import TrainingRun
+
+Tokens = Annotated[
+    int | None,
+    count(
+        metavar="N",
+        help="Tokens of the whole run, as 15T: its days, USD and kWh are told.",
+    ),
+]
+Dataset = Annotated[
+    int | None,
+    count(metavar="N", help="Tokens of the data set, in place of --tokens: 300B."),
+]
+Epochs = Annotated[
+    float,
+    option(
+        units.COUNT,
+        least=0,
+        metavar="E",
+        help="How often the run reads --dataset.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is told beside a plan: the run, sets of nodes, warnings."""
+
+    run: "TrainingRun | None" = None
+    nodes: "NodeChoice | None" = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields to add to a document; those that were not asked for are absent."""
+        found: dict[str, Any] = {}
+        if self.run is not None:
+            found["run"] = self.run.to_json()
+        if self.nodes is not None:
+            found["nodes"] = self.nodes.to_json()
+        if self.warnings:
+            found["warnings"] = list(self.warnings)
+        return found
+
+    def shown(self) -> Iterator[Any]:
+        """The same for a terminal; warnings stand with the plan already."""
+        from ..report import runs
+
+        if self.nodes is not None:
+            yield ""
+            yield from runs.sets(self.nodes)
+        if self.run is not None:
+            yield ""
+            yield from runs.run(self.run)
+
+
+def length(tokens: int | None, dataset: int | None, epochs: float) -> int | None:
+    """Tokens of the run that is asked about; None where none is."""
+    from ..api.runs import length_of
+
+    if tokens is None and dataset is None:
+        if epochs != 1:
+            raise Unsupported(
+                "--epochs needs the tokens of one: give --dataset 300B, too"
+            )
+        return None
+    return length_of(tokens, dataset, epochs)
+
+
+def answers(
+    data: Any,
+    made: Any,
+    judged: Any,
+    tokens: int | None,
+    nodes: "NodeChoice | None" = None,
+) -> Answers:
+    """All that is told beside a training plan; `Unsupported` for another one's run."""
+    from ..api import margins, runs
+    from ..plans import TrainingPlan
+
+    if not isinstance(made, TrainingPlan):
+        if tokens is not None and made is not None:
+            raise Unsupported("--tokens and --dataset ask about a training plan")
+        return Answers(nodes=nodes)
+    timed = isinstance(judged.objective, int)
+    run = None
+    if timed and tokens is not None:
+        run = runs.estimated(data, made, judged, tokens)
+    return Answers(run, nodes, margins.warnings(data, judged))

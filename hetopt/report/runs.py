@@ -1,0 +1,114 @@
+"""For a terminal: what a run takes, what groups of nodes are worth, what is tight."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api.nodes import UNITS, NodeChoice, NodeGroup, NodeSet
+from ..api.runs import TrainingRun
+from . import words, writers
+
+_MOST_NAMES = 4  # of nodes, in a row
+
+
+def run(found: TrainingRun) -> Iterator[RenderableType]:
+    """Length, time, cost and energy of a run, or which field would tell."""
+    gpus = f"{found.gpus} GPUs of {found.nodes} node{'s' * (found.nodes != 1)}"
+    missing = {
+        field: ", ".join(name for name in found.missing if name.endswith(field))
+        for field in ("usd_per_hour", "watts")
+    }
+    cost = f"not known: no {missing['usd_per_hour']}"
+    if found.usd is not None:
+        cost = f"{words.number(found.usd)} USD for {gpus}, whole nodes"
+    energy = f"not known: no {missing['watts']}"
+    if found.kwh is not None:
+        energy = f"at most {words.number(found.kwh)} kWh, the TDP of {gpus}"
+    pairs = [
+        ("run", f"{found.tokens:,} tokens, {found.iterations:,} iterations"),
+        ("takes", length(found.seconds)),
+        ("run's cost", cost),
+        ("run's energy", energy),
+    ]
+    yield writers.facts(pairs)
+
+
+def length(seconds: float) -> str:
+    """A long time in days or hours."""
+    for unit, size in (("days", 86_400), ("hours", 3_600)):
+        if seconds >= 2 * size:
+            return f"{words.number(seconds / size)} {unit}"
+    return words.duration(seconds)
+
+
+def sets(found: NodeChoice) -> Iterator[RenderableType]:
+    """A line a set of nodes, and what was asked for beside its bound."""
+    yield Text("Nodes, all or some", style="bold")
+    for one in found.sets:
+        chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
+        yield Text(words.plain(f"{set_line(found, one)}{chosen}"))
+    if found.objective != "time" and found.value is not None:
+        yield writers.facts(_asked(found))
+
+
+def _asked(found: NodeChoice) -> Iterator[tuple[str, str]]:
+    unit = UNITS[found.objective]
+    assert found.value is not None
+    yield "least found", f"{words.number(float(found.value))} {unit} an iteration"
+    if found.bound is not None:
+        value = words.number(float(found.bound.value))
+        yield "bound", f"{value} {unit} ({found.bound.source})"
+        yield "gap", words.share(found.gap)
+
+
+def set_line(found: NodeChoice, one: NodeSet) -> str:
+    """As `without rtx-1..3: 13.30 s, 6.00% slower, 38.00% cheaper`."""
+    name = "all nodes"
+    if one.without:
+        name = f"without {names(one.without)}"
+    if one.iteration_us is None:
+        why = "; ".join(one.reasons) or "none was found in the time"
+        return f"{name}: no plan, {why}"
+    told = [words.amount(one.iteration_us, "us")]
+    told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
+    if one.watt_hours is not None:
+        told.append(f"{words.number(float(one.watt_hours))} Wh")
+    if one is not found.sets[0]:
+        than = found.compared(one)
+        told += _than(than["slower"], "slower", "faster")
+        told += _than(than["cheaper"], "cheaper", "dearer")
+        told += _than(than["less_energy"], "less energy", "more energy")
+    return f"{name}: {', '.join(told)}"
+
+
+def _than(value: float | None, more: str, less: str) -> list[str]:
+    if value is None:
+        return []
+    return [f"{abs(value):.1%} {more if value >= 0 else less}"]
+
+
+def names(groups: Iterable[NodeGroup]) -> str:
+    """Names of nodes, runs of numbers as `rtx-1..3`."""
+    return ", ".join(runs_of([name for group in groups for name in group.nodes]))
+
+
+def runs_of(nodes: Iterable[str]) -> list[str]:
+    """Names in order, consecutive numbers behind one word as `word1..3`."""
+    found: list[tuple[str, str, str]] = []  # word, first number, last
+    for name in nodes:
+        match = re.fullmatch(r"(.*?)(0|[1-9][0-9]{0,8})", name)
+        word, number = match.groups() if match else (name, "")
+        before = found[-1] if found else ("", "", "")
+        follows = number and before[2] and int(number) == int(before[2]) + 1
+        if follows and before[0] == word:
+            found[-1] = (word, before[1], number)
+        else:
+            found.append((word, number, number))
+    texts = [
+        f"{word}{first}" + (f"..{last}" if last != first else "")
+        for word, first, last in found
+    ]
+    more = len(texts) - _MOST_NAMES
+    return [*texts[:_MOST_NAMES], f"{more} more"] if more > 1 else texts
