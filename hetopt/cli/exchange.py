@@ -244,16 +244,23 @@ def _schedule(word: str | None) -> "Schedule | None":
 
 
 def _simulated(found: "Simulation") -> Any:
-    """Simulated times beside the judge's, and how idle each stage is."""
-    rows: list[tuple[str, ...]] = [
-        (
-            str(number),
+    """Simulated times beside the judge's, and how idle each stage is.
+
+    Pipelines that are equal are one row.
+    """
+    from ..report import words
+
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number, row in enumerate(found.to_json()["pipelines"]):
+        cells = (
             f"{row['simulated_us'] / 1e6:.6f}",
             f"{row['judged_us'] / 1e6:.6f}",
             f"{row['bubble']:.1%}",
             " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
         )
-        for number, row in enumerate(found.to_json()["pipelines"])
+        alike.setdefault(cells, []).append(number)
+    rows: list[tuple[str, ...]] = [
+        (words.numbered(numbers), *cells) for cells, numbers in alike.items()
     ]
     iteration = (found.iteration_us, found.judged_iteration_us)
     rows.append(("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", ""))

@@ -1,16 +1,18 @@
 """An explanation: where time and memory go, as bars and tables, and what would help."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..errors import Unsupported
 from ..explaining import Effect, Explanation, times, weights
+from ..explaining.times import StageTime
+from ..explaining.weights import GpuMemory
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
@@ -49,29 +51,45 @@ class Bar:
 
 
 def time_bars(found: Explanation) -> list[Bar]:
-    """A bar for all GPUs together, then one for each run of stages that are alike."""
+    """A bar for all GPUs together, then one for all stages that are alike.
+
+    Stages that follow each other, and those of further pipelines in the same places.
+    """
     bars = [Bar("all GPUs", _filled(found.gpu_time), sum(found.gpu_time.values()))]
-    runs = groupby(found.stages, lambda row: (row.pipeline, row.parts))
-    for (pipeline, parts), rows in runs:
-        stages = [row.stage for row in rows]
-        label = _label(pipeline, stages[0], stages[-1])
-        bars.append(Bar(label, _filled(parts), found.iteration_us))
+    rows = ((row, (tuple(row.parts.items()),)) for row in found.stages)
+    for label, row in _alike(rows):
+        bars.append(Bar(label, _filled(row.parts), found.iteration_us))
     return bars
 
 
 def memory_bars(found: Explanation) -> list[Bar]:
-    """A bar for each run of replicas that are alike; the whole is a GPU's memory."""
-    bars = []
-    runs = groupby(found.memory, lambda row: (row.pipeline, row.parts, row.room_mib))
-    for (pipeline, parts, room), rows in runs:
-        stages = [row.stage for row in rows]
-        bars.append(Bar(_label(pipeline, stages[0], stages[-1]), _filled(parts), room))
-    return bars
+    """A bar for all replicas that are alike; the whole is a GPU's memory."""
+    rows = ((row, (tuple(row.parts.items()), row.room_mib)) for row in found.memory)
+    return [Bar(label, _filled(row.parts), row.room_mib) for label, row in _alike(rows)]
 
 
-def _label(pipeline: int, first: int, last: int) -> str:
+_Row = TypeVar("_Row", StageTime, GpuMemory)
+
+
+def _alike(rows: Iterable[tuple[_Row, object]]) -> Iterator[tuple[str, _Row]]:
+    """Rows of stages that have one key, with a label that names them all."""
+    merged: dict[object, tuple[list[int], _Row]] = {}
+    runs = groupby(rows, lambda pair: (pair[0].pipeline, pair[1]))
+    for (pipeline, key), pairs in runs:
+        of_run = [row for row, _ in pairs]
+        place = of_run[0].stage, of_run[-1].stage
+        merged.setdefault((place, key), ([], of_run[0]))[0].append(pipeline)
+    for known, (pipelines, row) in merged.items():
+        (first, last), _ = cast(tuple[tuple[int, int], object], known)
+        yield _label(list(dict.fromkeys(pipelines)), first, last), row
+
+
+def _label(pipelines: list[int], first: int, last: int) -> str:
     stages = f"{first}" if first == last else f"{first}–{last}"
-    return f"pipeline {pipeline}, stage{'s' * (first != last)} {stages}"
+    return (
+        f"pipeline{'s' * (len(pipelines) > 1)} {words.spans(pipelines)}, "
+        f"stage{'s' * (first != last)} {stages}"
+    )
 
 
 def _filled(parts: dict[str, int]) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """Results and judgements for a terminal: what is known, and the plan in a table."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, cast
 
 from rich.console import RenderableType
 from rich.table import Table as Grid
@@ -22,6 +25,7 @@ from ..problems.provisioning import Offer
 from ..result import Result
 from ..schema import Cluster, Instance, exact
 from . import words, writers
+from .runs import runs_of
 from .sheet import Table
 
 MOST_LINKS = 12  # of a recovery, in its table
@@ -240,31 +244,95 @@ def _links(parts: dict[str, Any]) -> Table:
     return Table.of(("link", "bytes", "time", "of busiest"), cells)
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A stage as its row says it, apart from which layers and which nodes it is on."""
+
+    held: int  # layers
+    groups: tuple[tuple[int, str], ...]  # degree and type of each
+    spread: tuple[int, ...]  # groups on each node, without its name
+    rule: str
+    cells: tuple[str, ...]
+
+
 def _stages(instance: Instance, plan: TrainingPlan, parts: dict[str, Any]) -> Table:
-    """A row for each stage: layers, GPUs, compute and hop, memory and headroom."""
+    """A row for each stage: layers, GPUs, compute and hop, memory and headroom.
+
+    Pipelines whose rows are equal but for the nodes are shown once, and so are such
+    stages that follow each other.
+    """
     cluster = instance.planned_cluster
-    rows: list[tuple[str, ...]] = []
-    for number, (pipeline, timed) in enumerate(
-        zip(plan.pipelines, parts["stages"], strict=True)
-    ):
+    alike: dict[object, list[int]] = {}
+    for number, pipeline in enumerate(plan.pipelines):
+        shown = tuple(
+            _shown(stage, row, cluster, parts)
+            for stage, row in zip(pipeline.stages, parts["stages"][number], strict=True)
+        )
         whole = words.amount(parts["pipeline_us"][number], "us")
         batches = f"{pipeline.micro_batches} × {pipeline.micro_batch_size}"
-        for j, (stage, row) in enumerate(zip(pipeline.stages, timed, strict=True)):
-            need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])
-            rule = f", recompute {stage.recompute}" if stage.recompute else ""
+        alike.setdefault((batches, whole, shown), []).append(number)
+    rows: list[tuple[str, ...]] = []
+    for key, numbers in alike.items():
+        batches, whole, shown = cast(tuple[str, str, tuple[_Shown, ...]], key)
+        first = (words.numbered(numbers), batches, whole)
+        pipelines = [plan.pipelines[number] for number in numbers]
+        for of_run in _runs(shown):
+            stages = [p.stages[j] for p in pipelines for j in of_run]
             rows.append(
                 (
-                    *((str(number), batches, whole) if j == 0 else ("", "", "")),
-                    words.layers_of(stage),
-                    words.gpus_of(stage, cluster) + rule,
-                    words.amount(row["compute_us"], "us"),
-                    words.amount(row["hop_us"], "us"),
-                    words.memory(need),
-                    words.memory(headroom),
+                    *(first if of_run[0] == 0 else ("", "", "")),
+                    _layers(pipelines[0].stages[of_run[0] : of_run[-1] + 1]),
+                    _on(stages, shown[of_run[0]], cluster),
+                    *shown[of_run[0]].cells,
                 )
             )
     headings = ("pipeline", "micro-batches", "time", "layers", "GPUs", "compute", "hop")
     return Table.of((*headings, "memory", "headroom"), rows, texts=("GPUs",))
+
+
+def _shown(
+    stage: Stage, row: dict[str, int], cluster: Cluster, parts: dict[str, Any]
+) -> _Shown:
+    need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])
+    groups = ((r.degree, cluster.node[r.node].gpu) for r in stage.replicas)
+    return _Shown(
+        held=len(stage.span),
+        groups=tuple(groups),
+        spread=tuple(sorted(Counter(r.node for r in stage.replicas).values())),
+        rule=f", recompute {stage.recompute}" if stage.recompute else "",
+        cells=(
+            words.amount(row["compute_us"], "us"),
+            words.amount(row["hop_us"], "us"),
+            words.memory(need),
+            words.memory(headroom),
+        ),
+    )
+
+
+def _runs(shown: Sequence[_Shown]) -> Iterator[list[int]]:
+    """Stages that follow each other and are equal."""
+    for _, places in groupby(range(len(shown)), lambda j: shown[j]):
+        yield list(places)
+
+
+def _layers(stages: Sequence[Stage]) -> str:
+    """Layers of a stage, or of several of as many each: `0–11 (3 × 4)`."""
+    whole = stages[0].model_copy(
+        update={"layers": (stages[0].layers[0], stages[-1].layers[1])}
+    )
+    each = f" ({len(stages)} × {len(stages[0].span)})" if len(stages) > 1 else ""
+    return words.layers_of(whole) + each
+
+
+def _on(stages: Sequence[Stage], shown: _Shown, cluster: Cluster) -> str:
+    """The groups of one of equal stages, and the nodes of all."""
+    if len(stages) == 1:
+        return words.gpus_of(stages[0], cluster) + shown.rule
+    nodes = dict.fromkeys(r.node for stage in stages for r in stage.replicas)
+    texts = Counter(f"{degree} × {gpu}" for degree, gpu in shown.groups)
+    groups = ", ".join(x if n == 1 else f"{n} × ({x})" for x, n in texts.items())
+    on = ", ".join(runs_of(nodes))
+    return words.plain(f"{groups} each, on {on}") + shown.rule
 
 
 def _memory(

@@ -1,7 +1,7 @@
 """Numbers and names as people read them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -117,3 +117,21 @@ def gpus_of(stage: Stage, cluster: Cluster) -> str:
     return plain(
         ", ".join(text if n == 1 else f"{n} × ({text})" for text, n in groups.items())
     )
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Sorted numbers with runs as such: `0–2, 5`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = (f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return ", ".join(texts)
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """The numbers of equal rows, and how many there are: `4 × (0–2, 5)`."""
+    many = len(numbers)
+    return spans(numbers) if many == 1 else f"{many} × ({spans(numbers)})"
