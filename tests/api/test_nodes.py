@@ -1,0 +1,132 @@
+"""All nodes or some: the best set takes least, and no less than what is proved."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from json_schema import faults
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+from hetopt.api.nodes import NodeChoice, groups_of
+from hetopt.api.runs import used_nodes
+from hetopt.errors import InstanceError
+from hetopt.files import schemas
+from hetopt.problems import training_plan
+
+GPUS = {
+    "big": {"peak_tflops": 300, "memory_gib": 80, "usd_per_hour": 3, "watts": 400},
+    "small": {"peak_tflops": 60, "memory_gib": 24, "usd_per_hour": 2, "watts": 350},
+}
+
+
+def mixed(**gpus: dict[str, Any]) -> hetopt.Instance:
+    """A node that is worth its price, and two that are not."""
+    nodes = [("b-1", "big"), ("s-1", "small"), ("s-2", "small")]
+    return hetopt.Instance.model_validate_json(
+        json.dumps(
+            {
+                "name": "mixed",
+                "model": {
+                    "name": "m",
+                    "layers": 8,
+                    "hidden": 1024,
+                    "heads": 8,
+                    "vocabulary": 1000,
+                },
+                "workload": {"sequence_length": 512, "global_batch": 16},
+                "cluster": {
+                    "gpus": {**GPUS, **gpus},
+                    "nodes": [
+                        {"name": n, "gpu": g, "count": 2, "intra_gbytes_per_s": 50}
+                        for n, g in nodes
+                    ],
+                    "inter": {"gbytes_per_s": 5},
+                },
+            }
+        )
+    )
+
+
+def usd(instance: hetopt.Instance, plan: hetopt.TrainingPlan) -> Fraction:
+    us = training_plan.evaluate(instance, plan).objective
+    assert isinstance(us, int)
+    nodes = [instance.planned_cluster.node[name] for name in used_nodes(plan)]
+    rate = sum(n.count * GPUS[n.gpu]["usd_per_hour"] for n in nodes)
+    return Fraction(rate * us, 3_600_000_000)
+
+
+def test_equal_nodes_are_one_group() -> None:
+    groups = groups_of(mixed())
+    assert [group.nodes for group in groups] == [("b-1",), ("s-1", "s-2")]
+
+
+@pytest.mark.parametrize("objective", ["time", "usd", "energy"])
+def test_the_chosen_set_takes_least_and_no_less_than_is_proved(objective: str) -> None:
+    instance = mixed()
+    choice = hetopt.choose_nodes(instance, objective, limits=1.5)
+    values = [v for one in choice.sets if (v := one.value(objective)) is not None]
+    assert choice.value == min(values)
+    assert choice.bound is not None
+    assert choice.bound.value <= min(values)
+    plan = choice.result.plan
+    assert choice.result.data == instance
+    assert training_plan.evaluate(instance, plan).valid
+    if objective == "usd":
+        assert choice.value == usd(instance, plan)
+        assert choice.result.bound is None  # that would be one on the time
+
+
+def test_dear_nodes_are_left_idle() -> None:
+    choice = hetopt.choose_nodes(mixed(), "usd", limits=1.5)
+    assert used_nodes(choice.result.plan) == {"b-1"}
+    assert choice.best is not None
+    assert choice.compared(choice.best)["cheaper"] > 0  # type: ignore[operator]
+
+
+def test_what_each_group_contributes_is_told() -> None:
+    result = hetopt.plan(mixed(), limits=1)
+    choice = hetopt.without_each_group(result, limits=1)
+    assert [[g.nodes for g in one.without] for one in choice.sets] == [
+        [],
+        [("b-1",)],
+        [("s-1", "s-2")],
+    ]
+    for one in choice.sets[1:]:
+        assert one.result is not None
+        gone = {name for group in one.without for name in group.nodes}
+        assert not gone & used_nodes(one.result.plan)
+    assert choice.result.objective <= result.objective
+
+
+def test_a_price_that_is_not_known_is_asked_for() -> None:
+    dear = {k: v for k, v in GPUS["big"].items() if k != "usd_per_hour"}
+    with pytest.raises(InstanceError, match=r"cluster\.gpus\.big\.usd_per_hour"):
+        hetopt.choose_nodes(mixed(big=dear), "usd", limits=1)
+
+
+def test_the_command_line_tells_the_same(tmp_path: Any) -> None:
+    path = tmp_path / "mixed.json"
+    path.write_text(mixed().model_dump_json(exclude_defaults=True))
+    words = ["plan", str(path), "--objective", "usd", "--time-limit", "1.5"]
+    told = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert told.exit_code == 0, told.output
+    document = json.loads(told.stdout)
+    nodes = document["nodes"]
+    assert [one["chosen"] for one in nodes["sets"]].count(True) == 1
+    assert nodes["bound"] <= nodes["value"]
+    schema = schemas.result()
+    assert faults(document, schema, schema) == []
+    shown = CliRunner().invoke(cli.app, [*words[:2], "--without", *words[4:]])
+    assert "without s-1..2: " in shown.stdout
+    refused = CliRunner().invoke(cli.app, [*words, "--exact"])
+    assert refused.exit_code == 2
+
+
+def test_a_bound_that_is_above_a_plan_is_no_choice() -> None:
+    choice = hetopt.choose_nodes(mixed(), "usd", limits=1)
+    wrong = hetopt.Bound((choice.value or 0) + 1, "nothing")
+    with pytest.raises(Exception, match="contradicts"):
+        NodeChoice("usd", choice.result, choice.sets, choice.best, wrong)
