@@ -65,6 +65,10 @@ class NodeSet:
     watt_hours: Fraction | None
     reasons: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        gone = sum(len(group.nodes) for group in self.without)
+        return f"<NodeSet without {gone} nodes: {self.iteration_us} us>"
+
     def value(self, objective: str) -> Fraction | None:
         """What an iteration takes: us, USD or Wh."""
         if objective == "usd":
@@ -88,6 +92,13 @@ class NodeChoice:
     sets: tuple[NodeSet, ...]
     best: NodeSet | None
     bound: Bound | None
+
+    def __repr__(self) -> str:
+        unit = UNITS[self.objective]
+        return (
+            f"<NodeChoice by {self.objective}: {_float(self.value)} {unit}, "
+            f"best of {len(self.sets)}: {self.best}>"
+        )
 
     def __post_init__(self) -> None:
         value, bound = self.value, self.bound
@@ -331,9 +342,10 @@ class _Search:
         return min(known, key=lambda one: one.value(self._objective) or 0, default=None)
 
     def _over(self) -> bool:
-        return self._interrupted or (
-            less(self._limits, monotonic() - self._start).time_s == 0
-        )
+        """Whether there is no time, or no plan on all nodes and so none on some."""
+        left = less(self._limits, monotonic() - self._start)
+        impossible = self._result.status is Status.INFEASIBLE
+        return self._interrupted or impossible or left.time_s == 0
 
     def _judged(
         self,

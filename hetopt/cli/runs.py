@@ -57,7 +57,7 @@ class Answers:
         """The same for a terminal; warnings stand with the plan already."""
         from ..report import runs
 
-        if self.nodes is not None:
+        if self.nodes is not None and self.nodes.best is not None:
             yield ""
             yield from runs.sets(self.nodes)
         if self.run is not None:

@@ -44,7 +44,12 @@ def length(seconds: float) -> str:
 
 
 def sets(found: NodeChoice) -> Iterator[RenderableType]:
-    """A line a set of nodes, and what was asked for beside its bound."""
+    """A line a set of nodes, and what was asked for beside its bound.
+
+    Nothing where no set has a plan: why is said of the plan.
+    """
+    if found.best is None:
+        return
     yield Text("Nodes, all or some", style="bold")
     for one in found.sets:
         chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
