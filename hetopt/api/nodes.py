@@ -170,10 +170,10 @@ def without_each_group(
 ) -> NodeChoice:
     """What each group of equal nodes contributes to a plan, by planning without it.
 
-    Each group gets an equal share of the limits, for quick planners and local search;
-    a group that the plan does not use costs nothing to leave out. Where a plan without
-    a group is faster, the choice's `result` has it. `InstanceError` for a result that
-    is of no training plan.
+    Each group gets an equal share of the limits, in which the other nodes are planned
+    as `plan` does; one that the plan does not use costs nothing to leave out. Where a
+    plan without a group is faster, the choice's `result` has it. `InstanceError` for a
+    result that is of no training plan.
     """
     data = _planned_on(result)
     search = _Search(data, "time", limits_of(limits), progress_of(progress), result)
@@ -294,12 +294,19 @@ class _Search:
                 self.sets.append(NodeSet(without, None, None, None, None, (why,)))
                 return
         share = None if left.time_s is None else left.time_s / parts
-        made = planning.searched(
-            self._planner, some, replace(left, time_s=share), options=self._options
-        )
+        made = self._planned(some, replace(left, time_s=share))
         self.sets.append(self._judged(without, made, made.plan))
         if made.stop is Stop.INTERRUPTED:
             self._interrupted = True
+
+    def _planned(self, some: Instance, limits: Limits) -> Result:
+        """As all nodes are planned: settings may be chosen in the one as in the other.
+
+        A planner that was named is followed by local search.
+        """
+        if self._planner is None:
+            return planning.plan(some, limits=limits)
+        return planning.searched(self._planner, some, limits, options=self._options)
 
     def least_of(self, some: Instance) -> Bound:
         """No plan on these nodes spends less; of what has prices."""
