@@ -1,0 +1,58 @@
+"""A user's way from a config.json and hosts to a trainer's files, for four models.
+
+The models and three of the hosts are those of `benchmarks/story.py`, whose page has
+every target and flag.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from exported import reader
+from places import ROOT
+from typer.testing import CliRunner
+
+from hetopt import cli
+
+DATA = ROOT / "benchmarks" / "data" / "story"
+MODELS = sorted(path.parent.name for path in DATA.glob("*/config.json"))
+WORK = ["--from", "hostfile", "--global-batch", "32", "--sequence-length", "8192"]
+HOSTS = {"a100-1", "a100-2", "rtx-1"}
+LINKS = ["-o", "inter_gbytes_per_s=25GbE", "--island", "a100-*=25GB/s"]
+
+
+def hetopt(*words: str | Path) -> None:
+    told = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert told.exit_code == 0, (words, told.output)
+
+
+def test_the_story_has_four_models() -> None:
+    assert len(MODELS) == 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_planned_for_a_trainer_is_exported_to_it(
+    model: str, tmp_path: Path
+) -> None:
+    hosts, cluster = tmp_path / "hosts.txt", tmp_path / "cluster.yaml"
+    listed = (DATA / "hosts.txt").read_text(encoding="utf-8").splitlines()
+    named = [line for line in listed if line.split()[0] in HOSTS]
+    hosts.write_text("\n".join(named), encoding="utf-8")
+    config = DATA / model / "config.json"
+    hetopt("assemble", config, hosts, *WORK, *LINKS, "--out", cluster)
+    for target in ("megatron", "torchtitan"):
+        plan, out = tmp_path / f"{target}.json", tmp_path / target
+        hetopt("plan", cluster, "--for", target, "--time-limit", "20", "--out", plan)
+        hetopt("export", plan, "--to", target, "--out", out)
+        hetopt("check", plan)
+        made = json.loads(plan.read_text(encoding="utf-8"))
+        assert made["evaluation"]["least_headroom_mib"] >= 0
+        files = {path.name: path.read_text("utf-8") for path in out.iterdir()}
+        assert reader(target).validate(files) == []
+        told = reader(target).read(files)
+        cuts = {stage.layers for one in told.pipelines for stage in one.stages}
+        assert cuts == {
+            tuple(stage["layers"])
+            for one in made["plan"]["pipelines"]
+            for stage in one["stages"]
+        }
