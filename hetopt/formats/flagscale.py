@@ -3,9 +3,10 @@
 Neighbouring stages of one degree, number of replicas and GPU type are a process mesh
 [tp, cp, ep, dp, pp] (flagscale/train/arguments.py). FlagScale orders ranks by the
 place of their type in `hetero_device_types`, then by host and GPU: so a host serves
-neighbouring stages with its GPUs in order of index, and where a type returns after
-another its hosts get a type of their own, `A800.2`. The run is started by static
-rendezvous, which keeps the order of the hostfile.
+neighbouring stages, and where a type returns after another its hosts get a type of
+their own, `A800.2`. Which GPUs of a host serve is not told: they are alike, and taken
+from the first one on in the order of ranks. The run is started by static rendezvous,
+which keeps the order of the hostfile.
 """
 
 import re
@@ -17,25 +18,15 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
-from .exporting.launching import not_first, ranks, runs
+from .exporting.launching import ranks, runs
 from .megatron import fields as megatron_fields
 
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Names that are no labels; hosts that serve with other GPUs than their first."""
+    """GPU types whose names are no labels: FlagScale puts them into commands."""
     pipeline = normal(plan).pipelines[0]
-    parts = runs(ranks(pipeline))
-    hosts = [host for host, _ in parts]
-    return [
-        *_bad_labels(data, pipeline),
-        *not_first(part for part in parts if hosts.count(part[0]) == 1),
-    ]
-
-
-def _bad_labels(data: Instance, pipeline: Pipeline) -> list[str]:
-    """FlagScale puts types into commands; what it takes for one must be one."""
     node = data.planned_cluster.node
     types = {node[r.node].gpu for stage in pipeline.stages for r in stage.replicas}
     found = [

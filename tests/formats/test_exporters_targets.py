@@ -128,7 +128,7 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
     if target in {"deepspeed", "flagscale"}:
         yield from (f"{h!r} serves stages" for h in set(hosts) if hosts.count(h) > 1)
     if target == "flagscale":
-        yield from _flagscale(rows, ranks, hosts)
+        yield from _flagscale(rows)
     if target == "torchtitan" and count < len(cuts):
         yield "are fewer than the"
     if target == "galvatron":
@@ -142,11 +142,7 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         yield from _hexiscale(plan)
 
 
-def _flagscale(rows: list[Row], ranks: list[str], hosts: list[str]) -> Iterator[str]:
-    for host in set(hosts):
-        held = [index(gpu) for gpu in ranks if where(gpu)[0] == host]
-        if hosts.count(host) == 1 and held != list(range(len(held))):
-            yield f"{host!r} serves with GPUs"
+def _flagscale(rows: list[Row]) -> Iterator[str]:
     size = sum(samples for _, samples in rows[0])
     for replicas in {len(row) for row in rows}:
         if size % replicas:

@@ -6,7 +6,7 @@ neighbours.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from ...plans import Pipeline, TrainingPlan
@@ -54,15 +54,6 @@ def runs(gpus: Sequence[str]) -> Parts:
     return [
         (node, [index for _, index in run])
         for node, run in groupby(map(place, gpus), key=lambda at: at[0])
-    ]
-
-
-def not_first(parts: Iterable[tuple[str, list[int]]]) -> list[str]:
-    """Reasons to refuse hosts that serve with other GPUs than their first ones."""
-    return [
-        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
-        for host, indices in parts
-        if indices != list(range(len(indices)))
     ]
 
 

@@ -15,7 +15,6 @@ import json
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import normal, place
 from ...schema import Instance
-from ..exporting.launching import not_first
 
 PLAN, NODES = "sailor_plan.json", "nodes.json"
 ZONE, PORT = "zone-0", 50051
@@ -23,8 +22,14 @@ ZONE, PORT = "zone-0", 50051
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Nodes that do not serve with their first GPUs."""
-    parts = ((r.node, [place(gpu)[1] for gpu in r.gpus]) for r in plan.replicas())
-    return not_first((host, sorted(indices)) for host, indices in parts)
+    parts = (
+        (one.node, sorted(place(gpu)[1] for gpu in one.gpus)) for one in plan.replicas()
+    )
+    return [
+        f"host {host!r} serves with GPUs {indices}, not with the first ones in order"
+        for host, indices in parts
+        if indices != list(range(len(indices)))
+    ]
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
