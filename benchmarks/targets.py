@@ -54,7 +54,8 @@ with a bound on all such plans, as by `hetopt compare INSTANCE --targets`. `exec
 runs every plan that the architecture allows. *Slower than the best found* compares
 plans; *proved at least* and *at most* hold for the best plans of both, whatever has not
 been found: the target's own bound against the best plan, and its plan against the bound
-of the freest. `targets.csv` has the same numbers, `targets.jsonl` the machine too.
+of the freest. *Planning* is what the method took after the planners, which have half of
+the limit. `targets.csv` has the same numbers, `targets.jsonl` the machine too.
 """
 WORDS = """
 What a launcher costs here is less its equal pipelines than the rules beside them. Grids
