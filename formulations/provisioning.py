@@ -5,7 +5,7 @@ held = min(K, e + 1) micro-batches are in flight at e, whatever the number of st
 Kinds k = (offer o, degree d) with times of a layer: both passes, the backward one, and
 sync, 0 at d = 1; room[e,k] layers fit there, and kinds without room are left out.
 Offers have a price in a common unit and a quota; some come in instances of g > 1 GPUs
-that are rented whole.
+that are rented whole. Storage has a price an hour, egress one a run.
 
     on[e,k]      the stage at e is of kind k     rent[o,i]  the i-th instance is rented
     layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
@@ -14,7 +14,8 @@ that are rented whole.
     above[m]     there are more than m machines  machines: GPUs of offers by the GPU, and
                                                  instances of the others
 
-Minimise cost, what all bills come to at their prices, or iteration under a budget,
+Minimise cost, what all bills and iteration at the price of storage come to, or
+iteration under a budget,
 subject to
     one_kind      a stage is of one kind at most
     last_stage    there is a last stage
@@ -33,7 +34,7 @@ subject to
     billed        by a kind that is on
     whole         an offer in instances serves GPUs of rented ones
     whole_bill    which are paid for the whole iteration
-    budget        iterations cost no more
+    budget        iterations cost no more than egress leaves
 and for each number m of machines that no plan may have,
     no_spare      no instance is rented without need
     more          above[m]: there are m + 1 machines or more
@@ -95,7 +96,9 @@ def build(data: Data, model: Model) -> ReadPlan:
     hidden = {e: total(kind[s].backward * layers[s] for s in room if s[0] > e) for e in E}
     rented = {o: total(d * on[e, o, d] for e, _, d in of[o]) for o in offers}
     single = [d * price[o] * bill[e, o, d] for e, o, d in room if g[o] == 1]
-    cost = total([*single, *(g[o] * price[o] * bill[o, i] for o, i in slots)])
+    whole = (g[o] * price[o] * bill[o, i] for o, i in slots)
+    storage = [p // _unit(data) * iteration for p in (data.storage_micro_usd_per_hour,) if p]
+    cost = total([*single, *whole, *storage])
 
     # fmt: off
     model.each("one_kind",    {e: used[e] <= 1                                 for e in E})
@@ -197,7 +200,8 @@ def _budget(data: Data) -> list[int]:
     """The most that `cost` may be, where there is a budget."""
     if data.budget_usd is None:
         return []
-    units = floor(exact(data.budget_usd) * MICRO_USD_US / (_unit(data) * data.iterations))
+    left = exact(data.budget_usd) - exact(data.egress_usd)
+    units = floor(left * MICRO_USD_US / (_unit(data) * data.iterations))
     if units > LARGEST:
         raise Unsupported(
             f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
@@ -215,7 +219,8 @@ def _longest(data: Data) -> int:
 
 def _unit(data: Data) -> int:
     """The greatest common divisor of all prices, in millionths of USD an hour."""
-    return gcd(*(offer.micro_usd_per_hour for offer in data.offers)) or 1
+    prices = (offer.micro_usd_per_hour for offer in data.offers)
+    return gcd(*prices, data.storage_micro_usd_per_hour) or 1
 
 
 def bound(data: Data, value: Fraction) -> int | Fraction:
@@ -223,7 +228,7 @@ def bound(data: Data, value: Fraction) -> int | Fraction:
     least = max(0, ceil(value)) * data.iterations
     if data.minimises_time:
         return least
-    return Fraction(least * _unit(data), MICRO_USD_US)
+    return Fraction(least * _unit(data), MICRO_USD_US) + exact(data.egress_usd)
 
 
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:

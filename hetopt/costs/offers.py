@@ -10,15 +10,29 @@ The problem's memory does not know d, so activations are those of the smallest d
 largest share: what fits then fits at every d. The layer being recomputed is held once
 a stage, and like `reserve_mib` it is taken off the GPU's memory. Embedding and head
 are not priced: give them as layers of the model where they count.
+
+Storage is paid by the hour of the run, a month having 730; egress once. Both prices are
+rounded up to a millionth of a dollar.
 """
 
 from fractions import Fraction
 from typing import Any
 
 from ..errors import InstanceError
-from ..schema import GpuType, Instance, ModelSpec, Offer, Search, Workload, exact
+from ..schema import (
+    GpuType,
+    Instance,
+    ModelSpec,
+    Offer,
+    Search,
+    Storage,
+    Workload,
+    exact,
+)
 from . import compute, memory
 from .compute import ceil
+
+HOURS_OF_A_MONTH = 730
 
 
 def provisioning_data(instance: Instance) -> dict[str, Any]:
@@ -56,6 +70,17 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
         "offers": offers,
         "deadline_s": instance.requirements.deadline_s,
         "budget_usd": instance.requirements.budget_usd,
+        **_storage(instance.storage or Storage()),
+    }
+
+
+def _storage(storage: Storage) -> dict[str, float]:
+    """The hourly and the fixed price of what is stored and leaves, rounded up."""
+    month = exact(storage.gbytes) * exact(storage.usd_per_gbyte_month)
+    egress = exact(storage.egress_gbytes) * exact(storage.usd_per_egress_gbyte)
+    return {
+        "storage_usd_per_hour": ceil(month / HOURS_OF_A_MONTH * 10**6) / 10**6,
+        "egress_usd": ceil(egress * 10**6) / 10**6,
     }
 
 

@@ -5,7 +5,8 @@ A stage is d GPUs of one offer and a contiguous run of x >= 1 layers. At positio
 Its forward, backward and sync times are x times the offer's at d; sync is 0 at d = 1.
     iteration_us = sum (forward + backward) + (K - 1) max (forward + backward)
                    + max_j max(0, sync_j - sum_{i < j} backward_i)
-    usd = iterations * iteration_us / 3.6e9 * sum of usd_per_hour over all GPUs
+    hours = iterations * iteration_us / 3.6e9
+    usd = hours * (usd_per_hour of all GPUs + storage_usd_per_hour) + egress_usd
 An offer may come in instances of several GPUs that are rented whole; then the GPUs of
 the offer are counted, for price and quota, up to whole instances.
 The machines of a plan are its whole instances, of all offers together; a problem may
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from .. import plans
 from ..schema import Count, Instance, Name, Record, Seconds, Usd, exact, tabled
@@ -32,6 +33,13 @@ Plan = plans.Provisioning
 
 Amount = Annotated[int, Field(ge=0, lt=10**9)]
 MICRO = 10**6
+HOUR_US = 3600 * MICRO
+
+
+def _whole_micro_dollars(price: float) -> float:
+    if (exact(price) * MICRO).denominator != 1:
+        raise ValueError(f"{price} USD has more than 6 decimals: round it")
+    return price
 
 
 class Times(Record):
@@ -47,7 +55,9 @@ class Offer(Record):
 
     gpu: Name
     quota: Annotated[int, Field(ge=0, le=1_000_000)]
-    usd_per_hour: Annotated[float, Field(ge=0, le=1000)]
+    usd_per_hour: Annotated[
+        float, Field(ge=0, le=1000), AfterValidator(_whole_micro_dollars)
+    ]
     memory_mib: Amount
     layer_mib: Amount
     in_flight_mib: Amount
@@ -56,13 +66,6 @@ class Offer(Record):
     peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
         None, description="What planners rank by; the judge has no use for it."
     )
-
-    @field_validator("usd_per_hour")
-    @classmethod
-    def _whole_micro_dollars(cls, price: float) -> float:
-        if (exact(price) * MICRO).denominator != 1:
-            raise ValueError(f"{price} USD has more than 6 decimals: round it")
-        return price
 
     @property
     def micro_usd_per_hour(self) -> int:
@@ -106,7 +109,14 @@ class Data(Record):
         (), description="Numbers of machines that no plan may have."
     )
 
-    _later = frozenset({"other_than_machines"})
+    storage_usd_per_hour: Annotated[
+        float, Field(ge=0, le=1000), AfterValidator(_whole_micro_dollars)
+    ] = Field(0, description="Paid beside the GPUs as long as the run lasts.")
+    egress_usd: Annotated[
+        float, Field(ge=0, le=10**9), AfterValidator(_whole_micro_dollars)
+    ] = Field(0, description="Paid once a run.")
+
+    _later = frozenset({"other_than_machines", "storage_usd_per_hour", "egress_usd"})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -128,6 +138,11 @@ class Data(Record):
         return self
 
     @property
+    def storage_micro_usd_per_hour(self) -> int:
+        """The price of storage in millionths of a dollar, exactly."""
+        return int(exact(self.storage_usd_per_hour) * MICRO)
+
+    @property
     def minimises_time(self) -> bool:
         """Whether the objective is time (under a budget) and not cost."""
         return self.budget_usd is not None
@@ -142,6 +157,8 @@ _SOURCES = {
     "in_flight_mib": "the model and the workload",
     "memory_mib": "memory_gib",
     "peak_gflops": "peak_tflops",
+    "storage_usd_per_hour": "storage",
+    "egress_usd": "storage",
 }
 
 
@@ -175,8 +192,10 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     stage_us, exposed = _times_us(plan, offers)
     iteration_us = sum(stage_us) + (data.micro_batches - 1) * max(stage_us) + exposed
     total_us = data.iterations * iteration_us
+    hours = Fraction(total_us, HOUR_US)
     price = sum(exact(offers[g].usd_per_hour) * n for g, n in rented.items())
-    usd = Fraction(total_us, 3_600_000_000) * price
+    storage = hours * exact(data.storage_usd_per_hour)
+    usd = hours * price + storage + exact(data.egress_usd)
     parts = {
         "iteration_us": iteration_us,
         "total_s": total_us / MICRO,
@@ -192,6 +211,10 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
         "budget_slack_usd": _left(data.budget_usd, usd),
     }
+    if data.storage_usd_per_hour:
+        parts["storage_usd"] = float(storage)
+    if data.egress_usd:
+        parts["egress_usd"] = data.egress_usd
     broken += _too_large(plan, headroom)
     broken += [
         Violation("quota", g, f"{n} rented, {offers[g].quota} offered")

@@ -6,7 +6,7 @@ the same rationals.
 """
 
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
-from .instance import Instance, Offer, Requirements, Search
+from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
 from .model import ModelSpec
 from .record import (
@@ -73,6 +73,7 @@ __all__ = [
     "Search",
     "Seconds",
     "StateBytes",
+    "Storage",
     "Usd",
     "Workload",
     "exact",

@@ -14,6 +14,7 @@ from .record import (
     LatencyUs,
     MemoryGib,
     Name,
+    NotNegative,
     PeakTflops,
     Record,
     Seconds,
@@ -54,6 +55,19 @@ class Requirements(Record):
     budget_usd: Usd | None = None
 
 
+class Storage(Record):
+    """What is paid beside GPUs: disks as long as the run lasts, bytes that leave."""
+
+    gbytes: NotNegative = Field(0, description="Kept as long as the run lasts.")
+    usd_per_gbyte_month: NotNegative = Field(
+        0, description="Of one of them; a month has 730 hours."
+    )
+    egress_gbytes: NotNegative = Field(
+        0, description="Bytes that leave the provider in the whole run: checkpoints."
+    )
+    usd_per_egress_gbyte: NotNegative = Field(0, description="Of one of them.")
+
+
 class Search(Record):
     """The structures that provisioning may choose from."""
 
@@ -73,12 +87,19 @@ class Instance(Record):
     offers: tuple[Offer, ...] = ()
     requirements: Requirements = Requirements()
     search: Search | None = None
+    storage: Storage | None = None
+
+    _later = frozenset({"storage"})
 
     @model_validator(mode="after")
     def _cluster_or_offers(self) -> Self:
         if (self.cluster is None) == (not self.offers):
             found = "both" if self.cluster else "neither"
             raise ValueError(f"found {found} of cluster and offers: give one of them")
+        if self.storage is not None and not self.offers:
+            raise ValueError(
+                "found storage and no offers, whose price it adds to: remove it"
+            )
         if self.offers and self.workload.alternatives != Alternatives():
             raise ValueError(
                 "found workload.alternatives and offers, whose stages have no settings "

@@ -21,6 +21,7 @@ from hetopt.modelling import Limits
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status, Stop
+from hetopt.schema import Instance, Storage
 from hetopt.solving import statements
 
 UNLIMITED = Limits()
@@ -461,3 +462,84 @@ def test_planners_do_not_choose_numbers_of_machines():
         result = hetopt.solve(posed, planner)
         assert result.status is Status.UNDECIDED
         assert "how many machines" in result.reasons[0]
+
+
+def with_storage(random):
+    """A tiny problem whose storage and egress matter beside its GPUs."""
+    data = MAKERS["provisioning"](random)
+    hours = data.iterations * data.layers * 1000 / 3.6e9
+    return data.model_copy(
+        update={
+            "storage_usd_per_hour": random.choice([0.0, 0.75, 12.5, 1000.0]),
+            "egress_usd": round(hours * random.choice([0, 1, 4, 50]), 6),
+        }
+    )
+
+
+@examples(20)
+@given(drawn(with_storage))
+def test_storage_and_egress_are_part_of_every_cost(data):
+    assert solve(data).objective == best("provisioning", data)
+    with unlisted():
+        assert solve(data).objective == best("provisioning", data)
+    bare = data.model_copy(update={"storage_usd_per_hour": 0.0, "egress_usd": 0.0})
+    for objective, plan in valid("provisioning", data):
+        alone = judge.evaluate(bare, plan)
+        beside = exact_usd(data, alone.parts["iteration_us"])
+        if not data.minimises_time:
+            assert objective == alone.objective + beside
+        else:
+            cost = judge.evaluate(asking(bare), plan).objective + beside
+            assert cost <= Fraction(repr(data.budget_usd))
+
+
+def exact_usd(data, iteration_us):
+    """What is paid beside the GPUs."""
+    hours = Fraction(data.iterations * iteration_us, 3_600_000_000)
+    rate, once = data.storage_usd_per_hour, data.egress_usd
+    return hours * Fraction(repr(rate)) + Fraction(repr(once))
+
+
+@examples(15)
+@given(drawn(with_storage))
+def test_the_statement_pays_storage_and_egress(data):
+    stated = statements.solve(
+        "provisioning", data, "provisioning", "cpsat", limits=Limits(time_s=60)
+    )
+    assert stated.stop is Stop.PROVED
+    assert stated.objective == best("provisioning", data)
+
+
+@examples(25)
+@given(drawn(with_storage))
+def test_frontiers_pay_storage_and_egress(data):
+    every = [
+        (
+            data.iterations * judge.evaluate(data, plan).parts["iteration_us"],
+            judge.evaluate(asking(data), plan).objective,
+        )
+        for _, plan in valid("provisioning", data)
+    ]
+    assert points(data) == pareto(every)
+
+
+def test_an_instance_says_what_is_stored_and_what_leaves():
+    instance = hetopt.load("tiny/offers")
+    storage = Storage(
+        gbytes=2000,
+        usd_per_gbyte_month=0.08,
+        egress_gbytes=140,
+        usd_per_egress_gbyte=0.09,
+    )
+    kept = instance.model_copy(update={"storage": storage})
+    data = judge.data(kept)
+    assert data.storage_usd_per_hour == 0.219179  # 160 USD in 730 hours, rounded up
+    assert data.egress_usd == 12.6
+    parts = hetopt.provision(kept).evaluation.parts
+    assert parts["usd"] > parts["egress_usd"] + parts["storage_usd"] > 12.6
+
+
+def test_storage_without_offers_is_refused():
+    tree = hetopt.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    with pytest.raises(ValueError, match="found storage and no offers"):
+        Instance.model_validate_json(json.dumps({**tree, "storage": {"gbytes": 1}}))

@@ -64,7 +64,12 @@ def _data(rng: Random) -> dict[str, Any]:
     ]
     if len(offers) > 1 and rng.random() < 0.3:
         offers[1] = {**offers[0], "gpu": "G1"}
+    beside = {
+        "storage_usd_per_hour": rng.choice([0.000001, 0.25, 17.0, 1000.0]),
+        "egress_usd": rng.choice([0.0, 0.000001, 0.01, 3.5, 10.0**6]),
+    }
     return {
+        **(beside if rng.random() < 0.25 else {}),
         "layers": layers,
         "micro_batches": k,
         "data_parallel": degrees,
@@ -123,8 +128,15 @@ def _instance(rng: Random) -> dict[str, Any]:
             {"budget_usd": rng.choice([0.0, 0.0001, 0.01, 10.0])},
         ]
     )
+    beside = {
+        "gbytes": rng.choice([0, 100, 5000.5]),
+        "usd_per_gbyte_month": rng.choice([0.08, 0.023]),
+        "egress_gbytes": rng.choice([0, 0.01, 140]),
+        "usd_per_egress_gbyte": rng.choice([0.0, 0.09]),
+    }
     return {
         "name": "soaked",
+        "storage": beside if rng.random() < 0.3 else None,
         "model": {
             "name": "m",
             "layers": layers,

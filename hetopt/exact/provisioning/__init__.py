@@ -154,4 +154,4 @@ def _found(data: Data, plan: plans.Provisioning) -> Found:
     parts = provisioning.evaluate(data, plan).parts
     prices = {offer.gpu: offer.micro_usd_per_hour for offer in data.offers}
     price = sum(prices[gpu] * n for gpu, n in parts["rented"].items())
-    return Found(parts["iteration_us"], price, plan)
+    return Found(parts["iteration_us"], price + data.storage_micro_usd_per_hour, plan)

@@ -90,7 +90,7 @@ def _keys(degree: Degree, stages: int, counts: Ints, goal: Goal) -> Floats:
         return keys
     level, waiting = counts.shape[1], float(degree.micro_batches - 1)
     free = (stages - counts.sum(axis=1)).astype(float)
-    price = (counts @ degree.c[:level]).astype(float)
+    price = (counts @ degree.c[:level] + degree.standing).astype(float)
     exposed = exposed_least(degree, stages)
     shortest, grid = _grid(degree, stages)
     for lower, upper in zip([shortest, *grid[:-1]], grid, strict=True):

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,6 +97,8 @@ class Fastest:
     def cut(self, price: int) -> int:
         """Affordable, and faster than the best."""
         longest = LONGEST if self.best is None else self.best.time - 1
+        if self.most is not None and self.most < 0:
+            return -1
         if self.most is None or price == 0:
             return longest
         return min(longest, self.most // price)
@@ -128,6 +131,8 @@ class Tradeoffs:
     def cut(self, price: int) -> int:
         """Not reached by any point in both time and cost."""
         longest = self.longest
+        if self.most is not None and self.most < 0:
+            return -1
         if self.most is not None and price:
             longest = min(longest, self.most // price)
         for point in self.points:
@@ -174,15 +179,19 @@ def longest_iteration(data: Data) -> int:
 
 
 def largest_cost(data: Data) -> int | None:
-    """Cost of one iteration that the budget leaves; None without one."""
+    """Cost of one iteration that the budget leaves; None without one.
+
+    Below 0 where egress alone costs more.
+    """
     if data.budget_usd is None:
         return None
-    return int(exact(data.budget_usd) * _PER_USD / data.iterations)
+    left = exact(data.budget_usd) - exact(data.egress_usd)
+    return floor(left * _PER_USD / data.iterations)
 
 
 def usd(data: Data, cost: int) -> Fraction:
-    """A cost of one iteration as USD of all iterations."""
-    return Fraction(cost) * data.iterations / _PER_USD
+    """A cost of one iteration as USD of all iterations and of egress."""
+    return Fraction(cost) * data.iterations / _PER_USD + exact(data.egress_usd)
 
 
 def objective(data: Data, key: int) -> int | Fraction:

@@ -47,6 +47,7 @@ class Degree:
     cap: Ints
     whole: Ints  # GPUs of an instance, rented together
     not_machines: tuple[int, ...]  # numbers of instances that are not asked for
+    standing: int  # price of storage, micro-USD an hour
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -90,13 +91,14 @@ class Degree:
             ),
             whole=_column(rows, 7),
             not_machines=data.other_than_machines,
+            standing=data.storage_micro_usd_per_hour,
         )
 
     def prices(self, counts: Ints) -> list[int]:
-        """micro-USD an hour of allocations; `c` alone is a lower bound of it."""
+        """micro-USD an hour of allocations, at least their `c` and `standing`."""
         gpus = self.d * counts
         billed = gpus + -gpus % self.whole
-        return [int(p) for p in billed @ (self.c // self.d)]
+        return [int(p) + self.standing for p in billed @ (self.c // self.d)]
 
     def allowed(self, counts: Ints) -> Ints:
         """The allocations whose number of instances is asked for."""

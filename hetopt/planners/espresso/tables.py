@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from math import isinf
+from math import floor, isinf
 from typing import NamedTuple
 
 from ...errors import NoPlan
@@ -56,6 +56,7 @@ class Stock:
     micro_batches: int
     max_stages: int
     kinds: tuple[Kind, ...]
+    standing: int  # price of storage, micro-USD an hour
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
@@ -92,7 +93,14 @@ class Stock:
             if kind.stages and offer.layer_mib + offer.in_flight_mib <= kind.memory_mib:
                 kinds.append(kind)
         most = min(data.max_stages, data.layers)
-        return cls(d, data.layers, data.micro_batches, most, tuple(kinds))
+        return cls(
+            d=d,
+            layers=data.layers,
+            micro_batches=data.micro_batches,
+            max_stages=most,
+            kinds=tuple(kinds),
+            standing=data.storage_micro_usd_per_hour,
+        )
 
     @cached_property
     def _room(self) -> tuple[tuple[int, ...], ...]:
@@ -112,7 +120,7 @@ class Stock:
 
     def price(self, counts: Sequence[int]) -> int:
         """micro-USD an hour of an allocation; instances are rented whole."""
-        return sum(
+        return self.standing + sum(
             -(-n * self.d // kind.whole) * kind.whole * kind.gpu_price
             for n, kind in zip(counts, self.kinds, strict=True)
         )
@@ -164,7 +172,8 @@ class Wish:
         if data.deadline_s is not None:
             longest = int(exact(data.deadline_s) * MICRO / data.iterations)
         if data.budget_usd is not None:
-            most = int(exact(data.budget_usd) * _PER_USD / data.iterations)
+            left = exact(data.budget_usd) - exact(data.egress_usd)
+            most = floor(left * _PER_USD / data.iterations)
         return cls(longest, most, data.minimises_time)
 
     def grants(self, time: float, price: float) -> bool:
