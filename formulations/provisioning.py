@@ -5,7 +5,8 @@ held = min(K, e + 1) micro-batches are in flight at e, whatever the number of st
 Kinds k = (offer o, degree d) with times of a layer: both passes, the backward one, and
 sync, 0 at d = 1; room[e,k] layers fit there, and kinds without room are left out.
 Offers have a price in a common unit and a quota; some come in instances of g > 1 GPUs
-that are rented whole. Storage has a price an hour, egress one a run.
+that are rented whole. Storage has a price an hour, egress one a run. Offers whose
+machines are lost are refused: how long a run is expected to take is then a product.
 
     on[e,k]      the stage at e is of kind k     rent[o,i]  the i-th instance is rented
     layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
@@ -77,6 +78,7 @@ class Kind(NamedTuple):
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem on `model`; return the function that reads the plan back."""
+    _refuse_losses(data)
     longest, total, D, K = _longest(data), model.total, data.data_parallel, data.micro_batches
     E, offers = range(min(data.max_stages, data.layers)), {offer.gpu: offer for offer in data.offers}
     room, slots, kinds = _rooms(data), _slots(data), _kinds(data)
@@ -135,6 +137,15 @@ def build(data: Data, model: Model) -> ReadPlan:
         return Provisioning(data_parallel=taken[0][2], stages=tuple(stages))
 
     return read
+
+
+def _refuse_losses(data: Data) -> None:
+    """Each loss makes every machine pay longer: a product of sums."""
+    if lost := [offer.gpu for offer in data.offers if offer.losses_per_hour]:
+        raise Unsupported(
+            f"offer {lost[0]!r} has losses_per_hour, whose part of the time depends on all that is "
+            "rented, which the statement cannot say: use the exact method"
+        )
 
 
 def _other_counts(data: Data, model: Model, rented: Mapping[str, Any], instances: Mapping[str, Any]) -> None:

@@ -57,6 +57,7 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
                 for d, share in shares.items()
             },
             "gpus_per_instance": offer.gpus_per_instance,
+            "losses_per_hour": offer.losses_per_hour,
             "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
         }
         for offer in instance.offers
@@ -70,6 +71,8 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
         "offers": offers,
         "deadline_s": instance.requirements.deadline_s,
         "budget_usd": instance.requirements.budget_usd,
+        "restart_s": workload.restart_s,
+        "checkpoint_every_s": workload.checkpoint_every_s,
         **_storage(instance.storage or Storage()),
     }
 

@@ -5,7 +5,9 @@ A stage is d GPUs of one offer and a contiguous run of x >= 1 layers. At positio
 Its forward, backward and sync times are x times the offer's at d; sync is 0 at d = 1.
     iteration_us = sum (forward + backward) + (K - 1) max (forward + backward)
                    + max_j max(0, sync_j - sum_{i < j} backward_i)
-    hours = iterations * iteration_us / 3.6e9
+    losses = 1 + sum over machines of
+             losses_per_hour (restart_s + checkpoint_every_s / 2) / 3600
+    hours = iterations * iteration_us * losses / 3.6e9
     usd = hours * (usd_per_hour of all GPUs + storage_usd_per_hour) + egress_usd
 An offer may come in instances of several GPUs that are rented whole; then the GPUs of
 the offer are counted, for price and quota, up to whole instances.
@@ -14,7 +16,15 @@ ask for plans with other numbers of them than some.
 Minimise usd subject to the deadline and the quotas; with a budget instead of a
 deadline, minimise the time of all iterations.
 
-Source: Espresso, Eq. 1-3, 8 and 9.
+Times of all iterations are expected ones: machines are lost independently of each
+other, and each loss stops all of them, for the restart and, on average, half of what
+lies between two checkpoints. That is the first order of Young's and Daly's models,
+good as long as losses are a small part of the time. What writing a checkpoint takes is
+not counted.
+
+Source: Espresso, Eq. 1-3, 8 and 9; Young, "A first order approximation to the optimum
+checkpoint interval", CACM 17(9), 1974; Daly, "A higher order estimate of the optimum
+checkpoint interval for restart dumps", FGCS 22(3), 2006.
 """
 
 from collections import Counter
@@ -66,6 +76,11 @@ class Offer(Record):
     peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
         None, description="What planners rank by; the judge has no use for it."
     )
+    losses_per_hour: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0, description="Losses of one machine an hour."
+    )
+
+    _later = frozenset({"losses_per_hour"})
 
     @property
     def micro_usd_per_hour(self) -> int:
@@ -116,7 +131,22 @@ class Data(Record):
         float, Field(ge=0, le=10**9), AfterValidator(_whole_micro_dollars)
     ] = Field(0, description="Paid once a run.")
 
-    _later = frozenset({"other_than_machines", "storage_usd_per_hour", "egress_usd"})
+    restart_s: Seconds | None = Field(
+        None, description="From the loss of a machine until training goes on."
+    )
+    checkpoint_every_s: Seconds | None = Field(
+        None, description="From one checkpoint to the next."
+    )
+
+    _later = frozenset(
+        {
+            "other_than_machines",
+            "storage_usd_per_hour",
+            "egress_usd",
+            "restart_s",
+            "checkpoint_every_s",
+        }
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -128,6 +158,14 @@ class Data(Record):
         if len(set(self.data_parallel)) < len(self.data_parallel):
             raise ValueError("data_parallel lists a degree twice: remove one")
         for offer in self.offers:
+            if offer.losses_per_hour and None in (
+                self.restart_s,
+                self.checkpoint_every_s,
+            ):
+                raise ValueError(
+                    f"offer {offer.gpu!r} has losses_per_hour, and nothing says what "
+                    "a loss costs: give restart_s and checkpoint_every_s"
+                )
             for d in self.data_parallel:
                 if str(d) not in offer.by_data_parallel:
                     raise ValueError(
@@ -191,14 +229,15 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     headroom = _headroom_mib(data, plan, offers)
     stage_us, exposed = _times_us(plan, offers)
     iteration_us = sum(stage_us) + (data.micro_batches - 1) * max(stage_us) + exposed
-    total_us = data.iterations * iteration_us
+    losses = _losses(data, offers, rented)
+    total_us = data.iterations * iteration_us * losses
     hours = Fraction(total_us, HOUR_US)
     price = sum(exact(offers[g].usd_per_hour) * n for g, n in rented.items())
     storage = hours * exact(data.storage_usd_per_hour)
     usd = hours * price + storage + exact(data.egress_usd)
     parts = {
         "iteration_us": iteration_us,
-        "total_s": total_us / MICRO,
+        "total_s": float(total_us / MICRO),
         "usd": float(usd),
         "usd_per_iteration": float(usd / data.iterations),
         "usd_per_hour": float(price),
@@ -211,6 +250,8 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
         "budget_slack_usd": _left(data.budget_usd, usd),
     }
+    if losses > 1:
+        parts["losses_factor"] = float(losses)
     if data.storage_usd_per_hour:
         parts["storage_usd"] = float(storage)
     if data.egress_usd:
@@ -227,6 +268,20 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         what = f"{count}, expected another number than that"
         broken.append(Violation("machines", "plan", what))
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
+
+
+def _losses(
+    data: Data, offers: Mapping[str, Offer], rented: Mapping[str, int]
+) -> int | Fraction:
+    """By how much losses are expected to lengthen the time; 1 where there are none."""
+    if data.restart_s is None or data.checkpoint_every_s is None:
+        return 1
+    lost_hours = (exact(data.restart_s) + exact(data.checkpoint_every_s) / 2) / 3600
+    rate = Fraction(0)
+    for gpu, count in rented.items():
+        machines = count // offers[gpu].gpus_per_instance
+        rate += machines * exact(offers[gpu].losses_per_hour)
+    return 1 + rate * lost_hours if rate else 1
 
 
 def _machines(offer: Offer, gpus: int) -> dict[str, str | int]:

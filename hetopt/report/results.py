@@ -132,6 +132,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
         "hfu": ("HFU", lambda v: f"{v:.1%}"),
         "total_s": ("all iterations", words.duration),
+        "losses_factor": ("of which for losses", lambda v: f"{1 - 1 / v:.1%}"),
         "average_completion_s": ("average completion", words.duration),
         "longest_completion_s": ("longest completion", words.duration),
         "makespan_s": ("makespan", words.duration),

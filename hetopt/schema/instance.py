@@ -45,7 +45,13 @@ class Offer(Record):
         1, description="GPUs that are rented together; quota and price are of one GPU."
     )
 
-    _later = frozenset({"intra_gbytes_per_s"})
+    losses_per_hour: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0,
+        description="Losses of one machine an hour, of a spot offer: 0.02 is one in 50 "
+        "hours.",
+    )
+
+    _later = frozenset({"intra_gbytes_per_s", "losses_per_hour"})
 
 
 class Requirements(Record):
@@ -58,14 +64,19 @@ class Requirements(Record):
 class Storage(Record):
     """What is paid beside GPUs: disks as long as the run lasts, bytes that leave."""
 
-    gbytes: NotNegative = Field(0, description="Kept as long as the run lasts.")
-    usd_per_gbyte_month: NotNegative = Field(
-        0, description="Of one of them; a month has 730 hours."
-    )
-    egress_gbytes: NotNegative = Field(
-        0, description="Bytes that leave the provider in the whole run: checkpoints."
-    )
-    usd_per_egress_gbyte: NotNegative = Field(0, description="Of one of them.")
+    gbytes: Annotated[
+        NotNegative, Field(description="Kept as long as the run lasts.")
+    ] = 0
+    usd_per_gbyte_month: Annotated[
+        NotNegative, Field(description="Of one of them; a month has 730 hours.")
+    ] = 0
+    egress_gbytes: Annotated[
+        NotNegative,
+        Field(description="What leaves the provider in the whole run: checkpoints."),
+    ] = 0
+    usd_per_egress_gbyte: Annotated[
+        NotNegative, Field(description="Of one of them.")
+    ] = 0
 
 
 class Search(Record):
@@ -105,6 +116,7 @@ class Instance(Record):
                 "found workload.alternatives and offers, whose stages have no settings "
                 "of their own: remove the alternatives"
             )
+        self._losses_cost_something()
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
@@ -117,6 +129,20 @@ class Instance(Record):
                     "list one time a layer"
                 )
         return self
+
+    def _losses_cost_something(self) -> None:
+        told = (self.workload.restart_s, self.workload.checkpoint_every_s)
+        if not self.offers and told != (None, None):
+            raise ValueError(
+                "found workload.restart_s or checkpoint_every_s and no offers, whose "
+                "losses they are for: remove them"
+            )
+        lost = [offer.gpu for offer in self.offers if offer.losses_per_hour]
+        if lost and None in told:
+            raise ValueError(
+                f"offer {lost[0]!r} has losses_per_hour, and nothing says what a loss "
+                "costs: give workload.restart_s and workload.checkpoint_every_s"
+            )
 
     def on(self, target: str) -> Self:
         """The instance with `workload.runs_on`; `UnknownName` where there is none."""

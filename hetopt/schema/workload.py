@@ -14,6 +14,7 @@ from .record import (
     Positive,
     Record,
     ReserveMib,
+    Seconds,
 )
 from .targets import TARGETS, RunsOn, Target
 
@@ -281,7 +282,18 @@ class Workload(Record):
         ),
     ] = "any"
 
-    _later = frozenset({"alternatives", "runs_on"})
+    restart_s: Annotated[
+        Seconds | None,
+        Field(description="From the loss of a rented machine until training goes on."),
+    ] = None
+    checkpoint_every_s: Annotated[
+        Seconds | None,
+        Field(
+            description="From one checkpoint to the next: a loss costs half of it too."
+        ),
+    ] = None
+
+    _later = frozenset({"alternatives", "runs_on", "restart_s", "checkpoint_every_s"})
 
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.errors import InstanceError
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import provisioning as exact
 from hetopt.exact.provisioning import search
 from hetopt.modelling import Limits
@@ -172,7 +172,7 @@ def points(data):
     free = asking(data)
     return [
         (
-            data.iterations * point.evaluation.parts["iteration_us"],
+            expected_us(data, point.plan),
             judge.evaluate(free, point.plan).objective,
         )
         for point in front.points
@@ -543,3 +543,128 @@ def test_storage_without_offers_is_refused():
     tree = hetopt.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
     with pytest.raises(ValueError, match="found storage and no offers"):
         Instance.model_validate_json(json.dumps({**tree, "storage": {"gbytes": 1}}))
+
+
+def with_losses(random):
+    """A tiny problem in machines, of which some are lost: often, seldom, never."""
+    data = in_machines(random)
+    lost = [
+        offer.model_copy(
+            update={"losses_per_hour": random.choice([0.0, 0.0, 0.001, 0.37, 2.0])}
+        )
+        for offer in data.offers
+    ]
+    counts = random.choice([(), data.other_than_machines])
+    asked = {"offers": tuple(lost), "other_than_machines": counts}
+    every = random.choice([0.0, 600.0, 1800.5])
+    asked |= {"restart_s": random.choice([0.0, 90.0]), "checkpoint_every_s": every}
+    asked |= {"storage_usd_per_hour": random.choice([0.0, 0.0, 12.5])}
+    return data.model_copy(update=asked)
+
+
+@examples(30)
+@given(drawn(with_losses))
+def test_the_optimum_reckons_with_losses(data):
+    found, wanted = solve(data), best("provisioning", data)
+    assert found.objective == wanted
+    assert found.stop is Stop.PROVED
+    assert (found.status is Status.INFEASIBLE) == (wanted is None)
+    with unlisted():
+        assert solve(data).objective == wanted
+
+
+@examples(10)
+@given(drawn(with_losses))
+def test_frontiers_reckon_with_losses(data):
+    every = [
+        (expected_us(data, plan), judge.evaluate(asking(data), plan).objective)
+        for _, plan in valid("provisioning", data)
+    ]
+    assert points(data) == pareto(every)
+    with unlisted():
+        assert points(data) == pareto(every)
+
+
+@examples(25)
+@given(drawn(with_losses))
+def test_each_machine_lengthens_the_expected_time(data):
+    for _, plan in valid("provisioning", data):
+        found = judge.evaluate(data, plan)
+        hours = (Fraction(repr(data.restart_s)) * 2) / 7200
+        hours += Fraction(repr(data.checkpoint_every_s)) / 7200
+        rates = {o.gpu: Fraction(repr(o.losses_per_hour)) for o in data.offers}
+        machines = found.parts["machines"]
+        lost = sum(rates[m["offer"]] * m["machines"] for m in machines)
+        expected = data.iterations * found.parts["iteration_us"] * (1 + lost * hours)
+        assert expected_us(data, plan) == expected
+        if data.minimises_time:
+            assert found.objective == expected
+        assert found.parts["total_s"] == pytest.approx(float(expected / 10**6))
+
+
+def expected_us(data, plan):
+    """The time that the judge minimises under a budget."""
+    return judge.evaluate(asking(data, budget_usd=1e9), plan).objective
+
+
+@examples(5)
+@given(MEDIUM)
+def test_losses_of_larger_searches_lose_no_optimum(data):
+    lost = [
+        offer.model_copy(update={"losses_per_hour": 0.3 * i})
+        for i, offer in enumerate(data.offers)
+    ]
+    told = {"restart_s": 120.0, "checkpoint_every_s": 900.0, "offers": tuple(lost)}
+    spot = data.model_copy(update=told)
+    listed = solve(spot).objective
+    with unlisted():
+        assert solve(spot).objective == listed
+    without = solve(data).objective
+    assert (listed is None) == (without is None)
+    assert listed is None or listed >= without
+
+
+@pytest.mark.parametrize("planner", ["espresso", "hph_plus", "sia_plus", "whale_plus"])
+@examples(15)
+@given(data=drawn(with_losses))
+def test_planners_reckon_with_losses(planner, data):
+    posed = data.model_copy(update={"other_than_machines": ()})
+    result = hetopt.solve(posed, planner)
+    assert not result.failed
+    if result.objective is not None:
+        assert judge.evaluate(posed, result.plan).valid
+        assert result.objective >= solve(posed).objective
+
+
+def test_a_warm_start_with_losses_is_counted_as_the_judge_does():
+    data = medium(Random("medium 0"))
+    lost = tuple(o.model_copy(update={"losses_per_hour": 0.7}) for o in data.offers)
+    told = {"restart_s": 300.0, "checkpoint_every_s": 1800.0, "offers": lost}
+    spot = data.model_copy(update=told)
+    plan = solve(data).plan
+    warm = exact.solve(spot, limits=UNLIMITED, warm_start=plan)
+    assert warm.objective == solve(spot).objective
+
+
+def test_the_statement_refuses_losses_by_name():
+    data = one_layer_a_second(
+        (offer("spot").model_copy(update={"losses_per_hour": 0.1}),),
+        restart_s=60.0,
+        checkpoint_every_s=600.0,
+    )
+    with pytest.raises(Unsupported, match="'spot' has losses_per_hour"):
+        statements.solve("provisioning", data, "provisioning", "cpsat", limits=Limits())
+
+
+def test_losses_without_what_they_cost_are_refused():
+    told = json.loads(hetopt.load("tiny/offers").model_dump_json(exclude_unset=True))
+    told["offers"][0]["losses_per_hour"] = 0.1
+    with pytest.raises(ValueError, match=r"give workload\.restart_s and workl"):
+        Instance.model_validate_json(json.dumps(told))
+    told["workload"] |= {"restart_s": "5min", "checkpoint_every_s": "30min"}
+    data = judge.data(Instance.model_validate_json(json.dumps(told)))
+    assert (data.restart_s, data.checkpoint_every_s) == (300, 1800)
+    with pytest.raises(ValueError, match="give restart_s and checkpoint_every_s"):
+        one_layer_a_second(
+            (offer("spot").model_copy(update={"losses_per_hour": 0.1}),),
+        )

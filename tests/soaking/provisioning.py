@@ -68,8 +68,15 @@ def _data(rng: Random) -> dict[str, Any]:
         "storage_usd_per_hour": rng.choice([0.000001, 0.25, 17.0, 1000.0]),
         "egress_usd": rng.choice([0.0, 0.000001, 0.01, 3.5, 10.0**6]),
     }
+    lossy = {"restart_s": rng.choice([0.0, 90.5]), "checkpoint_every_s": 1800.0}
+    if rng.random() < 0.3:
+        beside |= lossy
+        for offer in offers:
+            offer["losses_per_hour"] = rng.choice([0.0, 0.001, 0.37, 1000.0])
+    elif rng.random() < 0.6:
+        beside = {}
     return {
-        **(beside if rng.random() < 0.25 else {}),
+        **beside,
         "layers": layers,
         "micro_batches": k,
         "data_parallel": degrees,
@@ -89,7 +96,14 @@ def _limited(rng: Random, data: dict[str, Any]) -> dict[str, Any]:
     problem = posed("provisioning", data)
     judged = [provisioning.evaluate(problem, plan) for _, plan in plans]
     if aim == "deadline":
-        all_us = [data["iterations"] * e.parts["iteration_us"] for e in judged]
+        all_us = [
+            ceil(
+                data["iterations"]
+                * e.parts["iteration_us"]
+                * e.parts.get("losses_factor", 1)
+            )
+            for e in judged
+        ]
         us = rng.choice([min(all_us), rng.choice(all_us)]) + rng.choice([0, 0, -1, 1])
         seconds = max(0, us) / 10**6
         return {**data, "deadline_s": min(1e9, seconds)}
@@ -121,6 +135,9 @@ def _instance(rng: Random) -> dict[str, Any]:
     for offer in offers:
         if rng.random() < 0.3:
             offer["intra_gbytes_per_s"] = rng.choice([0.02, 1, 300])
+    spot = rng.random() < 0.3
+    for offer in offers:
+        offer["losses_per_hour"] = rng.choice([0, 0.02, 3.1]) if spot else 0
     limits = rng.choice(
         [
             {},
@@ -148,6 +165,8 @@ def _instance(rng: Random) -> dict[str, Any]:
             "sequence_length": rng.choice([1, 128]),
             "global_batch": k * max(degrees) * rng.choice([1, 2, 3]),
             "iterations": rng.choice([1, 100]),
+            "restart_s": 120 if spot else None,
+            "checkpoint_every_s": rng.choice([0, 900.5]) if spot else None,
             "costs": {
                 "recompute": rng.choice(["full", "selective", "none"]),
                 "in_flight": rng.choice(["1f1b", "gpipe", "one"]),

@@ -3,7 +3,9 @@
 Allocations (a data-parallel degree, and a number of stages of each offer) are taken
 best first by a lower bound of their iteration, so of their cost; each is placed
 exactly (order and layers of its stages), with the time at which it stops being worth
-having as a cut-off. Everything is counted in integers: us x micro-USD an hour.
+having as a cut-off. Expected losses depend on the allocation alone: they stretch its
+time, and shorten its cut-off (`losses`). Everything is counted in integers: us, or
+parts of one, x micro-USD an hour.
 
 The problem is Espresso's (Eq. 1-3, 8, 9); the method is not: Espresso prunes its tree
 by estimates and places the stages by a rule.
@@ -27,6 +29,7 @@ from .goals import (
     longest_iteration,
     objective,
 )
+from .losses import Losses
 from .reasons import why_none
 from .search import Search
 from .tables import Degree
@@ -154,4 +157,9 @@ def _found(data: Data, plan: plans.Provisioning) -> Found:
     parts = provisioning.evaluate(data, plan).parts
     prices = {offer.gpu: offer.micro_usd_per_hour for offer in data.offers}
     price = sum(prices[gpu] * n for gpu, n in parts["rented"].items())
-    return Found(parts["iteration_us"], price + data.storage_micro_usd_per_hour, plan)
+    losses = Losses.of(data)
+    lost = sum(
+        losses.per_machine[row["offer"]] * row["machines"] for row in parts["machines"]
+    )
+    time = parts["iteration_us"] * (losses.unit + lost)
+    return Found(time, price + data.storage_micro_usd_per_hour, plan)

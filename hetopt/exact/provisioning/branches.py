@@ -10,7 +10,8 @@ takes at least  mu L + exposed,  mu the root of
 last no longer than mu_2 L + exposed the stages must have phi(mu_2) of K - 1 together:
 the stages still to choose cost at least the lower convex hull of the remaining types'
 (phi, c) says. On a grid of mu each interval gives a least time (its lower end) and a
-least price (at its upper end); a branch is bounded by its best interval.
+least price (at its upper end); a branch is bounded by its best interval. Times are
+those that are expected on the machines fixed so far.
 """
 
 from collections.abc import Iterator
@@ -20,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .goals import Goal
-from .tables import NEVER, Degree, Ints
+from .tables import NEVER, Degree, Floats, Ints
 
-Floats = npt.NDArray[np.float64]
 _GRID = 128
 # Floats only prune here, and by a margin far above their error.
 _MARGIN = 1 - 1e-9
@@ -91,6 +91,7 @@ def _keys(degree: Degree, stages: int, counts: Ints, goal: Goal) -> Floats:
     level, waiting = counts.shape[1], float(degree.micro_batches - 1)
     free = (stages - counts.sum(axis=1)).astype(float)
     price = (counts @ degree.c[:level] + degree.standing).astype(float)
+    stretch = degree.least_stretches(counts)
     exposed = exposed_least(degree, stages)
     shortest, grid = _grid(degree, stages)
     for lower, upper in zip([shortest, *grid[:-1]], grid, strict=True):
@@ -99,7 +100,7 @@ def _keys(degree: Degree, stages: int, counts: Ints, goal: Goal) -> Floats:
         met = sum(phi[k] * counts[:, k] for k in range(level))
         short = np.maximum(waiting - met, 0.0) * _MARGIN
         rest = _rest_price(phi[level:], degree.c[level:].astype(float), short, free)
-        time = (lower * degree.layers + exposed) * _MARGIN
+        time = (lower * degree.layers + exposed) * _MARGIN * stretch
         reached = np.isfinite(rest)
         found = goal.bound(time, (price + np.where(reached, rest, 0.0)) * _MARGIN)
         keys = np.where(reached, np.minimum(keys, found), keys)

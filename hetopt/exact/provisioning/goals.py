@@ -1,8 +1,9 @@
 """What a search over allocations is after: cheapest, fastest, or every trade-off.
 
-Prices are micro-USD an hour of all GPUs, times us of one iteration, costs their
-product; all integers. A goal says how long an iteration of an allocation of some price
-may last to be worth having (`cut`), so that one search serves all three.
+Prices are micro-USD an hour of all that is rented, times the expected ones of one
+iteration in parts of a us (`losses`), costs their product; all integers. A goal says
+how long an iteration of an allocation of some price may last to be worth having
+(`cut`), so that one search serves all three.
 """
 
 from bisect import bisect_right
@@ -13,14 +14,13 @@ from math import floor
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
+from .losses import Losses
+from .tables import Floats
 
-Floats = npt.NDArray[np.float64]
-
-LONGEST = 2**60  # us; above every time that the tables allow
+LONGEST = 2**200  # above every time
 _PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
 
 
@@ -47,7 +47,7 @@ class Goal(Protocol):
     def key(self, time: int, cost: int) -> int:
         """The objective of a bound (time, cost): smaller is searched first."""
 
-    def bound(self, time: float, price: Floats) -> Floats:
+    def bound(self, time: Floats, price: Floats) -> Floats:
         """Keys of bounds; infinite where nothing of that time and price is wanted."""
 
     def take(self, found: Found) -> None:
@@ -73,11 +73,9 @@ class Cheapest:
         """The cost."""
         return cost
 
-    def bound(self, time: float, price: Floats) -> Floats:
+    def bound(self, time: Floats, price: Floats) -> Floats:
         """Costs, where they are below the best and in time."""
-        cost = time * price
-        if time > self.longest:
-            return np.full_like(cost, np.inf)
+        cost = np.where(time > float(self.longest), np.inf, time * price)
         return cost if self.best is None else _below(cost, cost, self.best.cost)
 
     def take(self, found: Found) -> None:
@@ -107,7 +105,7 @@ class Fastest:
         """The time."""
         return time
 
-    def bound(self, time: float, price: Floats) -> Floats:
+    def bound(self, time: Floats, price: Floats) -> Floats:
         """The time, where it is below the best and affordable."""
         best = np.inf if self.best is None else self.best.time
         most = np.inf if self.most is None else self.most
@@ -147,14 +145,14 @@ class Tradeoffs:
         """Time x cost: the middle of the front first."""
         return time * cost
 
-    def bound(self, time: float, price: Floats) -> Floats:
+    def bound(self, time: Floats, price: Floats) -> Floats:
         """Time x cost, where no point reaches both and both are within limits."""
-        cost, most = time * price, np.inf if self.most is None else self.most
-        if time > self.longest:
-            return np.full_like(cost, np.inf)
+        most = np.inf if self.most is None else float(self.most)
+        cost = np.where(time > float(self.longest), np.inf, time * price)
         # Of the points that are as fast, the last is the cheapest.
-        at = bisect_right([point.time for point in self.points], time)
-        reached = self.points[at - 1].cost if at else np.inf
+        times = np.array([float(point.time) for point in self.points])
+        costs = np.array([np.inf, *(float(point.cost) for point in self.points)])
+        reached = costs[np.searchsorted(times, time, side="right")]
         return _below(np.where(cost <= most, time * cost, np.inf), cost, reached)
 
     def take(self, found: Found) -> None:
@@ -167,15 +165,16 @@ class Tradeoffs:
         self.points = kept
 
 
-def _below(keys: Floats, values: Floats, limit: float) -> Floats:
+def _below(keys: Floats, values: Floats, limit: float | Floats) -> Floats:
     return np.where(values < limit, keys, np.inf)
 
 
 def longest_iteration(data: Data) -> int:
-    """us of one iteration that the deadline leaves; `LONGEST` without one."""
+    """Time of one iteration that the deadline leaves; `LONGEST` without one."""
     if data.deadline_s is None:
         return LONGEST
-    return min(LONGEST, int(exact(data.deadline_s) * MICRO / data.iterations))
+    parts = MICRO * Losses.of(data).unit
+    return int(exact(data.deadline_s) * parts / data.iterations)
 
 
 def largest_cost(data: Data) -> int | None:
@@ -186,14 +185,22 @@ def largest_cost(data: Data) -> int | None:
     if data.budget_usd is None:
         return None
     left = exact(data.budget_usd) - exact(data.egress_usd)
-    return floor(left * _PER_USD / data.iterations)
+    return floor(left * _PER_USD * Losses.of(data).unit / data.iterations)
+
+
+def us(data: Data, time: int) -> int | Fraction:
+    """A time of one iteration as us of all iterations."""
+    unit = Losses.of(data).unit
+    total = time * data.iterations
+    return total if unit == 1 else Fraction(total, unit)
 
 
 def usd(data: Data, cost: int) -> Fraction:
     """A cost of one iteration as USD of all iterations and of egress."""
-    return Fraction(cost) * data.iterations / _PER_USD + exact(data.egress_usd)
+    per_usd = _PER_USD * Losses.of(data).unit
+    return Fraction(cost) * data.iterations / per_usd + exact(data.egress_usd)
 
 
 def objective(data: Data, key: int) -> int | Fraction:
     """The key of `Cheapest` or `Fastest` as the objective of `data`."""
-    return key * data.iterations if data.minimises_time else usd(data, key)
+    return us(data, key) if data.minimises_time else usd(data, key)

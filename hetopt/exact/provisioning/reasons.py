@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from ...problems.provisioning import MICRO, Data
-from .goals import LONGEST, Cheapest, Fastest, usd
+from .goals import LONGEST, Cheapest, Fastest, us, usd
 from .search import Search
 from .tables import Degree
 
@@ -17,11 +17,11 @@ def why_none(data: Data, degrees: list[Degree], check: Check) -> Iterator[str]:
         yield f"machines: no plan that meets the rest has others than {counts} of them"
         return
     yield _asked(data)
-    fastest = _fastest_us(degrees, check)
+    fastest = _fastest(degrees, check)
     if fastest is None:
         yield _memory(data, degrees)
         return
-    least_s = data.iterations * fastest / MICRO
+    least_s = float(us(data, fastest) / MICRO)
     yield f"deadline: the least that any plan meets is {least_s:.6f} s"
     cheapest = Cheapest(LONGEST)
     Search(degrees, cheapest, check).run()
@@ -40,7 +40,7 @@ def _asked(data: Data) -> str:
     return "memory: no plan holds the model"
 
 
-def _fastest_us(degrees: list[Degree], check: Check) -> int | None:
+def _fastest(degrees: list[Degree], check: Check) -> int | None:
     goal = Fastest(None)
     Search(degrees, goal, check).run()
     return goal.best.time if goal.best else None
@@ -83,9 +83,9 @@ def _binding_quotas(
         offers = list(data.offers)
         offers[index] = offer.model_copy(update={"quota": enough})
         more = data.model_copy(update={"offers": tuple(offers)})
-        lifted = _fastest_us([Degree.of(more, d) for d in data.data_parallel], check)
+        lifted = _fastest([Degree.of(more, d) for d in data.data_parallel], check)
         if lifted is not None and lifted < fastest:
-            least_s = data.iterations * lifted / MICRO
+            least_s = float(us(data, lifted) / MICRO)
             meets = "met" if least_s <= deadline_s else "still missed"
             yield (
                 f"quota: {offer.gpu} binds at {offer.quota}: with {enough} of them "

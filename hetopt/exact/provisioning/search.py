@@ -7,7 +7,7 @@ left in the queue when the search stops bounds every plan that was not seen.
 """
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -25,6 +25,7 @@ _BEAM, _QUICK_BATCHES = 16, 6
 _LISTED = 100_000  # allocations of a degree that are listed at once
 _SLICE = 2048  # partial allocations of a branch
 _DIVES, _DIVE_ROWS = 3, 64
+_MOST = 2**60  # us of an iteration, above every one that the tables allow
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Batch:
     counts: Ints
     time: Ints
     price: list[int]
+    stretch: list[int]  # expected time of each us, in parts of one
 
     def pick(self, rows: list[int] | slice) -> "Batch":
         """Some of the allocations, in the order of `rows`."""
@@ -45,7 +47,13 @@ class Batch:
             self.counts[rows],
             self.time[rows],
             [self.price[row] for row in rows],
+            [self.stretch[row] for row in rows],
         )
+
+    def expected(self) -> Iterator[tuple[int, int]]:
+        """The bound of the expected time, and the price, of each."""
+        rows = zip(self.time.tolist(), self.stretch, self.price, strict=True)
+        return ((time * stretch, price) for time, stretch, price in rows)
 
 
 class Search:
@@ -95,7 +103,7 @@ class Search:
             isinstance(node, Branch)
             or any(
                 time <= found.time and time * price <= found.cost
-                for time, price in zip(node.time.tolist(), node.price, strict=True)
+                for time, price in node.expected()
             )
             for _, _, node in self.queue
         )
@@ -144,15 +152,16 @@ class Search:
         counts = degree.allowed(counts)
         time = least_times(degree, counts)
         price = degree.prices(counts)
-        keys = [self._key(t, p) for t, p in zip(time.tolist(), price, strict=True)]
+        batch = Batch(degree, counts, time, price, degree.stretches(counts))
+        keys = [self._key(*pair) for pair in batch.expected()]
         order = sorted(range(len(price)), key=keys.__getitem__)
-        return self._wanted(Batch(degree, counts, time, price).pick(order))
+        return self._wanted(batch.pick(order))
 
     def _wanted(self, batch: Batch) -> tuple[int, Batch] | None:
         """What may still be worth having of an ordered batch, with its key."""
         cuts: dict[int, int] = {}
         keep = []
-        for i, (price, time) in enumerate(zip(batch.price, batch.time, strict=True)):
+        for i, (time, price) in enumerate(batch.expected()):
             if price not in cuts:
                 cuts[price] = self.goal.cut(price)
             if time <= cuts[price]:
@@ -160,7 +169,7 @@ class Search:
         if not keep:
             return None
         kept = batch.pick(keep)
-        return self._key(int(kept.time[0]), kept.price[0]), kept
+        return self._key(*next(kept.expected())), kept
 
     def _key(self, time: int, price: int) -> int:
         return self.goal.key(time, time * price)
@@ -173,7 +182,11 @@ class Search:
 
     def _place_within(self, batch: Batch, beam: int | None) -> None:
         degree = batch.degree
-        cut = np.array([self.goal.cut(p) for p in batch.price], dtype=np.int64)
+        cuts = [
+            min(self.goal.cut(price) // stretch, _MOST)
+            for price, stretch in zip(batch.price, batch.stretch, strict=True)
+        ]
+        cut = np.array(cuts, dtype=np.int64)
         least = by_beta(degree, batch.counts)
         row, beta = np.nonzero(least <= cut[:, None])
         longest = (degree.micro_batches - 1) * degree.betas
@@ -186,10 +199,11 @@ class Search:
                 cut[row[mine]] - longest[beta[mine]],
             )
             for job, found in place(degree, jobs, self.check, beam).items():
-                self._take(degree, batch.price[row[mine[job]]], found)
+                at = row[mine[job]]
+                time = iteration(degree, found) * batch.stretch[at]
+                self._take(degree, time, batch.price[at], found)
 
-    def _take(self, degree: Degree, price: int, stages: Stages) -> None:
-        time = iteration(degree, stages)
+    def _take(self, degree: Degree, time: int, price: int, stages: Stages) -> None:
         if time > self.goal.cut(price):
             return
         plan = Provisioning(

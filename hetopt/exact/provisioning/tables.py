@@ -23,8 +23,10 @@ import numpy.typing as npt
 
 from ...errors import Unsupported
 from ...problems.provisioning import Data
+from .losses import Losses
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 NEVER = 2**61  # us; longer than any plan that is worth having
 # Above this many layers the synchronisation bound takes the simple form.
 _MANY_LAYERS = 256
@@ -48,12 +50,15 @@ class Degree:
     whole: Ints  # GPUs of an instance, rented together
     not_machines: tuple[int, ...]  # numbers of instances that are not asked for
     standing: int  # price of storage, micro-USD an hour
+    unit: int  # parts of a us that expected times are counted in
+    lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Degree":
         """The tables of `data` at degree `d`."""
         stages = min(data.max_stages, data.layers)
+        losses = Losses.of(data)
         rows = []
         for offer in data.offers:
             times = offer.by_data_parallel[str(d)]
@@ -92,6 +97,8 @@ class Degree:
             whole=_column(rows, 7),
             not_machines=data.other_than_machines,
             standing=data.storage_micro_usd_per_hour,
+            unit=losses.unit,
+            lost=tuple(losses.per_machine[row[1]] for row in rows),
         )
 
     def prices(self, counts: Ints) -> list[int]:
@@ -104,8 +111,28 @@ class Degree:
         """The allocations whose number of instances is asked for."""
         if not self.not_machines:
             return counts
-        machines = (-(-self.d * counts // self.whole)).sum(axis=1)
+        machines = self._machines(counts).sum(axis=1)
         return counts[~np.isin(machines, self.not_machines)]
+
+    def _machines(self, counts: Ints) -> Ints:
+        return -(-self.d * counts // self.whole[: counts.shape[1]])
+
+    def stretches(self, counts: Ints) -> list[int]:
+        """Expected time of each us of an iteration on allocations, in parts of one."""
+        if not any(self.lost):
+            return [self.unit] * len(counts)
+        return [
+            self.unit + sum(m * lost for m, lost in zip(row, self.lost, strict=True))
+            for row in self._machines(counts).tolist()
+        ]
+
+    def least_stretches(self, counts: Ints) -> Floats:
+        """The same of partial allocations, at the least, not rounded down."""
+        stretch = np.full(len(counts), float(self.unit))
+        if any(self.lost):
+            for column, lost in zip(self._machines(counts).T, self.lost, strict=False):
+                stretch += column * float(lost)
+        return stretch
 
     @cached_property
     def betas(self) -> Ints:

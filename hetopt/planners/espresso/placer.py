@@ -30,6 +30,7 @@ from ...plans import Provisioning
 from ...problems.provisioning import Data
 from .tables import (
     Counts,
+    Number,
     Stages,
     Stock,
     Wish,
@@ -72,11 +73,13 @@ def best_granted(
 ) -> Provisioning | None:
     """The best of these that keeps the deadline and the budget, the first of equals."""
     wish = Wish.of(data)
-    best: tuple[float, Provisioning] | None = None
+    best: tuple[Number, Provisioning] | None = None
     for stock, stages in pipelines:
         if deadline is not None and monotonic() > deadline:
             break
-        time, price = stock.iteration_us(stages), stock.price(counted(stock, stages))
+        counts = counted(stock, stages)
+        time = stock.iteration_us(stages) * stock.stretch(counts)
+        price = stock.price(counts)
         value = wish.value(time, price)
         if wish.grants(time, price) and (best is None or value < best[0]):
             best = value, stock.plan(stages)

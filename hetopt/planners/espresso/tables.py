@@ -9,6 +9,7 @@ the paper's Eq. 8 and 9, as the judge has them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import floor, isinf
@@ -20,6 +21,7 @@ from ...problems.provisioning import MICRO, Data
 from ...schema import exact
 
 Stages = tuple[tuple[int, int], ...]  # (kind, layers) of each stage, in order
+Number = float | Fraction
 Counts = tuple[int, ...]  # number of stages of each kind
 Worth = Callable[["Stock", Sequence[int], Sequence[int]], list[int]]
 _PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
@@ -57,6 +59,7 @@ class Stock:
     max_stages: int
     kinds: tuple[Kind, ...]
     standing: int  # price of storage, micro-USD an hour
+    lost: tuple[Fraction, ...]  # by kind: what a machine's losses add to each us
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
@@ -100,6 +103,7 @@ class Stock:
             max_stages=most,
             kinds=tuple(kinds),
             standing=data.storage_micro_usd_per_hour,
+            lost=tuple(_lost(data, kind.gpu) for kind in kinds),
         )
 
     @cached_property
@@ -125,6 +129,18 @@ class Stock:
             for n, kind in zip(counts, self.kinds, strict=True)
         )
 
+    def stretch(self, counts: Sequence[int]) -> int | Fraction:
+        """By how much losses lengthen an allocation's time; no paper reckons it."""
+        if not any(self.lost):
+            return 1
+        return 1 + sum(
+            (
+                -(-n * self.d // kind.whole) * lost
+                for n, kind, lost in zip(counts, self.kinds, self.lost, strict=True)
+            ),
+            Fraction(0),
+        )
+
     def iteration_us(self, stages: Stages) -> int:
         """The estimator: one iteration of a pipeline."""
         total = slowest = exposed = hidden = 0
@@ -148,6 +164,12 @@ class Stock:
         )
 
 
+def _lost(data: Data, gpu: str) -> Fraction:
+    rates = {offer.gpu: offer.losses_per_hour for offer in data.offers}
+    half = exact(data.checkpoint_every_s or 0) / 2
+    return exact(rates[gpu]) * (exact(data.restart_s or 0) + half) / 3600
+
+
 def counted(stock: Stock, stages: Stages) -> Counts:
     """The allocation that a pipeline needs."""
     taken = [t for t, _ in stages]
@@ -158,7 +180,7 @@ def counted(stock: Stock, stages: Stages) -> Counts:
 class Wish:
     """What is asked: the least cost within a deadline, or the least time in a budget.
 
-    Times are us of one iteration, costs us x micro-USD an hour of one.
+    Times are us of one iteration, losses reckoned with; costs us x micro-USD an hour.
     """
 
     longest_us: float
@@ -176,11 +198,11 @@ class Wish:
             most = floor(left * _PER_USD / data.iterations)
         return cls(longest, most, data.minimises_time)
 
-    def grants(self, time: float, price: float) -> bool:
+    def grants(self, time: Number, price: float) -> bool:
         """Whether the deadline and the budget are kept."""
         return time <= self.longest_us and time * price <= self.most_cost
 
-    def value(self, time: float, price: float) -> float:
+    def value(self, time: Number, price: float) -> Number:
         """What is to be small."""
         return time if self.by_time else time * price
 

@@ -23,7 +23,8 @@ allocation, boundary pruning the only one that is fast enough.
 Where the paper is silent: under a budget the least time is sought, and cost and time
 change places; the capacity that the model needs is its layers with one micro-batch in
 flight each; equal priorities are taken last pushed first, which dives; kinds are
-ordered as offered.
+ordered as offered. Losses, which it does not know, lengthen the time of what is placed;
+storage is a part of its price.
 
 Source: Espresso, section III-B, Algorithm 1, Eq. 4 to 7.
 """
@@ -38,7 +39,7 @@ from time import monotonic
 from ...errors import NoPlan, keeping
 from ...plans import Provisioning
 from ...problems.provisioning import MICRO, Data
-from .tables import Counts, Kind, Stages, Stock, Wish
+from .tables import Counts, Kind, Number, Stages, Stock, Wish
 
 Placer = Callable[[Stock, Counts, float], Stages | None]
 BETA = 0.8  # share of the memory that layers fill, section III-B
@@ -79,9 +80,9 @@ class Search:
     pruning: Pruning
     deadline: float | None
     counters: Counters = field(default_factory=Counters)
-    value: float = float("inf")
+    value: Number = float("inf")
     plan: Provisioning | None = None
-    nearest_us: float = float("inf")  # shortest iteration placed that was not granted
+    nearest_us: Number = float("inf")  # shortest iteration placed that was not granted
     in_time: bool = True
 
     def run(self, data: Data) -> None:
@@ -111,11 +112,12 @@ class Search:
         """Place a complete allocation, and keep it where it is the best."""
         self.counters.placed += 1
         price = stock.price(counts)
+        stretch = stock.stretch(counts)
         limit = self.value if self.wish.by_time or not price else self.value / price
-        stages = self.placer(stock, counts, limit)
+        stages = self.placer(stock, counts, float(limit / stretch))
         if stages is None:
             return
-        time = stock.iteration_us(stages)
+        time = stock.iteration_us(stages) * stretch
         if not self.wish.grants(time, price):
             self.nearest_us = min(self.nearest_us, time)
             return
@@ -200,7 +202,8 @@ class _Tree:
         values = []
         for t in kinds:
             time = self._time(compute + rest * self.rates[t])
-            values.append(self.search.wish.value(time, price + rest * self.prices[t]))
+            whole = price + rest * self.prices[t]
+            values.append(float(self.search.wish.value(time, whole)))
         return min(values, default=float("inf"))
 
     def _summed(self, counts: Counts) -> tuple[float, int]:
@@ -244,7 +247,7 @@ class _Tree:
         """Whether every placement is too late, or no better than the best plan."""
         wish, stock = self.search.wish, self.stock
         price = stock.price(counts)
-        time = least_us(stock, counts)
+        time = least_us(stock, counts) * float(stock.stretch(counts))
         return (
             not wish.grants(time, price) or wish.value(time, price) >= self.search.value
         )
@@ -310,7 +313,7 @@ def cheapest_plan(
     if not search.in_time:
         raise NoPlan(f"{name}: no plan was found in time")
     if search.nearest_us < float("inf"):
-        nearest_s = data.iterations * search.nearest_us / MICRO
+        nearest_s = float(data.iterations * search.nearest_us / MICRO)
         raise NoPlan(
             f"{name}: no allocation keeps the deadline or the budget; the fastest "
             f"that it placed takes {nearest_s:.3f} s"
