@@ -70,7 +70,7 @@ def import_file(
 ) -> None:
     """Read a file of another tool, such as a price list, and write it as ours.
 
-    Examples: `hetopt import skypilot vms.csv --region us-east-1 --spot
+    Examples: `hetopt import skypilot vms.csv --region us-east-1
     --instance espresso/llama-7b --out market.yaml`;
     `hetopt import metis-plan search.log --instance i.yaml --rank 2 --out plan.json`
     """

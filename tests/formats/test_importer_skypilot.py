@@ -65,8 +65,43 @@ def test_the_cheapest_of_each_card_and_size_is_offered_by_region(listed: Path) -
 
 
 def test_spot_prices_are_taken_where_there_are_any(listed: Path) -> None:
-    found = offers(listed, spot=True)
-    assert {name: o["usd_per_hour"] for name, o in found.items()} == {"8xV100": 0.3125}
+    found = offers(listed, spot=True, losses_per_hour=0.02)
+    assert {name: o["usd_per_hour"] for name, o in found.items()} == {
+        "1xA6000": 1.09,
+        "8xV100": 0.625,
+        "8xV100@spot": 0.3125,
+    }
+    lost = {name: o.get("losses_per_hour") for name, o in found.items()}
+    assert lost == {"1xA6000": None, "8xV100": None, "8xV100@spot": 0.02}
+    with pytest.raises(InstanceError, match="found no known GPU with a spot price"):
+        offers(listed, spot=True, losses_per_hour=0.02, region="us-east-1")
+
+
+def test_rates_of_loss_are_asked_for_and_never_invented(
+    listed: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError, match="give --losses-per-hour N"):
+        offers(listed, spot=True)
+    with pytest.raises(InstanceError, match="without spot"):
+        offers(listed, losses_per_hour=0.1)
+    out = tmp_path / "market.yaml"
+    words = ["import", "skypilot", str(listed), "--instance", "espresso/llama-1.3b"]
+    words += ["--out", str(out), "--spot", "--losses-per-hour", "0.02"]
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 2
+    assert "give --restart-s and --checkpoint-every-s" in told.output
+    assert not out.exists()
+    words += ["--restart-s", "5min", "--checkpoint-every-s", "1h"]
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 0, told.output
+    made = load_instance(out)
+    assert (made.workload.restart_s, made.workload.checkpoint_every_s) == (300, 3600)
+    told = CliRunner().invoke(cli.app, ["provision", str(out), "--json"])
+    assert told.exit_code == 0, told.output
+    parts = json.loads(told.stdout)["evaluation"]
+    assert parts["machines"][0]["place"] == "spot"
+    lost = sum(row["machines"] for row in parts["machines"]) * 0.02 * 2100 / 3600
+    assert parts["losses_factor"] == pytest.approx(1 + lost)
 
 
 def test_quotas_are_of_whole_instances(listed: Path) -> None:

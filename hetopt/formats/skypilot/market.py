@@ -21,9 +21,7 @@ from ..importing.assumptions import Assumption
 _DEGREES = (8, 4, 2, 1)
 MOST_STAGES = 16
 UNTOLD = "no list tells it"
-NOT_PRICED = (
-    "sends between stages, tensor parallelism, storage and egress, lost spot machines"
-)
+NOT_PRICED = "sends between stages, tensor parallelism, writing checkpoints"
 
 Document = dict[str, Any]
 
@@ -36,7 +34,7 @@ def completed(whole: Document, options: Mapping[str, Any]) -> Document:
     and `iterations`.
     """
     workload = {k: v for k, v in whole["workload"].items() if k != "alternatives"}
-    workload |= _length(workload, options)
+    workload |= _length(workload, options) | _recovery(whole, options)
     made = {**whole, "workload": workload}
     asked = {
         name: options[name]
@@ -62,6 +60,22 @@ def _length(workload: Document, options: Mapping[str, Any]) -> dict[str, int]:
         each = workload["global_batch"] * workload["sequence_length"]
         return {"iterations": ceil(options["tokens"] / each)}
     return {}
+
+
+def _recovery(whole: Document, options: Mapping[str, Any]) -> dict[str, float]:
+    """What a loss costs, which has to be told where machines are lost."""
+    names = ("restart_s", "checkpoint_every_s")
+    told = {name: options[name] for name in names if name in options}
+    known = {**whole["workload"], **told}
+    missing = [name for name in names if known.get(name) is None]
+    if missing and any(offer.get("losses_per_hour") for offer in whole["offers"]):
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise InstanceError(
+            f"import skypilot: found spot offers and no {' and no '.join(missing)}, "
+            f"which say what a loss costs; give {flags}, such as 10min, or put them "
+            "into the instance's workload"
+        )
+    return told
 
 
 def _degrees(text: str) -> list[int]:
@@ -141,7 +155,8 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
         change = "--region NAME, --places region"
         yield Assumption("region", "the cheapest of each offer", "the list", change)
     if "spot" not in options:
-        yield Assumption("price", "on demand", "the list", "--spot")
+        change = "--spot --losses-per-hour N"
+        yield Assumption("price", "on demand", "the list", change)
     if "search" not in made:
         return
     workload, search = made["workload"], made["search"]
@@ -156,6 +171,9 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
     yield Assumption("micro-batches", each, fits, "--micro-batches N")
     stages = str(search["max_stages"])
     yield Assumption("stages at most", stages, "the layers", "--max-stages N")
+    if "storage" not in made:
+        change = "storage of the instance"
+        yield Assumption("storage and egress", "free", UNTOLD, change)
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 

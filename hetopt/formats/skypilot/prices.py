@@ -6,7 +6,9 @@ machines without GPUs and left out, rows without a price as well. Of rows with o
 accelerator and count the cheapest is kept; with several lists that of each cloud, named
 `8xA100@aws`, and with `places: region` that of each region, `8xA100@aws/us-east-1`. An
 offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
-price is that of one GPU, rounded up to a millionth of a dollar.
+price is that of one GPU, rounded up to a millionth of a dollar. With `spot` SpotPrice
+makes offers of its own beside those of Price, `8xA100@aws-spot`; no catalogue says how
+often they are lost, so `losses_per_hour` of one machine is asked for.
 
 GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
 GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
@@ -30,7 +32,7 @@ from pydantic import Field
 
 from ...catalogue import Gpu, generation, skypilot_gpus
 from ...errors import InstanceError, cut, naming
-from ...schema import Count, Counted, Efficiency, GbytesPerS
+from ...schema import Count, Counted, Efficiency, GbytesPerS, Seconds
 from ...schema.record import Written
 from ...text import units
 from ...text.complaints import shown
@@ -43,6 +45,9 @@ OPTIONS: dict[str, Any] = {
     "region": str,
     "places": Literal["none", "cloud", "region"],
     "spot": bool,
+    "losses_per_hour": Annotated[float, Field(ge=0, le=1000)],
+    "restart_s": Seconds,
+    "checkpoint_every_s": Seconds,
     "quota": Count,
     "machines": Count,
     "gbytes_per_s": GbytesPerS,
@@ -66,6 +71,7 @@ class _Row(NamedTuple):
     price: Decimal
     memory_gib: float
     card: Gpu
+    spot: bool
 
 
 def read(
@@ -74,6 +80,7 @@ def read(
     region: str | None = None,
     places: str | None = None,
     spot: bool = False,
+    losses_per_hour: float | None = None,
     quota: int = 64,
     machines: int | None = None,
     gbytes_per_s: float = 1.25,
@@ -83,11 +90,12 @@ def read(
 ) -> dict[str, Any]:
     """`{"source": ..., "offers": [...]}` of all rows of a region (any, by default).
 
-    `spot` takes SpotPrice instead of Price; `quota` is in GPUs of each offer,
-    `machines` in whole instances. `places` tells apart what clouds or regions offer.
-    Options `of_the_job` are for `market`. Raises `InstanceError` for a file that is no
-    such list, and where no row is left.
+    `spot` takes SpotPrice as well, of machines lost `losses_per_hour`; `quota` is in
+    GPUs of each offer, `machines` in whole instances. `places` tells apart what clouds
+    or regions offer. Options `of_the_job` are for `market`. Raises `InstanceError` for
+    a file that is no such list, and where no row is left.
     """
+    _check_losses(spot, losses_per_hour)
     best: dict[tuple[str, int, str], _Row] = {}
     regions: set[str] = set()
     told = places or ("cloud" if len(paths) > 1 else "none")
@@ -96,7 +104,7 @@ def read(
             key = row.name, row.gpus, row.place
             if (old := best.get(key)) is None or row.price < old.price:
                 best[key] = row
-    if not best:
+    if not any(row.spot == spot for row in best.values()):
         raise InstanceError(_nothing(paths, region, spot, regions))
     offers = [
         {
@@ -112,13 +120,28 @@ def read(
             "gpus_per_instance": row.gpus,
         }
         | _within(row, intra_gbytes_per_s)
+        | ({"losses_per_hour": losses_per_hour} if row.spot else {})
         for _, row in sorted(best.items())
         if _quota(row.gpus, quota, machines)
     ]
     where = region or "any region"
     names = ", ".join(path.name for path in paths)
-    kind = "spot" if spot else "on demand"
+    kind = "on demand and spot" if spot else "on demand"
     return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
+
+
+def _check_losses(spot: bool, losses_per_hour: float | None) -> None:
+    if spot and losses_per_hour is None:
+        raise InstanceError(
+            "option spot: found no losses_per_hour, and no list says how often a spot "
+            "machine is lost; give --losses-per-hour N, of one machine (0.02 is one "
+            "loss in 50 hours)"
+        )
+    if losses_per_hour is not None and not spot:
+        raise InstanceError(
+            "found the option losses_per_hour without spot, whose machines alone are "
+            "lost; add --spot, or remove it"
+        )
 
 
 def _quota(gpus: int, quota: int, machines: int | None) -> int:
@@ -133,21 +156,22 @@ def _within(row: _Row, asked: float | None) -> dict[str, float]:
     return {"intra_gbytes_per_s": asked or float(row.card.link_gbytes_per_s)}
 
 
-def _place(path: Path, region: str, told: str) -> str:
-    """Where a row is offered: SkyPilot's lists are `CLOUD/vms.csv`."""
+def _place(path: Path, region: str, told: str, spot: bool) -> str:
+    """Where and how a row is offered: SkyPilot's lists are `CLOUD/vms.csv`."""
+    kind = ["spot"] if spot else []
     if told == "none":
-        return ""
+        return "".join(kind)
     cloud = path.resolve().parent.name if path.stem == "vms" else path.stem
-    return cloud if told == "cloud" else f"{cloud}/{region}"
+    return "-".join([cloud if told == "cloud" else f"{cloud}/{region}", *kind])
 
 
 def _rows(
     path: Path, region: str | None, spot: bool, regions: set[str], told: str
 ) -> Iterator[_Row]:
-    """The rows with GPUs of a known card, and their prices."""
+    """The rows with GPUs of a known card, one for each of their prices."""
     table = read_table(path)
-    price_column = "SpotPrice" if spot else "Price"
-    missing = [c for c in (*_NEEDED, price_column) if c not in table.columns]
+    prices = {"Price": False} | ({"SpotPrice": True} if spot else {})
+    missing = [c for c in (*_NEEDED, *prices) if c not in table.columns]
     if missing:
         raise InstanceError.at(
             path,
@@ -158,8 +182,8 @@ def _rows(
     for number, line in table.rows:
         place = f"line {number}"
         name = (line["AcceleratorName"] or "").strip()
-        price = (line[price_column] or "").strip()
-        if not name or not price:
+        told_prices = {c: text for c in prices if (text := (line[c] or "").strip())}
+        if not name or not told_prices:
             continue
         regions.add(line["Region"] or "")
         if (region and line["Region"] != region) or name not in skypilot_gpus():
@@ -170,9 +194,13 @@ def _rows(
                 continue
             card = skypilot_gpus()[name]
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
-            where = _place(path, line["Region"] or "", told)
-            row = _Row(name, count, where, _price(price, place), memory, card)
-        yield row
+            rows = []
+            for column, text in told_prices.items():
+                own = prices[column]
+                where = _place(path, line["Region"] or "", told, own)
+                price = _price(text, place)
+                rows.append(_Row(name, count, where, price, memory, card, own))
+        yield from rows
 
 
 def _count(text: str | None, place: str) -> int | None:
