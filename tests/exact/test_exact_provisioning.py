@@ -615,7 +615,7 @@ def test_losses_of_larger_searches_lose_no_optimum(data):
         for i, offer in enumerate(data.offers)
     ]
     told = {"restart_s": 120.0, "checkpoint_every_s": 900.0, "offers": tuple(lost)}
-    spot = data.model_copy(update=told)
+    spot = data.model_copy(update={**told, "storage_usd_per_hour": 9.5})
     listed = solve(spot).objective
     with unlisted():
         assert solve(spot).objective == listed
