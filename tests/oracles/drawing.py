@@ -253,6 +253,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
             record(d, schema.Alternatives) if d.rng.random() < d.spice / 3 else {}
         ),
         "runs_on": lambda d: d.maybe("any", "any", "executor"),
+        "restart_s": lambda d: None,  # these two are of offers
+        "checkpoint_every_s": lambda d: None,
     },
 }
 
