@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 
-from ..bounds.impossible import unfit_settings
+from ..bounds.impossible import unfit_settings, unfit_target
 from ..bounds.training_plan import training_plan_bound
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
@@ -376,8 +376,8 @@ def remedied(result: Result, limits: Limits) -> Result:
         return result
     if result.problem != "training_plan" or not isinstance(result.data, Instance):
         return result
-    if unfit_settings(result.data):  # then memory is not what is short
-        return result
+    if unfit_target(result.data) or unfit_settings(result.data):
+        return result  # memory is not what is short
     seconds = _MOST_S if limits.time_s is None else min(_MOST_S, limits.time_s)
     start = monotonic()
     found = tuple(

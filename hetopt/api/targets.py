@@ -104,8 +104,9 @@ def _results(
         found[name] = plan(instance.on(name), limits=limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
+    for name, result in found.items():  # what one target runs another may run, too
+        found[name] = _best_for(result, found.values())
     if (freest := found.get(FREEST)) is not None:
-        found[FREEST] = _best_for(freest, found.values())
         for name, result in found.items():
             if _runs_less(result.data, freest.data):
                 found[name] = _bounded_by(result, freest.bound)
@@ -114,6 +115,8 @@ def _results(
 
 def _best_for(result: Result, others: Iterable[Result]) -> Result:
     """The result with the best plan of all that its target runs, too."""
+    if result.status is Status.INFEASIBLE:
+        return result
     for other in others:
         if other.plan is None or other.objective is None:
             continue
@@ -121,8 +124,11 @@ def _best_for(result: Result, others: Iterable[Result]) -> Result:
             continue
         judged = training_plan.evaluate(result.data, other.plan)
         if judged.valid:
+            status = Status.FEASIBLE
+            if result.bound is not None and result.bound.value == judged.objective:
+                status = Status.OPTIMAL
             result = replace(
-                result, status=Status.FEASIBLE, plan=other.plan, evaluation=judged
+                result, status=status, plan=other.plan, evaluation=judged, reasons=()
             )
     return result
 
