@@ -265,7 +265,12 @@ def _deliver_targets(
         report = api.compare_targets(instances, limits=limits, progress=watch)
     failed = output.written(out, lambda path: targets.FILES.write(report, path))
     output.give(report.to_json(), targets.terminal(report), as_json, failed)
-    raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+    # That one trainer runs no plan of an instance is an answer beside the others.
+    codes: dict[str, list[int]] = {}
+    for row in report.rows:
+        code = output.exit_of(row.result.status)
+        codes.setdefault(row.instance, []).append(code)
+    raise typer.Exit(max(map(_exit_of_instance, codes.values())))
 
 
 def provision(

@@ -1,5 +1,7 @@
 """Plans for a target: valid there, accepted by its exporter, and bounded truly."""
 
+import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,9 +10,10 @@ from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, plans_of
 from random_alternatives import with_alternatives
+from typer.testing import CliRunner
 
 import hetopt
-from hetopt import formats
+from hetopt import cli, formats
 from hetopt.formats import exporting
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
@@ -151,3 +154,16 @@ def test_a_stage_takes_groups_of_several_kinds_where_one_has_too_few() -> None:
     found, best = grid.search(instance), best_grid(instance)
     assert best is not None
     assert found.bound_us <= best <= (found.objective or 0) <= 1.05 * best
+
+
+def test_a_trainer_without_a_plan_is_an_answer_beside_others(tmp_path: Path) -> None:
+    tree = shaped().model_dump(mode="json")
+    tree["workload"]["costs"]["precision"] = "fp16_mixed"  # HexiScale's is not told
+    file = tmp_path / "half.json"
+    file.write_text(json.dumps(tree))
+    words = ["compare", "--targets", str(file), "--time-limit", "0.2", "--json"]
+    shown = CliRunner().invoke(cli.app, words)
+    rows = {row["target"]: row["result"] for row in json.loads(shown.stdout)["rows"]}
+    assert rows["hexiscale"]["status"] == "infeasible"
+    assert rows["megatron"]["plan"] is not None
+    assert shown.exit_code == 0
