@@ -238,10 +238,6 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     return sorted(results, key=lambda result: result.method.name)
 
 
-def _deaf(incumbent: object, bound: object) -> None:
-    """For a search whose result is not the answer yet."""
-
-
 def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> Result:
     """The best plan after a short local search from each of the best planners' plans.
 
@@ -257,7 +253,7 @@ def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> R
     )
     share = replace(limits, time_s=limits.time_s * _START_SHARE)
     for _, number in ranked[:_STARTS]:
-        found = improved(results[number], share, _deaf, _START_ROUNDS)
+        found = improved(results[number], share, Listener().report, _START_ROUNDS)
         if found.objective is not None and found.objective < (best.objective or 0):
             best = replace(found, method=best.method, failed=best.failed)
         if found.stop is Stop.INTERRUPTED:

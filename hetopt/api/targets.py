@@ -97,20 +97,20 @@ def compare_targets(
 def _results(
     instance: Instance, names: Sequence[str], limits: Limits, progress: Progress
 ) -> dict[str, Result]:
-    """By target; the freest last, as it may take any plan of the others."""
+    """By target, each with the best plan of all that it runs."""
     found: dict[str, Result] = {}
-    for name in reversed(names):
+    for name in names:
         progress.started(f"{instance.name}: {name}")
         found[name] = plan(instance.on(name), limits=limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
-    for name, result in found.items():  # what one target runs another may run, too
+    for name, result in found.items():
         found[name] = _best_for(result, found.values())
     if (freest := found.get(FREEST)) is not None:
         for name, result in found.items():
             if _runs_less(result.data, freest.data):
                 found[name] = _bounded_by(result, freest.bound)
-    return {name: found[name] for name in names if name in found}
+    return found
 
 
 def _best_for(result: Result, others: Iterable[Result]) -> Result:

@@ -10,7 +10,7 @@ the format:
     export(data, plan) -> dict[str, str]  export TOOL: texts by file name
 
 Beside `read` and `claims` stands `OPTIONS: dict[str, Any]`, the names of the options
-and their types; beside `export`
+and their types; beside `export` may stand
 
     refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
 

@@ -15,19 +15,6 @@ from .importing import Imported, assumptions, document, put_in, typed
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
 
 
-def assembled(
-    config: Path,
-    format: str,
-    paths: Sequence[Path],
-    options: Iterable[str],
-    workload: dict[str, Any],
-    name: str | None = None,
-    islands: Iterable[str] = (),
-) -> dict[str, Any]:
-    """The document alone of `assembly`."""
-    return assembly(config, format, paths, options, workload, name, islands).document
-
-
 def assembly(
     config: Path,
     format: str,

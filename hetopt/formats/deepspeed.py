@@ -67,11 +67,6 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """None of its own."""
-    return []
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`pipeline_plan.py`, `ds_config.json`, `hostfile` and `launch.sh`."""
     pipeline = normal(plan).pipelines[0]

@@ -28,11 +28,6 @@ run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """None of its own."""
-    return []
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`arguments.txt`, one argument a line, and `launch.sh`."""
     pipeline = normal(plan).pipelines[0]

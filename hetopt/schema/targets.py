@@ -176,20 +176,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
         ),
         "hexiscale": Target(
-            frozenset(
-                {
-                    Feature.UNEVEN_LAYERS,
-                    Feature.DIFFERENT_CUTS,
-                    Feature.DIFFERENT_BATCHES,
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_DEGREES_IN_STAGE,
-                    Feature.UNEQUAL_SAMPLES,
-                    Feature.MIXED_TYPES,
-                    Feature.MIXED_TYPES_IN_STAGE,
-                    Feature.LISTED_PARAMETERS,
-                }
-            ),
-            frozenset({Rule.HANDED_ON}),
+            _SHAPES | {Feature.LISTED_PARAMETERS}, frozenset({Rule.HANDED_ON})
         ),
         "sailor": Target(
             frozenset(

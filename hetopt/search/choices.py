@@ -85,7 +85,5 @@ def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingP
     if len(rules) > 1:
         return under(instance, zero=zero), plan.model_copy(update={"zero": None})
     (rule,) = rules
-    return (
-        under(instance, rule, zero),
-        stamped(under(instance, rule, zero), plan, rule, zero),
-    )
+    data = under(instance, rule, zero)
+    return data, said(data, data, plan)

@@ -14,7 +14,7 @@ from hetopt import catalogue, cli
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.files import load_instance
 from hetopt.formats import exporting, importing
-from hetopt.formats.assembling import assembled, assembly
+from hetopt.formats.assembling import assembly
 from hetopt.formats.importing import assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.problems import training_plan
@@ -67,7 +67,9 @@ def put(folder: Path, config: dict[str, Any], *hosts: str) -> tuple[Path, Path]:
 def made(folder: Path, hosts: list[str], *options: str) -> Instance:
     """The instance of Llama-3-8B on hosts."""
     config, listed = put(folder, LLAMA, *hosts)
-    document = assembled(config, "hostfile", [listed], [LINK, *options], dict(WORK))
+    document = assembly(
+        config, "hostfile", [listed], [LINK, *options], dict(WORK)
+    ).document
     return validated(Instance, document, "made")
 
 
@@ -140,7 +142,7 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
         left.remove(name)
         rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
         assert changes(rows) == left
-    document = assembled(config, "hostfile", [hosts], options, dict(WORK))
+    document = assembly(config, "hostfile", [hosts], options, dict(WORK)).document
     data = validated(Instance, document, "made")
     gpus = data.planned_cluster.gpus
     assert gpus["A100-80GB-PCIe"].memory_gib == pytest.approx(76)
@@ -238,7 +240,7 @@ def test_what_is_assembled_is_planned_with_room_to_spare(
     hosts = [f"a100-{i} slots=8 type=A100-80GB" for i in range(4)]
     config, listed = put(tmp_path / name, MODELS[name], *hosts, "r slots=8 type=L40S")
     out = tmp_path / "instance.json"
-    document = assembled(config, "hostfile", [listed], [LINK], dict(WORK))
+    document = assembly(config, "hostfile", [listed], [LINK], dict(WORK)).document
     importing.write(out, document)
     data = load_instance(out)
     result = hetopt.plan(out, planner="megatron")
@@ -257,12 +259,12 @@ def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
     )
     work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
     out = tmp_path / "instance.json"
-    importing.write(out, assembled(config, "hostfile", [hosts], [LINK], work))
+    importing.write(out, assembly(config, "hostfile", [hosts], [LINK], work).document)
     result = hetopt.plan(out, planner="megatron")
     assert result.plan is not None
     assert training_plan.evaluate(load_instance(out), result.plan).valid
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
-    importing.write(out, assembled(config, "hostfile", [hosts], options, work))
+    importing.write(out, assembly(config, "hostfile", [hosts], options, work).document)
     assert hetopt.plan(out, planner="megatron").plan is None
 
 

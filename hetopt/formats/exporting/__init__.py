@@ -17,7 +17,7 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
-from .launching import bad_degrees, bad_hosts
+from .launching import bad_hosts
 
 
 def names() -> list[str]:
@@ -31,14 +31,18 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     Raises `UnknownName` for a target that is not there.
     """
     exporter: Any = formats.exporter(target)
-    name = target.replace("-", "_")
-    # What a target says of its own takes for granted that it has the features.
-    if name in TARGETS and (why := targets.lacking(name, data, plan)):
-        return why
-    data, plan = choices.settled(data, plan)
-    degrees = bad_degrees(data, plan) if name in TARGETS else []
-    ruled = targets.refused(name, data, plan) if name in TARGETS else []
-    return [*bad_hosts(plan), *degrees, *ruled, *exporter.refusals(data, plan)]
+    name, ruled = target.replace("-", "_"), []
+    if name in TARGETS:
+        # What a target says of its own takes for granted that it has the features.
+        if why := targets.lacking(name, data, plan):
+            return why
+        degrees = targets.bad_degrees(data, plan)
+        ruled = [f"tensor-parallel degree {text}" for text in degrees]
+        ruled += targets.refused(name, data, plan)
+    own: list[str] = []
+    if hasattr(exporter, "refusals"):
+        own = exporter.refusals(*choices.settled(data, plan))
+    return [*bad_hosts(plan), *ruled, *own]
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:

@@ -11,8 +11,6 @@ from itertools import groupby
 
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import place
-from ...schema import Instance
-from ...schema.targets import indivisible
 
 Parts = list[tuple[str, list[int]]]
 
@@ -26,16 +24,6 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
         f"node {name!r} has a name that is no host's: rename it in cluster.nodes"
         for name in nodes
         if not re.fullmatch(HOST, name)
-    ]
-
-
-def bad_degrees(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Reasons to refuse degrees that do not divide what they cut."""
-    degrees = sorted({replica.degree for replica in plan.replicas()})
-    return [
-        f"tensor-parallel degree {t} does not divide {' and '.join(whole)}"
-        for t in degrees
-        if (whole := list(indivisible(data.model, t)))
     ]
 
 

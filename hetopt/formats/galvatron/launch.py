@@ -35,11 +35,6 @@ run="$train --galvatron_config_path ./galvatron_config.json ${*@Q}"
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """None of its own."""
-    return []
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`galvatron_config.json` and `launch.sh`."""
     pipeline = normal(plan).pipelines[0]

@@ -40,11 +40,6 @@ done < machines
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """None of its own: which of its GPUs a host takes for which rank is the same."""
-    return []
-
-
 def _gpus(pipelines: list[Pipeline]) -> list[str]:
     return [gpu for pipeline in pipelines for gpu in ranks(pipeline)]
 

@@ -22,7 +22,8 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     target = data.workload.runs_on
     if target == "any":
         return
-    yield from _degrees(data, plan)
+    for text in bad_degrees(data, plan):
+        yield Violation("tensor_parallel", "plan", text)
     for text in lacking(target, data, plan):
         if text != Feature.LISTED_PARAMETERS:
             yield Violation("target", "plan", f"{target} does not run {text}")
@@ -51,11 +52,11 @@ def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     return [text for _, check in checks for text in check(data, plan, pipeline)]
 
 
-def _degrees(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
+def bad_degrees(data: Instance, plan: TrainingPlan) -> Iterator[str]:
+    """Degrees of the plan with what each does not divide, in words."""
     for t in sorted({replica.degree for replica in plan.replicas()}):
         if whole := list(indivisible(data.model, t)):
-            what = f"{t} does not divide {' and '.join(whole)}"
-            yield Violation("tensor_parallel", "plan", what)
+            yield f"{t} does not divide {' and '.join(whole)}"
 
 
 # --- rules of one pipeline, into which a plan of a grid is merged -------------------

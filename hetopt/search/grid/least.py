@@ -49,6 +49,8 @@ class Least:
         self._chain = lru_cache(None)(self._chain_us)
         self._links = lru_cache(None)(self._fastest_links)
         self._pairs = bool(cost.instance.planned_cluster.inter.pairs)
+        # Parameters of the layers before each.
+        self._sums = np.cumsum([0, *cost.instance.model.parameters])
         self._lightest = [self._lightest_run(x) for x in range(self._layers + 1)]
 
     # --- what is asked for -------------------------------------------------------
@@ -102,11 +104,10 @@ class Least:
 
     def _kinds_of(self, t: int, size: int) -> list[tuple[int, int]]:
         """A node that speaks for each kind, and how many groups the kind has."""
-        found: dict[tuple[int, int], list[int]] = {}
+        found: dict[int, list[int]] = {}
         for node, groups in enumerate(groups_of(self._cost, t, size)):
             if groups:
-                key = self._cost.kind[node], self._cost.room[node]
-                found.setdefault(key, [node, 0])[1] += groups
+                found.setdefault(self._cost.kind[node], [node, 0])[1] += groups
         return [(node, groups) for node, groups in found.values()]
 
     def _window_us(self, node: int, t: int, size: int) -> _Floats:
@@ -153,7 +154,7 @@ class Least:
 
     def _lightest_run(self, x: int) -> int:
         """Where the run of x layers with the fewest parameters starts."""
-        sums = np.cumsum([0, *map(float, self._cost.instance.model.parameters)])
+        sums = self._sums
         return int((sums[x:] - sums[: len(sums) - x]).argmin())
 
     def _room_of(self, node: int, shape: Shape) -> list[int]:
@@ -201,8 +202,8 @@ class Least:
         if replicas == 1 or costs.sync_overlap != "none" or costs.sync != "ring":
             return 0.0
         x = -(-self._layers // stages)
-        first, sums = self._lightest[x], np.cumsum([0, *cost.instance.model.parameters])
-        parameters = float(sums[first + x] - sums[first])
+        first = self._lightest[x]
+        parameters = float(self._sums[first + x] - self._sums[first])
         chunk = cost.costs.gradient_bytes * parameters / t / replicas
         rate, most = self._links(t, size)
         near = min(replicas, most) - 1
@@ -226,8 +227,7 @@ class Least:
 
 def _held(most: _Floats, counts: NDArray[np.int64], replicas: int) -> float:
     """Layers that the stages hold at the most; `most` by kind and position."""
-    if (most < 0).any():
-        most = np.maximum(most, 0)
+    most = np.maximum(most, 0)
     order = np.argsort(-most.sum(axis=1))
     rows = np.maximum.accumulate(most[order][::-1], axis=0)[::-1]
     behind = np.cumsum(counts[order])
