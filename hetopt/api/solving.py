@@ -159,8 +159,8 @@ def exact_result(
 ) -> Result:
     module: Any = registry.entry("exact", problem)
     twin = _runnable(problem, data)
-    if twin is not data:
-        warm_start = None  # in the twin's words it may be another plan
+    if warm_start is not None and twin is not data:
+        warm_start = choices.said(twin, data, warm_start)
     found: Result = module.solve(
         twin, limits=limits, warm_start=warm_start, report=report
     )

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli, formats
+from hetopt.api.solving import exact_result
 from hetopt.formats import exporting
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
@@ -167,3 +168,12 @@ def test_a_trainer_without_a_plan_is_an_answer_beside_others(tmp_path: Path) -> 
     assert rows["hexiscale"]["status"] == "infeasible"
     assert rows["megatron"]["plan"] is not None
     assert shown.exit_code == 0
+
+
+def test_a_plan_to_start_from_is_said_in_the_settings_that_the_target_runs() -> None:
+    instance = shaped().on("hexiscale")  # recomputes in full: its second choice
+    start = hetopt.plan(instance, "islands", limits=3)
+    assert start.plan is not None
+    limits = hetopt.Limits(time_s=0)
+    found = exact_result("training_plan", instance, limits, start.plan, None)
+    assert found.objective == start.objective
