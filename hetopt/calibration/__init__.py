@@ -1,0 +1,1 @@
+"""Predictions beside measured runs, and the constants that they are fitted with."""

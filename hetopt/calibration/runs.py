@@ -1,0 +1,146 @@
+"""A measured run: what somebody trained, on what, how fast; one row of a file.
+
+The fields are those of public collections of runs; what is not known is null, and
+fields beyond these are left alone. A file is a JSON list of rows, or an object with
+`runs`. Words of a row (precision, recomputation, overlap) are as their authors wrote
+them: `reading` says what they mean.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InstanceError, Place
+from ..text.parsing import read_tree
+
+_Whole = Annotated[int, Field(ge=0, le=10**12)]
+_Some = Annotated[int, Field(ge=1, le=10**9)]
+_Real = Annotated[float, Field(ge=0, lt=1e18)]
+
+MOST_ROWS = 100_000
+
+
+class Run(BaseModel):
+    """One row: a model, its layout on GPUs, and what was measured."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+    set: str | None = Field(None, description="The collection that the row is from.")
+    model: str | None = None
+    kind: str | None = Field(None, description="dense, moe, ...")
+
+    layers: _Some | None = None
+    hidden: _Some | None = None
+    heads: _Some | None = None
+    kv_heads: _Some | None = None
+    head_dim: _Some | None = None
+    intermediate: _Some | None = None
+    gated: bool | None = None
+    vocabulary: _Whole | None = None
+    experts: _Whole | None = None
+    experts_per_token: _Whole | None = None
+    shared_experts: _Whole | None = None
+    moe_intermediate: _Some | None = None
+    shape_notes: str | None = None
+    seq: _Some | None = None
+
+    gpu: str | None = Field(None, description="Card and memory: a100_80gb, gb200.")
+    gpus: _Some | None = None
+    dp: _Some | None = None
+    tp: _Some | None = None
+    cp: _Some | None = None
+    pp: _Some | None = None
+    vp: _Some | None = None
+    ep: _Some | None = None
+    mbs: _Some | None = Field(None, description="Sequences of a micro-batch.")
+    gbs: _Some | None = Field(None, description="Sequences of the global batch.")
+    ga: _Some | None = Field(None, description="Micro-batches of a pipeline.")
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    fsdp: str | int | None = None
+    recompute: str | None = None
+    activation_checkpointing: str | None = None
+    overlap: str | None = None
+    offload: str | None = None
+    optimizer: str | None = None
+    precision: str | None = None
+    stage_layers: tuple[_Whole, ...] | None = None
+    head_in_last: bool | None = None
+    network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
+    nodes: _Some | None = None
+    framework: str | None = None
+    release: str | None = None
+    task: str | None = None
+    layout_consistent: bool | None = None
+
+    iteration_s: _Real | None = None
+    tokens_per_s_gpu: _Real | None = None
+    peak_gb: _Real | None = None
+    peak_gib: _Real | None = None
+    peak_allocated_mib: _Real | None = None
+    peak_reserved_mib: _Real | None = None
+    oom: bool | None = None
+
+    notes: str | None = None
+    citation: str | None = None
+    licence: str | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of an iteration."""
+        return None if self.gbs is None or self.seq is None else self.gbs * self.seq
+
+    @property
+    def measured_s(self) -> float | None:
+        """Seconds of an iteration, told or from tokens a second and GPU; None: not."""
+        if self.iteration_s:
+            return self.iteration_s
+        if self.tokens and self.tokens_per_s_gpu and self.gpus:
+            return self.tokens / (self.tokens_per_s_gpu * self.gpus)
+        return None
+
+    @property
+    def measured_gib(self) -> float | None:
+        """The most memory that a GPU held, GiB; reserved before allocated."""
+        if self.peak_gib is not None:
+            return self.peak_gib
+        if self.peak_gb is not None:
+            return self.peak_gb
+        for mib in (self.peak_reserved_mib, self.peak_allocated_mib):
+            if mib is not None:
+                return mib / 1024
+        return None
+
+
+def read_runs(path: Place) -> list[Run]:
+    """All rows of a file.
+
+    Raises `InstanceError` that names the row and the field.
+    """
+    tree = read_tree(Path(path))
+    rows = tree.get("runs") if isinstance(tree, dict) else tree
+    if not isinstance(rows, list) or not rows:
+        raise InstanceError.at(
+            path, None, "found no rows, expected a list of runs, or an object with runs"
+        )
+    if len(rows) > MOST_ROWS:
+        raise InstanceError.at(
+            path, None, f"found {len(rows)} rows, expected at most {MOST_ROWS}: split it"
+        )
+    return list(_rows(path, rows))
+
+
+def _rows(path: Place, rows: list[Any]) -> Iterator[Run]:
+    for index, row in enumerate(rows):
+        try:
+            yield Run.model_validate(row)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in (f"[{index}]", *first["loc"]))
+            raise InstanceError.at(
+                path,
+                field,
+                f"found {first['input']!r:.60}, {first['msg'].lower()}: correct it, or "
+                "write null where it is not known",
+            ) from error
