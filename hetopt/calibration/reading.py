@@ -1,0 +1,235 @@
+"""What the words of a run mean: its machine, architecture and layout.
+
+Nothing is guessed in silence: what a run does not tell and cannot be derived makes it
+`NotModelled`, with the reason; what is usual where a row says nothing is written here.
+"""
+
+import re
+from typing import NamedTuple
+
+from ..physics.architecture import (
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    MAMBA,
+    Architecture,
+    Latent,
+    Layer,
+    Mamba,
+)
+from ..physics.layout import Layout
+from ..physics.machine import Machine
+from . import machines
+from .runs import Run
+
+
+class NotModelled(Exception):
+    """A run that the model cannot express; the text says why."""
+
+
+class Described(NamedTuple):
+    """A run in the model's terms."""
+
+    machine: Machine
+    architecture: Architecture
+    layout: Layout
+
+
+def described(run: Run) -> Described:
+    """The run in the model's terms; `NotModelled` with the reason where it has none."""
+    if run.layout_consistent is False:
+        raise NotModelled("its layout contradicts itself, as the row says")
+    architecture = _architecture(run)
+    framework = framework_of(run)
+    machine = machines.of(run, NotModelled)
+    return Described(machine, architecture, _layout(run, machine, framework))
+
+
+def _architecture(run: Run) -> Architecture:
+    missing = [
+        field
+        for field in ("layers", "hidden", "heads", "vocabulary", "seq")
+        if getattr(run, field) is None
+    ]
+    if missing:
+        raise NotModelled(f"{', '.join(missing)} not told")
+    assert run.layers and run.hidden and run.heads and run.vocabulary is not None
+    notes = run.shape_notes or ""
+    if "FFN_HIDDEN_SIZE" in notes or "intermediate unknown" in notes:
+        raise NotModelled("intermediate not told")
+    head_dim = run.head_dim or (run.hidden // run.heads)
+    latent = mamba = None
+    if "MLA" in notes or (run.head_dim is None and run.experts and run.hidden == 7168):
+        latent = Latent(1536, 512, 128, 64, 128)
+    shared = (run.shared_experts or 0) * (run.moe_intermediate or 0)
+    if found := re.search(r"shared expert of (\d+)", notes):
+        shared = int(found.group(1))
+    if found := re.search(r"Mamba (\d+) heads x (\d+), state (\d+)", notes):
+        mamba = Mamba(*map(int, found.groups()))
+    window = None
+    if found := re.search(r"sliding window of (\d+)", notes):
+        window = int(found.group(1))
+    return Architecture(
+        layers=_layers(run, notes),
+        hidden=run.hidden,
+        heads=run.heads,
+        kv_heads=run.kv_heads or run.heads,
+        head_dim=head_dim,
+        intermediate=run.intermediate or 4 * run.hidden,
+        gated=bool(run.gated),
+        vocabulary=run.vocabulary,
+        experts=run.experts or 0,
+        experts_per_token=run.experts_per_token or 0,
+        expert_intermediate=run.moe_intermediate or 0,
+        shared_intermediate=shared,
+        latent=latent,
+        mamba=mamba,
+        window=window,
+    )
+
+
+def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
+    assert run.layers
+    if found := re.search(r"hybrid pattern ([ME*-]+)", notes):
+        kinds = {"M": (MAMBA,), "E": (EXPERTS,), "*": (ATTENTION,), "-": (DENSE,)}
+        return tuple(kinds[letter] for letter in found.group(1))
+    if "mamba" in (run.kind or ""):
+        raise NotModelled("a hybrid of Mamba and attention whose pattern is not told")
+    if not run.experts:
+        return ((ATTENTION, DENSE),) * run.layers
+    if run.moe_intermediate is None or run.experts_per_token is None:
+        raise NotModelled("moe_intermediate or experts_per_token not told")
+    dense = 0
+    if found := re.search(r"first (\d+)? ?layers? dense", notes):
+        dense = int(found.group(1) or 1)
+    first = ((ATTENTION, DENSE),) * dense
+    return first + ((ATTENTION, EXPERTS),) * (run.layers - dense)
+
+
+#: Frameworks by a word of their name, the first that fits.
+FRAMEWORKS = {
+    "hf trainer": "trainer",
+    "zero-3": "deepspeed",
+    "zero, old": "deepspeed",
+    "megatron-lm": "megatron-2021",
+    "megatron-deepspeed": "megatron-2021",
+    "bigscience": "megatron-2021",
+    "megatron": "megatron",
+    "nemo": "megatron",
+    "mlperf": "megatron",
+    "llm-foundry": "llm-foundry",
+    "fms": "fms",
+    "torchtitan": "torchtitan",
+    "nanotron": "nanotron",
+    "deepspeed": "deepspeed",
+}
+
+
+def framework_of(run: Run) -> str:
+    """The framework of a run, from its own words or its set's; `other` if neither."""
+    for words in (run.framework, run.set):
+        text = (words or "").lower()
+        for word, name in FRAMEWORKS.items():
+            if word in text:
+                return name
+    return "other"
+
+
+def precision_of(run: Run) -> str:
+    """The precision of the products."""
+    text = (run.precision or "").lower()
+    for word in ("nvfp4", "mxfp8", "fp8", "float8"):
+        if word in text:
+            return "fp8" if word == "float8" else word
+    if not text:
+        raise NotModelled("precision not told")
+    for word in ("bf16", "fp16", "tf32", "fp32"):
+        if word in text:
+            return word
+    raise NotModelled(f"precision {run.precision!r} is none that is known")
+
+
+def _recompute(run: Run, framework: str) -> tuple[str, float]:
+    text = (run.recompute or "none").lower()
+    if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
+        return "ops", 1.0
+    if found := re.search(r"block, (\d+) layers", text):
+        return "block", int(found.group(1)) / (run.layers or 1)
+    if text.startswith("full"):
+        return "full", 1.0
+    if "share of blocks" in text:
+        return "block", 0.5
+    if text.startswith("selective"):
+        return ("selective" if "core_attn" in text else "activations"), 1.0
+    return "none", 1.0
+
+
+def _micro_batches(run: Run) -> tuple[int, int]:
+    dp = run.dp
+    if run.mbs and dp and run.gbs:
+        return run.mbs, max(1, round(run.gbs / (run.mbs * dp)))
+    if run.mbs and run.ga:
+        return run.mbs, run.ga
+    raise NotModelled("micro-batch not told")
+
+
+def _layout(run: Run, machine: Machine, framework: str) -> Layout:
+    if run.dp is None or run.tp is None or run.pp is None:
+        raise NotModelled("dp, tp or pp not told")
+    b, n = _micro_batches(run)
+    words = (run.overlap or "").lower()
+    task, notes = (run.task or "").lower(), run.shape_notes or ""
+    recompute, share = _recompute(run, framework)
+    zero = run.zero if run.zero is not None else (1 if framework == "megatron" else 0)
+    shard = 0
+    if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
+        shard = run.dp * (run.cp or 1)
+        if "HSDP" in str(run.fsdp):
+            shard = min(shard, machine.gpus)
+    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
+    return Layout(
+        framework=framework,
+        precision=precision_of(run),
+        sequence=run.seq or 0,
+        micro_batch=b,
+        micro_batches=n,
+        dp=run.dp,
+        tp=run.tp,
+        cp=run.cp or 1,
+        pp=run.pp,
+        vp=run.vp or 1,
+        ep=run.ep or 1,
+        zero=zero,
+        shard=shard,
+        recompute=recompute,
+        recomputed=share,
+        split_sequence=framework not in ("megatron-2021", "deepspeed", "trainer"),
+        fused=framework not in ("megatron-2021", "deepspeed", "trainer")
+        and not _old_gpt_oss(run),
+        accumulate_fp32=framework in ("megatron", "nanotron", "torchtitan"),
+        lora="lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower(),
+        offload=run.offload is not None,
+        overlap_tp="async tp" in words
+        or "tp_comm_overlap=true" in words
+        or (framework == "megatron" and big and not run.experts),
+        overlap_ep="moe_a2a_overlap=true" in words,
+        overlap_dp=framework not in ("megatron-2021", "nanotron"),
+        graphs="full_iteration" in words and "graph" in words,
+        flexible="hybridep" in words,
+        half_years=_half_years(run.release),
+        stage_layers=run.stage_layers,
+    )
+
+
+def _old_gpt_oss(run: Run) -> bool:
+    """GPT-OSS's sinks had no fused kernel before 26.06."""
+    named = (run.model or "").lower().startswith("gpt-oss")
+    return named and (run.release or "99") < "26.06"
+
+
+def _half_years(release: str | None) -> float:
+    """Of a release `26.02.01`, from 2026-02."""
+    if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
+        return 0.0
+    year, month = map(int, found.groups())
+    return ((year - 26) * 12 + month - 2) / 6

@@ -1,0 +1,141 @@
+"""Times of what runs on one GPU: products, attention, what moves through memory.
+
+A product of [m, k] x [k, n] takes
+
+    2 m n k / (P e) (1 + R (c_M / m + c_D (1 / k + 1 / n))) / aligned
+
+with the sheet's peak P, the share e of it that large products reach, and R = P x bytes
+an element / rate of the memory: the roofline's term for operands that are read and
+written, with coefficients of their own. Attention counts the causal half of the scores
+at a share of the 16-bit peak, lower for narrow heads and short sequences.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture, Matrix
+from .machine import Machine
+
+#: A constant by its name, further names being what it may deviate by.
+Constants = Callable[..., float]
+
+ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
+RAGGED = 8  # elements that rows of operands must be a multiple of
+
+
+class Passes(NamedTuple):
+    """Forward passes of each sort of work that the passes of a layer amount to."""
+
+    products: float
+    attention: float
+    traffic: float
+    experts: float
+
+
+def peak(machine: Machine, precision: str) -> float:
+    """FLOP/s of the sheet; the next wider precision's where a card lacks one."""
+    wider = {"nvfp4": "mxfp8", "mxfp8": "fp8", "fp8": "bf16", "bf16": "fp16"}
+    wider |= {"fp16": "fp32", "tf32": "fp32"}
+    while precision not in machine.flops:
+        precision = wider[precision]
+    return machine.flops[precision]
+
+
+def product_s(
+    c: Constants, machine: Machine, precision: str, m: float, matrix: Matrix
+) -> float:
+    """Seconds of one pass over a matrix for `m` tokens."""
+    rows, n, k, times = m * matrix.rows, matrix.n, matrix.k, matrix.times
+    rate = peak(machine, precision)
+    share = c(f"product.{precision}", machine.generation, machine.card)
+    bytes_each = ELEMENT.get(precision, 2.0)
+    wait = rate * bytes_each / machine.memory_bytes_per_s
+    size = c("product.rows") / rows + c("product.depth") * (1 / k + 1 / n)
+    flops = 2 * rows * n * k * times
+    return flops / (rate * share) * (1 + wait * size)
+
+
+def attention_s(
+    c: Constants,
+    machine: Machine,
+    a: Architecture,
+    t: int,
+    sequences: float,
+    s: float,
+    cp: int,
+    framework: str,
+    fused: bool,
+) -> float:
+    """Seconds of the forward pass of one layer's attention."""
+    heads = a.heads / t
+    if not fused:
+        return _unfused_s(c, machine, a, heads, sequences, s, framework)
+    seen = s / 2
+    if a.window:
+        seen = (s / 2 + min(a.window, s / 2)) / 2
+    flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
+    share = c("attention", machine.generation, machine.card, framework)
+    width = (a.score_width + a.value_width) / 2
+    narrow = 1 + c("attention.narrow") / width
+    if width % RAGGED:
+        narrow *= c("attention.ragged")
+    elif width % 32:
+        narrow *= c("attention.odd")
+    short = 1 + c("attention.short") / s
+    return flops / (peak(machine, "bf16") * share) * narrow * short
+
+
+def _unfused_s(
+    c: Constants,
+    machine: Machine,
+    a: Architecture,
+    heads: float,
+    sequences: float,
+    s: float,
+    framework: str,
+) -> float:
+    """Scores written to memory, softmaxed, and read again."""
+    flops = 4 * sequences * heads * s * s * a.head_dim
+    rate = peak(machine, "bf16") * c("product.bf16", machine.generation, machine.card)
+    passes = c("attention.passes", framework)
+    moved = passes * 2 * sequences * heads * s * s
+    return flops / rate + moved / machine.memory_bytes_per_s
+
+
+def traffic_s(
+    c: Constants, machine: Machine, a: Architecture, part: str, m: float, t: int,
+    split: bool, framework: str, casts: bool,
+) -> float:  # fmt: skip
+    """Seconds of the forward pass over norms, sums and activations of a part."""
+    h = a.hidden / (t if split else 1)
+    shared = 0.0
+    each = 2.0
+    if part == ATTENTION:
+        shared = 2 * a.heads * a.value_width / t
+    elif part == MAMBA:
+        assert a.mamba is not None
+        shared = c("mamba.passes") * a.mamba.heads * a.mamba.head_dim / t
+    elif part == EXPERTS:
+        shared = (3 if a.gated else 2) * a.shared_intermediate / t
+    else:
+        shared = (3 if a.gated else 2) * a.intermediate / t
+    moved = each * m * (5 * h + shared) * c("traffic", framework)
+    if casts:
+        moved += c("traffic.cast") * m * (a.hidden + shared / 3)
+    if part == EXPERTS:
+        permuted = m / t * a.experts_per_token
+        inner = (3 if a.gated else 2) * a.expert_intermediate / 2
+        moved += each * permuted * (a.hidden * c("experts.passes", framework) + inner)
+    return moved / machine.memory_bytes_per_s
+
+
+def head_s(
+    c: Constants, machine: Machine, a: Architecture, m: float, t: int, framework: str,
+    lora: bool,
+) -> float:  # fmt: skip
+    """Seconds of head and loss, both passes; in 16 bits whatever the layers are."""
+    precision = "bf16" if "bf16" in machine.flops else "fp16"
+    width = a.vocabulary / t
+    once = product_s(c, machine, precision, m, Matrix(width, a.hidden))
+    moved = c("head.bytes", framework) * m * width
+    return (2 if lora else 3) * once + moved / machine.memory_bytes_per_s

@@ -1,0 +1,42 @@
+"""How a symmetric run lies on its GPUs, and what its framework does."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One model, split alike everywhere."""
+
+    framework: str
+    precision: str  # of the products of layers
+    sequence: int
+    micro_batch: int  # sequences
+    micro_batches: int  # of each pipeline
+    dp: int = 1
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    vp: int = 1
+    ep: int = 1
+    zero: int = 0
+    shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
+    recompute: str = "none"  # full, block (some layers), selective, ops (per operator)
+    recomputed: float = 1.0  # share of layers that "block" recomputes
+    split_sequence: bool = True  # sequence parallelism along with tp
+    fused: bool = True  # attention without scores in memory
+    accumulate_fp32: bool = True
+    lora: bool = False
+    offload: bool = False
+    overlap_tp: bool = False
+    overlap_ep: bool = False
+    overlap_dp: bool = True
+    graphs: bool = False
+    flexible: bool = False  # a dispatcher of tokens that fuses permutation
+    half_years: float = 0.0  # of the release, from 2026-02
+    stage_layers: tuple[int, ...] | None = None
+    head_alone: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """Of all."""
+        return self.dp * self.tp * self.cp * self.pp

@@ -1,0 +1,36 @@
+"""A GPU and the machine around it: what data sheets say."""
+
+from typing import NamedTuple
+
+
+class Machine(NamedTuple):
+    """Rates of one GPU, of the links within its node, and of the node's adapters."""
+
+    card: str
+    generation: str
+    flops: dict[str, float]  # FLOP/s by precision, dense
+    memory_bytes_per_s: float
+    memory_gib: float
+    gpus: int  # of a node, as adapters are counted
+    domain: int  # GPUs that fast links join
+    link_bytes_per_s: float  # of a GPU, one direction, to others of the domain
+    adapters: int
+    adapter_bytes_per_s: float
+
+    def across_bytes_per_s(self, members: float) -> float:
+        """What so many GPUs of a node have between nodes, together."""
+        return self.adapter_bytes_per_s * min(
+            self.adapters, members * max(1, self.adapters / self.gpus)
+        )
+
+    def ring_bytes_per_s(self, size: int, stride: int) -> float:
+        """The rate of each of the rings of `size` GPUs, every `stride`-th one.
+
+        Rings of neighbours run at once; all that leaves a node shares its adapters.
+        """
+        if size * stride <= self.domain:
+            return self.link_bytes_per_s
+        members = max(1, self.gpus // stride)
+        rings = min(stride, self.gpus)
+        shared = self.across_bytes_per_s(members * rings) / rings
+        return min(self.link_bytes_per_s, shared)

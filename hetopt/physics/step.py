@@ -1,0 +1,244 @@
+"""Seconds of an iteration of a symmetric run, term by term."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import kernels, wires
+from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture
+from .kernels import Constants
+from .layout import Layout
+from .machine import Machine
+
+Terms = Mapping[str, float]
+_BACKWARD_ATTENTION = 2.5  # five products in place of two
+_BACKWARD_TRAFFIC = 1.4
+
+
+class LayerTimes(NamedTuple):
+    """Of one layer and micro-batch on one GPU, both passes, by what takes it."""
+
+    products: float
+    attention: float
+    traffic: float
+    experts: float  # products of experts
+    permutation: float
+    tensor: float
+    context: float
+    exchange: float
+    launches: float
+
+    @property
+    def device(self) -> float:
+        """Without what the host takes to launch it."""
+        return sum(self) - self.launches
+
+
+def again(c: Constants, run: Layout) -> tuple[float, float, float]:
+    """Shares of a forward pass computed again: products, attention, traffic."""
+    if run.recompute in ("full", "block"):
+        return (run.recomputed,) * 3
+    if run.recompute == "ops":
+        share = c("recompute.ops")
+        return share, 0.0, 1.0
+    if run.recompute == "selective":
+        return 0.0, 1.0, 0.1
+    if run.recompute == "activations":
+        return 0.0, 0.0, 0.6
+    return 0.0, 0.0, 0.0
+
+
+def part_times(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
+) -> LayerTimes:
+    """Times of a part of a layer for one micro-batch."""
+    fw, t = run.framework, run.tp
+    tokens = run.micro_batch * run.sequence / run.cp
+    products_again, attention_again, traffic_again = again(c, run)
+    precision = run.precision
+    dense = grouped = 0.0
+    for matrix in a.matrices(part, t, run.ep):
+        once = kernels.product_s(c, machine, precision, tokens, matrix)
+        if matrix.times > 1:
+            grouped += once
+        else:
+            dense += once
+    passes = (c("lora.passes") if run.lora else 3) + products_again
+    attention = 0.0
+    if part == ATTENTION:
+        forward = kernels.attention_s(
+            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.fused
+        )
+        attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
+    moved = kernels.traffic_s(
+        c, machine, a, part, tokens, t, run.split_sequence and t > 1, fw,
+        precision in ("fp8", "mxfp8", "nvfp4"),
+    )  # fmt: skip
+    moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
+    collective = wires.tensor_s(machine, a, run, tokens)
+    collective *= (2 + (products_again if run.recompute != "ops" else 0)) * c(
+        "tp", fw, "overlapped" if run.overlap_tp else "plain"
+    )
+    if part == EXPERTS and not a.shared_intermediate and run.split_sequence:
+        collective = 0.0  # tokens stay divided
+    exchange = 0.0
+    launch = c("launch", fw)
+    if part == EXPERTS:
+        exchange = wires.experts_s(machine, a, run, tokens)
+        exchange *= (2 + products_again) * c("exchange", fw)
+        if run.overlap_ep:
+            exchange *= c("exchange.overlapped")
+        grouped /= c("experts.share")
+        launch = c("launch.experts", fw, "x86" if machine.gpus == 8 else "arm")
+        if run.flexible:
+            moved *= c("experts.flexible")
+    if run.graphs:
+        launch *= c("launch.graphs")
+    context = 0.0
+    if part == ATTENTION:
+        context = 3 * wires.context_s(machine, a, run) * c("context", fw)
+    return LayerTimes(
+        dense * passes,
+        attention,
+        0.0 if part == EXPERTS else moved,
+        grouped * passes,
+        moved if part == EXPERTS else 0.0,
+        collective,
+        context,
+        exchange,
+        launch,
+    )
+
+
+def layer_times(
+    c: Constants, machine: Machine, a: Architecture, run: Layout
+) -> LayerTimes:
+    """The mean layer of a model."""
+    total = [0.0] * len(LayerTimes._fields)
+    parts: dict[str, LayerTimes] = {}
+    for layer, count in a.kinds.items():
+        for part in layer:
+            if part not in parts:
+                parts[part] = part_times(c, machine, a, run, part)
+            for i, x in enumerate(parts[part]):
+                total[i] += count * x
+    return LayerTimes(*(x / len(a.layers) for x in total))
+
+
+def busy_s(times: LayerTimes) -> float:
+    """Device and host side by side: the slower one, rounded where they are near."""
+    device, host = times.device, times.launches
+    return math.sqrt(math.sqrt(device**4 + host**4))
+
+
+def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:
+    """Parameters on the fullest GPU: of layers without experts, experts, ends."""
+    dense = experts = 0.0
+    for layer, count in a.kinds.items():
+        for part in layer:
+            whole = a.parameters(part, run.tp, run.ep)
+            grouped = sum(
+                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.times > 1
+            )
+            dense += count * (whole - grouped)
+            experts += count * grouped
+    held = most_layers(a, run) / len(a.layers)
+    ends = a.vocabulary * a.hidden / run.tp
+    if run.pp == 1 and not a.tied:
+        ends *= 2
+    return dense * held, experts * held, ends
+
+
+def most_layers(a: Architecture, run: Layout) -> float:
+    """Layers of the fullest stage."""
+    if run.stage_layers:
+        return max(run.stage_layers)
+    return math.ceil(len(a.layers) / run.pp)
+
+
+def stages(a: Architecture, run: Layout) -> list[float]:
+    """Layers of each stage; the last ones have what is left."""
+    if run.stage_layers:
+        return [float(x) for x in run.stage_layers]
+    most, left = most_layers(a, run), float(len(a.layers))
+    made = []
+    for _ in range(run.pp):
+        made.append(min(most, left))
+        left -= made[-1]
+    return made
+
+
+def gradients_s(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, compute: float
+) -> float:
+    """Exposed time of gradients and weights between replicas, an iteration."""
+    dense, experts, ends = weights(a, run)
+    fw, group = run.framework, run.dp * run.cp
+    width = 4.0 if run.accumulate_fp32 else 2.0
+    if run.lora:
+        return 0.0
+    if run.shard:
+        held = dense + ends + experts
+        inside = min(run.shard, group)
+        gathered = 2 * wires.ring_s(machine, 2 * held, inside, run.tp)
+        reduced = wires.ring_s(machine, width * held, inside, run.tp)
+        outer = wires.ring_s(
+            machine, 2 * width * held / inside, group // inside, run.tp * inside
+        )
+        comm = (gathered + reduced) * run.micro_batches + outer
+        shown = c("fsdp", fw)
+        return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
+    volume = (width + 2) * (dense + ends)
+    comm = wires.ring_s(machine, volume, group, run.tp)
+    if experts:
+        comm += wires.ring_s(
+            machine, (width + 2) * experts, max(1, group * run.tp // run.ep), run.ep
+        )
+    return c("dp", fw, "overlapped" if run.overlap_dp else "plain") * comm
+
+
+def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
+    """Seconds of an iteration by term; they sum to it."""
+    layer = layer_times(c, machine, a, run)
+    fw, tokens = run.framework, run.micro_batch * run.sequence / run.cp
+    moe = bool(a.experts)
+    pace = c("release.experts" if moe else "release") ** run.half_years
+    each = busy_s(layer) * pace
+    head = kernels.head_s(c, machine, a, tokens, run.tp, fw, run.lora)
+    hop = 0.0
+    if run.pp > 1:
+        hop = 2 * wires.hop_s(machine, a, run, tokens)
+        hop *= c("hop", fw, "interleaved" if run.vp > 1 else "plain")
+        hop *= run.vp
+    held = stages(a, run)
+    taus = [x * each + hop for x in held]
+    if run.head_alone:
+        taus.append(head)
+    else:
+        taus[-1] += head
+    most = max(taus)
+    n = run.micro_batches
+    steady = n * most
+    fill = (sum(taus) - most) / run.vp
+    at = taus.index(most)
+    in_head = head if at == len(taus) - 1 else 0.0
+    in_layers = held[at] * each if at < len(held) else 0.0
+    found: dict[str, float] = {}
+    scale = n * in_layers / layer.device if layer.device else 0.0
+    for name, x in zip(LayerTimes._fields, layer, strict=True):
+        if name != "launches":
+            found[name] = x * scale * layer.device / busy_s(layer)
+    found["launches"] = n * in_layers - sum(found.values())
+    found["head"] = n * in_head
+    found["hops"] = steady - n * (in_layers + in_head)
+    found["bubble"] = fill
+    found["gradients"] = gradients_s(c, machine, a, run, n * in_layers)
+    dense, experts, ends = weights(a, run)
+    updated = 0.0 if run.lora else dense + ends + experts
+    if run.zero or run.shard:
+        updated /= max(1, run.dp * run.cp)
+    found["update"] = c("update") * 40 * updated / machine.memory_bytes_per_s
+    found["iteration"] = c("iteration", fw)
+    if run.offload:
+        found["offload"] = (c("offload") - 1) * sum(found.values())
+    return found

@@ -1,0 +1,54 @@
+"""Seconds that messages take on wires, before what is hidden behind computing."""
+
+from .architecture import Architecture
+from .layout import Layout
+from .machine import Machine
+
+
+def ring_s(machine: Machine, volume: float, size: int, stride: int = 1) -> float:
+    """Gathering or scattering `volume` bytes among `size` GPUs, every stride-th."""
+    if size < 2:
+        return 0.0
+    return volume * (size - 1) / size / machine.ring_bytes_per_s(size, stride)
+
+
+def tensor_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:
+    """Collectives of one part of a layer, forward: an all-reduce or its two halves."""
+    return 2 * ring_s(machine, 2 * tokens * a.hidden, run.tp)
+
+
+def context_s(machine: Machine, a: Architecture, run: Layout) -> float:
+    """Keys and values of a layer around the context-parallel ring, forward."""
+    kv = max(a.kv_heads / run.tp, 1) * a.head_dim * 2
+    tokens = run.micro_batch * run.sequence
+    return ring_s(machine, 2 * tokens * kv, run.cp, run.tp)
+
+
+def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:
+    """Tokens to their experts and back, forward; a token once to each other node.
+
+    `tokens` are those of a tensor-parallel group.
+    """
+    if run.ep < 2:
+        return 0.0
+    sent = tokens / run.tp * a.experts_per_token * a.hidden * 2
+    away = (run.ep - 1) / run.ep
+    if run.ep * run.tp <= machine.domain:
+        return 2 * sent * away / machine.link_bytes_per_s
+    nodes = max(1.0, run.ep * run.tp / machine.domain)
+    k = a.experts_per_token
+    reached = nodes * (1 - (1 - 1 / nodes) ** k)  # of nodes, its own included
+    other = tokens / run.tp * a.hidden * 2 * reached * (1 - 1 / nodes)
+    across = machine.across_bytes_per_s(machine.gpus) / machine.gpus
+    return 2 * (other / across + sent * away / nodes / machine.link_bytes_per_s)
+
+
+def hop_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:
+    """One micro-batch's activations to the next stage, one way."""
+    volume = 2 * tokens * a.hidden / (run.tp if run.split_sequence else 1)
+    inside = run.tp * run.cp * run.dp * run.pp <= machine.domain
+    if inside or run.tp * run.cp * 2 <= machine.domain and run.dp == 1:
+        rate = machine.link_bytes_per_s
+    else:
+        rate = machine.across_bytes_per_s(machine.gpus) / machine.gpus
+    return volume / min(rate, machine.link_bytes_per_s)
