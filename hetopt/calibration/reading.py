@@ -122,6 +122,7 @@ FRAMEWORKS = {
     "torchtitan": "torchtitan",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
+    "torch": "torch",
 }
 
 
@@ -189,6 +190,7 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
     big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
     return Layout(
         framework=framework,
+        style=_style(framework, words),
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -204,8 +206,9 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         recompute=recompute,
         recomputed=share,
         split_sequence=framework not in ("megatron-2021", "deepspeed", "trainer"),
-        fused=framework not in ("megatron-2021", "deepspeed", "trainer")
-        and not _old_gpt_oss(run),
+        kernel=_kernel(run, framework),
+        rowwise="rowwise" in (run.precision or ""),
+        sharding=SHARDING.get(framework, "fsdp"),
         accumulate_fp32=framework in ("megatron", "nanotron", "torchtitan"),
         lora="lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower(),
         offload=run.offload is not None,
@@ -219,6 +222,27 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
     )
+
+
+SHARDING = {"deepspeed": "zero3", "trainer": "zero3", "megatron-2021": "zero3"}
+
+
+def _kernel(run: Run, framework: str) -> str | None:
+    """The family of attention kernels; None where scores pass through memory."""
+    if framework in ("megatron-2021", "deepspeed", "trainer") or _old_gpt_oss(run):
+        return None
+    return {"megatron": "cudnn", "llm-foundry": "flash1"}.get(framework, "flash2")
+
+
+def _style(framework: str, words: str) -> str:
+    """Whether element-wise operations are single kernels, compiled or hand-fused."""
+    if "torch.compile" in words:
+        return "compiled"
+    if framework.startswith("megatron"):
+        return "fused"
+    if framework == "torch-compiled":
+        return "compiled"
+    return "eager"
 
 
 def _old_gpt_oss(run: Run) -> bool:

@@ -47,7 +47,8 @@ def product_s(
     """Seconds of one pass over a matrix for `m` tokens."""
     rows, n, k, times = m * matrix.rows, matrix.n, matrix.k, matrix.times
     rate = peak(machine, precision)
-    share = c(f"product.{precision}", machine.generation, machine.card)
+    tensor = "bf16" if precision == "fp16" else precision
+    share = c(f"product.{tensor}", machine.generation, machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
     size = c("product.rows") / rows + c("product.depth") * (1 / k + 1 / n)
@@ -64,17 +65,17 @@ def attention_s(
     s: float,
     cp: int,
     framework: str,
-    fused: bool,
+    kernel: str | None,
 ) -> float:
     """Seconds of the forward pass of one layer's attention."""
     heads = a.heads / t
-    if not fused:
+    if kernel is None:
         return _unfused_s(c, machine, a, heads, sequences, s, framework)
     seen = s / 2
     if a.window:
         seen = (s / 2 + min(a.window, s / 2)) / 2
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
-    share = c("attention", machine.generation, machine.card, framework)
+    share = c("attention", f"{kernel}/{machine.generation}", machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
     if width % RAGGED:
@@ -97,6 +98,8 @@ def _unfused_s(
     """Scores written to memory, softmaxed, and read again."""
     flops = 4 * sequences * heads * s * s * a.head_dim
     rate = peak(machine, "bf16") * c("product.bf16", machine.generation, machine.card)
+    if a.head_dim % RAGGED:
+        rate /= c("attention.unaligned")
     passes = c("attention.passes", framework)
     moved = passes * 2 * sequences * heads * s * s
     return flops / rate + moved / machine.memory_bytes_per_s
@@ -104,7 +107,7 @@ def _unfused_s(
 
 def traffic_s(
     c: Constants, machine: Machine, a: Architecture, part: str, m: float, t: int,
-    split: bool, framework: str, casts: bool,
+    split: bool, by: tuple[str, ...], casts: bool,
 ) -> float:  # fmt: skip
     """Seconds of the forward pass over norms, sums and activations of a part."""
     h = a.hidden / (t if split else 1)
@@ -119,23 +122,23 @@ def traffic_s(
         shared = (3 if a.gated else 2) * a.shared_intermediate / t
     else:
         shared = (3 if a.gated else 2) * a.intermediate / t
-    moved = each * m * (5 * h + shared) * c("traffic", framework)
+    moved = each * m * (5 * h + shared) * c("traffic", *by)
     if casts:
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:
         permuted = m / t * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
-        moved += each * permuted * (a.hidden * c("experts.passes", framework) + inner)
+        moved += each * permuted * (a.hidden * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s
 
 
 def head_s(
-    c: Constants, machine: Machine, a: Architecture, m: float, t: int, framework: str,
+    c: Constants, machine: Machine, a: Architecture, m: float, t: int, by: tuple[str, ...],
     lora: bool,
 ) -> float:  # fmt: skip
     """Seconds of head and loss, both passes; in 16 bits whatever the layers are."""
     precision = "bf16" if "bf16" in machine.flops else "fp16"
     width = a.vocabulary / t
     once = product_s(c, machine, precision, m, Matrix(width, a.hidden))
-    moved = c("head.bytes", framework) * m * width
+    moved = c("head.bytes", *by) * m * width
     return (2 if lora else 3) * once + moved / machine.memory_bytes_per_s

@@ -8,6 +8,7 @@ class Layout:
     """One model, split alike everywhere."""
 
     framework: str
+    style: str  # eager, compiled, fused
     precision: str  # of the products of layers
     sequence: int
     micro_batch: int  # sequences
@@ -20,10 +21,12 @@ class Layout:
     ep: int = 1
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
+    sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
     recompute: str = "none"  # full, block (some layers), selective, ops (per operator)
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp
-    fused: bool = True  # attention without scores in memory
+    kernel: str | None = "flash2"  # of attention; None: scores in memory
+    rowwise: bool = False  # scales of fp8 by row
     accumulate_fp32: bool = True
     lora: bool = False
     offload: bool = False

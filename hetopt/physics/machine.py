@@ -16,6 +16,8 @@ class Machine(NamedTuple):
     link_bytes_per_s: float  # of a GPU, one direction, to others of the domain
     adapters: int
     adapter_bytes_per_s: float
+    host: str = "x86"
+    rails: int = 64  # adapters that one ring uses, at the most
 
     def across_bytes_per_s(self, members: float) -> float:
         """What so many GPUs of a node have between nodes, together."""
@@ -33,4 +35,5 @@ class Machine(NamedTuple):
         members = max(1, self.gpus // stride)
         rings = min(stride, self.gpus)
         shared = self.across_bytes_per_s(members * rings) / rings
-        return min(self.link_bytes_per_s, shared)
+        rail = self.adapter_bytes_per_s * self.rails
+        return min(self.link_bytes_per_s, shared, rail)

@@ -59,6 +59,8 @@ def part_times(
     dense = grouped = 0.0
     for matrix in a.matrices(part, t, run.ep):
         once = kernels.product_s(c, machine, precision, tokens, matrix)
+        if run.rowwise:
+            once /= c("product.rowwise")
         if matrix.times > 1:
             grouped += once
         else:
@@ -67,11 +69,11 @@ def part_times(
     attention = 0.0
     if part == ATTENTION:
         forward = kernels.attention_s(
-            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.fused
+            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.kernel
         )
         attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
     moved = kernels.traffic_s(
-        c, machine, a, part, tokens, t, run.split_sequence and t > 1, fw,
+        c, machine, a, part, tokens, t, run.split_sequence and t > 1, (run.style, fw),
         precision in ("fp8", "mxfp8", "nvfp4"),
     )  # fmt: skip
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
@@ -82,14 +84,14 @@ def part_times(
     if part == EXPERTS and not a.shared_intermediate and run.split_sequence:
         collective = 0.0  # tokens stay divided
     exchange = 0.0
-    launch = c("launch", fw)
+    launch = c("launch", run.style, fw)
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + products_again) * c("exchange", fw)
         if run.overlap_ep:
             exchange *= c("exchange.overlapped")
         grouped /= c("experts.share")
-        launch = c("launch.experts", fw, "x86" if machine.gpus == 8 else "arm")
+        launch = c("launch.experts", run.style, machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
     if run.graphs:
@@ -127,8 +129,7 @@ def layer_times(
 
 def busy_s(times: LayerTimes) -> float:
     """Device and host side by side: the slower one, rounded where they are near."""
-    device, host = times.device, times.launches
-    return math.sqrt(math.sqrt(device**4 + host**4))
+    return sum(times)
 
 
 def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:
@@ -186,7 +187,7 @@ def gradients_s(
             machine, 2 * width * held / inside, group // inside, run.tp * inside
         )
         comm = (gathered + reduced) * run.micro_batches + outer
-        shown = c("fsdp", fw)
+        shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
     volume = (width + 2) * (dense + ends)
     comm = wires.ring_s(machine, volume, group, run.tp)
@@ -203,8 +204,10 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     fw, tokens = run.framework, run.micro_batch * run.sequence / run.cp
     moe = bool(a.experts)
     pace = c("release.experts" if moe else "release") ** run.half_years
+    if run.gpus > 1:
+        pace *= c("pace", fw)
     each = busy_s(layer) * pace
-    head = kernels.head_s(c, machine, a, tokens, run.tp, fw, run.lora)
+    head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), run.lora)
     hop = 0.0
     if run.pp > 1:
         hop = 2 * wires.hop_s(machine, a, run, tokens)
