@@ -1,32 +1,35 @@
 """Constants of the model: a value, how sure it is, and what it may deviate by.
 
-A constant is asked for by its name and by what qualifies it: `c("traffic", "torchtitan")`
-is the common value of `traffic` times the deviation `traffic@torchtitan`, one where
-nothing is known of that.
+A constant is asked for by its name and by what qualifies it: `c("traffic", "fms")` is
+the common value of `traffic` times the deviation `traffic@fms`; either is one where
+nothing is known of it.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Prior(NamedTuple):
-    """What is thought of a constant before any run: a middle and a log-deviation."""
+class Constant(NamedTuple):
+    """A positive number, and the standard deviation of its logarithm."""
 
-    middle: float
+    value: float
     spread: float
 
 
 class Table:
-    """Values by name, and which of them were read."""
+    """Values by name, and which of them were asked for."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self.values = dict(values)
         self.read: set[str] = set()
 
     def __call__(self, name: str, *qualities: str) -> float:
-        self.read.add(name)
-        found = self.values[name]
+        """The value of a name, deviations of its qualities included."""
+        found = 1.0
+        if name in self.values:
+            self.read.add(name)
+            found = self.values[name]
         for quality in qualities:
             key = f"{name}@{quality}"
             if key in self.values:
@@ -34,9 +37,12 @@ class Table:
                 found *= self.values[key]
         return found
 
-    def moved(self, name: str, step: float) -> "Table":
-        """The table with one value times e^step."""
-        return Table({**self.values, name: self.values[name] * math.exp(step)})
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
+def plain(constants: Mapping[str, Constant]) -> dict[str, float]:
+    """The values alone."""
+    return {name: constant.value for name, constant in constants.items()}
+
+
+def logs(constants: Mapping[str, Constant]) -> list[float]:
+    """Logarithms of the values, in their order."""
+    return [math.log(constant.value) for constant in constants.values()]

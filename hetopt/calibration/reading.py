@@ -34,6 +34,11 @@ class Described(NamedTuple):
     architecture: Architecture
     layout: Layout
 
+    def systems(self, model: str | None) -> tuple[str, ...]:
+        """What one run may tell of another: its framework and card, and its model."""
+        own = f"{self.layout.framework}/{self.machine.card}"
+        return own, f"{own}/{self.layout.precision}", f"{own}/{model}"
+
 
 def described(run: Run) -> Described:
     """The run in the model's terms; `NotModelled` with the reason where it has none."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InstanceError, Place
-from ..text.parsing import read_tree
+from ..text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
@@ -118,7 +118,7 @@ def read_runs(path: Place) -> list[Run]:
 
     Raises `InstanceError` that names the row and the field.
     """
-    tree = read_tree(Path(path))
+    tree = read_value(Path(path))
     rows = tree.get("runs") if isinstance(tree, dict) else tree
     if not isinstance(rows, list) or not rows:
         raise InstanceError.at(

@@ -49,6 +49,7 @@ def product_s(
     rate = peak(machine, precision)
     tensor = "bf16" if precision == "fp16" else precision
     share = c(f"product.{tensor}", machine.generation, machine.card)
+    share *= c("chip", machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
     size = c("product.rows") / rows + c("product.depth") * (1 / k + 1 / n)
@@ -75,13 +76,11 @@ def attention_s(
     if a.window:
         seen = (s / 2 + min(a.window, s / 2)) / 2
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
-    share = c("attention", f"{kernel}/{machine.generation}", machine.card)
+    share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
     if width % RAGGED:
         narrow *= c("attention.ragged")
-    elif width % 32:
-        narrow *= c("attention.odd")
     short = 1 + c("attention.short") / s
     return flops / (peak(machine, "bf16") * share) * narrow * short
 
@@ -98,6 +97,7 @@ def _unfused_s(
     """Scores written to memory, softmaxed, and read again."""
     flops = 4 * sequences * heads * s * s * a.head_dim
     rate = peak(machine, "bf16") * c("product.bf16", machine.generation, machine.card)
+    rate *= c("chip", machine.card)
     if a.head_dim % RAGGED:
         rate /= c("attention.unaligned")
     passes = c("attention.passes", framework)

@@ -1,0 +1,360 @@
+"""The model of time against public runs: fits its constants, and leaves runs out.
+
+    python benchmarks/public_runs.py --data FOLDER [--write] [--page]
+
+The folder holds files of runs as `hetopt predict` reads them. `--write` writes the
+constants that fit into hetopt/catalogue/constants.yaml; `--page` the page and pictures,
+results/public_runs.md. Runs of a group are predicted with constants of all the others:
+a group is a set, model and card, of BigScience also its degrees. All takes 3 minutes.
+"""
+
+import argparse
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import _pages
+import numpy as np
+from _fidelity_picture import Cloud, draw
+from _measuring import RESULTS
+
+from hetopt.calibration import (
+    Constant,
+    Described,
+    Observed,
+    Run,
+    Table,
+    fit,
+    fitted_on,
+    observed_runs,
+    predicted_s,
+    read_runs,
+)
+from hetopt.calibration import shipped
+from hetopt.calibration.fitting import Fitted
+from hetopt.calibration.predicting import DEVIATIONS, spread
+from hetopt.physics.step import terms
+
+YAML = Path(__file__).parent.parent / "hetopt" / "catalogue" / "constants.yaml"
+Row = dict[str, Any]
+Key = Callable[[Run, Described], Hashable]
+
+
+class Study:
+    """All public runs that the model can express, and the constants that fit them."""
+
+    def __init__(self, folder: Path) -> None:
+        own = Path(__file__).parent / "data" / "runs"
+        files = sorted(folder.glob("*.json")) + sorted(own.glob("*.json"))
+        self.all = [run for path in files if _is_rows(path) for run in read_runs(path)]
+        pairs = [(run, one) for run in self.all for one in observed_runs([run])]
+        self.runs = [run for run, _ in pairs]
+        self.observed: list[Observed] = [one for _, one in pairs]
+        self.fitted: Fitted = fit(self.observed, shipped.priors())
+        self.measured = np.exp(self.fitted.measured)
+
+    def errors(self, predicted: Any) -> Any:
+        """Predicted over measured, less one."""
+        return predicted / self.measured - 1
+
+    @property
+    def in_sample(self) -> Any:
+        """Seconds by constants that saw all runs."""
+        return np.exp(self.fitted.predicted)
+
+    def left_out(self, key: Key) -> Any:
+        """Seconds by constants that saw no run of the same key."""
+        found = np.zeros(len(self.runs))
+        for rows in self.groups(key).values():
+            table = Table(self.fitted.without(rows))
+            for row in rows:
+                found[row] = predicted_s(table, self.observed[row].described)
+        return found
+
+    def groups(self, key: Key) -> dict[Hashable, list[int]]:
+        """Rows by key."""
+        made: dict[Hashable, list[int]] = defaultdict(list)
+        for row, (run, one) in enumerate(zip(self.runs, self.observed, strict=True)):
+            made[key(run, one.described)].append(row)
+        return made
+
+    def one_given(self, key: Key) -> tuple[Any, list[int]]:
+        """The others of a group when its first run is given; and which rows those are.
+
+        Constants of all the other groups are the priors of the one run.
+        """
+        found = np.zeros(len(self.runs))
+        others: list[int] = []
+        spreads = self.fitted.constants
+        for rows in self.groups(key).values():
+            if len(rows) < 2:
+                continue
+            values = self.fitted.without(rows)
+            start = {n: Constant(x, spreads[n].spread) for n, x in values.items()}
+            table = Table(
+                {n: c.value for n, c in fitted_on([self.runs[rows[0]]], start).items()}
+            )
+            for row in rows[1:]:
+                one = self.observed[row]
+                found[row] = predicted_s(table, one.described, one.systems)
+                others.append(row)
+        return found, others
+
+
+def _is_rows(path: Path) -> bool:
+    return path.read_text(encoding="utf-8").lstrip().startswith("[")
+
+
+def group(run: Run, one: Described) -> Hashable:
+    """A configuration group, the runs of which are alike."""
+    if run.set in ("bigscience-a100", "bigscience-v100", "bigscience-a100-reshape"):
+        return run.set, run.model, run.gpu, run.tp, run.pp
+    return run.set, (run.model or "").split(" (")[0], run.gpu
+
+
+def kind(run: Run, one: Described) -> str:
+    """What sort of run it is."""
+    layout = one.layout
+    if one.machine.generation == "Volta":
+        return "V100"
+    if layout.lora:
+        return "LoRA"
+    precision = "16 bits" if layout.precision in ("bf16", "fp16") else layout.precision
+    return f"{'MoE' if run.experts else 'dense'}, {precision}"
+
+
+def _line(name: str, errors: Any) -> Row:
+    sizes = np.abs(errors)
+    return {
+        "runs of": name,
+        "runs": len(errors),
+        "mean error, %": round(100 * float(sizes.mean()), 1),
+        "median, %": round(100 * float(np.median(sizes)), 1),
+        "bias, %": round(100 * float(errors.mean()), 1),
+        "worst, %": round(100 * float(errors[sizes.argmax()])),
+    }
+
+
+def by_set(study: Study) -> Iterator[Row]:
+    """By set: constants fitted to all runs, and with the group of a run left out."""
+    yield from _by(study, lambda run, one: run.set)
+
+
+def by_kind(study: Study) -> Iterator[Row]:
+    """By kind of run."""
+    yield from _by(study, kind)
+
+
+def _by(study: Study, key: Key) -> Iterator[Row]:
+    inside = study.errors(study.in_sample)
+    outside = study.errors(study.left_out(group))
+    public = [i for i, run in enumerate(study.runs) if run.set != "torch-h100"]
+    parts: dict[Hashable, list[int]] = {"all public runs": public}
+    for name, rows in {**parts, **study.groups(key)}.items():
+        line = _line(str(name), outside[rows])
+        yield {
+            "runs of": line.pop("runs of"),
+            "runs": line.pop("runs"),
+            "fitted: mean error, %": _line("", inside[rows])["mean error, %"],
+            **{f"left out: {name}": value for name, value in line.items()},
+        }
+
+
+def more_left_out(study: Study) -> Iterator[Row]:
+    """More is left out: a model, a card, a framework; or one run of a group is given."""
+    keys: dict[str, Key] = {
+        "a group": group,
+        "a model": lambda run, one: (run.model or "").split(" (")[0],
+        "a card": lambda run, one: one.machine.card,
+        "a framework": lambda run, one: one.layout.framework,
+    }
+    old = np.array([o.described.machine.generation == "Volta" for o in study.observed])
+    for name, key in keys.items():
+        errors = study.errors(study.left_out(key))
+        yield _line(f"{name} left out", errors)
+        yield _line(f"{name} left out, without V100", errors[~old])
+    found, rows = study.one_given(group)
+    errors = study.errors(found)
+    dense = [i for i in rows if not study.runs[i].experts and not old[i]]
+    yield _line("one run of a group given", errors[rows])
+    yield _line("one run of a group given, dense, without V100", errors[dense])
+
+
+def intervals(study: Study) -> Iterator[Row]:
+    """Shares of runs inside their 80 % intervals, left out."""
+    table = Table({})
+    for name, key in (("group", group), ("card", lambda r, d: d.machine.card)):
+        off = np.abs(np.log(study.left_out(key) / study.measured))
+        for sort, rows in study.groups(kind).items():
+            inside = [
+                off[i] <= DEVIATIONS * spread(study.observed[i].described, table)
+                for i in rows
+            ]
+            if name == "group":
+                yield {
+                    "runs of": sort,
+                    "runs": len(rows),
+                    "inside, %": round(100 * float(np.mean(inside))),
+                }
+
+
+def ranking(study: Study) -> Iterator[Row]:
+    """The layout that is predicted to be best, against the best that was measured."""
+    predicted = {"fitted": study.in_sample, "left out": study.left_out(group)}
+    for key, rows in study.groups(_alternatives).items():
+        measured = study.measured[rows]
+        if key is None or len(rows) < 4 or len({round(x, 6) for x in predicted["fitted"][rows]}) < 3:
+            continue
+        assert isinstance(key, tuple)
+        line: Row = {"set": key[0], "model": key[1], "GPUs": key[3], "layouts": len(rows)}
+        for name, seconds in predicted.items():
+            picked = measured[seconds[rows].argmin()] / measured.min() - 1
+            line[f"{name}: slower than the best, %"] = round(100 * float(picked), 1)
+        mean = measured.mean() / measured.min() - 1
+        yield {**line, "mean layout, %": round(100 * float(mean), 1)}
+
+
+def _alternatives(run: Run, one: Described) -> Hashable:
+    if not (run.set or "").startswith(("bigscience", "nanotron")):
+        return None
+    return (run.set, run.model, run.heads, run.gpus, run.gpu, run.gbs, run.seq,
+            run.precision)  # fmt: skip
+
+
+def shares(study: Study) -> Iterator[Row]:
+    """What the time of an iteration is made of, means by kind, %."""
+    values = Table({n: c.value for n, c in study.fitted.constants.items()})
+    for sort, rows in study.groups(kind).items():
+        total: dict[str, float] = defaultdict(float)
+        for row in rows:
+            found = terms(values, *study.observed[row].described)
+            whole = sum(found.values())
+            for name, seconds in found.items():
+                total[name] += 100 * seconds / whole / len(rows)
+        yield {
+            "runs of": sort,
+            **{n: round(x, 1) for n, x in total.items() if n != "offload"},
+        }
+
+
+def not_expressed(study: Study) -> Iterator[Row]:
+    """Runs of which the model says nothing, and why."""
+    from hetopt.calibration import predictions
+
+    found: dict[tuple[str, str], int] = defaultdict(int)
+    for run, one in zip(study.all, predictions(study.all), strict=True):
+        why = one.not_modelled
+        if why is None and run.measured_s is None:
+            why = "no time was measured"
+        if why is not None:
+            found[run.set or "", why] += 1
+    for (name, why), count in sorted(found.items()):
+        yield {"set": name, "runs": count, "why": why}
+
+
+def every(study: Study) -> Iterator[Row]:
+    """Every run."""
+    outside = study.left_out(group)
+    for i, run in enumerate(study.runs):
+        if run.set == "nanotron-bench":
+            continue  # nobody said that these may be passed on
+        layout = study.observed[i].described.layout
+        yield {
+            "set": run.set, "model": run.model, "card": run.gpu, "GPUs": run.gpus,
+            "dp tp pp cp ep vp": f"{layout.dp} {layout.tp} {layout.pp} {layout.cp} "
+            f"{layout.ep} {layout.vp}", "micro-batch": layout.micro_batch,
+            "of them": layout.micro_batches, "sequence": layout.sequence,
+            "precision": layout.precision,
+            "measured, s": round(float(study.measured[i]), 3),
+            "fitted, s": round(float(study.in_sample[i]), 3),
+            "left out, s": round(float(outside[i]), 3),
+            "error, %": round(100 * float(study.errors(outside)[i]), 1),
+        }  # fmt: skip
+
+
+_HEAD = """# The model of time against public runs
+
+Made by `python benchmarks/public_runs.py --data FOLDER --write --page`. Errors are
+predicted / measured - 1, the mean is of their sizes. *Fitted*: constants of all runs.
+*Left out*: constants of the runs outside its own group, which is a set, model and card,
+of BigScience also its degrees; they are those of the linear model at the optimum,
+refitted. Ten runs of one configuration count as much as three.
+
+![predicted against measured](public_runs.svg)
+"""
+_SECTIONS: dict[str, tuple[Callable[[Study], Iterator[Row]], str]] = {
+    "by_set": (by_set, ""),
+    "by_kind": (by_kind, ""),
+    "more_left_out": (
+        more_left_out,
+        "A card that is left out has the constants of its generation, or those that "
+        "were thought of it before any run. A framework that is left out is predicted "
+        "as one that nothing is known of.",
+    ),
+    "intervals": (intervals, "Wanted are 80 %."),
+    "ranking": (
+        ranking,
+        "Layouts of one model, batch and cluster. V100: equal layouts differ by up to "
+        "38 % among themselves.",
+    ),
+    "shares": (shares, ""),
+    "not_expressed": (not_expressed, ""),
+    "every": (every, "nanotron's rows have no licence and are counted only."),
+}
+
+
+def write_constants(fitted: Fitted) -> None:
+    """Values and spreads into the catalogue, beside priors and reasons."""
+    found = fitted.constants
+    lines = []
+    for line in YAML.read_text(encoding="utf-8").splitlines():
+        name = line.partition(": {")[0]
+        if name in found:
+            line = re.sub(r"value: [^,]*, spread: [^,]*, ", "", line)
+            value, wide = found[name]
+            told = f"{{value: {value:.4g}, spread: {wide:.2g}, prior"
+            line = line.replace("{prior", told, 1)
+        lines.append(line)
+    YAML.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def picture(study: Study) -> None:
+    """Dots of all runs, in and out of sample."""
+    outside = study.left_out(group)
+    panels: dict[str, list[Cloud]] = {"seconds, fitted": [], "seconds, left out": []}
+    sorts: dict[str, list[int]] = defaultdict(list)
+    for sort, rows in study.groups(kind).items():
+        sorts[str(sort).partition(",")[0]] += rows
+    for sort, rows in sorts.items():
+        measured = study.measured[rows]
+        panels["seconds, fitted"].append(Cloud(sort, measured, study.in_sample[rows]))
+        panels["seconds, left out"].append(Cloud(sort, measured, outside[rows]))
+    draw(panels, RESULTS / "public_runs.svg")
+
+
+def main() -> None:
+    """Fit, print; write what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    study = Study(asked.data)
+    if asked.write:
+        write_constants(study.fitted)
+    words = [_HEAD]
+    for name, (section, why) in _SECTIONS.items():
+        rows = list(section(study))
+        if name != "every":
+            print(f"\n{section.__doc__}", *_pages.table(rows), sep="\n", flush=True)
+        words += [f"## {section.__doc__}\n", *_pages.table(rows), f"\n{why}\n"]
+    if asked.page:
+        picture(study)
+        (RESULTS / "public_runs.md").write_text("\n".join(words), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

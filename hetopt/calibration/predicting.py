@@ -1,0 +1,158 @@
+"""Predictions of measured runs: seconds, an interval, memory, or why there is none."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..physics.step import terms
+from . import shipped
+from .constants import Constant, Table, plain
+from .fitting import Observed, fit, predicted_s
+from .reading import FRAMEWORKS, Described, NotModelled, described
+from .runs import Run
+
+#: Of a normal distribution: 80 % lie within so many deviations.
+DEVIATIONS = 1.2816
+
+
+class Prediction(NamedTuple):
+    """What the model says of one run; None where it says nothing."""
+
+    index: int
+    iteration_s: float | None
+    low_s: float | None
+    high_s: float | None
+    peak_gib: float | None
+    fits: bool | None
+    not_modelled: str | None
+    terms: Mapping[str, float] = {}
+
+
+def predictions(
+    runs: Sequence[Run], constants: Mapping[str, Constant] | None = None
+) -> list[Prediction]:
+    """Every run, in order; nothing is left out."""
+    table = Table(plain(constants or shipped.constants()))
+    return [_prediction(index, run, table) for index, run in enumerate(runs)]
+
+
+def _prediction(index: int, run: Run, table: Table) -> Prediction:
+    try:
+        found = described(run)
+    except NotModelled as why:
+        return Prediction(index, None, None, None, None, None, str(why))
+    parts = terms(table, *found)
+    factor = table("system", *found.systems(run.model))
+    seconds = sum(parts.values()) * factor
+    wide = math.exp(DEVIATIONS * spread(found, table))
+    return Prediction(
+        index, seconds, seconds / wide, seconds * wide, None, None, None, parts
+    )
+
+
+def spread(found: Described, table: Table) -> float:
+    """The log-deviation that is expected of a prediction."""
+    noise, layout = shipped.noise(), found.layout
+    if found.machine.generation == "Volta":
+        own = noise.volta
+    elif layout.lora:
+        own = noise.lora
+    else:
+        own = noise.moe if found.architecture.experts else noise.dense
+    parts = [own]
+    if found.machine.card not in KNOWN_CARDS:
+        parts.append(noise.card)
+    if layout.framework not in FRAMEWORKS.values():
+        parts.append(noise.framework)
+    return math.hypot(*parts)
+
+
+#: Cards of the runs that the shipped constants were fitted to.
+KNOWN_CARDS = frozenset(
+    "V100 A100 H100 H100-500W H200 B200 GB200 GB300 L40S".split()
+)
+
+
+def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:
+    """The runs of which the model can say something, and that were measured."""
+    found = []
+    for run in runs:
+        seconds = run.measured_s
+        if seconds is None or "first iteration after" in (run.notes or ""):
+            continue
+        try:
+            one = described(run)
+        except NotModelled:
+            continue
+        own = noise if noise is not None else spread(one, Table({}))
+        found.append(
+            Observed(
+                one, seconds, own, (run.set, run.model, one.layout), one.systems(run.model)
+            )
+        )
+    return found
+
+
+#: What one run may say of others, log-deviations: of a framework on a card, of a
+#: precision there, of a model there.
+SYSTEM = (0.08, 0.05, 0.05)
+
+
+def fitted_on(
+    runs: Sequence[Run], start: Mapping[str, Constant] | None = None
+) -> dict[str, Constant]:
+    """Constants after more runs: the ones before are the priors.
+
+    Each framework on a card, each precision and each model there gets a factor of its
+    own beside the constants.
+    """
+    made = dict(start or shipped.constants())
+    seen = observed_runs(runs)
+    if not seen:
+        return made
+    for one in seen:
+        for name, wide in zip(one.systems, SYSTEM, strict=True):
+            made.setdefault(f"system@{name}", Constant(1.0, wide))
+    return fit(seen, made).constants
+
+
+class Summary(NamedTuple):
+    """Errors of a set: predicted / measured - 1."""
+
+    rows: int
+    predicted: int
+    mean_error: float | None
+    median_error: float | None
+    bias: float | None
+    worst: float | None
+
+
+def summaries(
+    runs: Sequence[Run], found: Sequence[Prediction]
+) -> dict[str, Summary]:
+    """Errors by set, those of all runs under `all`."""
+    by_set: dict[str, list[int]] = {"all": list(range(len(runs)))}
+    for index, run in enumerate(runs):
+        by_set.setdefault(run.set or "unnamed", []).append(index)
+    return {name: _summary(runs, found, rows) for name, rows in by_set.items()}
+
+
+def _summary(
+    runs: Sequence[Run], found: Sequence[Prediction], rows: Sequence[int]
+) -> Summary:
+    errors = []
+    for row in rows:
+        measured, seconds = runs[row].measured_s, found[row].iteration_s
+        if measured is not None and seconds is not None:
+            errors.append(seconds / measured - 1)
+    if not errors:
+        return Summary(len(rows), 0, None, None, None, None)
+    sizes = sorted(map(abs, errors))
+    return Summary(
+        len(rows),
+        len(errors),
+        sum(sizes) / len(sizes),
+        (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2,
+        sum(errors) / len(errors),
+        max(errors, key=abs),
+    )

@@ -1,0 +1,55 @@
+"""The constants that hetopt ships: priors, and what public runs made of them."""
+
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..catalogue import constants as entries
+from .constants import Constant
+
+Constants = MappingProxyType[str, Constant]
+
+
+class Noise(NamedTuple):
+    """Log-deviations of what no constant explains, by kind of run."""
+
+    dense: float
+    moe: float
+    lora: float
+    volta: float
+    card: float  # more, of a card that no run is known of
+    framework: float  # the same, of a framework
+
+
+@cache
+def priors() -> Constants:
+    """What is thought of every constant before any run."""
+    made = {}
+    for name, entry in entries().items():
+        if "prior" in entry:
+            middle, spread = entry["prior"]
+            made[name] = Constant(float(middle), float(spread))
+    return MappingProxyType(made)
+
+
+@cache
+def constants() -> Constants:
+    """Every constant as it was fitted to public runs."""
+    return MappingProxyType(
+        {
+            name: Constant(float(entry["value"]), float(entry["spread"]))
+            for name, entry in entries().items()
+            if "prior" in entry
+        }
+    )
+
+
+@cache
+def noise() -> Noise:
+    """What is left, by kind of run."""
+    found = {
+        name.removeprefix("noise."): float(entry["value"])
+        for name, entry in entries().items()
+        if name.startswith("noise.")
+    }
+    return Noise(**found)
