@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..errors import InstanceError, UnknownName
 from ..schema import Name, Record
@@ -23,7 +23,8 @@ from ..schema import Name, Record
 Fields = dict[str, Any]
 # A whole number stays one, and is written as one.
 Rate = Annotated[int | float, Field(gt=0)]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+Source = Annotated[str, Field(min_length=1, max_length=400)]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "fp4"]
 
 
 class Generation(Record):
@@ -32,7 +33,7 @@ class Generation(Record):
     efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
         description="Share of the peak that products reach in training, 16 bits."
     )
-    source: Name
+    source: Source
 
 
 class Reserve(Record):
@@ -40,7 +41,7 @@ class Reserve(Record):
 
     mib: int
     share: float = Field(description="Of all memory.")
-    source: Name
+    source: Source
 
     def of(self, total_mib: int) -> int:
         """MiB of a GPU that has so many, rounded up."""
@@ -51,30 +52,45 @@ class Gpu(Record):
     """One card; rates are peaks, those of links GB/s in one direction."""
 
     name: Name
-    product: Name = Field(description="Its name in nvidia-smi.")
+    product: Name | None = Field(None, description="Its name in nvidia-smi.")
+    maker: Name = "NVIDIA"
     generation: Name
     aliases: tuple[Name, ...] = ()
     skypilot: tuple[Name, ...] = Field((), description="What SkyPilot alone calls so.")
     accelerator: Name | None = Field(
         None, description="What a task for SkyPilot asks for, where it is no such name."
     )
+    beyond_skypilot: Name | None = Field(
+        None, description="Why a task for SkyPilot cannot ask for it."
+    )
     memory_gib: Rate
     driver_mib: int | None = Field(None, description="memory.total of nvidia-smi.")
     memory_gbytes_per_s: Rate
     watts: Rate | None = Field(None, description="The most that it draws, its TDP.")
     tflops: dict[Precision, Rate] = Field(description="Dense, by precision.")
-    pcie_gbytes_per_s: float
+    pcie_gbytes_per_s: float | None = None
     nvlinks: int = 0
+    nvlink: Name | None = Field(None, description="Its kind, of any maker.")
     nvlink_gbytes_per_s: float | None = Field(None, description="Of one NVLink.")
     bridged: bool = Field(
         False, description="Whether NVLinks need a bridge, bought with the card or not."
     )
-    source: Name
+    source: Source
+
+    @model_validator(mode="after")
+    def _can_be_planned(self) -> Self:
+        if not {"fp16", "bf16"} & set(self.tflops):
+            raise ValueError(
+                f"{self.name}: tflops has neither fp16 nor bf16: give one of them"
+            )
+        if self.pcie_gbytes_per_s is None and (self.bridged or not self.nvlinks):
+            raise ValueError(f"{self.name}: found no bus and no links: give one")
+        return self
 
     @property
     def peak_tflops(self) -> int | float:
-        """The dense rate in 16 bits, fp16 and bf16 alike."""
-        return self.tflops["fp16"]
+        """The dense rate in 16 bits, fp16 and bf16 alike where it has both."""
+        return self.tflops["fp16" if self.has_fp16 else "bf16"]
 
     @property
     def total_mib(self) -> int:
@@ -86,9 +102,19 @@ class Gpu(Record):
         """Whether its tensor cores take bfloat16."""
         return "bf16" in self.tflops
 
+    @property
+    def has_fp16(self) -> bool:
+        """Whether its tensor cores take half precision, as far as that is known."""
+        return "fp16" in self.tflops
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Its own name and nvidia-smi's."""
+        return (self.name,) if self.product is None else (self.name, self.product)
+
     def is_called(self, name: str) -> bool:
-        """Whether that is its own name or nvidia-smi's, which leave nothing open."""
-        return _plainly(name) in (_plainly(self.name), _plainly(self.product))
+        """Whether that is one of its own names, which leave nothing open."""
+        return _plainly(name) in map(_plainly, self.own_names)
 
     @property
     def accelerator_name(self) -> str:
@@ -96,11 +122,17 @@ class Gpu(Record):
         return self.accelerator or next(iter(self.skypilot), self.name)
 
     @property
+    def nvlinks_gbytes_per_s(self) -> float | None:
+        """All NVLinks of the card, bridged or not; None where it has none."""
+        rate = self.nvlink_gbytes_per_s
+        return None if rate is None else self.nvlinks * rate
+
+    @property
     def link_gbytes_per_s(self) -> float:
         """All NVLinks of the card, else its bus."""
-        if self.nvlink_gbytes_per_s is None or self.bridged:
-            return self.pcie_gbytes_per_s
-        return self.nvlinks * self.nvlink_gbytes_per_s
+        links = None if self.bridged else self.nvlinks_gbytes_per_s
+        rates = (links, self.pcie_gbytes_per_s)
+        return next(rate for rate in rates if rate is not None)
 
 
 class Variant(Record):
@@ -199,9 +231,23 @@ def gpu(name: str, place: str) -> Gpu:
     )
 
 
+def _short(card: Gpu) -> str:
+    """Its name up to the first dash."""
+    return card.name.partition("-")[0]
+
+
 def _of_short(wanted: str) -> list[Gpu]:
     """The cards whose names up to the first dash are that."""
-    return [c for c in gpus().values() if _plainly(c.name.partition("-")[0]) == wanted]
+    return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
+
+
+def _sized() -> Mapping[str, Gpu]:
+    """Cards by short name and memory, `l40s48gb`, where one card alone is that."""
+    cards: dict[str, list[Gpu]] = {}
+    for card in gpus().values():
+        spelling = _plainly(f"{_short(card)}{card.memory_gib}GB")
+        cards.setdefault(spelling, []).append(card)
+    return {spelling: fits[0] for spelling, fits in cards.items() if len(fits) == 1}
 
 
 @cache
@@ -214,11 +260,8 @@ def _spellings() -> Mapping[str, Gpu]:
     found = {
         _plainly(s): c for c in cards for s in c.skypilot if not _of_short(_plainly(s))
     }
-    return found | {
-        _plainly(spelling): card
-        for card in cards
-        for spelling in (card.name, card.product, *card.aliases)
-    }
+    own = {_plainly(s): c for c in cards for s in (*c.own_names, *c.aliases)}
+    return {**_sized(), **found, **own}
 
 
 @cache
@@ -235,8 +278,9 @@ def model(name: str) -> Fields:
 
 
 def _gpu(name: str, card: Fields, links: Fields) -> Gpu:
-    fields = {key: card[key] for key in card if key not in ("bus", "nvlink")}
-    fields |= {"name": name, "pcie_gbytes_per_s": links[card["bus"]]["gbytes_per_s"]}
+    fields = {"name": name} | {key: card[key] for key in card if key != "bus"}
+    if "bus" in card:
+        fields["pcie_gbytes_per_s"] = links[card["bus"]]["gbytes_per_s"]
     if "nvlink" in card:
         fields["nvlink_gbytes_per_s"] = links[card["nvlink"]]["gbytes_per_s"]
     return Gpu.model_validate_json(json.dumps(fields))

@@ -52,8 +52,10 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     found = allocation.refusals(data, plan)
     for share in shares(data, plan):
         card = known(share.gpu)
-        if card is not None and card.product.startswith("AMD "):
+        if card is not None and card.maker != "NVIDIA":
             found.append(f"GPU type {share.gpu!r} is not NVIDIA's")
+        elif card is not None and card.product is None:
+            found.append(f"what nvidia-smi calls GPU type {share.gpu!r} is not known")
     size = len(plan_text(data, plan).encode())
     if size > LARGEST:
         found.append(f"the plan has {size} bytes, a ConfigMap at most {LARGEST}")
@@ -131,4 +133,5 @@ def _job(share: Share, head: str) -> dict[str, Any]:
 
 def _product(gpu: str) -> str:
     card = known(gpu)
-    return gpu if card is None else card.product.replace(" ", "-")
+    product = None if card is None else card.product
+    return gpu if product is None else product.replace(" ", "-")

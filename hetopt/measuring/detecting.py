@@ -75,12 +75,16 @@ def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
         return settings
     cards = clusters.sheets(hosts, settings)
-    if unknown := [name for name, sheet in cards.items() if sheet is None]:
+    buses = {
+        name: None if sheet is None else sheet.pcie_gbytes_per_s
+        for name, sheet in cards.items()
+    }
+    if unknown := [name for name, rate in buses.items() if rate is None]:
         raise InstanceError(
             f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "
             "inter_gbytes_per_s=X"
         )
-    slowest = min(sheet.pcie_gbytes_per_s for sheet in cards.values() if sheet)
+    slowest = min(rate for rate in buses.values() if rate is not None)
     return settings._replace(inter_gbytes_per_s=slowest)
 
 

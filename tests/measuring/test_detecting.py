@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.errors import Unsupported
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats import nvidia_smi
 from hetopt.measuring.detecting import detected
 from hetopt.schema import Cluster
 
-A100, T4 = "NVIDIA A100-SXM4-80GB", "Tesla T4"
+A100, T4, GB200 = "NVIDIA A100-SXM4-80GB", "Tesla T4", "NVIDIA GB200"
 
 
 class FakeNvml:
@@ -26,7 +26,7 @@ class FakeNvml:
     class NVMLError(Exception):
         """As NVML's."""
 
-    memory: ClassVar[dict[str, int]] = {A100: 81920, T4: 15360}
+    memory: ClassVar[dict[str, int]] = {A100: 81920, T4: 15360, GB200: 189471}
 
     def __init__(
         self, gpus: list[str], nvlinks: list[list[int | None]] | None = None
@@ -143,3 +143,12 @@ def test_what_is_detected_can_be_planned_on(
     assert planned.exit_code == 0, planned.output
     gpus = json.loads(planned.stdout)["evaluation"]["peak_memory_mib"]
     assert set(gpus) <= {"box:0", "box:1"}
+
+
+def test_a_bus_that_no_sheet_tells_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InstanceError, match="GB200-186GB, whose bus is not known"):
+        found(monkeypatch, FakeNvml([T4, GB200]))
+    given = found(monkeypatch, FakeNvml([T4, GB200]), inter_gbytes_per_s=10.0)
+    assert given.inter.gbytes_per_s == 10

@@ -8,6 +8,7 @@ from shutil import rmtree
 from typing import Any
 
 from ... import formats
+from ...catalogue import known
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
 from ...problems import training_plan
@@ -18,6 +19,9 @@ from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
 from .launching import bad_hosts
+
+#: Targets that take devices of any maker; what others start asks for CUDA or ROCm.
+ANY_MAKER = ("flagscale", "skypilot", "slurm")
 
 
 def names() -> list[str]:
@@ -42,7 +46,19 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     own: list[str] = []
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
-    return [*bad_hosts(plan), *ruled, *own]
+    return [*bad_hosts(plan), *_bad_cards(name, data, plan), *ruled, *own]
+
+
+def _bad_cards(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Reasons to refuse cards that are no GPUs of NVIDIA or AMD."""
+    node = data.planned_cluster.node
+    types = sorted({node[replica.node].gpu for replica in plan.replicas()})
+    cards = {name: known(name) for name in types if target not in ANY_MAKER}
+    return [
+        f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
+        for name, card in cards.items()
+        if card is not None and card.maker not in ("NVIDIA", "AMD")
+    ]
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:

@@ -94,7 +94,10 @@ def training(
             rows.append(Assumption(field.replace("_", " "), shown, why, change))
         costs[field] = value if told is None else told
 
-    settle("precision", *_sixteen_bits(cards), "-o precision=NAME")
+    told = options.get("precision")
+    _can_train_in(told, cards)
+    sixteen = ("", "") if told is not None else _sixteen_bits(cards)
+    settle("precision", *sixteen, "-o precision=NAME")
     kernels = "FlashAttention, or PyTorch's memory-efficient attention"
     settle("flash", True, kernels, "-o flash=false")
     usual = "usual where there is tensor parallelism"
@@ -119,9 +122,25 @@ def training(
     return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
 
 
+def _can_train_in(precision: str | None, cards: Mapping[str, Gpu | None]) -> None:
+    """`InstanceError` for half precision on cards whose sheets do not have it."""
+    without = [name for name, gpu in cards.items() if gpu and not gpu.has_fp16]
+    if without and precision is not None and precision.startswith("fp16"):
+        raise InstanceError(
+            f"option precision: found {precision!r}, and the data sheet of "
+            f"{', '.join(without)} has no fp16; give bf16_mixed"
+        )
+
+
 def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
-    """The precision that all cards have, and why."""
+    """The precision that all cards have, and why; `InstanceError` if there is none."""
     without = [name for name, gpu in cards.items() if gpu and not gpu.has_bf16]
+    only = [name for name, gpu in cards.items() if gpu and not gpu.has_fp16]
+    if without and only:
+        raise InstanceError(
+            f"found no bf16 on {', '.join(without)} and no fp16 on {', '.join(only)} "
+            "by their data sheets, expected 16 bits that all have; leave some out"
+        )
     if without:
         return "fp16_mixed", f"no bf16 on {', '.join(without)}"
     unknown = [name for name, gpu in cards.items() if gpu is None]

@@ -175,7 +175,8 @@ def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
         return None
     sheet = held.sheet
     bus = sheet.link_gbytes_per_s == sheet.pcie_gbytes_per_s
-    source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} NVLinks"
+    kind = "NVLinks" if sheet.maker == "NVIDIA" else f"links of {sheet.nvlink}"
+    source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
     change = "-o intra_gbytes_per_s=X"
     return Assumption(f"links of {held.name} in a host", value, source, change)
@@ -263,4 +264,9 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
                 "intra_gbytes_per_s=X"
             )
         return int(host.worst_link[2:]) * gpu.nvlink_gbytes_per_s
+    if gpu.pcie_gbytes_per_s is None:
+        raise InstanceError(
+            f"{host.place}: found {host.worst_link} between GPUs {card.name!r}, whose "
+            "bus is not in the catalogue; give the option intra_gbytes_per_s=X"
+        )
     return gpu.pcie_gbytes_per_s

@@ -14,7 +14,6 @@ from ...text.parsing import yaml_text
 from ..exporting import allocation
 from ..exporting.allocation import PLAN, Share, plan_text, shares
 
-refusals = allocation.refusals
 LAUNCH = "launch.sh"
 _RUN = """\
 names=($NODES)
@@ -31,6 +30,16 @@ cd "$(dirname "$0")"
 cluster="${CLUSTER:-hetopt}"
 train="${TRAIN:-./train.sh}"
 """
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """GPU types with names that no scheduler takes, or that SkyPilot cannot ask for."""
+    found = allocation.refusals(data, plan)
+    for gpu in sorted({share.gpu for share in shares(data, plan)}):
+        card = known(gpu)
+        if card is not None and card.beyond_skypilot is not None:
+            found.append(f"GPU type {gpu!r} is beyond SkyPilot: {card.beyond_skypilot}")
+    return found
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
