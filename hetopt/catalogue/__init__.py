@@ -1,8 +1,8 @@
-"""Data sheets of GPUs and of their links, shapes of models: one place for all.
+"""Data sheets of GPUs, their links and machines, shapes of models: one place for all.
 
-The data are `gpus.yaml`, `links.yaml` and `models.yaml` beside this file, which say
-what an entry is; they are read when they are first asked for. A card or a model is
-added by one entry there, nothing else.
+The data are `gpus.yaml`, `links.yaml`, `machines.yaml` and `models.yaml` beside this
+file, which say what an entry is; they are read when they are first asked for. A card, a
+machine or a model is added by one entry there, nothing else.
 """
 
 import json
@@ -135,6 +135,32 @@ class Gpu(Record):
         return next(rate for rate in rates if rate is not None)
 
 
+class Machine(Record):
+    """What a card usually stands in; rates are GB/s in one direction."""
+
+    name: Name
+    card: Name
+    gpus: Annotated[int, Field(ge=1)] = Field(description="Of a node.")
+    domain: Annotated[int, Field(ge=1)] = Field(
+        description="GPUs joined at the full rate of their links; may span nodes."
+    )
+    link_gbytes_per_s: float = Field(description="Of one GPU, within the domain.")
+    adapters: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Of a node, to other nodes; None where it is not known."
+    )
+    adapter_gbytes_per_s: Rate | None = Field(None, description="Of one adapter.")
+    named: bool = Field(False, description="Whether it is the usual one of no card.")
+    source: Source
+
+    @model_validator(mode="after")
+    def _adapters_have_a_rate(self) -> Self:
+        if (self.adapters is None) != (self.adapter_gbytes_per_s is None):
+            raise ValueError(
+                f"{self.name}: adapters and adapter_gbytes_per_s go together: give both"
+            )
+        return self
+
+
 class Variant(Record):
     """A card under the name, and with the figures, that a family of instances uses."""
 
@@ -229,6 +255,43 @@ def gpu(name: str, place: str) -> Gpu:
         f"is with the option types={name}:{fits[0]}, or give its figures, "
         f"types={name}:TFLOPS/GIB"
     )
+
+
+@cache
+def machines() -> Mapping[str, tuple[Machine, ...]]:
+    """Every machine by its name, once for each card that stands in it."""
+    found = {}
+    for name, fields in _read("machines").items():
+        shared = {key: fields[key] for key in fields if key != "cards"}
+        found[name] = tuple(_machine(name, c, shared) for c in fields["cards"])
+    return MappingProxyType(found)
+
+
+def machine(name: str) -> Machine:
+    """The machine of that name, or the usual one of a card, in whoever's spelling.
+
+    A machine that several cards stand in is that of the first, where it is asked for by
+    its own name. `UnknownName` for a name that is none or stands for several cards, and
+    for a card that stands in none.
+    """
+    by_name = {_plainly(own): made[0] for own, made in machines().items()}
+    if (found := by_name.get(_plainly(name))) is not None:
+        return found
+    if (card := known(name)) is None:
+        raise UnknownName("card", name, near(name))
+    listed = (one for made in machines().values() for one in made if not one.named)
+    usual = {one.card: one for one in listed}
+    if card.name not in usual:
+        raise UnknownName("machine of the card", card.name, [*machines()])
+    return usual[card.name]
+
+
+def _machine(name: str, called: str, shared: Fields) -> Machine:
+    card = gpus()[called]
+    joined = card.nvlinks_gbytes_per_s if shared["domain"] > 1 else None
+    rate = card.pcie_gbytes_per_s if joined is None else joined
+    fields = {**shared, "name": name, "card": called, "link_gbytes_per_s": rate}
+    return Machine.model_validate_json(json.dumps(fields))
 
 
 def _short(card: Gpu) -> str:
