@@ -23,9 +23,11 @@ def entries(kind: str) -> list[dict[str, Any]]:
 
     Fields of an instance are in the order of its file (`hetopt.files.reference`).
     Formats also have a `direction`, import or export, and are sorted within each;
-    planners their `options` with the defaults, as `--option` takes them.
+    planners their `options` with the defaults, as `--option` takes them. Cards (`gpus`)
+    and machines have their figures, in the order of the catalogue; their description
+    is where these are from.
     `kind` is one of instances, fields, problems, formulations, methods, planners,
-    policies, backends, formats, suites.
+    policies, backends, formats, suites, gpus, machines.
     """
     if kind == "instances":
         return _instances()
@@ -39,6 +41,10 @@ def entries(kind: str) -> list[dict[str, Any]]:
         return [{"name": n, "description": d} for n, d in sorted(known().items())]
     if kind == "formats":
         return _formats()
+    if kind == "gpus":
+        return _gpus()
+    if kind == "machines":
+        return _machines()
     if kind == "planners":
         return [{**e, "options": _options(e["name"])} for e in _folder("planners")]
     return _folder(_FOLDER[kind])
@@ -65,6 +71,39 @@ def _formats() -> list[dict[str, str]]:
             ("export", formats.exporters()),
         )
         for name, module in modules.items()
+    ]
+
+
+def _gpus() -> list[dict[str, Any]]:
+    from .. import catalogue
+
+    shown = ("maker", "memory_gib", "memory_gbytes_per_s", "tflops", "watts")
+    return [
+        {
+            "name": name,
+            "description": card.source,
+            **card.model_dump(mode="json", include={*shown}),
+            "link_gbytes_per_s": card.link_gbytes_per_s,
+            "also": [*card.own_names[1:], *card.aliases],
+            "machine": catalogue.machine(name).name,
+        }
+        for name, card in catalogue.gpus().items()
+    ]
+
+
+def _machines() -> list[dict[str, Any]]:
+    from .. import catalogue
+
+    shown = {"gpus", "domain", "adapters", "adapter_gbytes_per_s"}
+    return [
+        {
+            "name": name,
+            "description": made[0].source,
+            **made[0].model_dump(mode="json", include=shown),
+            "cards": [one.card for one in made],
+            "link_gbytes_per_s": {one.card: one.link_gbytes_per_s for one in made},
+        }
+        for name, made in catalogue.machines().items()
     ]
 
 

@@ -46,6 +46,8 @@ class Kind(StrEnum):
     BACKENDS = "backends"
     FORMATS = "formats"
     SUITES = "suites"
+    GPUS = "gpus"
+    MACHINES = "machines"
 
 
 class Objective(StrEnum):
@@ -461,6 +463,11 @@ def list_entries(
             output.print_text(reference.page(entries))
         else:
             output.show([reference.terminal(entries)])
+    elif kind in (Kind.GPUS, Kind.MACHINES):
+        from ..report import cards
+
+        table = cards.gpus if kind is Kind.GPUS else cards.machines
+        output.show([table(entries)])
     else:
         from ..report import results
 
