@@ -137,6 +137,23 @@ def test_the_speed_of_a_card_is_what_was_measured_on_it(folder: Path) -> None:
     assert told.peak_tflops * told.efficiency == pytest.approx(speed, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "peak"), [("H200", 989.5), ("A100", 312), ("H100", None), ("GH200", 989.5)]
+)
+def test_a_peak_is_the_data_sheets_where_a_name_means_one(
+    folder: Path, name: str, peak: float | None
+) -> None:
+    for path in (folder / "profiles").glob("DeviceType.X90_*"):
+        path.rename(path.with_name(path.name.replace("X90", name)))
+    cluster = folder / "clusterfile.json"
+    cluster.write_text(cluster.read_text().replace("X90", name))
+    gpu = imported(folder).planned_cluster.gpus[name]
+    if peak is None:  # several cards of several speeds: what was measured is all of it
+        assert gpu.efficiency == 1
+    else:
+        assert gpu.peak_tflops == peak
+
+
 def test_memory_is_the_formulas_where_the_files_have_none_or_it_is_asked(
     folder: Path,
 ) -> None:

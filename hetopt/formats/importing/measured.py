@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ...catalogue import gpus as sheets
+from ...catalogue import gpus, known
 from ...errors import InstanceError
 from ...schema import Length
 from .records import quantity
@@ -211,11 +211,13 @@ def _told_peaks(told: str, gpus: Iterable[str]) -> dict[str, float]:
 
 
 def _sheet(name: str) -> float | None:
-    """The peak that every card of that name has by its data sheet, if they agree."""
+    """The peak of the cards of that name, if they agree, else of the one it means."""
     wanted = name.casefold()
     peaks = {
-        gpu.peak_tflops
-        for known, gpu in sheets().items()
-        if wanted in (known.casefold(), known.partition("-")[0].casefold())
+        card.peak_tflops
+        for own, card in gpus().items()
+        if wanted in (own.casefold(), own.partition("-")[0].casefold())
     }
+    if len(peaks) > 1 and (card := known(name)) is not None:
+        return card.peak_tflops
     return peaks.pop() if len(peaks) == 1 else None
