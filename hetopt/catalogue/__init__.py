@@ -108,6 +108,11 @@ class Gpu(Record):
         return "fp16" in self.tflops
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether programs for CUDA or ROCm run on it."""
+        return self.maker in ("NVIDIA", "AMD")
+
+    @property
     def own_names(self) -> tuple[str, ...]:
         """Its own name and nvidia-smi's."""
         return (self.name,) if self.product is None else (self.name, self.product)

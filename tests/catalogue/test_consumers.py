@@ -11,7 +11,7 @@ from exporter_plans import EVEN, instance
 from hetopt import catalogue
 from hetopt.catalogue import Gpu
 from hetopt.errors import HetoptError, InstanceError
-from hetopt.formats import exporting
+from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
 from hetopt.formats.importing.clusters import Host, Settings, assumed, cluster
 from hetopt.scheduling.fitting import named_gpus
@@ -19,7 +19,6 @@ from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
 GPUS = catalogue.gpus()
-CUDA_OR_ROCM = ("NVIDIA", "AMD")
 TPU, OLD = "TPUv5p", "V100-32GB-SXM2"
 LLAMA = {
     "model_type": "llama",
@@ -65,9 +64,9 @@ def test_a_target_takes_a_card_or_refuses_it_by_name(card: Gpu) -> None:
     data = of(card.name)
     for target in exporting.names():
         why = [r for r in exporting.reasons(target, data, EVEN) if card.name in r]
-        if card.maker in CUDA_OR_ROCM and target not in ("jobset", "skypilot"):
+        if card.is_gpu and target not in ("jobset", "skypilot"):
             assert not why
-        elif card.maker not in CUDA_OR_ROCM and target not in exporting.ANY_MAKER:
+        elif not card.is_gpu and target not in exporting.ANY_MAKER:
             assert any(card.maker in reason for reason in why)
         if why:
             with pytest.raises(HetoptError, match=card.name):
@@ -88,6 +87,17 @@ def test_skypilot_and_kubernetes_ask_by_names_that_are_known(card: Gpu) -> None:
         assert card.product.replace(" ", "-") in json.dumps(jobs)
     else:
         assert any(card.name in w for w in exporting.reasons("jobset", data, EVEN))
+
+
+def test_price_lists_offer_gpus_alone(tmp_path: Path) -> None:
+    columns = "InstanceType,AcceleratorName,AcceleratorCount,Price,Region,GpuInfo"
+    listed = tmp_path / "vms.csv"
+    listed.write_text(f"{columns}\nt,Trainium,16,1,here,\nb,B300,8,9,here,\n")
+    (offer,) = importing.document("skypilot", [listed], [], None)["offers"]
+    assert (offer["gpu"], offer["peak_tflops"]) == ("8xB300", 2250)
+    listed.write_text(f"{columns}\nt,Trainium,16,1,here,\n")
+    with pytest.raises(InstanceError, match="found no known GPU with a price"):
+        importing.document("skypilot", [listed], [], None)
 
 
 def test_cards_without_sixteen_bits_in_common_are_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def _bad_cards(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     return [
         f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
         for name, card in cards.items()
-        if card is not None and card.maker not in ("NVIDIA", "AMD")
+        if card is not None and not card.is_gpu
     ]
 
 

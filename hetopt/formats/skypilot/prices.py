@@ -13,7 +13,8 @@ often they are lost, so `losses_per_hour` of one machine is asked for.
 GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
 GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
 the card's data sheet within an eighth, else the data sheet's. A card that is not known
-is left out: nothing tells its peak.
+is left out: nothing tells its peak. So are accelerators that are no GPUs (Trainium):
+what trains on the offers of one list has to run on all of them.
 
 No catalogue says how many instances there are to rent nor how fast their network is:
 `quota` (GPUs of each offer) and `gbytes_per_s` are the user's. The link between GPUs of
@@ -193,6 +194,8 @@ def _rows(
             if count is None:
                 continue
             card = skypilot_gpus()[name]
+            if not card.is_gpu:
+                continue
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
             rows = []
             for column, text in told_prices.items():
