@@ -7,12 +7,14 @@ them: `reading` says what they mean.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InstanceError, Place
+from ..text.complaints import expectation, shown
 from ..text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
@@ -114,21 +116,36 @@ class Run(BaseModel):
 
 
 def read_runs(path: Place) -> list[Run]:
-    """All rows of a file.
+    """All rows of a JSON (`.json`) or YAML (any other name) file.
 
     Raises `InstanceError` that names the row and the field.
     """
-    tree = read_value(Path(path))
+    return runs_of(read_value(Path(path)), path)
+
+
+def runs_of(tree: Any, path: Place) -> list[Run]:
+    """All rows of what the file `path` holds; errors as those of `read_runs`."""
     rows = tree.get("runs") if isinstance(tree, dict) else tree
     if not isinstance(rows, list) or not rows:
         raise InstanceError.at(
-            path, None, "found no rows, expected a list of runs, or an object with runs"
+            path,
+            None,
+            "found no rows, expected a list of runs, or an object with runs; add them",
         )
     if len(rows) > MOST_ROWS:
         raise InstanceError.at(
-            path, None, f"found {len(rows)} rows, expected at most {MOST_ROWS}: split it"
+            path,
+            None,
+            f"found {len(rows)} rows, expected at most {MOST_ROWS}: split it",
         )
     return list(_rows(path, rows))
+
+
+@cache
+def expected(field: str) -> str:
+    """What a field of a run may be, in words."""
+    schema = Run.model_json_schema()
+    return expectation(schema, schema["properties"][field])
 
 
 def _rows(path: Place, rows: list[Any]) -> Iterator[Run]:
@@ -137,10 +154,11 @@ def _rows(path: Place, rows: list[Any]) -> Iterator[Run]:
             yield Run.model_validate(row)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(str(part) for part in (f"[{index}]", *first["loc"]))
+            name = str(first["loc"][0]) if first["loc"] else ""
+            wanted = expected(name) if name else "an object with the fields of a run"
             raise InstanceError.at(
                 path,
-                field,
-                f"found {first['input']!r:.60}, {first['msg'].lower()}: correct it, or "
+                f"[{index}].{name}".removesuffix("."),
+                f"found {shown(first['input'])}, expected {wanted}; correct it, or "
                 "write null where it is not known",
             ) from error

@@ -10,7 +10,8 @@ the format:
     export(data, plan) -> dict[str, str]  export TOOL: texts by file name
 
 Beside `read` and `claims` stands `OPTIONS: dict[str, Any]`, the names of the options
-and their types; beside `export` may stand
+and their types: without it a module is no importer (`runs` reads what was measured).
+Beside `export` may stand
 
     refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
 
@@ -30,6 +31,7 @@ from .. import registry
 from ..errors import UnknownName
 
 _FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
+_BESIDE = {"importer": "OPTIONS", "exporter": "export"}
 
 
 def importers() -> dict[str, Any]:
@@ -78,5 +80,5 @@ def _of_tool(kind: str, tool: str) -> dict[str, Any]:
         tool + suffix: module
         for module in modules
         for function, suffix in _FUNCTIONS[kind].items()
-        if hasattr(module, function)
+        if hasattr(module, function) and hasattr(module, _BESIDE[kind])
     }

@@ -1,0 +1,62 @@
+"""Measured runs, as people have them: rows of ours, and logs of trainers.
+
+`read` finds out which of `FORMS` a file is of; each module says what it reads. A log is
+one run. What a file leaves out is given by the fields of a run (`gpu="h100_80gb"`) or
+by further files (`configs`); where they tell something else than the file does, or than
+each other, that is an error. What nobody tells is null.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ...calibration.runs import Run
+from ...errors import InstanceError, Place, naming
+from . import rows, sailor
+from .configs import Config, config
+from .facts import Given, told
+from .source import Form, Source
+
+# A file is of the first form that takes it: those of other tools before our own.
+FORMS: tuple[Form, ...] = (sailor.FORM, rows.TREE, rows.TABLE)
+
+
+def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[Run]:
+    """The runs of a file, in its order.
+
+    `configs` are files beside it: a model's `config.json`, a trainer's configuration.
+    `fields` are those of a run that the files leave out, for every run of the file;
+    texts are read as cells of a CSV file are. Raises `InstanceError` that names file,
+    line or field, and both values where two sources differ.
+    """
+    source = Source(Path(path))
+    beside = tuple(config(Path(place)) for place in configs)
+    with naming(source.path):
+        form = _form(source)
+        for one in beside:
+            _belongs(one, form)
+        return form.runs(source, Given(told(fields), beside))
+
+
+def _form(source: Source) -> Form:
+    for form in FORMS:
+        if form.is_one(source):
+            return form
+    known = "; ".join(form.reads for form in FORMS)
+    raise InstanceError.at(
+        source.path,
+        None,
+        f"found no run in a form that is known, expected one of: {known}; give the "
+        "whole output of the rank that prints the iterations",
+    )
+
+
+def _belongs(one: Config, form: Form) -> None:
+    if one.kind not in ("model", form.config):
+        wanted = " or ".join(filter(None, ("a model's config.json", form.config)))
+        raise InstanceError.at(
+            one.path,
+            None,
+            f"found a configuration of {one.kind} beside a file of {form.name}, "
+            f"expected {wanted}; leave it out",
+        )

@@ -1,0 +1,32 @@
+"""Fields of a run that were written as text: in a CSV file, or on a command line.
+
+Numbers and `true` or `false` are read as such; the layers of stages are numbers with
+blanks or commas between them, `12 14` or `[12, 14]`. A whole number in `fsdp` is one.
+"""
+
+import re
+from typing import Any
+
+_WHOLE = re.compile(r"[0-9]{1,12}")
+_BRACKETS = ("[]", "()")
+
+
+def value(field: str, text: str) -> Any:
+    """What a text says of a field, yet to be checked; None for a blank one."""
+    bare = text.strip()
+    if not bare:
+        return None
+    if field == "stage_layers":
+        return _wholes(bare)
+    if field == "fsdp" and _WHOLE.fullmatch(bare):
+        return int(bare)
+    return text
+
+
+def _wholes(text: str) -> Any:
+    """A list of whole numbers; the text itself where it is none."""
+    if text[0] + text[-1] in _BRACKETS:
+        text = text[1:-1]
+    words = text.replace(",", " ").split()
+    right = all(_WHOLE.fullmatch(word) for word in words)
+    return tuple(map(int, words)) if right else text

@@ -1,0 +1,148 @@
+"""Files beside a log: what it leaves out stands in a trainer's or a model's own.
+
+    model       Hugging Face `config.json`: the shape
+    torchtitan  TOML, the JSON that it saves, or its options as on a command line
+    deepspeed   its JSON configuration
+    nanotron    its YAML configuration
+
+Which one a file is, is seen by its fields.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...catalogue.architectures import from_config
+from ...errors import InstanceError, cut
+from ...text.parsing import parse_tree, read_text
+
+Fields = Mapping[str, Any]
+_OPTION = re.compile(r"--([a-z_\-]{1,60}(?:\.[a-z0-9_\-]{1,60}){1,3})(?:=(.{0,1000}))?")
+_SECTIONS = ("--training.", "--parallelism.", "--model.", "--job.")
+_DEEPSPEED = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "zero_optimization",
+)
+_MODEL = ("model_type", "hidden_size", "n_embd", "d_model", "text_config")
+# Without this key, from_config describes the rest of a model with latent attention.
+_LATENT = "kv_lora_rank"
+
+
+class Config(NamedTuple):
+    """A file beside a log: its kind, and fields, a run's or the trainer's own."""
+
+    kind: str
+    path: Path
+    tree: Fields
+
+    @property
+    def source(self) -> str:
+        """As messages name it."""
+        return self.path.name
+
+
+def config(path: Path) -> Config:
+    """The configuration in a file; `InstanceError` where it is of no known kind."""
+    text = read_text(path)
+    if path.suffix.lower() == ".toml":
+        return Config("torchtitan", path, flat(_toml(text, path)))
+    if any(section in text for section in _SECTIONS):
+        return Config("torchtitan", path, _options(text))
+    tree = parse_tree(text, str(path), is_json=path.suffix.lower() == ".json")
+    if "parallelism" in tree and "tokens" in tree:
+        return Config("nanotron", path, tree)
+    if "parallelism" in tree and "training" in tree:
+        return Config("torchtitan", path, flat(tree))
+    if any(key in tree for key in _DEEPSPEED):
+        return Config("deepspeed", path, tree)
+    if any(key in tree for key in _MODEL):
+        return Config("model", path, shape(tree, path))
+    raise InstanceError.at(
+        path,
+        None,
+        f"found the fields {cut(', '.join(tree) or 'none')}, expected a model's "
+        "config.json or a configuration of torchtitan, DeepSpeed or nanotron; give "
+        "the one that the run was started with",
+    )
+
+
+def shape(tree: Fields, path: Path) -> dict[str, Any]:
+    """The fields of a run that a model's Hugging Face `config.json` tells."""
+    latent = tree.get(_LATENT) is not None
+    try:
+        spec = from_config({k: v for k, v in tree.items() if k != _LATENT}, "model")
+    except InstanceError as error:
+        raise InstanceError.at(path, error.field, str(error)) from None
+    fields: dict[str, Any] = {
+        "kind": "moe" if spec.experts else "dense",
+        "layers": spec.layers,
+        "hidden": spec.hidden,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.attention_width // spec.heads,
+        "intermediate": spec.mlp_width,
+        "gated": spec.gated,
+        "vocabulary": spec.vocabulary,
+    }
+    if spec.experts:
+        fields |= {
+            "experts": spec.experts,
+            "experts_per_token": spec.active_experts,
+            "shared_experts": spec.shared_experts,
+            "moe_intermediate": spec.expert_intermediate or spec.mlp_width,
+        }
+    notes = ["MLA attention"] if latent else []
+    if spec.dense_layers:
+        notes.append(f"first {spec.dense_layers} layers dense")
+    return fields | ({"shape_notes": "; ".join(notes)} if notes else {})
+
+
+def _toml(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InstanceError.at(path, None, f"not TOML: {error}; correct it") from None
+    except RecursionError:
+        raise InstanceError.at(
+            path, None, "found values nested too deep, expected a few levels; flatten"
+        ) from None
+
+
+def _options(text: str) -> dict[str, Any]:
+    """`--training.seq_len 8192 --compile.enable`; dashes of names are underscores."""
+    fields: dict[str, Any] = {}
+    words = text.replace("\\\n", " ").split()
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        if (option := _OPTION.fullmatch(word)) is None:
+            continue
+        said = "true" if following.startswith("--") else following
+        said = said if option[2] is None else option[2]
+        fields[option[1].replace("-", "_")] = _value(said.strip("'\""))
+    return fields
+
+
+def flat(tree: Fields) -> dict[str, Any]:
+    """Fields of sections by their dotted names, `training.seq_len`."""
+    fields: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            fields |= {f"{name}.{inner}": v for inner, v in flat(value).items()}
+        else:
+            fields[name] = value
+    return fields
+
+
+def _value(text: str) -> Any:
+    match text.lower():
+        case "true" | "false":
+            return text.lower() == "true"
+        case "none" | "null":
+            return None
+    try:
+        return int(text) if len(text) < 19 else text
+    except ValueError:
+        return text

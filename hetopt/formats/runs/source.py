@@ -1,0 +1,96 @@
+"""A file of runs as it was found: a tree, a table or the lines of a log.
+
+Of a log, colours are left out, and what launchers put before a line to say whose it is:
+torchrun's `[rank0]:` and `[default0]:`, srun's `0: `.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ...calibration.runs import Run
+from ...text.parsing import Table, parse_value, read_table, read_text
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_LAUNCHER = re.compile(r"(?:\[(?:rank|default)[0-9]{1,6}\]: ?|[0-9]{1,6}: )")
+_FEW_COLUMNS = 2
+
+Kind = Literal["tree", "table", "log"]
+
+
+class Line(NamedTuple):
+    """A line of a log, and its number from 1."""
+
+    number: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        """As messages name it."""
+        return f"line {self.number}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of runs; each of its forms is made when it is first asked for."""
+
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        """All of it; `InstanceError` where it cannot be read."""
+        return read_text(self.path)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """By its suffix, else by how it begins."""
+        match self.path.suffix.lower():
+            case ".json" | ".yaml" | ".yml":
+                return "tree"
+            case ".csv":
+                return "table"
+        if re.match(r"\s{0,1000}(?:\{|\[\s{0,1000}\{)", self.text):
+            return "tree"
+        header = self.text[:10_000].partition("\n")[0].split(",")
+        known = {name.strip().strip('"') for name in header} & set(Run.model_fields)
+        return "table" if len(known) >= _FEW_COLUMNS else "log"
+
+    @cached_property
+    def tree(self) -> Any:
+        """What a JSON or YAML file holds."""
+        suffix = self.path.suffix.lower()
+        is_json = suffix not in (".yaml", ".yml")
+        return parse_value(self.text, str(self.path), is_json=is_json)
+
+    @cached_property
+    def table(self) -> Table:
+        """The columns of a CSV file, and its rows, to be gone through once."""
+        return read_table(self.path)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of a log, with neither colours nor the names of ranks."""
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[Line]:
+        text = _COLOUR.sub("", self.text) if "\x1b" in self.text else self.text
+        for number, line in enumerate(text.split("\n"), 1):
+            start = _LAUNCHER.match(line)
+            yield Line(number, line[start.end() if start else 0 :].rstrip())
+
+
+class Form(NamedTuple):
+    """A form that runs are kept in: what it is, which files are of it, how it is read.
+
+    `config` is the kind of configuration that may be given beside it.
+    """
+
+    name: str
+    reads: str
+    kind: Kind
+    is_one: Callable[[Source], bool]
+    runs: Callable[[Source, Any], list[Run]]
+    config: str | None = None
