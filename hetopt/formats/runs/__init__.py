@@ -12,13 +12,23 @@ from typing import Any
 
 from ...calibration.runs import Run
 from ...errors import InstanceError, Place, naming
-from . import rows, sailor
+from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan
 from .configs import Config, config
 from .facts import Given, told
 from .source import Form, Source
 
 # A file is of the first form that takes it: those of other tools before our own.
-FORMS: tuple[Form, ...] = (sailor.FORM, rows.TREE, rows.TABLE)
+FORMS: tuple[Form, ...] = (
+    sailor.FORM,
+    rows.TREE,
+    nanotron.METRICS,
+    nanotron.BENCHMARK,
+    rows.TABLE,
+    torchtitan.FORM,
+    nanotron.LOG,
+    megatron.FORM,
+    deepspeed.FORM,
+)
 
 
 def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[Run]:
