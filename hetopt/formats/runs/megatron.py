@@ -14,9 +14,9 @@
 Megatron-DeepSpeed prints the same, with `zero_stage` and, in older forks, seconds.
 
 Iterations are printed by the last rank, arguments by the first: the log is of both.
-Where the batch is ramped up, iterations of the last size count. Sequence parallelism
-and overlap are words of `overlap`. MB of memory are MiB. The GPU is not told, unless
-nvidia-smi ran before.
+Where the batch is ramped up, iterations of the last size count, and it is the batch.
+Sequence parallelism and overlap are words of `overlap`. MB of memory are MiB. The GPU
+is not told, unless nvidia-smi ran before.
 """
 
 import re
@@ -32,6 +32,7 @@ from .source import Form, Line, Source
 Arguments = Mapping[str, Any]
 
 _TITLE = re.compile(r"-{8,40} ?(end of )?[A-Za-z0-9_ \-]{0,60}arguments ?-{8,40}")
+_WIDEST_TITLE = 200
 _ARGUMENT = re.compile(r" {1,4}([A-Za-z_][A-Za-z0-9_]{0,90}) \.{0,60} ?(.{0,4000})")
 _ITERATION = re.compile(r"\biteration {1,12}[0-9]{1,12}/ {0,12}[0-9]{1,12} \|")
 _ELAPSED = re.compile(rf"elapsed time per iteration \((ms|s)\): {{1,12}}{NUMBER}")
@@ -78,14 +79,18 @@ def _is_one(source: Source) -> bool:
 
 def _runs(source: Source, given: Given) -> list[Run]:
     facts = given.facts(source.path)
+    readings, batch = _seconds(source.lines)
+    facts.add("the iterations", {"gbs": batch})
     for place, arguments in _dumps(source.lines):
-        facts.add(place, _fields(arguments))
+        fields = _fields(arguments)
+        # A ramp that was not finished never came to the batch of the arguments.
+        facts.add(place, fields if batch is None else {**fields, "gbs": None})
     for line in source.lines:
         if match := _VOCABULARY.search(line.text):
             facts.add(line.place, {"vocabulary": int(match[1])})
     _peaks(source.lines, facts)
     logs.name_gpus(source.lines, facts)
-    logs.measured(source, facts, "iteration_s", _seconds(source.lines))
+    logs.measured(source, facts, "iteration_s", readings)
     return [facts.run()]
 
 
@@ -94,7 +99,9 @@ def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
     held: dict[str, Any] | None = None
     first = ""
     for line in lines:
-        if match := _TITLE.search(line.text):
+        is_title = "arguments" in line.text[:_WIDEST_TITLE]
+        match = _TITLE.search(line.text[:_WIDEST_TITLE]) if is_title else None
+        if match is not None:
             if match[1] and held is not None:
                 yield first, held
             held, first = (None, "") if match[1] else ({}, line.place)
@@ -102,18 +109,19 @@ def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
             held[said[1]] = logs.literal(said[2])
 
 
-def _seconds(lines: tuple[Line, ...]) -> list[float]:
-    """Times of the iterations of the last batch size."""
-    readings: list[tuple[float, str]] = []
+def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
+    """Times of the iterations of the last batch size, and that size."""
+    readings: list[tuple[float, int | None]] = []
     for line in lines:
         if not _ITERATION.search(line.text):
             continue
         elapsed, batch = _ELAPSED.search(line.text), _BATCH.search(line.text)
         if elapsed:
             unit = 1000 if elapsed[1] == "ms" else 1
-            readings.append((float(elapsed[2]) / unit, batch[1] if batch else ""))
-    last = readings[-1][1] if readings else ""
-    return [seconds for seconds, batch in readings if batch == last]
+            size = int(batch[1]) if batch else None
+            readings.append((float(elapsed[2]) / unit, size))
+    last = readings[-1][1] if readings else None
+    return [seconds for seconds, size in readings if size == last], last
 
 
 def _peaks(lines: tuple[Line, ...], facts: Facts) -> None:

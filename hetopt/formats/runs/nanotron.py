@@ -101,6 +101,8 @@ def _log_runs(source: Source, given: Given) -> list[Run]:
     for line in source.lines:
         _start(line, facts)
         _peaks(line, most)
+        if "iteration: " not in line.text:
+            continue
         iteration, time = _ITERATION.search(line.text), _TIME.search(line.text)
         if iteration and time:
             readings[iteration[1]] = number(time[1], time[2]) / 1000
@@ -124,7 +126,8 @@ def number(digits: str, power: str) -> float:
 
 
 def _start(line: Line, facts: Facts) -> None:
-    if match := _START.search(line.text):
+    match = _START.search(line.text) if "grad_accum: " in line.text else None
+    if match is not None:
         length = _LENGTH.search(line.text)
         facts.add(
             line.place,
@@ -137,6 +140,8 @@ def _start(line: Line, facts: Facts) -> None:
 
 
 def _peaks(line: Line, most: dict[str, float]) -> None:
+    if "Peak reserved: " not in line.text and "max_memory_reserved: " not in line.text:
+        return
     if match := _PEAKS.search(line.text):
         for field, mib in zip(_PEAK_COLUMNS, match.groups(), strict=True):
             most[field] = max(most.get(field, 0.0), float(mib))

@@ -248,6 +248,9 @@ def test_iterations_of_a_smaller_batch_do_not_count(tmp_path: Path) -> None:
     log = megatron(ARGUMENTS, [300.0] * 9 + TIMES, batches=[16] * 9 + [64] * len(TIMES))
     run = one(put(tmp_path, "m.log", log))
     assert run.iteration_s == pytest.approx(STEADY / 1000)
+    told(run, BATCH)
+    ramp = megatron(ARGUMENTS, TIMES, batches=[16] * len(TIMES))
+    told(one(put(tmp_path, "ramp.log", ramp)), {"gbs": 16, "ga": 8})
 
 
 @pytest.mark.parametrize(
