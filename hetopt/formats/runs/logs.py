@@ -38,14 +38,14 @@ def steady(readings: Sequence[float]) -> float | None:
 
 
 def measured(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
-    """Take the steady reading as `field`, or that there was no memory for the run.
+    """Take the steady reading as `field`; else, that memory ran out before one.
 
     `InstanceError` where there is neither.
     """
     found = steady(readings)
     if found is not None and found > 0:
         facts.add(f"median of {len(readings)} readings", {field: found})
-    elif not readings and any(words in source.text for words in _NO_MEMORY):
+    elif any(words in source.text for words in _NO_MEMORY):
         facts.add("out of memory", {"oom": True})
     else:
         raise InstanceError.at(

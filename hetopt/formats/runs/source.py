@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...calibration.runs import Run
 from ...text.parsing import Table, parse_value, read_table, read_text
+from .facts import Given
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _LAUNCHER = re.compile(r"(?:\[(?:rank|default)[0-9]{1,6}\]: ?|[0-9]{1,6}: )")
@@ -92,5 +93,5 @@ class Form(NamedTuple):
     reads: str
     kind: Kind
     is_one: Callable[[Source], bool]
-    runs: Callable[[Source, Any], list[Run]]
+    runs: Callable[[Source, Given], list[Run]]
     config: str | None = None

@@ -1,0 +1,107 @@
+"""Logs of Megatron-LM: the reader finds what the log was written from."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from logs_by_hand import megatron
+from reading_logs import ARGUMENTS, LAYOUT, LLAMA, STEADY, TIMES, one, put, told
+
+from hetopt.errors import InstanceError
+from hetopt.formats.runs import read
+
+BATCH = {"mbs": 1, "gbs": 64, "ga": 32, "seq": 8192}
+
+
+def test_a_log_of_megatron_is_the_run_it_was_written_from(tmp_path: Path) -> None:
+    log = megatron(
+        ARGUMENTS,
+        TIMES,
+        vocabulary=(128256, 128512),
+        peaks=[(1000.25, 2000.5), (3000.75, 1500.0)],
+    )
+    run = one(put(tmp_path, "m.log", log), gpu="h100_80gb")
+    told(run, LLAMA | LAYOUT | BATCH | {"zero": 1, "kind": "dense"})
+    assert run.iteration_s == pytest.approx(STEADY / 1000)
+    assert run.peak_allocated_mib == pytest.approx(3000.75)
+    assert run.peak_reserved_mib == pytest.approx(2000.5)
+    assert run.recompute == "full, block, 2 layers"
+    assert run.precision == "bf16 mixed"
+    assert run.overlap is not None
+    assert "overlap_grad_reduce=True" in run.overlap
+    assert run.framework == "Megatron-LM"
+
+
+def test_ranks_and_a_restart_do_not_change_what_megatron_says(tmp_path: Path) -> None:
+    log = megatron(ARGUMENTS, TIMES)
+    plain = one(put(tmp_path, "plain.log", log))
+    for prefix in ("[default0]:", "[rank7]:", "12: "):
+        marked = "\r\n".join(prefix + line for line in log.split("\n"))
+        assert one(put(tmp_path, "marked.log", marked)) == plain
+    again = one(put(tmp_path, "again.log", log + log))
+    assert again.iteration_s == pytest.approx(median((TIMES * 2)[3:]) / 1000)
+
+
+def test_iterations_of_a_smaller_batch_do_not_count(tmp_path: Path) -> None:
+    log = megatron(ARGUMENTS, [300.0] * 9 + TIMES, batches=[16] * 9 + [64] * len(TIMES))
+    run = one(put(tmp_path, "m.log", log))
+    assert run.iteration_s == pytest.approx(STEADY / 1000)
+    told(run, BATCH)
+    ramp = megatron(ARGUMENTS, TIMES, batches=[16] * len(TIMES))
+    told(one(put(tmp_path, "ramp.log", ramp)), {"gbs": 16, "ga": 8})
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"recompute_granularity": None}, {"recompute": "none"}),
+        (
+            {"recompute_method": "uniform", "recompute_num_layers": 1},
+            {"recompute": "full"},
+        ),
+        (
+            {"recompute_granularity": "selective", "recompute_modules": "['moe_act']"},
+            {"recompute": "selective: moe_act"},
+        ),
+        ({"use_distributed_optimizer": False}, {"zero": 0}),
+        (
+            {
+                "use_megatron_fsdp": True,
+                "data_parallel_sharding_strategy": "optim_grads_params",
+            },
+            {"zero": 3},
+        ),
+        ({"deepspeed": True, "zero_stage": 2}, {"zero": 2}),
+        ({"bf16": False, "fp16": True}, {"precision": "fp16 mixed"}),
+        ({"bf16": False}, {"precision": "fp32"}),
+        (
+            {"fp8": "hybrid", "fp8_recipe": "tensorwise"},
+            {"precision": "fp8 current scaling"},
+        ),
+        ({"fp8": "e4m3", "fp8_recipe": "mxfp8"}, {"precision": "mxfp8"}),
+        ({"group_query_attention": False, "num_query_groups": 1}, {"kv_heads": 32}),
+        (
+            {"num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1024},
+            {"kind": "moe", "experts": 8, "experts_per_token": 2, "shared_experts": 0},
+        ),
+        (
+            {
+                "decoder_first_pipeline_num_layers": 5,
+                "decoder_last_pipeline_num_layers": 5,
+            },
+            {"stage_layers": (5, 11, 11, 5)},
+        ),
+        ({"decoder_first_pipeline_num_layers": 2}, {"stage_layers": (2, 10, 10, 10)}),
+    ],
+)
+def test_settings_of_megatron_in_our_words(
+    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    told(one(put(tmp_path, "m.log", megatron(ARGUMENTS | changes, TIMES))), fields)
+
+
+def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "m.log", megatron(ARGUMENTS | {"num_layers": "many"}, TIMES))
+    with pytest.raises(InstanceError, match=r"layers \(line 2\): found \"many\", exp"):
+        read(path)
