@@ -284,7 +284,7 @@ def _cell(source: Source, place: str, row: Mapping[str, str], name: str) -> floa
 LOG = Form("nanotron", "logs of nanotron", "log", _is_log, _log_runs, "nanotron")
 METRICS = Form(
     "nanotron-metrics",
-    "its log_metrics.csv",
+    "log_metrics.csv of nanotron",
     "table",
     _is_metrics,
     _metrics_runs,
@@ -292,7 +292,7 @@ METRICS = Form(
 )
 BENCHMARK = Form(
     "nanotron-benchmark",
-    "its table of benchmarks (CSV)",
+    "nanotron's table of benchmarks (CSV)",
     "table",
     _is_benchmark,
     _benchmark_runs,

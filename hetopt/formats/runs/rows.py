@@ -84,4 +84,4 @@ def _row(source: Source, number: int, row: dict[Any, Any]) -> Run:
 
 
 TREE = Form("json", "JSON or YAML rows", "tree", _is_tree, _tree_runs)
-TABLE = Form("csv", "the same as CSV", "table", _is_table, _table_runs)
+TABLE = Form("csv", "CSV rows with a header", "table", _is_table, _table_runs)
