@@ -69,7 +69,11 @@ def spread(found: Described, table: Table) -> float:
 
 #: Cards of the runs that the shipped constants were fitted to.
 KNOWN_CARDS = frozenset(
-    "V100 A100 H100 H100-500W H200 B200 GB200 GB300 L40S".split()
+    {
+        *("V100-16GB-SXM2", "V100-32GB-SXM2", "A100-80GB-SXM4", "L40S"),
+        *("H100-80GB-SXM5", "H100-96GB-SXM5", "H200-141GB-SXM5"),
+        *("B200-180GB-SXM", "GB200-186GB", "GB300-279GB"),
+    }
 )
 
 
