@@ -83,6 +83,7 @@ def _architecture(run: Run) -> Architecture:
         intermediate=run.intermediate or 4 * run.hidden,
         gated=bool(run.gated),
         vocabulary=run.vocabulary,
+        tied=not run.gated,  # as the GPTs of these collections are
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
@@ -214,7 +215,8 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         kernel=_kernel(run, framework),
         rowwise="rowwise" in (run.precision or ""),
         sharding=SHARDING.get(framework, "fsdp"),
-        accumulate_fp32=framework in ("megatron", "nanotron", "torchtitan"),
+        # Recipes of Megatron-Bridge and NeMo say grad_reduce_in_fp32 = False.
+        accumulate_fp32=framework in ("nanotron", "torchtitan"),
         lora="lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower(),
         offload=run.offload is not None,
         overlap_tp="async tp" in words
@@ -226,6 +228,13 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
+        states="fp32" if precision_of(run) in ("fp32", "tf32") else "mixed",
+        moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
+        dropout=framework == "megatron-2021",
+        fused_loss=_fused_loss(run, framework, words),
+        modules=_modules(run),
+        hosted=_hosted(run),
+        hosted_layers=_hosted_layers(run, words),
     )
 
 
@@ -237,6 +246,38 @@ def _kernel(run: Run, framework: str) -> str | None:
     if framework in ("megatron-2021", "deepspeed", "trainer") or _old_gpt_oss(run):
         return None
     return {"megatron": "cudnn", "llm-foundry": "flash1"}.get(framework, "flash2")
+
+
+def _fused_loss(run: Run, framework: str, words: str) -> bool:
+    """Whether the loss works on 16-bit logits in place.
+
+    torchtitan compiles it since 2025, a year that pages of its benchmarks are named by.
+    """
+    if framework == "torchtitan" and "torch.compile" in words:
+        return bool(re.search(r"_202[5-9]|b200|mxfp8", run.citation or ""))
+    return framework in ("llm-foundry", "megatron")
+
+
+def _modules(run: Run) -> tuple[str, ...]:
+    """What of a layer is computed again, of `selective: layernorm, moe_act`."""
+    text = (run.recompute or "").lower()
+    if not text.startswith("selective:"):
+        return ()
+    return tuple(word.strip() for word in text.removeprefix("selective:").split(","))
+
+
+def _hosted(run: Run) -> tuple[str, ...]:
+    text = (run.offload or "").lower()
+    return tuple(word for word in ("optimizer", "parameters") if word in text)
+
+
+def _hosted_layers(run: Run, words: str) -> float:
+    """Of activations: layers that Megatron offloads, inputs that DeepSpeed does."""
+    if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
+        return int(found.group(1)) / (run.layers or 1)
+    asked = "checkpoint-in-cpu" in (run.notes or "")
+    refused = re.search(r"without --checkpoint-in-cpu|in-cpu N", run.notes or "")
+    return float(asked and not refused)
 
 
 def _style(framework: str, words: str) -> str:

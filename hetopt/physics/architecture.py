@@ -68,6 +68,7 @@ class Architecture:
     latent: Latent | None = None
     mamba: Mamba | None = None
     window: int | None = None  # of every other layer's attention
+    relu: bool = False  # of a plain MLP; keeps its output alone
 
     @cached_property
     def kinds(self) -> Counter[Layer]:

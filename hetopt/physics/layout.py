@@ -38,6 +38,13 @@ class Layout:
     half_years: float = 0.0  # of the release, from 2026-02
     stage_layers: tuple[int, ...] | None = None
     head_alone: bool = False
+    states: str = "mixed"  # of weights: mixed, fp32 (as the products), amp, 16bit
+    moments_bits: int = 32
+    dropout: bool = False  # with masks in memory
+    fused_loss: bool = False  # logits without copies of 32 bits
+    modules: tuple[str, ...] = ()  # computed again, in Megatron's words: moe_act, ...
+    hosted: tuple[str, ...] = ()  # on the host: optimizer, parameters
+    hosted_layers: float = 0.0  # share of layers whose activations are on the host
 
     @property
     def gpus(self) -> int:

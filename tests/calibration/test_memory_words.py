@@ -1,0 +1,76 @@
+"""Words of a run that decide its memory, and what they mean."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.calibration.reading import described
+from hetopt.calibration.runs import Run
+from hetopt.physics.layout import Layout
+
+ROW: dict[str, Any] = {
+    "set": "megatron-bridge",
+    "gpu": "h100_80gb",
+    "gpus": 8,
+    "layers": 40,
+    "hidden": 4096,
+    "heads": 32,
+    "vocabulary": 128256,
+    "intermediate": 14336,
+    "gated": True,
+    "seq": 4096,
+    "dp": 8,
+    "tp": 1,
+    "pp": 1,
+    "mbs": 1,
+    "gbs": 64,
+    "precision": "bf16",
+}
+
+
+def layout(**words: Any) -> Layout:
+    return described(Run.model_validate({**ROW, **words})).layout
+
+
+def test_modules_are_those_named() -> None:
+    run = layout(recompute="selective: layernorm, moe_act")
+    assert run.modules == ("layernorm", "moe_act")
+    assert layout(recompute="full").modules == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "hosted", "layers"),
+    [
+        ({"offload": "full (parameters and optimizer to CPU)"}, 2, 0.0),
+        ({"offload": "optimizer"}, 1, 0.0),
+        ({"overlap": "moe_a2a_overlap=False; cpu_offloading_num_layers=20"}, 0, 0.5),
+        ({"notes": "--checkpoint-in-cpu, scattered embedding Y"}, 0, 1.0),
+        ({"notes": "as ID 8 without --checkpoint-in-cpu"}, 0, 0.0),
+        ({"notes": "as ID 12 without --split, checkpoint-in-cpu N"}, 0, 0.0),
+        ({}, 0, 0.0),
+    ],
+)
+def test_what_lies_on_the_host(
+    words: dict[str, str], hosted: int, layers: float
+) -> None:
+    run = layout(**words)
+    assert len(run.hosted) == hosted
+    assert run.hosted_layers == pytest.approx(layers)
+
+
+def test_torchtitan_compiles_its_loss_since_2025() -> None:
+    page = "https://github.com/pytorch/torchtitan/blob/x/benchmarks/llama3_h{}.md"
+    words = {"set": "torchtitan", "overlap": "torch.compile"}
+    assert layout(**words, citation=page.format("200_202506")).fused_loss
+    assert not layout(**words, citation=page.format("100_202412")).fused_loss
+
+
+def test_moments_of_eight_bits_are_asked_for_by_the_optimiser() -> None:
+    assert layout(optimizer="bnb 8-bit Adam").moments_bits == 8
+    assert layout(optimizer="Adam").moments_bits == 32
+
+
+def test_plain_mlps_tie_their_ends() -> None:
+    for gated in (True, False):
+        run = Run.model_validate({**ROW, "gated": gated})
+        assert described(run).architecture.tied is not gated
