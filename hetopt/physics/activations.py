@@ -1,0 +1,217 @@
+"""Bytes that passes leave for their backward passes, operator by operator.
+
+A product keeps its input, a norm its input, fused attention its queries, keys, values
+and output, unfused attention the probabilities (with dropout also their mask and the
+masked ones), an activation function what it was given. For a GPT in 16 bits without
+parallelism that is the 34 s b h + 5 a s^2 b of Korthikanti et al. (arXiv 2205.05198).
+"""
+
+from typing import NamedTuple
+
+from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture, Layer
+from .kernels import ELEMENT, Constants
+from .layout import Layout
+
+
+class Kept(NamedTuple):
+    """Bytes of a token that a part of a layer keeps, by what would compute it again."""
+
+    stream: float  # what the part is added to, as its norm was given it
+    normed: float  # the norm's output, as products are given it
+    projected: float  # queries, keys and values; what a function is given
+    probabilities: float
+    attended: float  # attention's output, what a state space holds
+    function: float  # the activation function's output
+    routed: float  # tokens as sorted for experts
+    mask: float
+    width: float  # elements of the widest tensors, for gradients
+
+
+class Activations(NamedTuple):
+    """Bytes of a stage: of each micro-batch in flight, and of the pass at hand."""
+
+    held: float
+    working: float
+
+
+def element(run: Layout) -> float:
+    """Bytes of an element of what is not a product's operand."""
+    return 4.0 if run.precision in ("fp32", "tf32") else 2.0
+
+
+def narrow(run: Layout) -> float:
+    """Bytes of an element of a product's input, as it is kept.
+
+    Transformer Engine keeps the converted one; torchtitan converts it once more.
+    """
+    if run.framework != "megatron":
+        return element(run)
+    return ELEMENT.get(run.precision, 2.0)
+
+
+def _split(run: Layout) -> int:
+    return run.tp if run.split_sequence else 1
+
+
+def _stream(a: Architecture, run: Layout) -> float:
+    """Of a token between parts; autocast adds in 32 bits."""
+    return (4.0 if run.states == "amp" else element(run)) * a.hidden / _split(run)
+
+
+def kept(a: Architecture, run: Layout, part: str) -> Kept:
+    """What backward passes need of a part."""
+    if part == ATTENTION:
+        return _attention(a, run)
+    if part == MAMBA:
+        return _mamba(a, run)
+    return _mlp(a, run, part)
+
+
+def _normed(a: Architecture, run: Layout, products: int) -> float:
+    """A norm's output: nanotron keeps it gathered, Megatron gathers it anew.
+
+    Autocast makes a copy for each product where nothing joins them.
+    """
+    copies = products if run.states == "amp" and run.style == "eager" else 1
+    gathered = 1 if run.framework == "nanotron" else _split(run)
+    return copies * narrow(run) * a.hidden / gathered
+
+
+def _mask(a: Architecture, run: Layout) -> float:
+    return a.hidden / _split(run) if run.dropout else 0.0
+
+
+def _attention(a: Architecture, run: Layout) -> Kept:
+    e, heads = element(run), a.heads / run.tp
+    if (x := a.latent) is not None:
+        low = narrow(run) * (x.queries + x.keys + x.rotary)
+        inputs = heads * (2 * a.score_width + x.values)
+    else:
+        low = 0.0
+        inputs = (heads + 2 * max(a.kv_heads / run.tp, 1)) * a.head_dim
+    copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous
+    out, probabilities = heads * a.value_width, 0.0
+    if not run.fused and run.framework != "megatron":
+        each = 2 * e + 1 if run.dropout else e
+        probabilities = each * heads * run.sequence / run.cp
+    return Kept(
+        _stream(a, run),
+        _normed(a, run, 3) + low,
+        copies * e * inputs,
+        probabilities,
+        e * out + (4 * heads if not probabilities else 0),
+        0.0,
+        0.0,
+        _mask(a, run),
+        2 * a.hidden + 2 * probabilities / e,
+    )
+
+
+def _mamba(a: Architecture, run: Layout) -> Kept:
+    """Projections before and after the convolution; the scan's output, gated."""
+    assert a.mamba is not None
+    e, inner = element(run), a.mamba.heads * a.mamba.head_dim / run.tp
+    stream, normed = _stream(a, run), _normed(a, run, 1)
+    return Kept(stream, normed, e * 3 * inner, 0, e * 2 * inner, 0, 0, 0, 3 * inner)
+
+
+def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
+    """Function and product apart keep one tensor more than a kernel of both.
+
+    A plain ReLU knows its gradient from its output alone. A frozen product does not
+    need its input.
+    """
+    e, stream = element(run), _stream(a, run)
+    if run.states == "amp" and run.style == "compiled":
+        stream = e * a.hidden / _split(run)  # the sum is made again from its part
+    width, routed = a.intermediate / run.tp, 0.0
+    if part == EXPERTS:
+        width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
+        width /= run.tp
+        routed = narrow(run) * a.experts_per_token * a.hidden / run.tp
+    given = (2 if a.gated else 1) * e * width
+    if a.relu and not a.gated:
+        given = 0.0
+    apart = e * width if a.gated and run.style == "eager" else 0.0
+    function = narrow(run) * width
+    normed = _normed(a, run, 2 if a.gated else 1)
+    if run.lora:
+        function = normed = 0.0
+    return Kept(
+        stream, normed, given, 0, 0, apart + function, routed, _mask(a, run),
+        (3 if a.gated else 2) * width + a.hidden / _split(run),
+    )  # fmt: skip
+
+
+def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
+    """Bytes of a token that a part keeps under the run's recomputation."""
+    whole = sum(x) - x.width
+    if run.recompute in ("full", "block"):
+        entry = x.stream if part == ATTENTION else 0.0
+        return run.recomputed * entry + (1 - run.recomputed) * whole
+    if run.recompute == "ops":
+        return _every_other(a, run, part)
+    if "core_attn" in run.modules or run.recompute == "selective":
+        whole -= x.probabilities
+    if "layernorm" in run.modules:
+        whole -= x.normed
+    if "mla_up_proj" in run.modules and a.latent and part == ATTENTION:
+        whole -= x.projected
+    if part == EXPERTS and "moe" in run.modules:
+        return x.stream + x.normed
+    if part == EXPERTS and "moe_act" in run.modules:
+        whole -= x.function
+    return whole
+
+
+def _every_other(a: Architecture, run: Layout, part: str) -> float:
+    """torchtitan's policy: outputs of every other product, of attention, the input.
+
+    Of queries, keys, values, output, and gate, up and down: the odd ones.
+    """
+    e = element(run)
+    if part == ATTENTION:
+        heads = a.heads / run.tp
+        kv = max(a.kv_heads / run.tp, 1)
+        inner = (2 * heads + kv) * a.value_width
+        return e * inner + 4 * heads + _stream(a, run)
+    width = a.intermediate
+    if part == EXPERTS:
+        width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
+    return e * width / run.tp + e * a.hidden / _split(run)
+
+
+def of_stage(
+    c: Constants, a: Architecture, run: Layout, layers: tuple[Layer, ...]
+) -> Activations:
+    """Of one micro-batch of a stage, and of the backward pass through a layer of it."""
+    tokens = run.micro_batch * run.sequence / run.cp
+    scale = tokens * c("memory.activations", run.style, run.framework)
+    held = working = 0.0
+    for layer in set(layers):
+        whole = each = widest = 0.0
+        for part in layer:
+            x = kept(a, run, part)
+            whole += sum(x) - x.width
+            each += _under(a, run, part, x)
+            widest = max(widest, element(run) * x.width)
+        held += layers.count(layer) * each
+        again = whole if run.recompute == "block" else whole - each
+        working = max(working, again + c("memory.working") * widest)
+    return Activations(scale * held, scale * working)
+
+
+def head(c: Constants, a: Architecture, run: Layout) -> float:
+    """Logits, their copies and gradients while the loss is made; the last norm's."""
+    if run.fused_loss:
+        each = c("memory.head.fused", run.framework)
+    else:
+        each = c("memory.head", run.framework)
+    tokens = run.micro_batch * run.sequence / run.cp
+    ends = tokens * (_stream(a, run) + element(run) * a.hidden)
+    return logits(a, run) * each * element(run) / 2 + ends
+
+
+def logits(a: Architecture, run: Layout) -> float:
+    """Their number for a micro-batch on one GPU."""
+    return run.micro_batch * run.sequence / run.cp * a.vocabulary / run.tp

@@ -1,0 +1,297 @@
+"""Bytes on the fullest GPU of a symmetric run, term by term.
+
+A GPU holds states of its parameters (weights, gradients, optimiser), what the
+micro-batches in flight left for their backward passes, what the pass at hand works
+with, and what does not come from tensors: the CUDA context, the buffers of
+communicators, and what the caching allocator keeps and cannot use. The terms sum to
+what `nvidia-smi` shows; `reserved` is what the allocator says of itself.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import activations
+from .activations import logits
+from .architecture import Architecture, Layer
+from .kernels import Constants
+from .layout import Layout
+from .machine import Machine
+
+Terms = Mapping[str, float]
+
+#: Not seen by the allocator of a framework.
+OUTSIDE = ("context", "communicators")
+#: Frameworks whose pipeline and optimiser are DeepSpeed's.
+_DEEPSPEED = ("megatron-2021", "deepspeed", "trainer")
+_BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
+
+
+class Parameters(NamedTuple):
+    """Of one stage on one GPU, before ZeRO or FSDP divide them."""
+
+    dense: float
+    experts: float
+    ends: float  # embedding and head
+    unit: float  # the largest layer
+
+    @property
+    def all(self) -> float:
+        """Of the stage."""
+        return self.dense + self.experts + self.ends
+
+
+class States(NamedTuple):
+    """Bytes of each parameter; `update` lives only while the optimiser runs."""
+
+    weights: float
+    gradients: float
+    optimiser: float
+    update: float = 0.0
+
+
+def states(run: Layout) -> States:
+    """What a framework keeps of each parameter where nothing is divided.
+
+    Mixed precision has a 16-bit weight, a master and two moments of 32 bits. The
+    gradient is where frameworks differ: of 16 bits until the optimiser copies it
+    (fp16 of DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both
+    (bf16 of Megatron-DeepSpeed). An update that is not one kernel wants copies.
+    """
+    moments = run.moments_bits / 4
+    if run.states == "16bit":
+        return States(2, 2, 4)
+    if run.states == "fp32":
+        return States(4, 4, moments, update=8)
+    if run.states == "amp" or (run.shard and not _deepspeed(run)):
+        return States(4, 4, moments)
+    if _deepspeed(run) and run.precision != "fp16":
+        return States(2, 6, 4 + moments)
+    if _deepspeed(run):  # one copy of a gradient in 32 bits, under ZeRO one of 16, too
+        return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
+    return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
+
+
+def _deepspeed(run: Layout) -> bool:
+    return run.framework in _DEEPSPEED
+
+
+def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
+    """The layers of each stage; those left over are with the first ones.
+
+    Embedding and head count as layers where stages are even then and not otherwise.
+    """
+    if run.stage_layers:
+        counts = list(run.stage_layers)
+    else:
+        most, rest = divmod(len(a.layers), run.pp)
+        counts = [most + (j < rest) for j in range(run.pp)]
+        if rest and (len(a.layers) + 2) % run.pp == 0:
+            counts = [(len(a.layers) + 2) // run.pp] * run.pp
+            counts[0] -= 1
+            counts[-1] -= 1
+    made, at = [], 0
+    for count in counts:
+        made.append(a.layers[at : at + count])
+        at += count
+    return made
+
+
+def parameters(
+    a: Architecture, run: Layout, layers: tuple[Layer, ...], first: bool, last: bool
+) -> Parameters:
+    """Parameters of a stage on one of its GPUs."""
+    dense = experts = unit = 0.0
+    for layer in set(layers):
+        whole = grouped = 0.0
+        for part in layer:
+            whole += a.parameters(part, run.tp, run.ep)
+            grouped += sum(
+                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.times > 1
+            )
+        count = layers.count(layer)
+        dense += count * (whole - grouped)
+        experts += count * grouped
+        unit = max(unit, whole)
+    table = a.vocabulary * a.hidden / run.tp
+    ends = table * (first + (last and not (first and a.tied)))
+    return Parameters(dense, experts, ends, unit)
+
+
+def in_flight(run: Layout, stage: int) -> float:
+    """Micro-batches that wait for their backward pass when most of them do.
+
+    One forward, one backward: as many as there are stages from here to the end.
+    Interleaved (Megatron's order): chunks of a `vp`-th of the stage's layers.
+    """
+    behind = run.pp - stage - 1
+    if run.vp > 1 and run.pp > 1:
+        chunks = 2 * behind + (run.vp - 1) * run.pp + 1
+        return min(run.micro_batches * run.vp, chunks) / run.vp
+    return min(run.micro_batches, behind + 1)
+
+
+def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]:
+    """Bytes of weights, gradients and optimiser, as ZeRO or FSDP divide them."""
+    each, replicas = states(run), run.dp * run.cp
+    zero, full = run.zero, bool(run.shard) or run.zero == 3
+    divided = (run.shard or replicas) if full else replicas if zero else 1
+    # Experts have fewer replicas: those that hold the same ones.
+    fewer = max(1.0, divided * run.tp / run.ep) if run.ep > 1 else divided
+    parted = (held.dense + held.ends) / divided + held.experts / fewer
+    found = {
+        "weights": each.weights * (parted if full else held.all),
+        "gradients": each.gradients * (parted if full or zero == 2 else held.all),
+        "optimiser": each.optimiser * parted,
+        "update": each.update * parted,
+        "gathered": _gathered(c, run, held, each) if full else 0.0,
+        "buckets": 0.0,
+    }
+    if run.states == "amp" and run.recompute != "full":
+        found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
+    if _deepspeed(run) and zero and run.framework != "trainer":
+        found["buckets"] = 2 * _BUCKET * (2 if full else 1)
+    if run.lora:  # base weights are frozen, of a byte where products are
+        found["gradients"] = found["optimiser"] = found["update"] = 0.0
+        if activations.narrow(run) < 2:
+            found["weights"] /= 2
+    if "optimizer" in run.hosted:
+        found["optimiser"] = found["update"] = found["gradients"] = 0.0
+    if "parameters" in run.hosted:
+        found["weights"] = 0.0
+    return found
+
+
+def _gathered(c: Constants, run: Layout, held: Parameters, each: States) -> float:
+    """Weights that were brought together."""
+    if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once
+        return (2 + each.gradients) * held.all
+    ends = held.ends if run.framework == "torchtitan" else held.ends / 2
+    return 2 * (c("memory.units", run.framework) * held.unit + ends)
+
+
+def _leaving(run: Layout, held: Parameters) -> float:
+    """Gradients of the layer that a backward pass is at, before they are divided."""
+    if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
+        return 0.0
+    return held.unit * (2 if _deepspeed(run) else 6)  # of 16 bits, and as summed
+
+
+def of_stage(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, stage: int
+) -> Terms:
+    """Bytes on a GPU of one stage by term."""
+    layers = spans(a, run)[stage]
+    first, last = stage == 0, stage == run.pp - 1
+    held = parameters(a, run, layers, first, last)
+    found = state_bytes(c, run, held)
+    act = activations.of_stage(c, a, run, layers)
+    found["activations"] = in_flight(run, stage) * (act.held + _hops(a, run))
+    found["activations"] *= 1 - run.hosted_layers
+    found["working"] = act.working + _leaving(run, held)
+    if last:
+        found["working"] = max(found["working"], activations.head(c, a, run))
+    if run.states == "amp" and run.recompute == "full" and run.style == "eager":
+        # Autocast's copies live until the forward pass ends, when logits want two
+        # bytes less than in the backward pass.
+        copies = 2 * (held.all - held.ends / 2)
+        found["gathered"] = max(0.0, copies - 2 * logits(a, run))
+    if run.micro_batches == 1 and run.states in ("amp", "16bit"):
+        # Gradients appear as activations go.
+        free = found["activations"] + found["working"]
+        found["gradients"] = max(0.0, found["gradients"] - free)
+    found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
+    if run.recompute != "none":
+        # What is computed again cuts up the blocks that large tensors were in.
+        found["fragments"] += c("memory.fragments.again") * found["working"]
+    # As measured, the number of groups and of their members does not show in it.
+    many = c("memory.communicators", machine.generation) if run.gpus > 1 else 0.0
+    found["communicators"] = many
+    found["context"] = c("memory.context", machine.generation, run.framework)
+    return found
+
+
+def _hops(a: Architecture, run: Layout) -> float:
+    """What a stage sent on: DeepSpeed keeps it, Megatron frees it."""
+    if run.pp == 1 or not _deepspeed(run):
+        return 0.0
+    return 2 * run.micro_batch * run.sequence / run.cp * a.hidden
+
+
+def wanted(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
+    """Bytes by term that the fullest GPU would take of a card without end.
+
+    Only stages that can be the fullest are looked at: the ends, and those with more
+    layers than all before them, as fewer micro-batches are in flight further on.
+    """
+    counts = [len(span) for span in spans(a, run)]
+    if len(a.kinds) > 1:
+        stages = list(range(run.pp))
+    else:
+        stages = [j for j in range(run.pp) if counts[j] > max(counts[:j], default=-1)]
+        stages = sorted({*stages, run.pp - 1})
+    found = [of_stage(c, machine, a, run, stage) for stage in stages]
+    return max(found, key=lambda terms: sum(terms.values()))
+
+
+def spare(c: Constants, found: Terms) -> dict[str, float]:
+    """Bytes by term that an allocator in need does without.
+
+    An update finds room where activations were; of what it cannot use, the allocator
+    can give back a share.
+    """
+    passes = found["activations"] + found["working"]
+    return {
+        "update": min(found["update"], passes),
+        "fragments": c("memory.recoverable") * found["fragments"],
+    }
+
+
+def usable(c: Constants, machine: Machine) -> float:
+    """Bytes of a card that a process can have."""
+    return machine.memory_gib * 2**30 * c("memory.usable")
+
+
+def squeezed(c: Constants, machine: Machine, found: Terms) -> Terms:
+    """The terms as they show: spare bytes are used only while the card has them."""
+    excess = sum(found.values()) - usable(c, machine)
+    shown = dict(found)
+    for name, most in spare(c, found).items():
+        less = min(most, max(0.0, excess))
+        shown[name] -= less
+        excess -= less
+    return shown
+
+
+def peak(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
+    """Bytes on the fullest GPU by term; they sum to what `nvidia-smi` shows."""
+    return squeezed(c, machine, wanted(c, machine, a, run))
+
+
+def reserved(found: Terms) -> float:
+    """Bytes that the framework's allocator says it has."""
+    return sum(x for name, x in found.items() if name not in OUTSIDE)
+
+
+def allocated(found: Terms) -> float:
+    """Bytes of tensors at the peak; what only an update needs is not there then."""
+    return reserved(found) - found["fragments"] - found["update"]
+
+
+def needed(c: Constants, found: Terms) -> float:
+    """Bytes of those `wanted` without which the run dies."""
+    return sum(found.values()) - sum(spare(c, found).values())
+
+
+def fits(
+    c: Constants, machine: Machine, a: Architecture, run: Layout,
+    margin: float | None = None,
+) -> bool:  # fmt: skip
+    """Whether the run would live.
+
+    `margin` is the log-error of the model that is held free; unless told it is
+    `memory.margin`.
+    """
+    held_free = c("memory.margin") if margin is None else margin
+    need = needed(c, wanted(c, machine, a, run))
+    return need * math.exp(held_free) <= usable(c, machine)
