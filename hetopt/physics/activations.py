@@ -93,7 +93,7 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     out, probabilities = heads * a.value_width, 0.0
     if not run.fused and run.framework != "megatron":
         each = 2 * e + 1 if run.dropout else e
-        probabilities = each * heads * run.sequence / run.cp
+        probabilities = each * heads * run.sequence
     return Kept(
         _stream(a, run),
         _normed(a, run, 3) + low,

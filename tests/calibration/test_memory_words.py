@@ -6,6 +6,7 @@ import pytest
 
 from hetopt.calibration.reading import described
 from hetopt.calibration.runs import Run
+from hetopt.calibration.seen import predicted_bytes, unsaid
 from hetopt.physics.layout import Layout
 
 ROW: dict[str, Any] = {
@@ -74,3 +75,22 @@ def test_plain_mlps_tie_their_ends() -> None:
     for gated in (True, False):
         run = Run.model_validate({**ROW, "gated": gated})
         assert described(run).architecture.tied is not gated
+
+
+def test_a_row_is_compared_with_what_it_measured() -> None:
+    found = dict.fromkeys(("weights", "fragments", "update"), 1.0)
+    found |= {"context": 10.0, "communicators": 20.0}
+    for words, seen in (
+        ({"peak_gb": 1}, 33.0),
+        ({"peak_gib": 1}, 3.0),
+        ({"peak_reserved_mib": 1, "peak_allocated_mib": 1}, 3.0),
+        ({"peak_allocated_mib": 1}, 1.0),
+    ):
+        run = Run.model_validate({**ROW, **words})
+        assert predicted_bytes(run, found) == pytest.approx(seen)
+
+
+def test_what_is_not_told_of_recomputation_is_said() -> None:
+    for words, told in ((None, False), ("none", True), ("share not stated", False)):
+        run = Run.model_validate({**ROW, "recompute": words})
+        assert (unsaid(run) is None) is told
