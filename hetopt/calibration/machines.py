@@ -16,6 +16,8 @@ _HOSTS = {"GB200": "arm", "GB300": "arm", "GH200": "arm"}
 #: 64 GPUs takes as long with one member a node as with four).
 _ONE_RAIL = frozenset({"Volta", "Pascal"})
 _ALL_RAILS = 4096
+#: Of a bus's rate, what each of several cards has that send at once, through the host.
+_BUS = 0.5
 
 
 def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
@@ -37,6 +39,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         gpus = max(1, run.gpus // run.nodes)
     adapters = max(1, round(usual.adapters * gpus / usual.gpus))
     rate = usual.adapter_gbytes_per_s
+    link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)
     if found := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
         rate = int(found.group(1)) / 8 / adapters
     return Machine(
@@ -47,7 +50,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         memory_gib=card.total_mib / 1024,
         gpus=gpus,
         domain=gpus,
-        link_bytes_per_s=usual.link_gbytes_per_s * _G,
+        link_bytes_per_s=link * _G,
         adapters=adapters,
         adapter_bytes_per_s=rate * _G,
         host=_HOSTS.get(card.name.partition("-")[0], "x86"),

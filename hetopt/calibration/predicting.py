@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..physics import memory
 from ..physics.step import terms
 from . import shipped
 from .constants import Constant, Table, plain
 from .fitting import Observed, fit, predicted_s
 from .reading import FRAMEWORKS, Described, NotModelled, described
 from .runs import Run
+from .seen import predicted_bytes
 
 #: Of a normal distribution: 80 % lie within so many deviations.
 DEVIATIONS = 1.2816
@@ -45,8 +47,16 @@ def _prediction(index: int, run: Run, table: Table) -> Prediction:
     factor = table("system", *found.systems(run.model))
     seconds = sum(parts.values()) * factor
     wide = math.exp(DEVIATIONS * spread(found, table))
+    held = predicted_bytes(run, memory.peak(table, *found))
     return Prediction(
-        index, seconds, seconds / wide, seconds * wide, None, None, None, parts
+        index,
+        seconds,
+        seconds / wide,
+        seconds * wide,
+        held / 2**30,
+        memory.fits(table, *found),
+        None,
+        parts,
     )
 
 

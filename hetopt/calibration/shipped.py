@@ -22,11 +22,11 @@ class Noise(NamedTuple):
 
 
 @cache
-def priors() -> Constants:
-    """What is thought of every constant before any run."""
+def priors(memory: bool = False) -> Constants:
+    """What is thought of the constants of time, or of memory, before any run."""
     made = {}
     for name, entry in entries().items():
-        if "prior" in entry:
+        if "prior" in entry and name.startswith("memory.") is memory:
             middle, spread = entry["prior"]
             made[name] = Constant(float(middle), float(spread))
     return MappingProxyType(made)
@@ -34,12 +34,12 @@ def priors() -> Constants:
 
 @cache
 def constants() -> Constants:
-    """Every constant as it was fitted to public runs."""
+    """Every constant as it was fitted to runs, or set by hand: those spread 0."""
     return MappingProxyType(
         {
-            name: Constant(float(entry["value"]), float(entry["spread"]))
+            name: Constant(float(entry["value"]), float(entry.get("spread", 0.0)))
             for name, entry in entries().items()
-            if "prior" in entry
+            if not name.startswith("noise.")
         }
     )
 

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.calibration.constants import Table
-from hetopt.calibration.memory_priors import PRIORS
+from hetopt.calibration import shipped
 from hetopt.physics import activations, memory
 from hetopt.physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Latent
 from hetopt.physics.layout import Layout
 from hetopt.physics.machine import Machine
 
-C = Table({name: prior.middle for name, prior in PRIORS.items()})
+MIDDLES = {**shipped.constants(), **shipped.priors(memory=True)}
+C = Table({n: x.value for n, x in MIDDLES.items() if n.startswith("memory.")})
 H100 = Machine("H100", "Hopper", {"bf16": 989e12}, 3.35e12, 80, 8, 8, 450e9, 8, 50e9)
 ENDLESS = H100._replace(memory_gib=1e6)
 BLOCK = (ATTENTION, DENSE)
@@ -21,7 +22,7 @@ GPT = Architecture((BLOCK,) * 24, 2048, 16, 16, 128, 8192, False, 50304, tied=Tr
 LLAMA = Architecture((BLOCK,) * 32, 4096, 32, 8, 128, 14336, True, 128256)
 RUN = Layout("megatron", "fused", "bf16", 2048, 1, 8)
 OLD = replace(
-    RUN, framework="megatron-2021", split_sequence=False, fused=False, dropout=True
+    RUN, framework="megatron-2021", split_sequence=False, kernel=None, dropout=True
 )
 AMP = replace(RUN, framework="torch", style="eager", states="amp")
 

@@ -1,0 +1,146 @@
+"""Predictions beside measured runs; constants from runs of one's own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..calibration import (
+    Constant,
+    Prediction,
+    Run,
+    Summary,
+    fitted_on,
+    predictions,
+    shipped,
+    summaries,
+)
+from ..calibration.files import read_constants, write_constants
+from ..calibration.leaving_out import LeftOut, left_out
+from ..errors import InstanceError, Place
+from ..formats.runs import read
+
+Runs = Place | Sequence[Run]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Runs, what the model says of each, and the errors by set."""
+
+    runs: tuple[Run, ...]
+    rows: tuple[Prediction, ...]
+    summary: Mapping[str, Summary]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `hetopt predict --json`."""
+        return {
+            "rows": [
+                {
+                    "index": row.index,
+                    "iteration_s": row.iteration_s,
+                    "low_s": row.low_s,
+                    "high_s": row.high_s,
+                    "peak_gib": row.peak_gib,
+                    "fits": row.fits,
+                    "not_modelled": row.not_modelled,
+                    "measured_s": self.runs[row.index].measured_s,
+                    "terms_s": dict(row.terms),
+                }
+                for row in self.rows
+            ],
+            "summary": {name: s._asdict() for name, s in self.summary.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Constants after runs of one's own, and how far off they leave each run."""
+
+    constants: Mapping[str, Constant]
+    before: Predicted
+    after: Predicted
+    left_out: LeftOut
+    moved: Mapping[str, tuple[Constant, Constant]]
+
+    def write(self, path: Place) -> None:
+        """A file of constants that `--constants` takes."""
+        write_constants(Path(path), self.constants)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `hetopt calibrate --json`."""
+        return {
+            "runs": len(self.after.runs),
+            "before": self.before.summary["all"]._asdict(),
+            "after": self.after.summary["all"]._asdict(),
+            "left_out": self.left_out.summary._asdict(),
+            "moved": {
+                name: {"before": old._asdict(), "after": new._asdict()}
+                for name, (old, new) in self.moved.items()
+            },
+            "rows": self.after.to_json()["rows"],
+        }
+
+
+def predict(
+    runs: Runs, *, constants: Place | None = None, fit_on: Runs | None = None
+) -> Predicted:
+    """Set the model's seconds and memory beside measured runs, row by row.
+
+    `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
+    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
+    `InstanceError` for a file that cannot be read.
+    """
+    rows = _runs(runs)
+    known = _known(constants)
+    if fit_on is not None:
+        known = fitted_on(_runs(fit_on), known)
+    return _predicted(rows, known)
+
+
+def calibrate(
+    runs: Iterable[Runs], *, constants: Place | None = None, **told: Any
+) -> Calibrated:
+    """Fit constants to one's own measured runs: rows, or logs of trainers.
+
+    The constants before, shipped or of a file, are the priors. `told` gives fields of
+    runs that the files leave out (`gpu`, `configs`). Raises `InstanceError` where no
+    run can be expressed.
+    """
+    rows = [run for source in runs for run in _runs(source, **told)]
+    known = _known(constants)
+    before = _predicted(rows, known)
+    if not before.summary["all"].predicted:
+        why = {row.not_modelled for row in before.rows} - {None}
+        raise InstanceError(
+            "found no run with a time that the model can express: "
+            + ("; ".join(sorted(map(str, why))) or "no run tells its time")
+            + "; complete the rows, or give what they leave out"
+        )
+    fitted = fitted_on(rows, known)
+    moved = {
+        name: (known.get(name, Constant(1.0, after.spread)), after)
+        for name, after in fitted.items()
+        if name not in known or abs(after.value / known[name].value - 1) > 0.005
+    }
+    return Calibrated(
+        fitted, before, _predicted(rows, fitted), left_out(rows, known), moved
+    )
+
+
+def _predicted(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
+    found = predictions(rows, known)
+    return Predicted(tuple(rows), tuple(found), summaries(rows, found))
+
+
+def _runs(runs: Runs, **told: Any) -> list[Run]:
+    if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
+        return read(runs, **told)
+    return list(runs)  # type: ignore[arg-type]
+
+
+def _known(path: Place | None) -> dict[str, Constant]:
+    """Shipped constants, those of a file in their place."""
+    known = dict(shipped.constants())
+    if path is not None:
+        known |= read_constants(Path(path))
+    return known
