@@ -79,11 +79,11 @@ def test_what_layers_keep_grows_with_the_batch_and_shrinks_with_the_degree(
 def test_shards_have_the_parameters_of_the_model(
     torch: Any, fields: dict[str, Any], t: int
 ) -> None:
-    from hetopt.measuring.profiling import layer
+    from hetopt.measuring import decoder
 
     spec = model(fields)
     shape = shard(spec, t)
-    own = layer.weights(shape, "cpu", torch.float32)
+    own = decoder.weights(shape, "cpu", torch.float32)
     matrices = sum(w.numel() for name, w in own.items() if "norm" not in name)
     whole = spec.parameters[0] - (2 * spec.hidden if spec.gated else 0)
     # Grouped heads cannot be split below one: its owners hold it twice.

@@ -1,6 +1,6 @@
 """Measures the layers of a model on the GPU at hand, for `costs.layer_times: profile`.
 
-`layer` is one transformer layer in PyTorch, as wide as a tensor-parallel shard of it;
+`layer` says how wide a tensor-parallel shard of a layer is (`..decoder` computes it);
 `timing` runs it on a device; `rows` makes a profile of what was measured.
 """
 

@@ -15,6 +15,7 @@ from ...costs.compute import ceil
 from ...costs.memory import mib
 from ...errors import InstanceError
 from ...schema import ModelSpec, Profile, exact
+from .. import decoder
 from . import timing
 from .layer import shard
 from .timing import How, Timing
@@ -75,8 +76,6 @@ def profiled(
             "its all-reduces, which one GPU cannot time; give --intra-gbytes-per-s"
         )
     timing.check(how.device)
-    from .layer import torch
-
     gpu = asked.gpu or timing.device_name(how.device)
     measured: list[Measured] = []
     for t, shape in shapes.items():
@@ -88,7 +87,7 @@ def profiled(
             measured.append(_measured(asked, gpu, t, b, found, how.recompute))
             if report is not None:
                 report(len(measured), len(shapes) * len(asked.micro_batches))
-    return Profiled(gpu, str(torch().__version__), tuple(measured))
+    return Profiled(gpu, str(decoder.torch().__version__), tuple(measured))
 
 
 def _measured(

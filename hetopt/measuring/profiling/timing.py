@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ...errors import Unsupported
-from . import layer as layers
-from .layer import Shard
+from .. import decoder
+from ..decoder import Shard
 
 
 class Timing(NamedTuple):
@@ -38,20 +38,20 @@ class How(NamedTuple):
 
 def check(device: str) -> None:
     """`Unsupported` where there is no such device."""
-    if device == "cuda" and not layers.torch().cuda.is_available():
+    if device == "cuda" and not decoder.torch().cuda.is_available():
         raise Unsupported("PyTorch finds no GPU here: give --cpu to measure the CPU")
 
 
 def device_name(device: str) -> str:
     """What the device calls itself."""
     if device == "cuda":
-        return str(layers.torch().cuda.get_device_name())
+        return str(decoder.torch().cuda.get_device_name())
     return "CPU"
 
 
 def timed(shape: Shard, b: int, sequence: int, how: How) -> Timing | None:
     """Measure one layer at `b` sequences; None where it runs out of memory."""
-    lib = layers.torch()
+    lib = decoder.torch()
     try:
         return _timed(shape, b, sequence, how)
     except lib.OutOfMemoryError:
@@ -61,10 +61,10 @@ def timed(shape: Shard, b: int, sequence: int, how: How) -> Timing | None:
 
 
 def _timed(shape: Shard, b: int, sequence: int, how: How) -> Timing:
-    lib = layers.torch()
+    lib = decoder.torch()
     dtype = getattr(lib, how.dtype)
     lib.manual_seed(0)
-    own = layers.weights(shape, how.device, dtype)
+    own = decoder.weights(shape, how.device, dtype)
     x = lib.randn(b, sequence, shape.hidden, device=how.device, dtype=dtype)
     x.requires_grad_()
     above = lib.randn_like(x)
@@ -78,8 +78,10 @@ def _timed(shape: Shard, b: int, sequence: int, how: How) -> Timing:
 
 
 def _run(shape: Shard, own: dict[str, Any], how: How) -> Callable[[Any], Any]:
+    layer = decoder.layer(shape, how.flash)
+
     def plain(x: Any) -> Any:
-        return layers.forward(shape, own, x, how.flash)
+        return layer(own, x)
 
     if not how.recompute:
         return plain
@@ -100,7 +102,7 @@ def _once(
 
 def _now(device: str) -> float:
     if device == "cuda":
-        layers.torch().cuda.synchronize()
+        decoder.torch().cuda.synchronize()
     return time.perf_counter()
 
 
@@ -117,7 +119,7 @@ def _kept_bytes(run: Callable[[], Any], but: set[int]) -> int:
             kept[place] = tensor.untyped_storage().nbytes()
         return tensor
 
-    hooks = layers.torch().autograd.graph.saved_tensors_hooks(keep, lambda kept: kept)
+    hooks = decoder.torch().autograd.graph.saved_tensors_hooks(keep, lambda kept: kept)
     with hooks:
         _output = run()  # held, or a storage's place could be taken again
     return sum(kept.values())
