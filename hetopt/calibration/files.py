@@ -1,0 +1,105 @@
+"""Files of constants: what one card's micro-benchmarks say, as `hetopt profile` writes.
+
+A deviation `product.bf16@H100` is a factor of `product.bf16` and of the deviations
+beside it; `given` holds those that it was fitted with, so that what the file says of
+the card stays true where other ones are in force (`onto`).
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import InstanceError, Place
+from ..text.complaints import validated
+from ..text.parsing import read_tree
+from .constants import Constant
+
+KIND, VERSION = "constants", 1
+MOST = 1000
+
+ConstantName = Annotated[
+    str, Field(max_length=100, pattern=r"^[a-z][a-z0-9_.]*(@[A-Za-z0-9_./+-]+)?$")
+]
+Value = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class Entry(BaseModel):
+    """One constant of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    value: Value
+    spread: Annotated[float, Field(ge=0, le=10)] = Field(
+        description="Standard deviation of the logarithm of the value."
+    )
+    runs: Annotated[int, Field(ge=0, le=10**9)] = Field(
+        0, description="Measurements that it was fitted to."
+    )
+    source: Annotated[str, Field(max_length=1000)] = ""
+
+
+class ConstantsFile(BaseModel):
+    """A file: constants, what was measured, and what they deviate from."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    hetopt: Literal["constants"]
+    version: Literal[1]
+    card: Annotated[str, Field(min_length=1, max_length=200)]
+    measured: dict[str, Any] = {}
+    given: Annotated[dict[ConstantName, Value], Field(max_length=MOST)] = Field(
+        {}, description="Values that the constants were fitted with."
+    )
+    constants: Annotated[
+        dict[ConstantName, Entry], Field(min_length=1, max_length=MOST)
+    ]
+
+    def onto(self, others: Mapping[str, float]) -> dict[str, Constant]:
+        """The constants beside others' values: products with those stay what they were.
+
+        `product.bf16@H100` is divided by what `product.bf16` has become since. Of a
+        name that others lack, the given value is among what comes back.
+        """
+        given = self.given.items()
+        factors = {name: others.get(name, was) / was for name, was in given}
+        found = {name: Constant(was, 0.0) for name, was in given if name not in others}
+        for name, entry in self.constants.items():
+            base = name.partition("@")[0]
+            same = [
+                f
+                for other, f in factors.items()
+                if "@" in name and other.partition("@")[0] == base
+            ]
+            found[name] = Constant(entry.value / math.prod(same), entry.spread)
+        return found
+
+
+def read_file(path: Place) -> ConstantsFile:
+    """A file of constants; `InstanceError` that names file, field and remedy."""
+    tree = read_tree(Path(path))
+    if tree.get("hetopt") != KIND:
+        raise InstanceError.at(
+            path,
+            "hetopt",
+            f"found {tree.get('hetopt')!r:.60}, expected {KIND!r}: name a file that "
+            "`hetopt profile --constants FILE` wrote",
+        )
+    if tree.get("version") != VERSION:
+        raise InstanceError.at(
+            path,
+            "version",
+            f"found {tree.get('version')!r:.60}, expected {VERSION}: measure again "
+            "with `hetopt profile --constants FILE`, or use the hetopt that wrote it",
+        )
+    return validated(ConstantsFile, tree, str(path))
+
+
+def read_constants(path: Place) -> dict[str, Constant]:
+    """The constants of a file by name; `InstanceError` as of `read_file`."""
+    return {
+        name: Constant(entry.value, entry.spread)
+        for name, entry in read_file(path).constants.items()
+    }
