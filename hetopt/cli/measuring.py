@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InstanceError, UnknownName
+from ..measuring import kernels
 from . import output
 from .assumed import tell_assumed
 from .options import AsJson, OutTree, flag
 from .output import written
-from .quantities import length, rate
+from .quantities import duration, length, rate
 
 if TYPE_CHECKING:
+    from ..measuring.kernels.fitting import Fitted
     from ..measuring.profiling import Profiled
     from ..schema import ModelSpec
 
@@ -71,15 +73,40 @@ def detect(
 
 def profile(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
-    ],
+        str | None, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
+    ] = None,
     sequence_length: Annotated[
-        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
-    ],
+        int | None, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
+    ] = None,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(metavar="FILE", help="Write the rows for `costs.profile: FILE`."),
-    ],
+    ] = None,
+    constants: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="In place of a model's layers: micro-benchmarks, and the constants "
+            "of this card that fit them.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float,
+        duration(
+            metavar="S",
+            least=kernels.LEAST_S,
+            most=kernels.MOST_S,
+            help="What micro-benchmarks take, at the most.",
+        ),
+    ] = 120.0,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --constants: fit rows that `python -m hetopt.measuring.kernels` "
+            "measured elsewhere.",
+        ),
+    ] = None,
     gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
     gpu_name: Annotated[
         str | None,
@@ -111,8 +138,22 @@ def profile(
 ) -> None:
     """Time a model's layers and weigh what they keep, on the GPU at hand.
 
-    Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
+    Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`.
+    With `--constants h100.json`: the card by itself, in two minutes.
     """
+    if constants is not None:
+        _refuse({"MODEL": model, "--sequence-length": sequence_length, "--out": out})
+        _constants(
+            constants, "cuda" if gpu else "cpu", gpu_name, seconds, rows, as_json
+        )
+        return
+    if rows is not None:
+        raise InstanceError("--rows: found no --constants FILE, where they are fitted")
+    if model is None or sequence_length is None or out is None:
+        raise InstanceError(
+            "found no MODEL, --sequence-length or --out, expected all three; or "
+            "--constants FILE, to measure the card by itself"
+        )
     from ..measuring.profiling import Asked, profiled
     from ..measuring.profiling.timing import How
     from ..text import writing
@@ -139,6 +180,58 @@ def profile(
         raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
     failed = written(out, lambda path: writing.write_json(path, found.rows))
     output.give(_document(found), _shown(found), as_json, failed)
+
+
+def _refuse(given: dict[str, object]) -> None:
+    """Options of layers' profiles beside --constants, which would do nothing."""
+    if words := [name for name, value in given.items() if value is not None]:
+        raise InstanceError(
+            f"found {', '.join(words)} beside --constants, which measures the card by "
+            "itself: leave it out"
+        )
+
+
+def _constants(
+    out: Path,
+    device: str,
+    gpu: str | None,
+    seconds: float,
+    measured: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure, or read what was measured; fit, write and show."""
+    from ..measuring.kernels import documents, measuring, sheets
+    from ..text import writing
+    from .progress import Steps
+    from .terminal import console
+
+    output.check_writable(out, "--constants")
+    if gpu is not None and gpu != sheets.CPU:
+        sheets.sheet(gpu)  # a wrong name is told before minutes of work
+    if measured is not None:
+        rows = measuring.read_rows(measured)
+    else:
+        with Steps(console(stderr=True), "measuring, seconds") as steps:
+            rows = list(measuring.rows(device, seconds, steps.report))
+    found = documents.fit(rows, gpu)
+    document = documents.document(found, rows)
+    failed = written(out, lambda path: writing.write_json(path, document))
+    output.give(document, _fit_shown(found), as_json, failed)
+
+
+def _fit_shown(found: "Fitted") -> Iterator[Any]:
+    from ..measuring.kernels import documents
+    from ..report import words
+
+    yield words.plain(f"constants of {found.machine.card}")
+    constants = ("constant", "value", "+-", "as shipped", "rows")
+    yield output.table(constants, documents.constants_shown(found))
+    kinds = ("fitted to", "rows", "median error")
+    yield output.table(kinds, documents.errors_shown(found))
+    if found.compared:
+        yield words.plain("layers and models, which nothing was fitted to")
+        runs = ("run", "measured ms", "predicted ms", "error", "as shipped")
+        yield output.table(runs, documents.compared_shown(found))
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:

@@ -1,0 +1,240 @@
+"""What the model of times predicts of each row of micro-benchmarks.
+
+Rows that are fitted to: products, attention (both passes, as training takes them),
+`part` and `elem`, loss, update, host. Rows that are compared alone: layers and models.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ...physics import kernels, step
+from ...physics.architecture import ATTENTION, DENSE, Architecture, Matrix
+from ...physics.kernels import Constants
+from ...physics.layout import Layout
+from ...physics.machine import Machine
+from .clock import Row
+
+FRAMEWORK = "torch"
+KERNELS = {"flash": "flash2", "cudnn": "cudnn", "default": "default"}
+RAGGED = kernels.RAGGED
+_BOTH = 2.4  # passes over activations that both passes amount to, as in `physics.step`
+_ATTENTION = 3.5
+# Launches that a row must last, or it says more of the host than of the card.
+_LAUNCHES = {"product": 5, "attention": 10, "traffic": 10, "head": 10}
+
+Predict = Callable[[Constants], float]
+
+
+class Observed(NamedTuple):
+    """A measurement and what is predicted of it."""
+
+    kind: str
+    label: str
+    measured_s: float
+    predict: Predict
+
+
+def observed(rows: Iterable[Row], machine: Machine) -> list[Observed]:
+    """What constants are fitted to; rows that last no longer than launches are out."""
+    rows = list(rows)
+    launch = max((r["us"] for r in rows if r["what"] == "launch"), default=0.0)
+    found: list[Observed] = []
+    for row in rows:
+        found += _KINDS.get(row["what"], _none)(row, machine)
+    found += _updates(rows, machine)
+    return [
+        one
+        for one in found
+        if one.measured_s * 1e6 >= _LAUNCHES.get(one.kind.partition(" ")[0], 0) * launch
+    ]
+
+
+def _none(row: Row, machine: Machine) -> Iterator[Observed]:
+    yield from ()
+
+
+def _product(row: Row, machine: Machine) -> Iterator[Observed]:
+    m, n, k = int(row["m"]), int(row["n"]), int(row["k"])
+    eight = row["what"] == "gemm8"
+    precision = "fp8" if eight else row.get("precision", "bf16")
+    for name in ("fwd",) if eight else ("fwd", "dx", "dw"):
+
+        def predict(c: Constants) -> float:
+            once = kernels.product_s(c, machine, precision, m, Matrix(n, k))
+            # Rows of n and of k elements are what kernels load in vectors.
+            return once * (c("product.ragged") if n % RAGGED or k % RAGGED else 1)
+
+        label = f"{precision} {name} {m}x{n}x{k}"
+        yield Observed(f"product {precision}", label, row[name] / 1e6, predict)
+
+
+def _attention(row: Row, machine: Machine) -> Iterator[Observed]:
+    kernel = KERNELS.get(row["backend"])
+    if kernel is None or (kernel == "default" and machine.generation != "CPU"):
+        return
+    d, s, b = int(row["d"]), int(row["s"]), int(row["b"])
+    a = Architecture(
+        ((ATTENTION,),), d * row["heads"], row["heads"], row["heads"], d, 1, False, 1
+    )
+
+    def predict(c: Constants) -> float:
+        once = kernels.attention_s(c, machine, a, 1, b, s, 1, FRAMEWORK, kernel)
+        return _ATTENTION * once
+
+    label = f"{kernel} d {d} s {s}"
+    yield Observed(f"attention {kernel}", label, _both(row), predict)
+
+
+def _moved(
+    machine: Machine, moved: float, style: str, kind: str, label: str, seconds: float
+) -> Observed:
+    def predict(c: Constants) -> float:
+        return moved * c("traffic", style, FRAMEWORK) / machine.memory_bytes_per_s
+
+    return Observed(kind, label, seconds, predict)
+
+
+def _part(row: Row, machine: Machine) -> Iterator[Observed]:
+    m, h, i = row["rows"], row["hidden"], row["wide"]
+    elements = m * (5 * h + (3 if row["gated"] else 2) * i)
+    moved = row.get("element", 2) * elements * _BOTH
+    style = row["style"]
+    label = f"{style} {m}x{h}, {i} wide"
+    yield _moved(machine, moved, style, f"traffic {style}", label, row["us"] / 1e6)
+
+
+def _updates(rows: list[Row], machine: Machine) -> Iterator[Observed]:
+    """The optimiser and the norm of gradients together, as a step takes both."""
+    clip = [r["us"] / r["n"] for r in rows if r["what"] == "clip"]
+    for row in rows:
+        if row["what"] != "adam" or row["kind"] != "fused" or not clip:
+            continue
+        n = row["n"]
+        seconds = (row["us"] + clip[0] * n) / 1e6
+
+        def predict(c: Constants, n: int = n) -> float:
+            return c("update") * 40 * n / machine.memory_bytes_per_s
+
+        yield Observed("update", f"{n} parameters", seconds, predict)
+
+
+def _loss(row: Row, machine: Machine) -> Iterator[Observed]:
+    size, style = row["rows"] * row["v"], row.get("style", "eager")
+
+    def predict(c: Constants) -> float:
+        moved = c("head.bytes", style, FRAMEWORK) * size
+        return moved / machine.memory_bytes_per_s
+
+    label = f"{style} {row['rows']}x{row['v']}"
+    yield Observed(f"head {style}", label, _both(row), predict)
+
+
+def _host(row: Row, machine: Machine) -> Iterator[Observed]:
+    style = row["style"]
+
+    def predict(c: Constants) -> float:
+        return c("launch", style, FRAMEWORK)
+
+    yield Observed(f"launch {style}", f"{style} part", row["us"] / 1e6, predict)
+
+
+def _both(row: Row) -> float:
+    """Seconds of both passes."""
+    us = row["us"] if "us" in row else row["fwd"] + row["bwd"]
+    return float(us) / 1e6
+
+
+_KINDS: dict[str, Callable[[Row, Machine], Iterator[Observed]]] = {
+    "gemm": _product,
+    "gemm8": _product,
+    "attn": _attention,
+    "part": _part,
+    "loss": _loss,
+    "host": _host,
+}
+
+
+# --- layers and models: compared, not fitted to -----------------------------------
+
+
+def compared(rows: Iterable[Row], machine: Machine) -> list[Observed]:
+    """Layers and models that ran to their end."""
+    rows = list(rows)
+    kernel = default_kernel(rows, machine)
+    found = []
+    for row in rows:
+        if row["what"] == "layer":
+            found.append(_layer(row, machine, kernel))
+        elif row["what"] == "model" and "iteration_s" in row:
+            found.append(_model(row, machine, kernel))
+    return found
+
+
+def default_kernel(rows: list[Row], machine: Machine) -> str:
+    """The kernel that PyTorch takes by itself: the one whose time is the default's.
+
+    Where that was not timed: cuDNN's from 2.11 on, on Hopper and Blackwell alone
+    (`check_prefer_cudnn_attention` of its sdp_utils.cpp), else flash attention 2.
+    """
+    if machine.generation == "CPU":
+        return "default"
+    timed = {
+        row["backend"]: _both(row)
+        for usual in [r for r in rows if r.get("backend") == "default"][:1]
+        for row in rows
+        if row["what"] == "attn" and all(row[x] == usual[x] for x in "ds")
+    }
+    if len(timed) < 2:
+        torch = next((r.get("torch", "") for r in rows if r["what"] == "device"), "")
+        version = tuple(int(x) for x in re.findall(r"\d+", str(torch))[:2])
+        prefers = machine.generation in ("Hopper", "Blackwell")
+        return "cudnn" if prefers and version >= (2, 11) else "flash2"
+    usual_s = timed.pop("default")
+    return KERNELS[min(timed, key=lambda name: abs(timed[name] - usual_s))]
+
+
+def _read(row: Row, machine: Machine, kernel: str) -> tuple[Architecture, Layout, str]:
+    """A row as an architecture and a layout, and what it is called."""
+    style = "compiled" if row["compiled"] else "eager"
+    a = Architecture(
+        layers=((ATTENTION, DENSE),) * row["layers"],
+        hidden=row["hidden"],
+        heads=row["heads"],
+        kv_heads=row["kv_heads"],
+        head_dim=row["hidden"] // row["heads"],
+        intermediate=row["intermediate"],
+        gated=row["gated"],
+        vocabulary=row["vocabulary"],
+    )
+    run: dict[str, Any] = {
+        "framework": FRAMEWORK,
+        "style": style,
+        "precision": row.get("precision", "bf16"),
+        "sequence": row["seq"],
+        "micro_batch": row["mbs"],
+        "micro_batches": row["ga"],
+        "recompute": "full" if row["recompute"] else "none",
+        "kernel": kernel,
+    }
+    name = f"{style} {row['hidden']}x{row['layers']}, {row['mbs']} of {row['seq']}"
+    return a, Layout(**run), name + (", recomputed" if row["recompute"] else "")
+
+
+def _layer(row: Row, machine: Machine, kernel: str) -> Observed:
+    a, run, name = _read({**row, "layers": 1}, machine, kernel)
+
+    def predict(c: Constants) -> float:
+        times = (step.part_times(c, machine, a, run, x) for x in (ATTENTION, DENSE))
+        return sum(sum(part) for part in times)
+
+    return Observed("layer", name, row["us"] / 1e6, predict)
+
+
+def _model(row: Row, machine: Machine, kernel: str) -> Observed:
+    a, run, name = _read(row, machine, kernel)
+
+    def predict(c: Constants) -> float:
+        return sum(step.terms(c, machine, a, run).values())
+
+    return Observed("model", name, row["iteration_s"], predict)
