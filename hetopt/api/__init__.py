@@ -24,6 +24,7 @@ from .solving import carriers, methods_for, options_of, solve, write_statement
 
 if TYPE_CHECKING:
     from .nodes import choose_nodes, without_each_group
+    from .predicting import calibrate, predict
     from .recovering import recover
     from .replaying import replay
     from .runs import run_of
@@ -34,6 +35,7 @@ __all__ = [
     "Listener",
     "Progress",
     "alternatives",
+    "calibrate",
     "carriers",
     "check",
     "check_bound",
@@ -50,6 +52,7 @@ __all__ = [
     "posed",
     "posed_plan",
     "posed_training",
+    "predict",
     "provision",
     "recover",
     "replay",
@@ -62,6 +65,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "calibrate": "predicting",
+    "predict": "predicting",
     "choose_nodes": "nodes",
     "without_each_group": "nodes",
     "run_of": "runs",

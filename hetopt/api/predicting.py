@@ -64,7 +64,7 @@ class Calibrated:
 
     def write(self, path: Place) -> None:
         """A file of constants that `--constants` takes."""
-        write_constants(Path(path), self.constants)
+        write_constants(Path(path), {n: self.constants[n] for n in self.moved})
 
     def to_json(self) -> dict[str, Any]:
         """The document of `hetopt calibrate --json`."""
@@ -120,7 +120,7 @@ def calibrate(
     moved = {
         name: (known.get(name, Constant(1.0, after.spread)), after)
         for name, after in fitted.items()
-        if name not in known or abs(after.value / known[name].value - 1) > 0.005
+        if name not in known or after != known[name]
     }
     return Calibrated(
         fitted, before, _predicted(rows, fitted), left_out(rows, known), moved

@@ -5,6 +5,7 @@ beside it; `given` holds those that it was fitted with, so that what the file sa
 the card stays true where other ones are in force (`onto`).
 """
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import InstanceError, Place
 from ..text.complaints import validated
 from ..text.parsing import read_tree
+from ..text.writing import write_text
 from .constants import Constant
 
 KIND, VERSION = "constants", 1
@@ -23,7 +25,7 @@ MOST = 1000
 ConstantName = Annotated[
     str, Field(max_length=100, pattern=r"^[a-z][a-z0-9_.]*(@[A-Za-z0-9_./+-]+)?$")
 ]
-Value = Annotated[float, Field(gt=0, le=1e9)]
+Value = Annotated[float, Field(gt=0, le=1e12)]
 
 
 class Entry(BaseModel):
@@ -103,3 +105,17 @@ def read_constants(path: Place) -> dict[str, Constant]:
         name: Constant(entry.value, entry.spread)
         for name, entry in read_file(path).constants.items()
     }
+
+
+def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
+    """A file of constants that `read_constants` takes, whole or not at all."""
+    tree = {
+        "hetopt": KIND,
+        "version": VERSION,
+        "card": "several",
+        "constants": {
+            name: {"value": one.value, "spread": one.spread}
+            for name, one in constants.items()
+        },
+    }
+    write_text(path, json.dumps(tree, indent=1) + "\n")

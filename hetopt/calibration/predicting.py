@@ -127,7 +127,12 @@ def fitted_on(
     for one in seen:
         for name, wide in zip(one.systems, SYSTEM, strict=True):
             made.setdefault(f"system@{name}", Constant(1.0, wide))
-    return fit(seen, made).constants
+    of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
+    return made | fit(seen, of_time).constants
+
+
+def _of_memory(name: str) -> bool:
+    return name.startswith("memory.")
 
 
 class Summary(NamedTuple):

@@ -14,6 +14,7 @@ from . import (
     importing,
     measuring,
     planning,
+    predicting,
     recovering,
     replaying,
     scheduling,
@@ -34,6 +35,7 @@ for _group in (
     explaining,
     recovering,
     replaying,
+    predicting,
 ):
     _group.register(app)
 

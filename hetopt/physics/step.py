@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import kernels, wires
-from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture
+from .architecture import ATTENTION, EXPERTS, Architecture
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine

@@ -47,7 +47,7 @@ def hop_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> floa
     """One micro-batch's activations to the next stage, one way."""
     volume = 2 * tokens * a.hidden / (run.tp if run.split_sequence else 1)
     inside = run.tp * run.cp * run.dp * run.pp <= machine.domain
-    if inside or run.tp * run.cp * 2 <= machine.domain and run.dp == 1:
+    if inside or (run.dp == 1 and 2 * run.tp * run.cp <= machine.domain):
         rate = machine.link_bytes_per_s
     else:
         rate = machine.across_bytes_per_s(machine.gpus) / machine.gpus

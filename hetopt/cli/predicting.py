@@ -1,0 +1,89 @@
+"""The commands about measured runs, registered by `hetopt.cli`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import output
+from .options import AsJson
+from .output import written
+
+_CONSTANTS = typer.Option(
+    metavar="FILE",
+    help="Constants of `hetopt calibrate` or `hetopt profile`, before those shipped.",
+)
+Constants = Annotated[Path | None, _CONSTANTS]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(predict)
+    app.command()(calibrate)
+
+
+def predict(
+    runs: Annotated[Path, typer.Argument(help="Measured runs: rows, or a log.")],
+    constants: Constants = None,
+    fit_on: Annotated[
+        Path | None,
+        typer.Option(metavar="RUNS", help="Fit constants to these runs first."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set predictions beside measured runs, row by row.
+
+    Seconds of an iteration with an interval that holds 4 of 5 runs, memory of the
+    fullest GPU, whether it fits; or why the model cannot express a row.
+
+    Example: `hetopt predict runs.json`
+    """
+    from .. import api
+    from ..report import predicted
+
+    found = api.predict(runs, constants=constants, fit_on=fit_on)
+    output.give(found.to_json(), predicted.terminal(found), as_json)
+
+
+def calibrate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Runs of yours: rows as JSON or CSV, logs of trainers."),
+    ],
+    constants: Constants = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A config.json, or a trainer's own, beside."),
+    ] = None,
+    told: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="What the files leave out: gpu, nodes, seq, zero, recompute ...",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the constants.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the model's constants to measured runs of one's own.
+
+    Those that are shipped, or of `--constants`, are what is thought before; runs move
+    what they can tell apart. Each run is predicted by the others too.
+
+    Example: `hetopt calibrate runs.csv --out constants.json`
+    """
+    from .. import api
+    from ..report import predicted
+    from ..text.options import pairs
+
+    output.check_writable(out)
+    fields = pairs(told or ())
+    found = api.calibrate(
+        runs, constants=constants, **({"configs": config} if config else {}), **fields
+    )
+    failed = written(out, found.write, "constants ")
+    output.give(found.to_json(), predicted.calibrated(found), as_json, failed)

@@ -1,0 +1,87 @@
+"""For a terminal: predictions beside measured runs, constants before and after."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..api.predicting import Calibrated, Predicted
+from ..calibration import Run, Summary
+from . import words
+
+_MOST_ROWS = 40
+_MOST_MOVED = 12
+
+
+def terminal(found: Predicted) -> Iterator[RenderableType]:
+    """A line a run, then the errors by set."""
+    grid = _grid("run", "model", "GPUs", "measured", "predicted", "80 %", "error",
+                 "memory")  # fmt: skip
+    for row in found.rows[:_MOST_ROWS]:
+        run = found.runs[row.index]
+        names = (str(row.index), run.model or "", _gpus(run))
+        if row.iteration_s is None:
+            grid.add_row(*map(Text, names), "", Text(row.not_modelled or ""), "", "", "")
+            continue
+        assert row.low_s is not None and row.high_s is not None
+        measured = run.measured_s
+        error = "" if measured is None else f"{row.iteration_s / measured - 1:+.0%}"
+        memory = "" if row.peak_gib is None else f"{row.peak_gib:.1f} GiB"
+        cells = (
+            "" if measured is None else words.duration(measured),
+            words.duration(row.iteration_s),
+            f"{words.duration(row.low_s)} to {words.duration(row.high_s)}",
+            error,
+            memory if row.fits in (None, True) else f"{memory}, too much",
+        )
+        grid.add_row(*map(Text, (*names, *cells)))
+    yield grid
+    if len(found.rows) > _MOST_ROWS:
+        yield Text(f"and {len(found.rows) - _MOST_ROWS} more: --json has all")
+    yield Text()
+    yield errors(found.summary)
+
+
+def errors(summary: Mapping[str, Summary]) -> Table:
+    """Errors by set."""
+    grid = _grid("set", "runs", "predicted", "mean error", "median", "bias", "worst")
+    for name, line in summary.items():
+        shares = (line.mean_error, line.median_error, line.bias, line.worst)
+        shown = ("" if x is None else f"{x:+.1%}" for x in shares)
+        cells = (name, str(line.rows), str(line.predicted), *shown)
+        grid.add_row(*map(Text, cells))
+    return grid
+
+
+def calibrated(found: Calibrated) -> Iterator[RenderableType]:
+    """Errors before, after and left out, and the constants that moved most."""
+    yield errors(
+        {
+            "before": found.before.summary["all"],
+            "after": found.after.summary["all"],
+            "each by the others": found.left_out.summary,
+        }
+    )
+    yield Text()
+    grid = _grid("constant", "before", "after", "known to")
+    moved = sorted(
+        found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)
+    )
+    for name, (old, new) in moved[:_MOST_MOVED]:
+        cells = (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
+        grid.add_row(*map(Text, cells))
+    yield grid
+    if len(moved) > _MOST_MOVED:
+        yield Text(f"and {len(moved) - _MOST_MOVED} more: --json has all")
+
+
+def _gpus(run: Run) -> str:
+    return f"{run.gpus or '?'} x {run.gpu or '?'}"
+
+
+def _grid(*headings: str) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        grid.add_column(heading, overflow="fold")
+    return grid
