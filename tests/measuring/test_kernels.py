@@ -305,7 +305,7 @@ class Hands:
 
 def test_no_benchmark_begins_after_its_time() -> None:
     hands = Hands()
-    clock: Any = SimpleNamespace(on_gpu=False)
+    clock: Any = SimpleNamespace(tidy=lambda: None)
     told: list[tuple[int, int]] = []
 
     def group(name: str, lasts: float, by: float, times: int = 99) -> Group:

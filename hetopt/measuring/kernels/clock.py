@@ -1,5 +1,6 @@
 """Times what runs on a device, as often as it takes to be sure."""
 
+import gc
 import time
 from collections.abc import Callable
 from statistics import median
@@ -13,6 +14,7 @@ Task = Callable[[], Row]
 
 _LEAST_S = 0.01  # of one round of runs
 _ROUNDS = 3
+_ROOM = 0.6  # of memory, for the largest benchmark
 
 
 class Clock:
@@ -49,6 +51,14 @@ class Clock:
         if self.on_gpu:
             self.lib.cuda.synchronize()
 
+    def tidy(self) -> None:
+        """Give back memory, where much is held: it takes longer than small kernels."""
+        if self.on_gpu:
+            free, total = self.lib.cuda.mem_get_info()
+            if free < _ROOM * total:
+                gc.collect()
+                self.lib.cuda.empty_cache()
+
     def seconds(self, run: Callable[[], object], times: int = 1) -> float:
         """Of so many runs after each other, the device's work included."""
         self.wait()
@@ -67,7 +77,8 @@ class Clock:
         return median(rounds) / times * 1e6
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as PyTorch compiles it, for fixed shapes."""
+        """The function as PyTorch compiles it, for fixed shapes; none before it."""
+        self.lib.compiler.reset()  # it gives up after so many versions of one function
         made: Callable[..., Any] = self.lib.compile(function, dynamic=False)
         return made
 

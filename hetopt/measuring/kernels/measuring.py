@@ -1,6 +1,5 @@
 """Runs the micro-benchmarks within so many seconds, a row a benchmark."""
 
-import gc
 import itertools
 import json
 import subprocess
@@ -84,9 +83,7 @@ def _attempt(clock: Clock, task: Task) -> Row:
         given = [x for x in getattr(task, "args", ())[1:]]
         return {"what": "err", "of": what, "sizes": given, "e": said}
     finally:
-        if clock.on_gpu:
-            gc.collect()
-            clock.lib.cuda.empty_cache()
+        clock.tidy()
 
 
 def about(clock: Clock) -> Row:

@@ -20,6 +20,9 @@ KERNELS = {"flash": "flash2", "cudnn": "cudnn", "default": "default"}
 RAGGED = kernels.RAGGED
 _BOTH = 2.4  # passes over activations that both passes amount to, as in `physics.step`
 _ATTENTION = 3.5
+# What of the host's time models lose that are neither its nor the device's alone:
+# 0.45 of 0.95 ms a part, of those in the tests' recorded rows.
+_EXPOSED = 0.5
 # Launches that a row must last, or it says more of the host than of the card.
 _LAUNCHES = {"product": 5, "attention": 10, "traffic": 10, "head": 10}
 
@@ -110,7 +113,7 @@ def _updates(rows: list[Row], machine: Machine) -> Iterator[Observed]:
     for row in rows:
         if row["what"] != "adam" or row["kind"] != "fused" or not clip:
             continue
-        n = row["n"]
+        n = int(row["n"])
         seconds = (row["us"] + clip[0] * n) / 1e6
 
         def predict(c: Constants, n: int = n) -> float:
@@ -120,7 +123,7 @@ def _updates(rows: list[Row], machine: Machine) -> Iterator[Observed]:
 
 
 def _loss(row: Row, machine: Machine) -> Iterator[Observed]:
-    size, style = row["rows"] * row["v"], row.get("style", "eager")
+    size, style = int(row["rows"]) * int(row["v"]), row.get("style", "eager")
 
     def predict(c: Constants) -> float:
         moved = c("head.bytes", style, FRAMEWORK) * size
@@ -134,7 +137,7 @@ def _host(row: Row, machine: Machine) -> Iterator[Observed]:
     style = row["style"]
 
     def predict(c: Constants) -> float:
-        return c("launch", style, FRAMEWORK)
+        return c("launch", style, FRAMEWORK) / _EXPOSED
 
     yield Observed(f"launch {style}", f"{style} part", row["us"] / 1e6, predict)
 
