@@ -148,9 +148,11 @@ def profile(
         )
         return
     if rows is not None:
-        raise InstanceError("--rows: found no --constants FILE, where they are fitted")
+        raise typer.BadParameter(
+            "found --rows and no --constants FILE, the fit of them"
+        )
     if model is None or sequence_length is None or out is None:
-        raise InstanceError(
+        raise typer.BadParameter(
             "found no MODEL, --sequence-length or --out, expected all three; or "
             "--constants FILE, to measure the card by itself"
         )
@@ -185,7 +187,7 @@ def profile(
 def _refuse(given: dict[str, object]) -> None:
     """Options of layers' profiles beside --constants, which would do nothing."""
     if words := [name for name, value in given.items() if value is not None]:
-        raise InstanceError(
+        raise typer.BadParameter(
             f"found {', '.join(words)} beside --constants, which measures the card by "
             "itself: leave it out"
         )
