@@ -5,7 +5,7 @@ from itertools import islice, permutations, product
 
 from ..balancing import Balancer
 from ..fast_cost import FastCost, Pipe, Slot
-from .shapes import Shape, groups_of
+from .shapes import Shape, groups_of, nodes_by_kind
 
 _MOST_ORDERS = 24
 _FEW = 256  # ways to put nodes to places, all of which are looked at
@@ -54,7 +54,7 @@ class Filling:
     # --- grids -------------------------------------------------------------------
 
     def _grids(self, shape: Shape) -> Iterator[_Grid]:
-        kinds = self._kinds(shape)
+        kinds = nodes_by_kind(self._cost, shape.t, shape.size)
         places = shape.replicas * shape.stages
         nodes = sorted({node for several in kinds for node in several})
         if len(nodes) ** places <= _FEW:
@@ -73,15 +73,6 @@ class Filling:
                 yield tuple(
                     tuple(flat[j * d : (j + 1) * d]) for j in range(shape.stages)
                 )
-
-    def _kinds(self, shape: Shape) -> list[list[int]]:
-        """Nodes of the groups of each kind, sorted as launchers sort hosts."""
-        cost = self._cost
-        found: dict[int, list[int]] = {}
-        groups = groups_of(cost, shape.t, shape.size)
-        for node in sorted(range(len(groups)), key=lambda i: cost.names[i]):
-            found.setdefault(cost.kind[node], []).extend([node] * groups[node])
-        return [nodes for nodes in found.values() if nodes]
 
     def _chosen(
         self, shape: Shape, order: Sequence[list[int]]

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast_cost import FastCost, Slot
-from .shapes import Shape, groups_of
+from .shapes import Shape, groups_of, nodes_by_kind
 
 _MANY_NODES = 64
 _HALVINGS = 40
@@ -104,11 +104,8 @@ class Least:
 
     def _kinds_of(self, t: int, size: int) -> list[tuple[int, int]]:
         """A node that speaks for each kind, and how many groups the kind has."""
-        found: dict[int, list[int]] = {}
-        for node, groups in enumerate(groups_of(self._cost, t, size)):
-            if groups:
-                found.setdefault(self._cost.kind[node], [node, 0])[1] += groups
-        return [(node, groups) for node, groups in found.values()]
+        several = nodes_by_kind(self._cost, t, size)
+        return [(nodes[0], len(nodes)) for nodes in several]
 
     def _window_us(self, node: int, t: int, size: int) -> _Floats:
         """Least time of 0, 1, ... layers in a row."""
@@ -140,10 +137,8 @@ class Least:
         groups = groups_of(cost, t, size)
         nodes = [i for i, several in enumerate(groups) if several]
         if not self._pairs:  # then two nodes of a kind speak for all of them
-            of_kind: dict[int, list[int]] = {}
-            for i in nodes:
-                of_kind.setdefault(cost.kind[i], []).append(i)
-            nodes = [i for several in of_kind.values() for i in several[:2]]
+            kinds = nodes_by_kind(cost, t, size)
+            nodes = [i for several in kinds for i in [*dict.fromkeys(several)][:2]]
         ways = [
             cost.hop_us(sender, receiver, t, size)
             for sender in nodes

@@ -62,5 +62,18 @@ def groups_of(cost: FastCost, t: int, size: int) -> list[int]:
     ]
 
 
+def nodes_by_kind(cost: FastCost, t: int, size: int) -> list[list[int]]:
+    """Nodes by kind, each once for every group of `t` GPUs that it has.
+
+    In the order of their names, as launchers sort hosts; kinds by their first node.
+    """
+    found: dict[int, list[int]] = {}
+    groups = groups_of(cost, t, size)
+    for node in sorted(range(len(groups)), key=cost.names.__getitem__):
+        if groups[node]:
+            found.setdefault(cost.kind[node], []).extend([node] * groups[node])
+    return list(found.values())
+
+
 def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
