@@ -6,6 +6,7 @@ minimises the time of the slowest pipeline over all ways to share the batch.
 """
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
 from itertools import accumulate
@@ -35,6 +36,8 @@ class Balancer:
         ] = {}
         self._cuts: dict[tuple[int, int, frozenset[Chain], int], list[int] | None] = {}
         self._caps: dict[tuple[object, ...], int] = {}
+        self._kept_rows: dict[tuple[object, ...], _Row] = {}
+        self._flights: dict[tuple[int, int, int], int | Fraction] = {}
 
     @cached_property
     def even(self) -> bool:
@@ -140,15 +143,35 @@ class Balancer:
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int = 1
     ) -> list[_Row]:
-        return [
-            _Row(
-                # Layers that take no time are balanced as if they took a us.
-                max(1, self.cost.prefix(node, t, b)[0][1]),
-                self._fixed(b, chain, j),
-                min(most, self._cap(b, n, len(chain), j, node, t, replicas)),
-            )
-            for j, (node, t) in enumerate(chain)
-        ]
+        """The stages of a chain; what their places have in common is kept."""
+        if len(self._kept_rows) + len(self._flights) > 200_000:
+            self._kept_rows.clear()
+            self._flights.clear()
+        rows = []
+        stages = len(chain)
+        rest = n % stages if self.cost.costs.interleave > 1 else 0
+        for j, place in enumerate(chain):
+            behind = chain[j + 1] if j + 1 < stages else None
+            # Enough to tell what a stage holds, and how long it takes and sends.
+            flight = self._flights.get((n, stages, j))
+            if flight is None:
+                flight = self.cost.in_flight(n, stages, j)
+                self._flights[n, stages, j] = flight
+            key = (b, place, behind, flight, j == 0, rest, replicas)
+            row = self._kept_rows.get(key)
+            if row is None:
+                row = self._kept_rows[key] = self._row(b, n, chain, j, replicas)
+            rows.append(row if row.cap <= most else row._replace(cap=most))
+        return rows
+
+    def _row(self, b: int, n: int, chain: Chain, j: int, replicas: int) -> _Row:
+        node, t = chain[j]
+        return _Row(
+            # Layers that take no time are balanced as if they took a us.
+            max(1, self.cost.prefix(node, t, b)[0][1]),
+            self._fixed(b, chain, j),
+            self._cap(b, n, len(chain), j, node, t, replicas),
+        )
 
     def _cap(
         self, b: int, n: int, stages: int, j: int, node: int, t: int, replicas: int

@@ -86,6 +86,7 @@ class FastCost:
         self._ends: dict[tuple[int, int, int], int] = {}
         self._hops: dict[tuple[int, int, int, int], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
+        self._alone: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
         self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
@@ -162,20 +163,19 @@ class FastCost:
         return found
 
     def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
-        taus, backward = [], [0]
+        if len(self._alone) >= KEPT:
+            self._alone.clear()
+        taus, backward, hops = [], [0], []
         final, runs = len(slots) - 1, self.costs.interleave
-        hops = []
-        for j, (node, t, first, last, recompute) in enumerate(slots):
-            both, back = self.prefix(node, t, b, recompute)
-            tau, behind = both[last] - both[first], back[last] - back[first]
-            if j == final:
-                head = self.head_us(node, t, b)
-                tau, behind = tau + head, behind + -(-2 * head // 3)
+        for j, slot in enumerate(slots):
+            receiver = slots[j + 1] if j < final else slots[0]
             crossings = runs if j < final else runs - 1 if final else 0
-            hop = 0
-            if crossings:
-                receiver = slots[(j + 1) % (final + 1)]
-                hop = crossings * self.hop_us(node, receiver.node, receiver.t, b)
+            key = (b, slot, receiver.node, receiver.t, crossings, j == final)
+            found = self._alone.get(key)
+            if found is None:
+                found = self._stage_us(b, slot, receiver, crossings, j == final)
+                self._alone[key] = found
+            tau, behind, hop = found
             hops.append(hop)
             taus.append(tau + hop)
             backward.append(behind)
@@ -186,6 +186,21 @@ class FastCost:
         slowest = max(taus)
         total = slowest - (slowest - whole) // runs  # filling is runs times as fast
         return Timing(total, slowest, tuple(taus), behind_all)
+
+    def _stage_us(
+        self, b: int, slot: Slot, receiver: Slot, crossings: int, last: bool
+    ) -> tuple[int, int, int]:
+        """Time of a stage, of its backward pass, and of what it sends."""
+        both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
+        tau = both[slot.last] - both[slot.first]
+        behind = back[slot.last] - back[slot.first]
+        if last:
+            head = self.head_us(slot.node, slot.t, b)
+            tau, behind = tau + head, behind + -(-2 * head // 3)
+        if not crossings:
+            return tau, behind, 0
+        hop = self.hop_us(slot.node, receiver.node, receiver.t, b)
+        return tau, behind, crossings * hop
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
