@@ -1,26 +1,18 @@
-"""Training plans: by one planner, by all of them and the exact method, side by side.
-
-The local search of `improve` (`hetopt.search.improving`) starts from a planner's plan
-and may run until the limits end it: what it has by then is never worse.
-"""
+"""Training plans: by one planner, by all of them and the exact method, side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 
 from ..bounds.impossible import unfit_settings, unfit_target
-from ..bounds.training_plan import training_plan_bound
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
 from ..modelling import Limits
-from ..plans import TrainingPlan
-from ..result import Result, Status, Stop, TracePoint
+from ..result import Result, Status, Stop
 from ..schema import Instance
 from ..search import choosing
 from ..search.attempts import tried
-from ..search.improving import Search
 from .calling import (
     AnyLimits,
     AnyProgress,
@@ -28,13 +20,13 @@ from .calling import (
     Options,
     Place,
     Progress,
-    Report,
     less,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
 )
+from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
 from .solving import (
     NO_PLANNER,
@@ -45,13 +37,12 @@ from .solving import (
     planners_for,
 )
 
-# 1 / the most of the planners' time, while there is no plan.
-_QUICK = {"megatron": 6, "grid": 3, "islands": 1.2}
+# 1 / the most of the planners' time: while there is no plan, and where there is one.
+_QUICK = {"megatron": (6, 6), "grid": (2, 2), "islands": (1.2, 1.5)}
+_GOOD = ("autohet", "whale", "hexiscale", "metis")  # asked before the others
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
-_STARTS, _START_SHARE = 3, 0.06  # plans that are improved before the exact method
-_START_ROUNDS = 5_000  # candidates of each
-_SMALL_GPUS = 8  # clusters that the exact method looks through
-_NEAR = 1.3  # of the best planner's: those that are worth it
+_ONE_SHARE = 0.75  # of the time at most, for a planner whose plan is improved
+_PROOF_SHARE = 0.7  # of what is left, for the exact method on small clusters
 _MOST_S = 10.0  # for remedies
 
 
@@ -69,12 +60,13 @@ def plan(
 ) -> Result:
     """Plan a training run, by one planner or by all of them and the exact method.
 
-    The planners take at most half of the time limit, a short local search from their
-    best plans among it; the exact method takes the rest, and
-    starts from the best of their plans. Where it cannot carry the instance, that plan
+    The planners take at most 0.4 of the time limit, and local search from the best of
+    their plans at most as much; the exact method takes the rest, and starts from the
+    best of these plans. Where it cannot carry the instance, that plan
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
-    one planner or on the best of all planners' plans: the result is never worse.
+    one planner, which has at most three quarters of the time, or on the best of all
+    planners' plans: the result is never worse than that plan.
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
     best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
@@ -159,14 +151,12 @@ def compare(
 def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) -> Result:
     """By all planners, then by the exact method, which `exact` insists on."""
     start = monotonic()
-    results = _heuristics(data, limits)
-    best = _best(results)
-    if any(result.stop is Stop.INTERRUPTED for result in results):
-        return bounded(interrupted(best))
-    best = _improved_a_little(best, results, less(limits, monotonic() - start))
+    best = _best_of_all(data, limits)
+    if best.stop is Stop.INTERRUPTED:
+        return bounded(best)
     left = less(limits, monotonic() - start)
     try:
-        found = exact_result("training_plan", data, left, best.plan, progress.report)
+        found = _exactly(data, best, left, progress)
         failed = tuple(dict.fromkeys(best.failed + found.failed))
         told = found.reasons
         if found.status is Status.UNDECIDED:  # then the planners' reasons say more
@@ -180,6 +170,24 @@ def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) ->
         return bounded(best)
 
 
+def _exactly(
+    data: Instance, best: Result, limits: Limits, progress: Progress
+) -> Result:
+    """By the exact method, from the best plan so far.
+
+    Where it may look at every plan and is not through in time, local search has the
+    rest: on larger clusters the method searches by itself.
+    """
+    start, share = monotonic(), limits
+    small = is_small(data) and limits.time_s is not None
+    if small and limits.time_s is not None:
+        share = replace(limits, time_s=limits.time_s * _PROOF_SHARE)
+    found = exact_result("training_plan", data, share, best.plan, progress.report)
+    if not small:
+        return found
+    return and_improved(found, less(limits, monotonic() - start), progress.report)
+
+
 def searched(
     planner: str | None,
     data: Instance,
@@ -187,18 +195,30 @@ def searched(
     progress: Progress = Listener(),  # noqa: B008 -- frozen
     options: Options | None = None,
 ) -> Result:
-    """A planner's plan, or the best of all, in half of the time; then local search."""
+    """A planner's plan, or the best of all, then local search in the time that is left.
+
+    One planner has as long as it wants, but for the last quarter of the time.
+    """
     start = monotonic()
     if planner is None:
-        found = _best(_heuristics(data, limits))
+        found = _best_of_all(data, limits)
     else:
-        half = None if limits.time_s is None else limits.time_s / 2
-        found = heuristic(planner, data, replace(limits, time_s=half), options)
+        most = None if limits.time_s is None else limits.time_s * _ONE_SHARE
+        found = heuristic(planner, data, replace(limits, time_s=most), options)
     try:
         left = less(limits, monotonic() - start)
         return bounded(improved(found, left, progress.report))
     except KeyboardInterrupt:  # before the search, which keeps what it has
         return bounded(interrupted(found))
+
+
+def _best_of_all(data: Instance, limits: Limits) -> Result:
+    """The best of all planners' results, after walks from the best of them."""
+    results = _heuristics(data, limits)
+    best = _best(results)
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        return interrupted(best)
+    return improved_from_several(best, results, limits)
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
@@ -208,7 +228,7 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     that there is a plan soon; where they took all the time, the others are not asked.
     """
     names = planners_for("training_plan")
-    names = [*_QUICK, *(name for name in names if name not in _QUICK)]
+    names = [*dict.fromkeys((*_QUICK, *_GOOD, *names))]
     if not data.workload.target.free:  # the exact method searches grids by itself
         names = ["megatron", "grid"]
     left = most = None
@@ -219,9 +239,10 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
         seconds = None
         if left is not None and most is not None:
             planned = any(result.plan is not None for result in results)
-            seconds = left / (3 if planned else _QUICK.get(name, waiting))
-            if name not in _QUICK:  # none of them eats the clock
-                seconds = min(left / waiting, most)
+            if name in _QUICK:
+                seconds = left / _QUICK[name][planned]
+            else:  # none of them eats the clock
+                seconds = min(left / (2 if name in _GOOD else waiting), most)
         share = replace(limits, time_s=seconds)
         try:
             results.append(heuristic(name, data, share, attempt=tried))
@@ -236,29 +257,6 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
             if left <= 0:  # the tables of the others alone would take longer
                 break
     return sorted(results, key=lambda result: result.method.name)
-
-
-def _improved_a_little(best: Result, results: list[Result], limits: Limits) -> Result:
-    """The best plan after a short local search from each of the best planners' plans.
-
-    The best planner's plan may lie in a worse valley than another's.
-    """
-    gpus = best.data.planned_cluster.gpu_count
-    if limits.time_s is None or best.objective is None or gpus <= _SMALL_GPUS:
-        return best
-    ranked = sorted(
-        (r.objective, number)
-        for number, r in enumerate(results)
-        if r.objective is not None and r.objective <= _NEAR * best.objective
-    )
-    share = replace(limits, time_s=limits.time_s * _START_SHARE)
-    for _, number in ranked[:_STARTS]:
-        found = improved(results[number], share, Listener().report, _START_ROUNDS)
-        if found.objective is not None and found.objective < (best.objective or 0):
-            best = replace(found, method=best.method, failed=best.failed)
-        if found.stop is Stop.INTERRUPTED:
-            return interrupted(best)
-    return best
 
 
 def _best(results: list[Result]) -> Result:
@@ -302,64 +300,6 @@ def _refuse_one_name_for_two(instances: list[Instance]) -> None:
             raise MixedData(
                 f"two different instances are named {instance.name!r}: rename one"
             )
-
-
-# --- after a planner -------------------------------------------------------------
-
-
-def improved(
-    result: Result, limits: Limits, report: Report, rounds: int | None = None
-) -> Result:
-    """The result with the best plan that local search finds within `limits`.
-
-    `rounds` bounds the candidates as well. Without a plan there is nothing to improve,
-    and the result is returned. The search ends early where the cheap bound proves the
-    plan optimal or within `limits.gap`. The trace's seconds start with the search.
-    """
-    plan = result.plan
-    if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
-        return result
-    bound = training_plan_bound(result.data)
-    # No plan is a million bounds away: an infinite gap is met at once, as it should be.
-    share = Fraction(min(limits.gap or 0.0, 1e6))
-    target = int(bound.value * (1 + share))
-    trace = [TracePoint(0.0, result.objective, bound.value)]
-    start = monotonic()
-
-    def told(objective: int) -> None:
-        trace.append(TracePoint(monotonic() - start, objective, bound.value))
-        report(objective, bound.value)
-
-    report(result.objective, bound.value)
-    search = Search(result.data, plan, seed=limits.seed, target=target, report=told)
-    stop = Stop.FINISHED
-    try:
-        deadline = None if limits.time_s is None else start + limits.time_s
-        search.run(deadline=deadline, rounds=rounds)
-        if deadline is not None and monotonic() >= deadline:
-            stop = Stop.TIME
-    except KeyboardInterrupt:
-        stop = Stop.INTERRUPTED
-    found = replace(
-        result,
-        method=replace(result.method, name=f"{result.method.name}+improve"),
-        plan=search.found,
-        evaluation=None,
-        stop=stop,
-        seconds={**result.seconds, "improve": monotonic() - start},
-        trace=tuple(trace),
-    ).with_bound(bound)
-    return replace(found, stop=_why(found, target))
-
-
-def _why(found: Result, target: int) -> Stop:
-    """Why the search ended: a proof and a gap say more than the clock."""
-    if found.status is Status.OPTIMAL:
-        return Stop.PROVED
-    reached = isinstance(found.objective, int) and found.objective <= target
-    if reached and found.stop is not Stop.INTERRUPTED:
-        return Stop.GAP
-    return found.stop
 
 
 def remedied(result: Result, limits: Limits) -> Result:

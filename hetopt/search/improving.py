@@ -1,9 +1,9 @@
 """Local search from any training plan, under the judge's objective.
 
-Simulated annealing in a few cycles, each longer than the one before: a cycle starts
-from the best plan so far and cools down. The first starts from the given plan, the
-second from the best partition into islands (`hetopt.search.islands`) where that is
-better. The moves are those of `moves`: boundaries, layers, GPUs, stages and
+Simulated annealing in a few cycles, each longer and hotter than the one before: a
+cycle starts from the best plan so far and cools down. The first starts from the given
+plan, the second from the best partition into islands (`hetopt.search.islands`) where
+that is better. The moves are those of `moves`: boundaries, layers, GPUs, stages and
 pipelines; the layers of a pipeline whose stages changed are balanced anew, and the
 micro-batches of all pipelines always are.
 """
@@ -26,8 +26,11 @@ from .fast_cost import FastCost
 from .moves import Moves
 from .state import State, first_state
 
-HOT, COLD = 3e-3, 5e-5  # temperatures, as shares of the objective
-CYCLES = (0.08, 0.3, 1.0)  # when each cycle ends, as shares of the budget
+# Cycles of annealing: when each ends, as a share of the budget, and how hot it begins,
+# as a share of the objective. The first looks nearby, the later ones in other valleys.
+CYCLES = ((0.08, 3e-3), (0.4, 1e-2), (1.0, 3e-2))
+COLD = 5e-5
+_VISIT = 0.22  # of the time that is left at the most, to look for islands
 ROUNDS = 100_000  # where there is no budget at all
 Report = Callable[[int], None]
 
@@ -70,8 +73,13 @@ class Search:
         seed: int = 0,
         target: int | None = None,
         report: Report | None = None,
+        visits_islands: bool = True,
     ) -> None:
-        """Judge `plan`; nothing is searched yet."""
+        """Judge `plan`; nothing is searched yet.
+
+        Without `visits_islands` the partition into islands is not looked for where the
+        moves can start from the plan: for a caller who has been there.
+        """
         self._whole, self._plan, self._report = instance, plan, report
         judged = training_plan.evaluate(instance, plan)
         # Moves keep the settings that the plan has chosen: those of their instance.
@@ -84,6 +92,7 @@ class Search:
             pipes = cost.compact(plan)
             state = first_state(cost, pipes) if pipes is not None else None
             self._annealing = _Annealing(cost, state, Random(seed), target)
+            self._annealing.visits = visits_islands
             self._annealing.listen(self._given, report)
 
     def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
@@ -148,6 +157,7 @@ class _Annealing:
         self, cost: FastCost, state: State | None, random: Random, target: int | None
     ) -> None:
         self.best = state
+        self.visits = True
         self._cost = cost
         self._random = random
         self._target = target
@@ -166,12 +176,12 @@ class _Annealing:
         begin, fresh = 0.0, self.best is None
         if fresh:
             self._visit_islands(budget)
-        for number, end in enumerate(CYCLES):
-            if number == 1 and not fresh and not self._reached():
+        for number, (end, hot) in enumerate(CYCLES):
+            if number == 1 and self.visits and not (fresh or self._reached()):
                 self._visit_islands(budget)
             begin = max(begin, budget.used())
             if self.best is not None and begin < end:
-                self._cycle(self.best, budget, begin, end)
+                self._cycle(self.best, budget, begin, end, hot)
             begin = end
 
     def _reached(self) -> bool:
@@ -183,7 +193,7 @@ class _Annealing:
         deadline, limit = None, None
         if budget.deadline is not None:
             now = time.monotonic()
-            deadline = now + (budget.deadline - now) * (CYCLES[1] - CYCLES[0])
+            deadline = now + (budget.deadline - now) * _VISIT
         if budget.rounds is not None:
             limit = budget.rounds // 10
         search = partial(islands.search, self._cost, self._balancer, self._random)
@@ -198,7 +208,9 @@ class _Annealing:
         if state is not None:
             self._keep(state)
 
-    def _cycle(self, state: State, budget: _Budget, begin: float, end: float) -> None:
+    def _cycle(
+        self, state: State, budget: _Budget, begin: float, end: float, hot: float
+    ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
         scale = max(1, state.objective)
         while not self._reached() and (used := budget.used()) < end:
@@ -208,7 +220,7 @@ class _Annealing:
             if trial is None:
                 continue
             cooled = (used - begin) / (end - begin)
-            temperature = scale * HOT * (COLD / HOT) ** cooled
+            temperature = scale * hot * (COLD / hot) ** cooled
             worse = trial.score - state.score
             warm = temperature > 0  # it is not where the best plan takes no time
             if worse <= 0 or (

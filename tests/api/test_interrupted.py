@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hetopt import api, cli, registry
 from hetopt.api import (
     Listener,
+    improving,
     planning,
     recovering,
     scheduling,
@@ -150,7 +151,7 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 def test_the_local_search_keeps_the_plan_before_it_begins(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, where, interrupt)
+    monkeypatch.setattr(improving, where, interrupt)
     found = api.plan(SMALL, "megatron", improve=True)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 

@@ -1,0 +1,166 @@
+"""Local search from planners' plans, as results: from one of them, from several.
+
+The search (`hetopt.search.improving`) starts from a plan and may run until the limits
+end it: what it has by then is never worse.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from time import monotonic
+
+from ..bounds.training_plan import training_plan_bound
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..result import Bound, Result, Status, Stop, TracePoint
+from ..schema import Instance
+from ..search.improving import Search
+from .calling import Listener, Report
+from .solving import interrupted
+
+_STARTS = 3  # the best planners' plans, each of which a walk starts from
+_NEAR = 1.3  # of the best planner's: those that are worth it
+_SHARE, _MOST_S = 0.4, 15.0  # of the time, for all walks, and seconds at the most
+_ROUNDS = 20_000  # candidates of each
+_SMALL_GPUS = 8  # clusters that the exact method looks through
+
+
+def improved(
+    result: Result,
+    limits: Limits,
+    report: Report,
+    rounds: int | None = None,
+    bound: Bound | None = None,
+    visits_islands: bool = True,
+) -> Result:
+    """The result with the best plan that local search finds within `limits`.
+
+    `rounds` bounds the candidates as well. Without a plan there is nothing to improve,
+    and the result is returned. The search ends early where the cheap bound proves the
+    plan optimal or within `limits.gap`; it is derived where `bound` does not give it.
+    `visits_islands` as in `Search`. The trace's seconds start with the search.
+    """
+    plan = result.plan
+    if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
+        return result
+    bound = bound or training_plan_bound(result.data)
+    value = bound.value
+    # No plan is a million bounds away: an infinite gap is met at once, as it should be.
+    share = Fraction(min(limits.gap or 0.0, 1e6))
+    target = int(value * (1 + share))
+    trace = [TracePoint(0.0, result.objective, value)]
+    start = monotonic()
+
+    def told(objective: int) -> None:
+        trace.append(TracePoint(monotonic() - start, objective, value))
+        report(objective, value)
+
+    report(result.objective, value)
+    search = Search(
+        *(result.data, plan),
+        seed=limits.seed,
+        target=target,
+        report=told,
+        visits_islands=visits_islands,
+    )
+    stop = Stop.FINISHED
+    try:
+        deadline = None if limits.time_s is None else start + limits.time_s
+        search.run(deadline=deadline, rounds=rounds)
+        if deadline is not None and monotonic() >= deadline:
+            stop = Stop.TIME
+    except KeyboardInterrupt:
+        stop = Stop.INTERRUPTED
+    spent = result.seconds.get("improve", 0.0) + monotonic() - start
+    found = replace(
+        result,
+        method=replace(result.method, name=f"{result.method.name}+improve"),
+        plan=search.found,
+        evaluation=None,
+        stop=stop,
+        seconds={**result.seconds, "improve": spent},
+        trace=tuple(trace),
+    ).with_bound(bound)
+    return replace(found, stop=_why(found, target))
+
+
+def _why(found: Result, target: int) -> Stop:
+    """Why the search ended: a proof and a gap say more than the clock."""
+    if found.status is Status.OPTIMAL:
+        return Stop.PROVED
+    reached = isinstance(found.objective, int) and found.objective <= target
+    if reached and found.stop is not Stop.INTERRUPTED:
+        return Stop.GAP
+    return found.stop
+
+
+def improved_from_several(
+    best: Result, results: list[Result], limits: Limits
+) -> Result:
+    """The best result after walks from the best planners' plans, one after another.
+
+    A long walk leaves its valley, several short ones do not: the first has all the time
+    that it wants, and others start where it leaves some. `limits` are of the whole
+    call; without a time limit there are no walks. The method stays that of `best`.
+    """
+    starts = _starts(best, results)
+    if limits.time_s is None or not starts:
+        return best
+    # Islands are a planner's, too: what it was cut short of is worth another look.
+    visits = any(r.method.name == "islands" and r.stop is Stop.TIME for r in results)
+    end = monotonic() + min(_SHARE * limits.time_s, _MOST_S)
+    try:
+        bound = training_plan_bound(best.data)
+        for number, start in enumerate(starts):
+            seconds = end - monotonic()
+            if number and seconds <= 0:
+                break
+            # Another seed, or walks into one valley would be the same from there.
+            walk = replace(limits, time_s=max(0.0, seconds), seed=limits.seed + number)
+            found = improved(start, walk, Listener().report, _ROUNDS, bound, visits)
+            if found.objective is not None and found.objective < (best.objective or 0):
+                best = replace(found, method=best.method, failed=best.failed)
+            if found.stop is Stop.INTERRUPTED:
+                return interrupted(best)
+            if found.stop in (Stop.PROVED, Stop.GAP):
+                break
+    except KeyboardInterrupt:  # before a walk, which keeps what it has
+        return interrupted(best)
+    return best
+
+
+def _starts(best: Result, results: list[Result]) -> list[Result]:
+    """Planners' results that are worth a walk, the best first, none twice.
+
+    None where the target runs grids alone, which one of the planners searched, and on
+    small clusters, of which the exact method may look at every plan.
+    """
+    if best.objective is None or is_small(best.data):
+        return []
+    if not best.data.workload.target.free:
+        return []
+    by_time: dict[float, Result] = {}
+    for result in results:
+        if result.objective is not None:
+            by_time.setdefault(float(result.objective), result)
+    worth = _NEAR * float(best.objective)
+    ranked = sorted(objective for objective in by_time if objective <= worth)
+    return [by_time[objective] for objective in ranked[:_STARTS]]
+
+
+def is_small(instance: Instance) -> bool:
+    """Whether the exact method may look at every plan of the instance."""
+    small = instance.planned_cluster.gpu_count <= _SMALL_GPUS
+    return small and instance.workload.target.free
+
+
+def and_improved(found: Result, limits: Limits, report: Report) -> Result:
+    """An exact method's result that time ended, with what a walk finds from there."""
+    if found.stop is not Stop.TIME:
+        return found
+    spent = sum(found.seconds.values())
+    walked = improved(found, limits, report, bound=found.bound)
+    later = (
+        TracePoint(point.seconds + spent, point.incumbent, point.bound)
+        for point in walked.trace[1:]
+    )
+    return replace(walked, method=found.method, trace=(*found.trace, *later))
