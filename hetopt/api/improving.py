@@ -7,7 +7,9 @@ end it: what it has by then is never worse.
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
+from typing import Any
 
+from .. import registry
 from ..bounds.training_plan import training_plan_bound
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -21,7 +23,6 @@ _STARTS = 3  # the best planners' plans, each of which a walk starts from
 _NEAR = 1.3  # of the best planner's: those that are worth it
 _SHARE, _MOST_S = 0.4, 15.0  # of the time, for all walks, and seconds at the most
 _ROUNDS = 20_000  # candidates of each
-_SMALL_GPUS = 8  # clusters that the exact method looks through
 
 
 def improved(
@@ -132,7 +133,7 @@ def _starts(best: Result, results: list[Result]) -> list[Result]:
     """Planners' results that are worth a walk, the best first, none twice.
 
     None where the target runs grids alone, which one of the planners searched, and on
-    small clusters, of which the exact method may look at every plan.
+    small clusters, of which the exact method looks at every plan.
     """
     if best.objective is None or is_small(best.data):
         return []
@@ -148,9 +149,9 @@ def _starts(best: Result, results: list[Result]) -> list[Result]:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the exact method may look at every plan of the instance."""
-    small = instance.planned_cluster.gpu_count <= _SMALL_GPUS
-    return small and instance.workload.target.free
+    """Whether the exact method looks at every plan of the instance, given the time."""
+    method: Any = registry.entry("exact", "training_plan")
+    return instance.workload.target.free and method.small.is_small(instance)
 
 
 def and_improved(found: Result, limits: Limits, report: Report) -> Result:

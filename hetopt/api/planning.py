@@ -42,7 +42,8 @@ _QUICK = {"megatron": (6, 6), "grid": (2, 2), "islands": (1.2, 1.5)}
 _GOOD = ("autohet", "whale", "hexiscale", "metis")  # asked before the others
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
 _ONE_SHARE = 0.75  # of the time at most, for a planner whose plan is improved
-_PROOF_SHARE = 0.7  # of what is left, for the exact method on small clusters
+# Of what is left, and seconds: the most that the exact method leaves on small clusters.
+_WALK_SHARE, _WALK_S = 0.5, 15.0
 _MOST_S = 10.0  # for remedies
 
 
@@ -175,13 +176,14 @@ def _exactly(
 ) -> Result:
     """By the exact method, from the best plan so far.
 
-    Where it may look at every plan and is not through in time, local search has the
+    Where it looks at every plan and is not through in time, local search has the
     rest: on larger clusters the method searches by itself.
     """
     start, share = monotonic(), limits
     small = is_small(data) and limits.time_s is not None
     if small and limits.time_s is not None:
-        share = replace(limits, time_s=limits.time_s * _PROOF_SHARE)
+        walk = min(limits.time_s * _WALK_SHARE, _WALK_S)
+        share = replace(limits, time_s=limits.time_s - walk)
     found = exact_result("training_plan", data, share, best.plan, progress.report)
     if not small:
         return found
