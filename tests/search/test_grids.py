@@ -1,6 +1,9 @@
 """Plans for a target: valid there, accepted by its exporter, and bounded truly."""
 
 import json
+import time
+from itertools import count
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -177,3 +180,22 @@ def test_a_plan_to_start_from_is_said_in_the_settings_that_the_target_runs() -> 
     limits = hetopt.Limits(time_s=0)
     found = exact_result("training_plan", instance, limits, start.plan, None)
     assert found.objective == start.objective
+
+
+def test_there_is_a_plan_before_the_shapes_of_all_settings_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = count()  # a clock that goes on whenever it is looked at
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(looks)))
+    instance = shaped().on("executor")
+    assert grid.search(instance, most=0, deadline=inf).plan is None
+    listed = next(looks)
+    early = 0
+    for tenths in range(5, 60, 5):
+        until = float(next(looks) + listed * tenths // 10)
+        found = grid.search(instance, deadline=until)
+        if found.plan is not None:
+            judged = judge.evaluate(instance, found.plan)
+            assert judged.objective == found.objective
+            early += found.bound_us == 0  # not all shapes were listed
+    assert early

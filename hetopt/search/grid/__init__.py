@@ -12,7 +12,7 @@ On targets that run more than grids these plans are a start, and the bound is no
 
 from collections.abc import Callable
 from contextlib import suppress
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 from random import Random
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from .shapes import Shape, shapes
 
 Report = Callable[[int], None]
 _POLISHED = 10  # shapes
+_FIRST = 8  # shapes of a setting, filled before others are listed
 _NEAR = 1.5  # of the best plan
 _PATIENCE = 500  # changes without a better plan
 
@@ -101,6 +102,7 @@ class _Search:
         self._shapes: list[tuple[_Setting, Shape]] = []
         self._waiting: list[tuple[float, int, int]] = []  # bound, refined, number
         self._good: list[tuple[int, int, tuple[Pipe, ...]]] = []  # by shape, the best
+        self._seen: set[int] = set()  # shapes that were filled
         self._filled = inf  # the least bound of the shapes that were filled
         self._listed = False
 
@@ -114,7 +116,7 @@ class _Search:
 
     def run(self, most: int | None) -> None:
         """Fill shapes, those with the least time first, until none can be better."""
-        self._list()
+        self._list(fills=most is None)
         filled = 0
         while self._waiting and not self._closed(self._waiting[0][0]):
             bound, refined, number = self._waiting[0]
@@ -147,18 +149,39 @@ class _Search:
     def _closed(self, bound: float) -> bool:
         return bound == inf or (self.objective is not None and bound >= self.objective)
 
-    def _list(self) -> None:
+    def _list(self, fills: bool) -> None:
+        """All shapes; with `fills`, and a plan of each setting as soon as it is listed.
+
+        Where there are many settings, time may be over before all of them are.
+        """
         for zero, rule in choices.offered(self._instance):
             setting = _Setting(self._instance, zero, rule, self._deadline)
+            first = len(self._waiting)
             for shape in shapes(setting.cost):
                 setting.cost.check()
                 bound = setting.least.quick_us(shape)
                 self._waiting.append((bound, 0, len(self._shapes)))
                 self._shapes.append((setting, shape))
+            if fills:
+                self._fill_some(self._waiting[first:])
         heapify(self._waiting)
         self._listed = True
 
+    def _fill_some(self, waiting: list[tuple[float, int, int]]) -> None:
+        """Fill shapes of one setting, with the least time first, until one fits."""
+        near = [number for _, _, number in nsmallest(_FIRST, waiting)]
+        by_least = {n: self._shapes[n][0].least.us(self._shapes[n][1]) for n in near}
+        for number in sorted(near, key=by_least.__getitem__):
+            if self._closed(by_least[number]):
+                return
+            self._fill(*self._shapes[number], number)
+            if self._good and self._good[-1][1] == number:
+                return
+
     def _fill(self, setting: _Setting, shape: Shape, number: int) -> None:
+        if number in self._seen:
+            return
+        self._seen.add(number)
         best: tuple[int, int, tuple[Pipe, ...]] | None = None
         for pipes in setting.filling.plans(shape):
             value = setting.cost.iteration_us(pipes)
