@@ -21,7 +21,7 @@ from .solving import interrupted
 
 _STARTS = 3  # the best planners' plans, each of which a walk starts from
 _NEAR = 1.3  # of the best planner's: those that are worth it
-_SHARE, _MOST_S = 0.4, 15.0  # of the time, for all walks, and seconds at the most
+_SHARE, _MOST_S = 0.7, 15.0  # of what is left, for all walks; seconds at the most
 _ROUNDS = 20_000  # candidates of each
 
 
@@ -100,8 +100,8 @@ def improved_from_several(
     """The best result after walks from the best planners' plans, one after another.
 
     A long walk leaves its valley, several short ones do not: the first has all the time
-    that it wants, and others start where it leaves some. `limits` are of the whole
-    call; without a time limit there are no walks. The method stays that of `best`.
+    that it wants, and others start where it leaves some. `limits` are what is left;
+    without a time limit there are no walks. The method stays that of `best`.
     """
     starts = _starts(best, results)
     if limits.time_s is None or not starts:

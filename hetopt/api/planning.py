@@ -62,8 +62,8 @@ def plan(
     """Plan a training run, by one planner or by all of them and the exact method.
 
     The planners take at most 0.4 of the time limit, and local search from the best of
-    their plans at most as much; the exact method takes the rest, and starts from the
-    best of these plans. Where it cannot carry the instance, that plan
+    their plans at most 0.7 of the rest, and 15 seconds; then the exact method goes on
+    from the best of these plans. Where it cannot carry the instance, that plan
     is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
@@ -216,11 +216,12 @@ def searched(
 
 def _best_of_all(data: Instance, limits: Limits) -> Result:
     """The best of all planners' results, after walks from the best of them."""
+    start = monotonic()
     results = _heuristics(data, limits)
     best = _best(results)
     if any(result.stop is Stop.INTERRUPTED for result in results):
         return interrupted(best)
-    return improved_from_several(best, results, limits)
+    return improved_from_several(best, results, less(limits, monotonic() - start))
 
 
 def _heuristics(data: Instance, limits: Limits) -> list[Result]:
