@@ -1,6 +1,7 @@
 """Is the default command the best there is? 40 instances, every planner, with search.
 
-    python benchmarks/default_plan.py 5 [SHARE/OF]    seconds a call; a part of the rows
+    python benchmarks/default_plan.py 6 [SHARE/OF]    seconds a call; a part of the rows
+    python benchmarks/default_plan.py 6 --above 1     those whose last ratio was above
     python benchmarks/default_plan.py --page          results/default_plan.md, anew
 
 Every row is one instance: `hetopt plan` as it is, beside each planner alone and each of
@@ -11,7 +12,7 @@ interleaving, several sizes of micro-batches, choices of settings.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import _pages
@@ -20,6 +21,7 @@ import hetopt
 from hetopt.api import methods_for
 from hetopt.schema import Instance
 
+Row = dict[str, Any]
 LINES, PAGE = "default_plan.jsonl", "default_plan.md"
 IMPROVED = ("islands", "hexiscale", "autohet", "whale")
 LIBRARY = (
@@ -61,10 +63,10 @@ def instances() -> Iterator[tuple[str, Instance]]:
             yield f"{name}, {variant}", Instance.model_validate(tree, strict=False)
 
 
-def rows(limit_s: float, part: tuple[int, int] = (0, 1)) -> Iterator[dict[str, Any]]:
-    """Default and all others, in the same time"""
+def rows(limit_s: float, wanted: Callable[[int, str], bool]) -> Iterator[Row]:
+    """Rows of the wanted instances, by their number and name."""
     for number, (name, instance) in enumerate(instances()):
-        if number % part[1] != part[0]:
+        if not wanted(number, name):
             continue
         found: dict[str, float] = {}
         for planner in methods_for("training_plan")["planners"]:
@@ -85,21 +87,46 @@ def rows(limit_s: float, part: tuple[int, int] = (0, 1)) -> Iterator[dict[str, A
         }
 
 
+def last() -> list[Row]:
+    """The last row of every instance, in the order of the instances."""
+    lines = (_pages.RESULTS / LINES).read_text(encoding="utf-8").splitlines()
+    of = {kept["row"]["instance"]: kept for kept in map(json.loads, lines)}
+    kept = (of[name] for name, _ in instances() if name in of)
+    return [{**one["row"], "load": one["machine"]["load"]} for one in kept]
+
+
 _HEAD = __doc__.partition("\n")[0] + "\n"
-_WHY = (
-    "A ratio above 1 is an instance on which another command was better in that time; "
-    "seconds are of a search, so they move a little from run to run."
-)
+_WHY = """
+A ratio above 1 is an instance on which another command was better in that time. Seconds
+are of a search, so they move a little from run to run, and with the load of the machine
+(beside each row, on 2 cores): all commands of a row ran one after another.
+"""
+
+
+def write_page() -> None:
+    """The page, from the last row of every instance."""
+    found = last()
+    for row in found:
+        ratio = row["default / other"]
+        row["default / other"] = None if ratio is None else f"{ratio:.4f}"
+    text = "\n".join([_HEAD, *_pages.table(found), _WHY])
+    (_pages.RESULTS / PAGE).write_text(text, encoding="utf-8")
 
 
 def main(words: list[str]) -> None:
     """Make rows, or the page."""
     if words == ["--page"]:
-        _pages.write(PAGE, LINES, _HEAD, {"default": (rows, _WHY)})
+        write_page()
         return
-    limit_s = float(words[0])
-    part = tuple(map(int, words[1].split("/"))) if len(words) > 1 else (0, 1)
-    for row in rows(limit_s, part):
+    limit_s, wanted = float(words[0]), lambda number, name: True
+    if len(words) > 1 and words[1] == "--above":
+        ratios = {row["instance"]: row["default / other"] or 0 for row in last()}
+        most = float(words[2])
+        wanted = lambda number, name: ratios.get(name, 0) > most  # noqa: E731
+    elif len(words) > 1:
+        share, of = map(int, words[1].split("/"))
+        wanted = lambda number, name: number % of == share  # noqa: E731
+    for row in rows(limit_s, wanted):
         print(json.dumps(row), flush=True)
         _pages.keep(LINES, {"section": "default", "run": "", "row": row})
 
