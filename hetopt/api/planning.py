@@ -38,7 +38,7 @@ from .solving import (
 )
 
 # 1 / the most of the planners' time: while there is no plan, and where there is one.
-_QUICK = {"megatron": (6, 6), "grid": (2, 2), "islands": (1.2, 1.5)}
+_QUICK = {"megatron": (6, 6), "grid": (1.5, 1.5), "islands": (1.2, 1.5)}
 _GOOD = ("autohet", "whale", "hexiscale", "metis")  # asked before the others
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
 _ONE_SHARE = 0.75  # of the time at most, for a planner whose plan is improved
