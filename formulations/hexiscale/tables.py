@@ -154,7 +154,8 @@ class Tables:
         if one.count != two.count or classes[one.name] != classes[two.name]:
             return False
         others = (n.name for n in self.nodes if n not in (one, two))
-        return all(self.table.link(one.name, c) == self.table.link(two.name, c) for c in others)
+        ways = self.table.cluster.ways
+        return all(ways(one.name, c) == ways(two.name, c) for c in others)
 
     # --- prices ----------------------------------------------------------------
 
@@ -369,6 +370,7 @@ def _refuse(instance: Instance) -> None:
         ("workload.costs.pipeline", costs.pipeline, "critical"),
         ("workload.costs.sync", costs.sync, "ring"),
         ("workload.costs.sync_overlap", costs.sync_overlap, "none"),
+        ("workload.costs.iteration_overhead_us", costs.iteration_overhead_us, 0),
     ]
     asked = [
         f"{field} is {found!r}, expected {expected!r}"

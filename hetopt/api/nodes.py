@@ -159,7 +159,7 @@ def groups_of(instance: Instance) -> tuple[NodeGroup, ...]:
     """Equal nodes, in the order in which the instance first names one of each."""
     kinds: dict[object, list[str]] = {}
     for node in instance.planned_cluster.nodes:
-        link = node.intra_gbytes_per_s, node.intra_latency_us
+        link = node.intra_gbytes_per_s, node.intra_latency_us, node.adapters
         kinds.setdefault((node.gpu, node.count, link), []).append(node.name)
     nodes = instance.planned_cluster.node
     return tuple(NodeGroup(tuple(x), nodes[x[0]].gpu) for x in kinds.values())

@@ -30,11 +30,15 @@ class Longest(NamedTuple):
         """No iteration takes longer."""
         costs = instance.workload.costs
         factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-        return sum(ceil(f * us) for f, us in zip(factors, self, strict=True))
+        whole = sum(ceil(f * us) for f, us in zip(factors, self, strict=True))
+        return whole + ceil(exact(costs.iteration_overhead_us))
 
 
 def longest(instance: Instance) -> Longest:
-    """What no plan exceeds: any replicas, sizes, rules, schedules, stages of ZeRO."""
+    """What no plan exceeds: any replicas, sizes, rules, schedules, stages of ZeRO.
+
+    What ends an iteration (tied embeddings, the optimiser) is not in it.
+    """
     table = CostTable(instance)
     batch = min(table.workload.global_batch, _largest(instance))
     tables = [table.under(rule) for rule in table.workload.recomputes]
@@ -43,7 +47,7 @@ def longest(instance: Instance) -> Longest:
     ]
     stage = max(_stage_us(each, *place, batch) for each in tables for place in places)
     hops = (
-        table.hop_us(node, receiver, t, batch)
+        table.hop_us(node, receiver, t, batch, 1)
         for node in table.cluster.node
         for receiver, t in places
         if node != receiver or table.cluster.node[node].count > 1
@@ -83,6 +87,8 @@ def _sync_us(table: CostTable) -> int:
         return 0
     latency = max(seconds for seconds, _ in links)
     rate = min(bytes_per_s for _, bytes_per_s in links)
+    # A ring reaches one of its node's adapters at the least.
+    rate /= max((n or 1 for n in table.adapters.values()), default=1)
     model, costs = table.model, table.workload.costs
     sizes = [*model.parameters, *[model.embedding_parameters] * 2]
     # A replica sends less than all gradients, in one message to each of the others.

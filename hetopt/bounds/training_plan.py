@@ -18,6 +18,9 @@ and fits where it fits at all, whatever its stage chooses; and states are divide
 highest stage of ZeRO that a plan may have, which takes the least memory and no less
 time.
 
+What an iteration takes beside its pipelines counts where it is the same for all plans
+(`iteration_overhead_us`); adapters, updates and tied embeddings only add to it.
+
 Lockstep pipelines are never shorter than critical ones: in the slot k < j before the
 slowest stage j, stage k is active; then j is, n times; then each stage behind it.
 """
@@ -67,15 +70,15 @@ def training_plan_bound(instance: Instance) -> Bound:
     kinds, columns = _columns(tables)
     work = _work_us(table, list(kinds.values()), columns)
     chain = _chain_us(table, list(kinds.values()), columns)
-    factor = exact(instance.workload.costs.pipeline_factor)
+    factor, over = exact(workload.costs.pipeline_factor), table.overhead_us
     found = [
-        Bound(ceil(factor * work), "all GPUs at the total work"),
-        Bound(ceil(factor * chain), "one pipeline's layers one after another"),
+        Bound(ceil(factor * work) + over, "all GPUs at the total work"),
+        Bound(ceil(factor * chain) + over, "one pipeline's layers one after another"),
     ]
     if (crossing := Crossing.of(table)) is not None:
         value = crossing.least_us(float(max(work, chain)))
         source = "total work, with activations or gradients across nodes"
-        found.append(Bound(value, source))
+        found.append(Bound(value + over, source))
     return max(found, key=lambda bound: bound.value)
 
 

@@ -245,6 +245,8 @@ def _kernel(run: Run, framework: str) -> str | None:
     """The family of attention kernels; None where scores pass through memory."""
     if framework in ("megatron-2021", "deepspeed", "trainer") or _old_gpt_oss(run):
         return None
+    if framework == "torch" and (run.gpu or "").startswith("h"):
+        return "cudnn"  # what PyTorch 2.11 takes there
     return {"megatron": "cudnn", "llm-foundry": "flash1"}.get(framework, "flash2")
 
 

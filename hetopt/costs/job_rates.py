@@ -2,13 +2,15 @@
 
 A job trains `batch` sequences a step on N = d t GPUs: d replicas of t GPUs, each
 replica B / d sequences at once. One step takes
-    max over its GPU types of (layers + head at t, B / d)                  compute, TP
+    iteration_overhead_us
+    + max over its GPU types of (layers + head at t, B / d)                compute, TP
     + max(0, 2 (d - 1) alpha + 2 (d - 1) / d * 2 W / (t beta) - hidden)    gradients
 where hidden is the backward pass of the layers under `sync_overlap: backward` (each
 layer's gradients travel while the layers before it are still at work), else 0; with the
 layer times of `compute`, and W the parameters of layers and embedding. TP runs over the
 slowest intra-node link where every node gives a multiple of t GPUs, else over the
-slowest link between the nodes; gradients over the slowest link of all.
+slowest link between the nodes; gradients over the slowest link of all, whatever
+adapters its nodes have.
 step_us = ceil(1e6 step). What LoRA changes is in `lora`.
 """
 
@@ -17,7 +19,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from ..schema import Cluster, CostSettings, GpuType, ModelSpec, Workload, link_of
+from ..schema import (
+    Cluster,
+    CostSettings,
+    GpuType,
+    ModelSpec,
+    Workload,
+    exact,
+    link_of,
+)
+from ..schema.rates import slower
 from . import lora, marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 
@@ -160,7 +171,7 @@ class JobRates:
                 head, share = head * lora.HEAD, lora.backward_share(self.costs)
             exposed = self._exposed_s(layers, sync, share) if d > 1 else Fraction(0)
             steps.append(layers + head + exposed)
-        return ceil(MICRO * max(steps))
+        return ceil(MICRO * max(steps) + exact(self.costs.iteration_overhead_us))
 
     def _exposed_s(self, layers: Fraction, sync: Fraction, share: Fraction) -> Fraction:
         """What of the synchronisation the backward pass, a share, does not hide."""
@@ -253,7 +264,7 @@ class JobRates:
         cluster, inter = self.cluster, self.cluster.inter
         links = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
         if len(cluster.nodes) > 1:
-            links |= {link_of(*rate) for rate in inter.pairs.rates}
+            links |= {link_of(slower(rate), rate[1]) for rate in inter.pairs.rates}
             if inter.gbytes_per_s is not None:
                 links.add(link_of(inter.gbytes_per_s, inter.latency_us))
         if not links:

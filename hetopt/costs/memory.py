@@ -18,10 +18,13 @@
                   of one layer works with
     head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
     embedding   = states of V H / t                                     (first stage)
+    flat        = g sum p_l / t over layers of several replicas         flat_gradients
+                  what their gradients are copied to and reduced in, with those of
+                  embedding and head; not with ZeRO 2 and 3, which go by buckets
 
 With tied embeddings a stage that is first and last holds V H once. Logits count in
 their own precision and, for the loss, in single precision: two live copies; once with
-`fused_loss`.
+`fused_loss`, and with `logit_gradients` the single-precision gradients of the loss too.
 """
 
 from collections.abc import Iterable
@@ -129,7 +132,22 @@ def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
     """Logits of `b` sequences on each of `t` GPUs."""
     costs = workload.costs
     each = costs.element_bytes + (0 if costs.fused_loss else 4)
+    each += 4 if costs.logit_gradients else 0
     return mib(Fraction(each * b * workload.sequence_length * model.vocabulary, t))
+
+
+def end_copies(model: ModelSpec, workload: Workload, ends: int) -> int:
+    """Matrices V H that a stage at so many ends of the pipeline holds."""
+    if workload.costs.head == "omit":
+        return 0
+    return min(ends, 1) if model.tied_embeddings else ends
+
+
+def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
+    """The flat copy of the gradients of what several replicas hold."""
+    if not costs.flat_gradients or costs.zero >= 2:
+        return 0
+    return mib(Fraction(costs.gradient_bytes * parameters, t))
 
 
 def ends_mib(
@@ -146,8 +164,5 @@ def ends_mib(
     if costs.head == "omit":
         return 0
     states = states_mib(costs, model.embedding_parameters, t, replicas)
-    copies = first + last
-    if first and last and model.tied_embeddings:
-        copies = 1
-    total = copies * states
+    total = end_copies(model, workload, first + last) * states
     return total + logits_mib(model, workload, t, b) if last else total

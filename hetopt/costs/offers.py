@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import InstanceError
 from ..schema import (
+    CostSettings,
     GpuType,
     Instance,
     ModelSpec,
@@ -103,6 +104,13 @@ def _search(instance: Instance) -> Search:
             f"instance {instance.name!r}: found a profile and offers, which are timed "
             "by formula; remove workload.costs.profile and layer_times"
         )
+    costs, usual = instance.workload.costs, CostSettings()
+    for field in ("iteration_overhead_us", "tied_sync", "flat_gradients"):
+        if (found := getattr(costs, field)) != getattr(usual, field):
+            raise InstanceError(
+                f"instance {instance.name!r}: found workload.costs.{field} {found!r} "
+                "and offers, whose price leaves it out; remove it"
+            )
     return instance.search
 
 

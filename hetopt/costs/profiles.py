@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
+from statistics import median_low
 from typing import NamedTuple
 
 from ..errors import InstanceError
@@ -49,9 +50,12 @@ class Measurements:
         }
         #: Whether memory is measured; the schema sees to it that all rows are alike.
         self.weighs = any(row.layer_mib for row in self._rows.values())
+        #: Whether updates are measured.
+        self.updates = any(row.update_us for row in self._rows.values())
         # lru_cache on bound methods of this object only: it dies with the object.
         self._held = lru_cache(None)(self._held_mib)
         self.least_mib = lru_cache(None)(self._least_mib)
+        self.update_us = lru_cache(None)(self._update)
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -89,6 +93,15 @@ class Measurements:
         if len(parts) < len(rows):
             return times, None
         return times, tuple(map(sum, zip(*parts, strict=True)))
+
+    def _update(self, gpu: str, t: int) -> Times | None:
+        """The update of each layer, which does not depend on the micro-batch.
+
+        Of the sizes measured the middle time, the lesser of two; None: not measured.
+        """
+        rows = [row for key, row in self._rows.items() if key[:2] == (gpu, t)]
+        told = [row.update_us for row in rows if row.update_us is not None]
+        return tuple(map(median_low, zip(*told, strict=True))) if told else None
 
     def run_mib(
         self, gpu: str, layers: range, t: int, b: int, in_flight: int | Fraction

@@ -28,4 +28,22 @@ def beyond(instance: Instance) -> tuple[str, ...]:
         for name, gpu in rates.items()
         if gpu.memory_gbytes_per_s is not None
     ]
+    found += [
+        f"workload.costs.{field} is {value!r}, expected {usual!r}"
+        for field, usual in (
+            ("hop_parts", "shared"),
+            ("tied_sync", False),
+            ("flat_gradients", False),
+        )
+        if (value := getattr(costs, field)) != usual
+    ]
+    if any(row.update_us for row in costs.profile):
+        found.append("workload.costs.profile has update_us, expected none")
+    nodes = instance.cluster.nodes if instance.cluster else ()
+    told = [node for node in nodes if node.adapters is not None]
+    if told:
+        one = told[0]
+        found.append(
+            f"cluster.nodes has adapters ({one.name!r}: {one.adapters}), expected none"
+        )
     return tuple(found)

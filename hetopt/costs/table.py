@@ -14,10 +14,11 @@ from .profiles import Measurements
 
 
 class NodeClass(NamedTuple):
-    """What a tensor-parallel group's speed depends on: its GPUs and their link."""
+    """What a group's speed depends on: its GPUs, their link, the node's adapters."""
 
     gpu: str
     intra: LinkRate | None
+    adapters: int | None
 
 
 class CostTable:
@@ -66,10 +67,10 @@ class CostTable:
         found = {}
         for node in self.cluster.nodes:
             intra = (node.intra_gbytes_per_s, node.intra_latency_us)
-            key = (node.gpu, intra if node.count > 1 else None)
+            key = (node.gpu, intra if node.count > 1 else None, node.adapters)
             if key not in made:
                 link = self.link(node.name, node.name) if node.count > 1 else None
-                made[key] = NodeClass(node.gpu, link)
+                made[key] = NodeClass(node.gpu, link, node.adapters)
             found[node.name] = made[key]
         return found
 
@@ -111,20 +112,50 @@ class CostTable:
         seconds = compute.head_s(self.model, self.workload, self.gpu(node), t, b)
         return ceil(seconds * 10**6)
 
-    def _hop_us(self, sender: str, receiver: str, t: int, b: int) -> int:
-        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`."""
+    def _hop_us(
+        self, sender: str, receiver: str, t: int, b: int, by: int | None = None
+    ) -> int:
+        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`.
+
+        `by` GPUs send; None leaves adapters out, for who does not state them.
+        """
+        whole = self.workload.costs.hop_parts == "whole"
+        latency, rate = self._to_and_fro(sender, receiver)
+        if by is not None and sender != receiver:
+            ends = (sender, by), (receiver, t)
+            rate /= max(
+                communication.hop_slowdown(self.adapters[x], n, t if whole else 1)
+                for x, n in ends
+            )
+        gathers = t > 1 and not whole
+        within = self.link(receiver, receiver) if gathers else None
+        seconds = communication.hop_s(self._activation(b), (latency, rate), within, t)
+        return ceil(seconds * 10**6)
+
+    def _to_and_fro(self, a: str, b: str) -> LinkRate:
+        if a == b or not self.cluster.inter.pairs:
+            return self.link(a, b)
+        links, number = self.cluster.links, self.cluster.number
+        return links.to_and_fro(links.between(number[a], number[b]))
+
+    def _activation(self, b: int) -> int:
+        """Bytes of what `b` sequences hand on to the next stage."""
         each = self.workload.costs.element_bytes
-        activation = each * b * self.workload.sequence_length * self.model.hidden
-        across = self.link(sender, receiver)
-        within = self.link(receiver, receiver) if t > 1 else None
-        return ceil(communication.hop_s(activation, across, within, t) * 10**6)
+        return each * b * self.workload.sequence_length * self.model.hidden
+
+    def least_hop_us(self, sender: str, receiver: str, b: int) -> int:
+        """No hop from the one node to the other takes less, whatever the degrees."""
+        return self.hop_us(sender, receiver, 1, b)
 
     def hop_over_us(self, link: int, b: int) -> int:
-        """The same to one GPU, over a link of a class of `cluster.links`."""
-        each = self.workload.costs.element_bytes
-        activation = each * b * self.workload.sequence_length * self.model.hidden
-        across = self.cluster.links.exactly(link)
-        return ceil(communication.hop_s(activation, across, None, 1) * 10**6)
+        """The same over a link of a class of `cluster.links`."""
+        across = self.cluster.links.to_and_fro(link)
+        return ceil(communication.hop_s(self._activation(b), across, None, 1) * 10**6)
+
+    @cached_property
+    def adapters(self) -> dict[str, int | None]:
+        """Network adapters of each node; None where they are not told."""
+        return {node.name: node.adapters for node in self.cluster.nodes}
 
     def sync_us(self, parameters: int, holders: Iterable[tuple[str, int]]) -> int:
         """Time to synchronise `parameters` among replicas (node, degree)."""
@@ -132,7 +163,9 @@ class CostTable:
 
     def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
         costs = self.workload.costs
-        seconds = communication.sync_s(parameters, holders, self.link, costs)
+        seconds = communication.sync_s(
+            parameters, holders, self.link, self.adapters, costs
+        )
         return ceil(seconds * 10**6)
 
     def measured_mib(
@@ -164,7 +197,8 @@ class CostTable:
         """Memory of each GPU of `node` in stage `j` of `stages`, by part.
 
         `holders` are the replicas of every layer, among which ZeRO divides states;
-        without it as many as there can be, for the least memory.
+        without it as many as there can be, and no copies of gradients, for the least
+        memory.
         """
         costs = self.workload.costs
         held_by = holders or (self.most_replicas,) * self.layers
@@ -189,8 +223,25 @@ class CostTable:
                 b,
                 held_by[layers.start if j == 0 else layers.stop - 1],
             ),
+            **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
             "reserve": costs.reserve_mib,
         }
+
+    def _flat(
+        self, layers: range, t: int, holders: Sequence[int] | None, ends: int
+    ) -> dict[str, int]:
+        """The flat copy of a run's gradients, where the costs have it weighed."""
+        costs, model = self.workload.costs, self.model
+        if not costs.flat_gradients:
+            return {}
+        copied = 0
+        if holders is not None:
+            copied = sum(model.parameters[x] for x in layers if holders[x] > 1)
+            # Embedding and head lie beside the first and the last layer.
+            beside = memory.end_copies(model, self.workload, ends)
+            at = layers.start if layers.start == 0 else layers.stop - 1
+            copied += beside * model.embedding_parameters * (holders[at] > 1)
+        return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
     def shares(
         self, layers: range, t: int, holders: Sequence[int]
@@ -206,9 +257,32 @@ class CostTable:
             yield Fraction(parameters, t), replicas
 
     def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
-        """Time of the optimiser for what a GPU of `node` holds."""
+        """Time of the optimiser for what a GPU of `node` holds, by formula."""
         seconds = compute.update_s(self.workload.costs, self.gpu(node), shares)
         return ceil(seconds * 10**6)
+
+    def measured_update_us(
+        self, node: str, t: int, layers: range, holders: Sequence[int]
+    ) -> int | None:
+        """The same for layers whose update was measured; None where it was not.
+
+        With ZeRO each of the replicas of a layer updates its part.
+        """
+        times = self.profile.update_us(self.cluster.node[node].gpu, t)
+        if times is None:
+            return None
+        divided = self.workload.costs.zero > 0
+        return ceil(
+            sum(
+                (Fraction(times[x], holders[x] if divided else 1) for x in layers),
+                Fraction(0),
+            )
+        )
+
+    @cached_property
+    def overhead_us(self) -> int:
+        """What every iteration takes beside what is told apart."""
+        return ceil(exact(self.workload.costs.iteration_overhead_us))
 
     @cached_property
     def most_replicas(self) -> int:

@@ -86,7 +86,14 @@ def _between_twins(cluster: Cluster, node: Node) -> Link | None:
     """The slowest link between nodes of this type; None where there is one node."""
     names = {other.name for other in cluster.nodes if other.gpu == node.gpu}
     links = [p for p in cluster.inter.pairs if {p.first, p.second} <= names]
-    return min(links, key=lambda link: link.gbytes_per_s, default=None)
+    return min(links, key=lambda link: link.slower_gbytes_per_s, default=None)
+
+
+def _twice_as_fast(link: Link) -> Link:
+    rates = {"gbytes_per_s": 2 * link.gbytes_per_s}
+    if link.back_gbytes_per_s is not None:
+        rates["back_gbytes_per_s"] = 2 * link.back_gbytes_per_s
+    return link.model_copy(update=rates)
 
 
 def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
@@ -97,10 +104,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         twice = inter.model_copy(
             update={
                 "gbytes_per_s": inter.gbytes_per_s and 2 * inter.gbytes_per_s,
-                "pairs": Pairs(
-                    p.model_copy(update={"gbytes_per_s": 2 * p.gbytes_per_s})
-                    for p in inter.pairs
-                ),
+                "pairs": Pairs(map(_twice_as_fast, inter.pairs)),
             }
         )
         faster = cluster.model_copy(update={"inter": twice})

@@ -39,13 +39,16 @@ class Simulation:
     sync_factor: Fraction
     judged_iteration_us: int
     transfers: Transfers = "charged"
+    tied_us: int = 0
+    overhead_us: int = 0
 
     @property
     def iteration_us(self) -> Fraction:
-        """The slowest pipeline, synchronisation and update, as the judge adds them."""
+        """The slowest pipeline and what follows it, as the judge adds them."""
         slowest = max(line.total_us for line in self.timelines)
         sync = self.sync_factor * self.sync_us
-        return self.pipeline_factor * slowest + sync + self.update_us
+        end = self.tied_us + self.update_us + self.overhead_us
+        return self.pipeline_factor * slowest + sync + end
 
     @property
     def runs(self) -> int:
@@ -158,6 +161,8 @@ def simulate(
         exact(costs.sync_factor),
         int(found.parts["iteration_us"]),
         transfers,
+        int(found.parts["tied_us"]),
+        int(found.parts["overhead_us"]),
     )
 
 

@@ -4,8 +4,8 @@ A stage's GPUs do `n` micro-batches of layers, tensor-parallel all-reduces, the 
 and hops; then they wait: for a slower stage of their pipeline (n times the difference),
 while the pipeline fills and drains, and for a slower pipeline. They synchronise
 gradients, as far as no backward pass hides it, wait for the stage where that takes
-longest, run the optimiser, and wait for the slowest one. `pipeline_factor` and
-`sync_factor` stretch what they multiply in proportion.
+longest, sum tied embeddings, run the optimiser, and wait for the slowest one.
+`pipeline_factor` and `sync_factor` stretch what they multiply in proportion.
 
 All times are in us. Source of the model: HexiScale, Appendix A, as `costs` has it.
 """
@@ -33,6 +33,8 @@ PARTS = {
     "slower_sync": "waiting for a stage that synchronises longer",
     "update": "the optimiser",
     "slower_update": "waiting for a slower optimiser",
+    "tied": "tied embeddings, summed over a pipeline's first and last stage",
+    "overhead": "launches, clipping, loss: `iteration_overhead_us`",
     "idle": "GPUs that the plan does not use",
 }
 
@@ -85,6 +87,8 @@ def stage_times(
                         **_scaled(waits, exact(costs.sync_factor)),
                         "update": update,
                         "slower_update": judged["update_us"] - update,
+                        "tied": judged["tied_us"],
+                        "overhead": judged["overhead_us"],
                     },
                 )
             )
@@ -192,11 +196,15 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
         stage = pipeline.stages[j]
         times = []
         for replica in stage.replicas:
-            shares = list(table.shares(stage.span, replica.degree, copies_of))
+            name, t = replica.node, replica.degree
+            measured = table.measured_update_us(name, t, stage.span, copies_of)
+            shares = []
+            if measured is None:
+                shares += table.shares(stage.span, t, copies_of)
             for layer in end_layers(table, pipeline, j):
-                held = Fraction(table.model.embedding_parameters, replica.degree)
+                held = Fraction(table.model.embedding_parameters, t)
                 shares.append((held, copies_of[layer]))
-            times.append(table.update_us(replica.node, shares))
+            times.append((measured or 0) + table.update_us(name, shares))
         return max(times)
 
     return [

@@ -21,6 +21,7 @@ PARTS = {
     "embedding_and_head": "states of the embedding and of the head",
     "activations": "what the backward passes of micro-batches in flight need",
     "logits": "logits of the last stage",
+    "flat_gradients": "the flat copy that gradients of several replicas are reduced in",
     "reserve": "kept free by `reserve_mib`",
 }
 
@@ -87,6 +88,7 @@ def _parts(
         **layers,
         "embedding_and_head": whole["ends"] - logits,
         "logits": logits,
+        **{part: whole[part] for part in ("flat_gradients",) if part in whole},
         "reserve": whole["reserve"],
     }
     return {part: found[part] for part in PARTS if part in found}

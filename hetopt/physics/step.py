@@ -26,6 +26,7 @@ class LayerTimes(NamedTuple):
     tensor: float
     context: float
     exchange: float
+    weights: float  # casts and sums of gradients, whatever the micro-batch
     launches: float
 
     @property
@@ -84,18 +85,19 @@ def part_times(
     if part == EXPERTS and not a.shared_intermediate and run.split_sequence:
         collective = 0.0  # tokens stay divided
     exchange = 0.0
-    launch = c("launch", run.style, fw)
+    launch, waits = c("launch", run.style, fw), 0.0
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + products_again) * c("exchange", fw)
         if run.overlap_ep:
             exchange *= c("exchange.overlapped")
         grouped /= c("experts.share")
-        launch = c("launch.experts", run.style, machine.host)
+        waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
     if run.graphs:
         launch *= c("launch.graphs")
+        waits *= c("launch.graphs")
     context = 0.0
     if part == ATTENTION:
         context = 3 * wires.context_s(machine, a, run) * c("context", fw)
@@ -107,9 +109,19 @@ def part_times(
         moved if part == EXPERTS else 0.0,
         collective,
         context,
-        exchange,
+        exchange + waits,
+        weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def weights_s(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
+) -> float:
+    """Seconds of a micro-batch over the weights of a part: casts, gradients summed."""
+    held = a.parameters(part, run.tp, run.ep)
+    each = c("weights.bytes", run.style, run.framework)
+    return each * held / machine.memory_bytes_per_s
 
 
 def layer_times(
@@ -129,7 +141,7 @@ def layer_times(
 
 def busy_s(times: LayerTimes) -> float:
     """Device and host side by side: the slower one, rounded where they are near."""
-    return sum(times)
+    return math.sqrt(times.device**2 + times.launches**2)
 
 
 def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:

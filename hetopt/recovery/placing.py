@@ -53,7 +53,7 @@ def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
 def _alike(cluster: Cluster) -> Alike:
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for node in cluster.nodes:
-        link = (node.intra_gbytes_per_s, node.intra_latency_us)
+        link = (node.intra_gbytes_per_s, node.intra_latency_us, node.adapters)
         groups[node.gpu, node.count, *link].append(node.name)
     return {name: names for names in groups.values() for name in names}
 

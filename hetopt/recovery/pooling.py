@@ -85,7 +85,8 @@ def _of_planners(work: Replanning) -> list[tuple[str, TrainingPlan]]:
 
 
 def _kind(node: Node) -> _Kind:
-    return node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us
+    within = node.intra_gbytes_per_s, node.intra_latency_us
+    return node.gpu, node.count, *within, node.adapters
 
 
 def _signature(cluster: Cluster) -> _Kind:

@@ -72,7 +72,7 @@ def posed(
             Pair(
                 first=pair.first,
                 second=pair.second,
-                bytes_per_s=_rate(pair.gbytes_per_s),
+                bytes_per_s=_rate(pair.slower_gbytes_per_s),
             )
             for pair in cluster.inter.pairs
         ),
@@ -139,7 +139,11 @@ def _saved(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Sav
 def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
     """A node; its network is as fast as the fastest of its links."""
     inter = cluster.inter
-    speeds = [p.gbytes_per_s for p in inter.pairs if name in (p.first, p.second)]
+    speeds = [
+        max(p.gbytes_per_s, p.back_gbytes_per_s or 0)
+        for p in inter.pairs
+        if name in (p.first, p.second)
+    ]
     if inter.gbytes_per_s is not None:
         speeds.append(inter.gbytes_per_s)
     return Machine(

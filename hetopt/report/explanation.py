@@ -28,6 +28,8 @@ _COLOURS = {
     "slower_sync": "#f3d9c6",
     "update": "#8a63d2",
     "slower_update": "#dccdf5",
+    "tied": "#c77dbb",
+    "overhead": "#7a6f5d",
     "idle": "#5b6675",
     "weights": "#3b7dd8",
     "gradients": "#8ecae6",
@@ -36,6 +38,7 @@ _COLOURS = {
     "embedding_and_head": "#a3b18a",
     "activations": "#f4a261",
     "logits": "#d9722e",
+    "flat_gradients": "#c77dbb",
     "reserve": "#8d96a5",
 }
 _MOST_BARS = 120  # in a picture; a page and tables show all

@@ -119,7 +119,10 @@ def sentences(found: Simulation) -> Iterator[str]:
     yield (
         f"The iteration: {_times(found.pipeline_factor)}the slowest pipeline, "
         f"{_amount(last)}; {_times(found.sync_factor)}synchronisation, "
-        f"{_amount(found.sync_us)}; update, {_amount(found.update_us)}."
+        f"{_amount(found.sync_us)}; update, {_amount(found.update_us)}"
+        + (f"; tied embeddings, {_amount(found.tied_us)}" if found.tied_us else "")
+        + (f"; overhead, {_amount(found.overhead_us)}" if found.overhead_us else "")
+        + "."
     )
     judged = Fraction(found.judged_iteration_us)
     less = float((judged - found.iteration_us) / judged)

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from .islands import Island, Row, rows
+from .rates import slower
 from .record import (
     Efficiency,
     GbytesPerS,
@@ -61,13 +62,20 @@ class GpuType(Record):
 
 
 class Node(Record):
-    """A machine with GPUs of one type, joined by one intra-node link."""
+    """A machine with GPUs of one type, joined by one intra-node link.
+
+    With `adapters`, the link to another node is what all of them carry together, and
+    a hop or a ring has the share of it that its GPUs reach; without, all of it.
+    """
 
     name: Name
     gpu: Name
     count: Annotated[int, Field(ge=1, le=4096)]
     intra_gbytes_per_s: GbytesPerS | None = None
     intra_latency_us: LatencyUs = 0
+    adapters: Annotated[int, Field(ge=1, le=4096)] | None = None
+
+    _later = frozenset({"adapters"})
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:
@@ -80,41 +88,53 @@ class Node(Record):
 
 
 def _as_link(value: Any) -> Any:
-    """A pair written as a row, `[node, node, gbytes_per_s, latency_us?]`."""
+    """A pair written as a row; the last two of its values need not be there."""
     if isinstance(value, list | tuple):
-        if len(value) not in (3, 4):
+        if len(value) not in (3, 4, 5):
             raise ValueError(
                 f"a pair is [node, node, gbytes_per_s] or "
-                f"[node, node, gbytes_per_s, latency_us], not {len(value)} values"
+                f"[node, node, gbytes_per_s, latency_us, back_gbytes_per_s], not "
+                f"{len(value)} values"
             )
-        keys = ("first", "second", "gbytes_per_s", "latency_us")
-        return dict(zip(keys, value, strict=False))
+        return dict(zip(Link.model_fields, value, strict=False))
     return value
 
 
 class Link(Record):
-    """The link between two nodes, the same in both directions."""
+    """The link between two nodes; `back_gbytes_per_s` from the second to the first.
+
+    Without it both directions are alike. A hop sends activations one way and gradients
+    the other; a ring waits for the slower direction.
+    """
 
     first: Name
     second: Name
     gbytes_per_s: GbytesPerS
     latency_us: LatencyUs = 0
+    back_gbytes_per_s: GbytesPerS | None = None
+
+    _later = frozenset({"back_gbytes_per_s"})
+
+    @property
+    def slower_gbytes_per_s(self) -> float:
+        """The rate of the slower direction."""
+        return slower((self.gbytes_per_s, self.latency_us, self.back_gbytes_per_s))
 
 
 class Pairs(Sequence[Link]):
     """Links of single pairs of nodes, a sequence of `Link`; held as numbers.
 
     A thousand nodes have half a million pairs. Each is three numbers here, of its ends
-    among `names` and of its (gbytes_per_s, latency_us) among `rates`; a `Link` is made
-    when it is asked for.
+    among `names` and of its (gbytes_per_s, latency_us, back_gbytes_per_s) among
+    `rates`; a `Link` is made when it is asked for.
     """
 
     __slots__ = ("firsts", "names", "rated", "rates", "seconds")
 
     def __init__(self, links: Iterable[Link] = ()) -> None:
         """The same links, in their order."""
-        rows = [(x.first, x.second, x.gbytes_per_s, x.latency_us) for x in links]
-        self._hold(*(zip(*rows, strict=True) if rows else ((), (), (), ())))
+        rows = [tuple(getattr(x, name) for name in Link.model_fields) for x in links]
+        self._hold(*(zip(*rows, strict=True) if rows else ((), (), (), (), ())))
 
     def _hold(
         self,
@@ -122,9 +142,11 @@ class Pairs(Sequence[Link]):
         seconds: Sequence[str],
         gbytes_per_s: Iterable[float],
         latencies_us: Iterable[float],
+        back_gbytes_per_s: Iterable[float | None],
     ) -> None:
         place = {name: i for i, name in enumerate(dict.fromkeys((*firsts, *seconds)))}
-        rows = list(zip(map(float, gbytes_per_s), map(float, latencies_us)))  # noqa: B905
+        backs = (None if rate is None else float(rate) for rate in back_gbytes_per_s)
+        rows = list(zip(map(float, gbytes_per_s), map(float, latencies_us), backs))  # noqa: B905
         rate = {row: i for i, row in enumerate(dict.fromkeys(rows))}
         self.names, self.rates = tuple(place), tuple(rate)
         self.firsts = array("i", map(place.__getitem__, firsts))
@@ -143,12 +165,13 @@ class Pairs(Sequence[Link]):
     def __getitem__(self, at: int | slice) -> Link | tuple[Link, ...]:
         if isinstance(at, slice):
             return tuple(self[i] for i in range(*at.indices(len(self))))
-        rate, latency = self.rates[self.rated[at]]
+        rate, latency, back = self.rates[self.rated[at]]
         return Link(
             first=self.names[self.firsts[at]],
             second=self.names[self.seconds[at]],
             gbytes_per_s=rate,
             latency_us=latency,
+            back_gbytes_per_s=back,
         )
 
     def _content(self) -> tuple[object, ...]:
@@ -200,30 +223,33 @@ class Pairs(Sequence[Link]):
         """Rows of names and numbers, every different one of which is right."""
         kinds = set(map(type, rows))
         if kinds == {dict} and set(map(len, rows)) == {4}:
-            columns = operator.itemgetter(*Link.model_fields)
+            columns = operator.itemgetter(*list(Link.model_fields)[:4])
             with suppress(KeyError):
                 return cls.plain([columns(row) for row in rows])
         if not rows or not kinds <= {list, tuple}:
             return None
         lengths = set(map(len, rows))
-        if not lengths <= {3, 4}:
+        if not lengths <= {3, 4, 5}:
             return None
-        if 3 in lengths:
-            rows = [(*row, 0)[:4] for row in rows]
-        firsts, seconds, rates, latencies = zip(*rows, strict=True)
+        rows = [(*row, 0, None)[:5] if len(row) == 3 else (*row, None) for row in rows]
+        firsts, seconds, rates, latencies, backs = zip(
+            *(row[:5] for row in rows), strict=True
+        )
         texts, numbers = chain(firsts, seconds), chain(rates, latencies)
         if set(map(type, texts)) != {str} or not set(map(type, numbers)) <= {
             int,
             float,
         }:
             return None
+        if not set(map(type, backs)) <= {int, float, type(None)}:
+            return None
         made = cls()
         try:
-            made._hold(firsts, seconds, rates, latencies)
+            made._hold(firsts, seconds, rates, latencies, backs)
             for name in made.names:
                 Link(first=name, second=name, gbytes_per_s=1)
-            for rate, latency in made.rates:
-                Link(first="a", second="b", gbytes_per_s=rate, latency_us=latency)
+            for values in made.rates:
+                Link(**dict(zip(Link.model_fields, ("a", "b", *values), strict=True)))
         except (ValidationError, OverflowError):
             return None
         return made
@@ -232,10 +258,17 @@ class Pairs(Sequence[Link]):
 def _canonical(pairs: Pairs) -> str:
     """The links as the digest reads them."""
     names = [json.dumps(name) for name in pairs.names]
-    rates = [f'"gbytes_per_s":{rate!r},"latency_us":{us!r}' for rate, us in pairs.rates]
+    rates = [
+        f'"gbytes_per_s":{rate!r},"latency_us":{us!r}' for rate, us, _ in pairs.rates
+    ]
+    backs = [
+        "" if back is None else f'"back_gbytes_per_s":{back!r},'
+        for _, _, back in pairs.rates
+    ]
     rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
     each = (
-        f'{{"first":{names[a]},{rates[k]},"second":{names[b]}}}' for a, b, k in rows
+        f'{{{backs[k]}"first":{names[a]},{rates[k]},"second":{names[b]}}}'
+        for a, b, k in rows
     )
     return f"[{','.join(each)}]"
 
@@ -248,8 +281,10 @@ def _written(pairs: Pairs, info: SerializationInfo) -> Any:
         return mark
     short = info.exclude_unset or info.exclude_defaults
     rates = [
-        {"gbytes_per_s": rate} | ({} if short and not us else {"latency_us": us})
-        for rate, us in pairs.rates
+        {"gbytes_per_s": rate}
+        | ({} if short and not us else {"latency_us": us})
+        | ({} if back is None else {"back_gbytes_per_s": back})
+        for rate, us, back in pairs.rates
     ]
     names = pairs.names
     rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
@@ -385,10 +420,23 @@ class Cluster(Record):
         rows = firsts, seconds, pairs.rated
         return LinkTable(len(self.nodes), rows, pairs.rates, usual, link_of)
 
+    def ways(self, a: str, b: str) -> tuple[Fraction, Fraction, Fraction]:
+        """Latency in s, and bytes/s of the slower and of the faster direction.
+
+        Between GPUs of nodes `a` and `b`, as `link`.
+        """
+        if a == b or not self.inter.pairs:
+            latency, rate = self.link(a, b)
+            return latency, rate, rate
+        rates = self.links.rates[self.links.between(self.number[a], self.number[b])]
+        latency, rate = link_of(slower(rates), rates[1])
+        return latency, rate, link_of(max(rates[0], rates[2] or 0), 0)[1]
+
     def link(self, a: str, b: str) -> tuple[Fraction, Fraction]:
         """Latency in s and bandwidth in bytes/s between GPUs of nodes `a` and `b`.
 
         For `a == b` it is the intra-node link; a node of one GPU has none (KeyError).
+        Of two directions it is the slower one.
         """
         if a == b:
             node = self.node[a]
@@ -403,8 +451,9 @@ class Cluster(Record):
 
 
 def _rows(pairs: Pairs) -> Iterator[Row]:
-    for a, b, rate in zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True):
-        yield (pairs.names[a], pairs.names[b], *pairs.rates[rate])
+    for a, b, k in zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True):
+        rate, latency, back = pairs.rates[k]
+        yield pairs.names[a], pairs.names[b], rate, latency, back
 
 
 def _joined_to_itself(pairs: Pairs) -> Iterator[str]:

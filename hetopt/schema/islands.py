@@ -11,7 +11,7 @@ from .record import GbytesPerS, LatencyUs, Name, Record
 #: Pairs that islands may join: as many as a file could list.
 MOST_PAIRS = 2_000_000
 
-Row = tuple[str, str, float, float]  # two nodes, GB/s, us
+Row = tuple[str, str, float, float, float | None]  # two nodes, GB/s, us, GB/s back
 
 
 class Island(Record):
@@ -41,7 +41,7 @@ def rows(islands: Sequence[Island], names: Sequence[str]) -> Iterator[Row]:
             )
         for i, one in enumerate(there):
             for other in there[i + 1 :]:
-                yield one, other, island.gbytes_per_s, island.latency_us
+                yield one, other, island.gbytes_per_s, island.latency_us, None
 
 
 def _members(island: Island, names: Sequence[str], field: str) -> list[str]:

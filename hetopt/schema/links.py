@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .rates import Rate, slower
+
 Classes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
-_Rate = tuple[float, float]
 
 #: What floats may be wrong by, relatively, where at most 20,000 terms are added up:
 #: a term is exact to some 4 units in the last place, a sum to one more a term.
@@ -30,18 +31,19 @@ class LinkTable:
         self,
         nodes: int,
         pairs: tuple[Sequence[int], Sequence[int], Sequence[int]],
-        rates: Sequence[_Rate],
-        usual: _Rate | None,
+        rates: Sequence[Rate],
+        usual: tuple[float, float] | None,
         exactly: Callable[[float, float], LinkRate],
     ) -> None:
         """Of `nodes` nodes; `pairs` are rows of two ends and a place in `rates`.
 
         Rates are GB/s and us, as a file gives them: of pairs, and the `usual` one where
-        no pair says another. `exactly` makes seconds and bytes/s of them.
+        no pair says another. `exactly` makes seconds and bytes/s of them. A class is
+        the same from either end: every price is one of both directions.
         """
         self.nodes = nodes
-        # GB/s and us of each class, as a file gives them.
-        self.rates = [*rates, *([] if usual is None else [usual])]
+        # GB/s, us and GB/s back of each class, as a file gives them.
+        self.rates = [*rates, *([] if usual is None else [(*usual, None)])]
         self._usual = None if usual is None else len(rates)
         self._exactly = exactly
         self._kept: dict[int, LinkRate] = {}
@@ -56,10 +58,24 @@ class LinkTable:
         self._starts = np.searchsorted(self._firsts, np.arange(nodes + 1))
 
     def exactly(self, link: int) -> LinkRate:
-        """Latency in s and bandwidth in bytes/s of a class."""
+        """Latency in s and bandwidth in bytes/s of a class, the slower direction's."""
         if link not in self._kept:
-            self._kept[link] = self._exactly(*self.rates[link])
+            rate = self.rates[link]
+            self._kept[link] = self._exactly(slower(rate), rate[1])
         return self._kept[link]
+
+    def to_and_fro(self, link: int) -> LinkRate:
+        """The same at the rate at which there and back take as long as they do.
+
+        It is no less than that of `exactly`.
+        """
+        there, latency, back = self.rates[link]
+        if back is None:
+            return self.exactly(link)
+        (seconds, one), (_, other) = (
+            self._exactly(rate, latency) for rate in (there, back)
+        )
+        return seconds, 2 / (1 / one + 1 / other)
 
     @property
     def classes(self) -> int:
@@ -69,12 +85,12 @@ class LinkTable:
     @cached_property
     def latency_s(self) -> Floats:
         """Of each class, to `ROUNDING`."""
-        return np.array([us for _, us in self.rates], np.float64) / 1e6
+        return np.array([us for _, us, _ in self.rates], np.float64) / 1e6
 
     @cached_property
     def bytes_per_s(self) -> Floats:
-        """Of each class, to `ROUNDING`."""
-        return np.array([rate for rate, _ in self.rates], np.float64) * 1e9
+        """Of each class, its slower direction's, to `ROUNDING`."""
+        return np.array([slower(rate) for rate in self.rates], np.float64) * 1e9
 
     @cached_property
     def present(self) -> list[int]:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from .record import (
     Count,
     Counted,
+    LatencyUs,
     Length,
     Name,
     NotNegative,
@@ -30,7 +31,7 @@ class Profile(Record):
     further micro-batches in flight are counted is said in `hetopt.costs.profiles`.
     """
 
-    _later = frozenset({"forward_us", "layer_mib", "activation_mib"})
+    _later = frozenset({"forward_us", "layer_mib", "activation_mib", "update_us"})
 
     gpu: Name
     tensor_parallel: Count
@@ -47,6 +48,9 @@ class Profile(Record):
     )
     activation_mib: _LayerMib | None = Field(
         None, description="The part of layer_mib that each micro-batch in flight holds."
+    )
+    update_us: _LayerUs | None = Field(
+        None, description="The optimiser's update of each layer, once an iteration."
     )
 
     @model_validator(mode="before")
@@ -70,7 +74,10 @@ class Profile(Record):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         count = len(self.layer_us)
-        for field in ("forward_us", "backward_us", "layer_mib", "activation_mib"):
+        for field in (
+            *("forward_us", "backward_us", "update_us"),
+            *("layer_mib", "activation_mib"),
+        ):
             listed = getattr(self, field)
             if listed is not None and len(listed) != count:
                 raise ValueError(
@@ -130,7 +137,13 @@ class CostSettings(Record):
     `zero: 1..3` divides optimiser states, gradients too, weights too, among the
     replicas of a layer. `interleave: v` gives each GPU v runs of layers in place of
     one; `hops: both` lets a transfer occupy the receiving stage too. `fused_loss`
-    keeps one copy of the logits, in their own precision.
+    keeps one copy of the logits, in their own precision; `logit_gradients` counts
+    those of the loss beside them. `hop_parts: whole` has each GPU of a group send all
+    activations to its partner, in place of a part that the receivers gather.
+    `tied_sync` times the all-reduce of tied embeddings between first and last stage,
+    `iteration_overhead_us` is what an iteration takes beside what is told apart:
+    launches, clipping, loss. `flat_gradients` weighs the flat copy from which the
+    gradients of layers with several replicas are reduced.
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
@@ -141,6 +154,7 @@ class CostSettings(Record):
     zero: Annotated[int, Field(ge=0, le=3)] = 0
     head: Literal["include", "omit"] = "include"
     fused_loss: bool = False
+    logit_gradients: bool = False
     recompute: Recompute = "full"
     activations: Literal["standard", "checkpoint", "architecture"] = "standard"
     in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
@@ -148,16 +162,26 @@ class CostSettings(Record):
     flash: bool = False
     interleave: Annotated[int, Field(ge=1, le=1000)] = 1
     hops: Literal["sender", "both"] = "sender"
+    hop_parts: Literal["shared", "whole"] = "shared"
     pipeline: Literal["critical", "lockstep"] = "critical"
     pipeline_factor: Positive = 1
     sync: Literal["ring", "bottleneck"] = "ring"
     sync_overlap: Literal["none", "backward"] = "none"
     sync_factor: NotNegative = 1
+    tied_sync: bool = False
+    iteration_overhead_us: LatencyUs = 0
+    flat_gradients: bool = False
     reserve_mib: ReserveMib = 0
     layer_times: Literal["analytic", "profile"] = "analytic"
     profile: tuple[Profile, ...] = ()
 
-    _later = frozenset({"precision", "zero", "fused_loss", "interleave", "hops"})
+    _later = frozenset(
+        {
+            *("precision", "zero", "fused_loss", "interleave", "hops"),
+            *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
+            "flat_gradients",
+        }
+    )
 
     @model_validator(mode="after")
     def _bytes_of_the_precision(self) -> Self:
@@ -171,6 +195,15 @@ class CostSettings(Record):
             raise ValueError(
                 f"bytes_per_parameter is {self.bytes_per_parameter}, precision "
                 f"{self.precision!r} makes it {known}: give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_fused_loss_keeps_no_gradients(self) -> Self:
+        if self.fused_loss and self.logit_gradients:
+            raise ValueError(
+                "found fused_loss and logit_gradients, expected one of them: a fused "
+                "loss writes gradients in place of the logits; remove one"
             )
         return self
 
@@ -198,7 +231,7 @@ class CostSettings(Record):
                 f"zero is {self.zero} and profile has layer_mib, whose states are not "
                 "told apart: remove layer_mib, or zero"
             )
-        for field in ("layer_mib", "activation_mib"):
+        for field in ("layer_mib", "activation_mib", "update_us"):
             told = [getattr(row, field) is not None for row in self.profile]
             if any(told) and not all(told):
                 row = self.profile[told.index(False)]

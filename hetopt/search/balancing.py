@@ -58,7 +58,7 @@ class Balancer:
         n: int,
         chain: Chain,
         most: int | None = None,
-        replicas: int = 1,
+        replicas: int | None = None,
     ) -> tuple[Slot, ...] | None:
         """The best cut of the layers for `n` micro-batches of `b`, None if none fits.
 
@@ -76,7 +76,7 @@ class Balancer:
         return self._kept[key]
 
     def cuts(
-        self, b: int, n: int, chains: Iterable[Chain], replicas: int = 1
+        self, b: int, n: int, chains: Iterable[Chain], replicas: int | None = None
     ) -> list[int] | None:
         """Where each stage ends, if pipelines on these chains are all cut alike.
 
@@ -122,7 +122,7 @@ class Balancer:
         node, t = chain[j]
         if j == len(chain) - 1:
             return self.cost.head_us(node, t, b)
-        return self.cost.hop_us(node, *chain[j + 1], b)
+        return self.cost.hop_us(node, *chain[j + 1], b, t)
 
     # --- layers that are all alike -----------------------------------------------
 
@@ -141,7 +141,7 @@ class Balancer:
         return tuple(slots)
 
     def _rows(
-        self, b: int, n: int, chain: Chain, most: int, replicas: int = 1
+        self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
     ) -> list[_Row]:
         """The stages of a chain; what their places have in common is kept."""
         if len(self._kept_rows) + len(self._flights) > 200_000:

@@ -84,7 +84,7 @@ class FastCost:
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
-        self._hops: dict[tuple[int, int, int, int], int] = {}
+        self._hops: dict[tuple[int, int, int, int, int | None], int] = {}
         self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
         self._alone: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
@@ -92,7 +92,11 @@ class FastCost:
         self._needs: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
         gpus = instance.planned_cluster.gpus.values()
-        self._updates = any(gpu.memory_gbytes_per_s for gpu in gpus)
+        self._updates = self.table.profile.updates or any(
+            gpu.memory_gbytes_per_s for gpu in gpus
+        )
+        self._ties = self.costs.tied_sync and instance.model.tied_embeddings
+        self._overhead_us = self.table.overhead_us
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
@@ -143,12 +147,15 @@ class FastCost:
             self._ends[key] = self.table.head_us(self._speaker[key[0]], t, b)
         return self._ends[key]
 
-    def hop_us(self, sender: int, receiver: int, t: int, b: int) -> int:
-        """Time from a stage on `sender` to the next, `t` GPUs of `receiver`, in us."""
-        key = (sender, receiver, t, b)
+    def hop_us(self, sender: int, receiver: int, t: int, b: int, by: int | None) -> int:
+        """Time from `by` GPUs of `sender` to the next stage, `t` of `receiver`, in us.
+
+        `by` may be None where nodes have no adapters.
+        """
+        key = (sender, receiver, t, b, by)
         if key not in self._hops:
-            names = self.names
-            self._hops[key] = self.table.hop_us(names[sender], names[receiver], t, b)
+            ends = self.names[sender], self.names[receiver]
+            self._hops[key] = self.table.hop_us(*ends, t, b, by)
         return self._hops[key]
 
     def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
@@ -199,7 +206,7 @@ class FastCost:
             tau, behind = tau + head, behind + -(-2 * head // 3)
         if not crossings:
             return tau, behind, 0
-        hop = self.hop_us(slot.node, receiver.node, receiver.t, b)
+        hop = self.hop_us(slot.node, receiver.node, receiver.t, b, slot.t)
         return tau, behind, crossings * hop
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
@@ -208,17 +215,22 @@ class FastCost:
             return timing.total + (n - 1) * timing.slowest
         return lockstep_us(n, timing.taus)
 
-    def whole_us(self, pipelines_us: int, sync_us: int, update_us: int = 0) -> int:
-        """Iteration time from the slowest pipeline, stage's sync and optimiser."""
+    def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
+        """Iteration time from the slowest pipeline, stage's sync, and what ends it."""
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
-        return pipelines - (-b.numerator * sync_us // b.denominator) + update_us
+        syncs = -(-b.numerator * sync_us // b.denominator)
+        return pipelines + syncs + end_us + self._overhead_us
 
-    def update_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
-        """Time of the optimiser on the GPU where it takes longest."""
+    def end_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
+        """Tied embeddings summed, and the optimiser where it takes longest."""
+        end = 0
+        if self._ties:
+            pairs = ((slots[0], slots[-1]) for slots in pipes if len(slots) > 1)
+            end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
         if not self._updates:
-            return 0
-        return max(
+            return end
+        return end + max(
             self._update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
             for slots in pipes
             for j, slot in enumerate(slots)
@@ -226,26 +238,37 @@ class FastCost:
 
     def _update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
         behind, model = self._behind_parameters, self.table.model
-        held = behind[slot.last] - behind[slot.first]
+        held, ends = behind[slot.last] - behind[slot.first], 0
         if self.costs.head == "include":
             copies = first + last - (first and last and model.tied_embeddings)
-            held += copies * model.embedding_parameters
-        key = (self.kind[slot.node], slot.t, held, replicas)
+            ends = copies * model.embedding_parameters
+        own: tuple[int, ...] = (held,)
+        if self.table.profile.updates:
+            own = slot.first, slot.last
+        key = (self.kind[slot.node], slot.t, replicas, ends, *own)
         if key not in self._updated:
-            share = (Fraction(held, slot.t), replicas)
-            self._updated[key] = self.table.update_us(self.names[slot.node], [share])
+            name = self.names[slot.node]
+            us = self.table.measured_update_us(
+                name,
+                slot.t,
+                range(slot.first, slot.last),
+                [replicas] * self.layers,
+            )
+            whole = ends + (held if us is None else 0)
+            share = (Fraction(whole, slot.t), replicas)
+            self._updated[key] = (us or 0) + self.table.update_us(name, [share])
         return self._updated[key]
 
     # --- memory ----------------------------------------------------------------
 
-    def fits(self, pipe: Pipe, replicas: int = 1) -> bool:
+    def fits(self, pipe: Pipe, replicas: int | None = None) -> bool:
         """Whether every stage of the pipeline fits into its GPUs.
 
-        `replicas` are the pipelines of the plan, among which ZeRO divides states; one
+        `replicas` are the pipelines of the plan, among which ZeRO divides states; None
         where they are not known yet, which asks for no less memory.
         """
         n, b, slots = pipe
-        if not self.costs.zero:
+        if not (self.costs.zero or self.costs.flat_gradients):
             replicas = 1
         whole = self.costs.interleave == 1 or n % len(slots) == 0
         key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
@@ -264,18 +287,26 @@ class FastCost:
         return memory.in_flight(self.costs, n, stages, j)
 
     def need_mib(
-        self, b: int, n: int, stages: int, j: int, slot: Slot, replicas: int = 1
+        self,
+        b: int,
+        n: int,
+        stages: int,
+        j: int,
+        slot: Slot,
+        replicas: int | None = None,
     ) -> int:
         """Memory of one GPU of stage `j` of `stages`, in MiB.
 
-        More than any GPU has where the stage cannot be interleaved.
+        More than any GPU has where the stage cannot be interleaved. `replicas` as in
+        `fits`.
         """
         self.check()
         runs = self.costs.interleave
         if runs > 1 and (n % stages or slot.last - slot.first < runs):
             return _NEVER_MIB
+        copied = self.costs.flat_gradients and replicas != 1
         if self.table.profile.weighs:
-            return self._measured_mib(b, n, stages, j, slot)
+            return self._measured_mib(b, n, stages, j, slot, copied)
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
@@ -286,23 +317,36 @@ class FastCost:
         if key not in self._needs:
             model, workload = self.table.model, self.table.under(rule).workload
             self._needs[key] = (
-                memory.states_mib(self.costs, parameters, slot.t, replicas)
+                memory.states_mib(self.costs, parameters, slot.t, replicas or 1)
                 + memory.activations_mib(model, workload, count, slot.t, b, flight)
-                + memory.ends_mib(model, workload, *ends, slot.t, b, replicas)
+                + memory.ends_mib(model, workload, *ends, slot.t, b, replicas or 1)
+                + (self._flat_mib(slot, *ends) if copied else 0)
                 + self.costs.reserve_mib
             )
         return self._needs[key]
 
-    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
+    def _flat_mib(self, slot: Slot, first: bool, last: bool) -> int:
+        """The flat copy of the gradients of a stage that has replicas."""
+        behind, model = self._behind_parameters, self.table.model
+        held = behind[slot.last] - behind[slot.first]
+        copies = memory.end_copies(model, self.table.workload, first + last)
+        held += copies * model.embedding_parameters
+        return memory.flat_mib(self.costs, held, slot.t)
+
+    def _measured_mib(
+        self, b: int, n: int, stages: int, j: int, slot: Slot, copied: bool
+    ) -> int:
         """`need_mib` by a profile that weighs layers; its rows tell them apart."""
         name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
         flight = self.in_flight(n, stages, j)
-        key = (self.kind[slot.node], t, b, flight, first, last, j == 0, j == stages - 1)
+        ends = (j == 0, j == stages - 1)
+        key = (self.kind[slot.node], t, b, flight, first, last, *ends, copied)
         if key not in self._weighed:
             model, workload = self.table.model, self.table.workload
             self._weighed[key] = (
                 self.table.measured_mib(name, range(first, last), t, b, flight)
-                + memory.ends_mib(model, workload, j == 0, j == stages - 1, t, b)
+                + memory.ends_mib(model, workload, *ends, t, b)
+                + (self._flat_mib(slot, *ends) if copied else 0)
                 + self.costs.reserve_mib
             )
         return self._weighed[key]
@@ -322,7 +366,7 @@ class FastCost:
             [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
             self.syncs.times(signatures),
         )
-        return self.whole_us(slowest, sync, self.update_us([p.slots for p in pipes]))
+        return self.whole_us(slowest, sync, self.end_us([p.slots for p in pipes]))
 
     def sync_us(
         self,

@@ -105,8 +105,8 @@ class State:
         cost = self.cost
         slowest = max(map(cost.pipeline_us, self.counts, self.timings))
         sync, mean = self._sync()
-        update = cost.update_us([line.slots for line in self.lines])
-        whole = cost.whole_us(slowest, sync, update)
+        end = cost.end_us([line.slots for line in self.lines])
+        whole = cost.whole_us(slowest, sync, end)
         fluid = self._fluid_us() - slowest
         return whole, (
             whole

@@ -23,6 +23,8 @@ from ..schema import Recompute
 from ..schema.links import ROUNDING, LinkTable
 
 KEPT = 400_000  # entries of a cache before it is emptied
+_ALL = Fraction(1)  # a link is all a ring's
+_Slow = dict[int, Fraction]  # by node, time over what a ring reaches to all of it
 # Up to here all links are kept as integers over common denominators.
 _FEW_NODES, _FEW_CLASSES = 128, 64
 
@@ -56,7 +58,8 @@ class SyncTimes:
         self._each = workload.costs.gradient_bytes
         with_ends = workload.costs.head == "include"
         # Ends of no vocabulary have messages all the same, as the judge counts them.
-        self._end_parameters = table.model.embedding_parameters if with_ends else None
+        self._embedding = table.model.embedding_parameters
+        self._end_parameters = self._embedding if with_ends else None
         cluster = table.cluster
         self._count = len(cluster.nodes)
         degrees = max(node.count for node in cluster.nodes)
@@ -65,6 +68,8 @@ class SyncTimes:
         self._bits = 8 * next(w for w in (1, 2, 4, 8) if cluster.gpu_count < 256**w)
         self._kept: dict[tuple[int, int], int] = {}
         self._weights: dict[tuple[Slot, ...], list[int]] = {}
+        self._adapters = [node.adapters for node in cluster.nodes]
+        self._shared = any(self._adapters)
         self._links(table)
 
     def _links(self, table: CostTable) -> None:
@@ -149,6 +154,13 @@ class SyncTimes:
             each = map(self._time, self._parameters, signatures)
         return list(accumulate(each, initial=0)), embedding, head
 
+    def tied_us(self, first: Slot, last: Slot) -> int:
+        """Time to sum tied embeddings of a pipeline's first and last stage."""
+        bits, signature = self._bits, 0
+        for node, t, *_ in (first, last):
+            signature += (1 << bits * node) + (1 << bits * (self._count + t - 1))
+        return self._time(self._embedding, signature)
+
     def _time(self, parameters: int, signature: int) -> int:
         key = (parameters, signature)
         found = self._kept.get(key)
@@ -166,23 +178,37 @@ class SyncTimes:
         if replicas < 2:
             return 0
         t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
+        slow = self._slower(counts, t) if self._shared else None
         if self._far is not None:
             size = Fraction(self._passes * self._each * parameters * 10**6, t)
             if not self._ring:
-                return self._far.slowest_us(size, counts, replicas)
-            return self._far.ring_us(size, self._passes * 10**6, counts, replicas)
+                return self._far.slowest_us(size, counts, replicas, slow)
+            return self._far.ring_us(size, self._passes * 10**6, counts, replicas, slow)
+        per, weights = _whole_weights(slow)
         if not self._ring:
-            inverse = self._slowest_link([(a, c) for a, c in enumerate(counts) if c])
+            held = [(a, c) for a, c in enumerate(counts) if c]
+            inverse = self._slowest_link(held, per, weights)
             volume = self._passes * self._each * parameters
             top = volume * (replicas - 1) * inverse * 10**6
-            return -(-top // (replicas * t * self._beta))
-        share = t * replicas
+            return -(-top // (replicas * t * self._beta * per))
+        share = t * replicas * per
         worst = max(
             alphas * share * self._beta + self._each * parameters * betas * self._alpha
-            for alphas, betas in self._to_others(counts, replicas)
+            for alphas, betas in self._to_others(counts, replicas, per, weights)
         )
         top = self._passes * worst * 10**6
         return -(-top // (self._alpha * share * self._beta))
+
+    def _slower(self, counts: Sequence[int], t: int) -> _Slow:
+        """By node that has replicas: how much slower than its link a ring is there.
+
+        `t` rings at once share the adapters that their members on the node reach.
+        """
+        return {
+            a: Fraction(n * t, min(n, t * c)) if (n := self._adapters[a]) else _ALL
+            for a, c in enumerate(counts)
+            if c
+        }
 
     def _decoded(self, signature: int) -> Sequence[int]:
         """Replicas on each node, then replicas of each degree from 1."""
@@ -193,19 +219,33 @@ class SyncTimes:
         found: list[int] = np.frombuffer(raw, f"<u{width}").tolist()
         return found
 
-    def _slowest_link(self, held: list[tuple[int, int]]) -> int:
-        """The largest inverse bandwidth between two replicas."""
-        rates = [self._within[a][1] for a, c in held if c > 1]
+    def _slowest_link(
+        self, held: list[tuple[int, int]], per: int, weights: dict[int, int]
+    ) -> int:
+        """The largest inverse bandwidth between two replicas, in parts of `per`."""
+        rates = [per * self._within[a][1] for a, c in held if c > 1]
         if self._uniform and len(held) > 1:
-            rates.append(self._across[0][0][1])
+            slowest = max((weights.get(a, per) for a, _ in held), default=per)
+            rates.append(slowest * self._across[0][0][1])
         elif not self._uniform:
-            rates += [self._across[a][b][1] for a, _ in held for b, _ in held if a != b]
+            rates += [
+                max(weights.get(a, per), weights.get(b, per)) * self._across[a][b][1]
+                for a, _ in held
+                for b, _ in held
+                if a != b
+            ]
         return max(rates)
 
     def _to_others(
-        self, counts: Sequence[int], replicas: int
+        self, counts: Sequence[int], replicas: int, per: int, weights: dict[int, int]
     ) -> Iterable[tuple[int, int]]:
-        """Latencies and inverse bandwidths from a replica of each node, summed."""
+        """Latencies and inverse bandwidths from a replica of each node, summed.
+
+        Bandwidths are weighed by what a ring reaches at both ends, in parts of `per`.
+        """
+        if weights:
+            yield from self._weighed(counts, per, weights)
+            return
         if self._uniform:  # nodes of equal links and counts are in the same place
             alpha, beta = self._across[0][0]
             for (within_alpha, within_beta), c in set(
@@ -227,8 +267,42 @@ class SyncTimes:
                     alphas, betas = alphas + there * alpha, betas + there * beta
             yield alphas, betas
 
+    def _weighed(
+        self, counts: Sequence[int], per: int, weights: dict[int, int]
+    ) -> Iterable[tuple[int, int]]:
+        """The same where adapters are told."""
+        among = Counter[int]()  # replicas on nodes of each weight
+        for a, weight in weights.items():
+            among[weight] += counts[a]
+        for a, mine in weights.items():
+            alpha, beta = self._within[a]
+            here = counts[a]
+            alphas, betas = (here - 1) * alpha, (here - 1) * beta * per
+            if self._uniform:
+                alpha, beta = self._across[0][0]
+                for weight, there in among.items():
+                    others = there - here * (weight == mine)
+                    alphas += others * alpha
+                    betas += others * beta * max(weight, mine)
+            else:
+                for b, weight in weights.items():
+                    if b != a:
+                        alpha, beta = self._across[a][b]
+                        alphas += counts[b] * alpha
+                        betas += counts[b] * beta * max(weight, mine)
+            yield alphas, betas
 
-_Profile = tuple[LinkRate, int, tuple[tuple[int, int], ...]]
+
+def _whole_weights(slow: _Slow | None) -> tuple[int, dict[int, int]]:
+    """Factors as whole numbers over a common denominator, which comes first."""
+    if slow is None:
+        return 1, {}
+    per = lcm(*(factor.denominator for factor in slow.values()))
+    return per, {a: int(factor * per) for a, factor in slow.items()}
+
+
+# The link within a node, its other replicas, and those by class of link and factor.
+_Profile = tuple[LinkRate, int, tuple[tuple[tuple[int, Fraction], int], ...]]
 
 
 class _FarLinks:
@@ -249,22 +323,28 @@ class _FarLinks:
         self._inverse_inside = np.array([few[id(link)][1] for link in within])
 
     def ring_us(
-        self, size: Fraction, scale: int, counts: Sequence[int], replicas: int
+        self,
+        size: Fraction,
+        scale: int,
+        counts: Sequence[int],
+        replicas: int,
+        slow: _Slow | None,
     ) -> int:
         """The slowest replica's time: to each other, `scale` latencies and a share.
 
-        `size` is what all shares together take at a byte a second.
+        `size` is what all shares together take at a byte a second; `slow` has factors
+        of the time by node, where adapters are told.
         """
         many = np.fromiter(counts, np.int64, len(counts))
         share = float(size) / replicas
         within = scale * self._latency_inside + share * self._inverse_inside
-        sums = self._links.sums(scale * self._latency + share * self._inverse, many)
+        sums = self._sums(scale, share, many, slow)
         sums = np.where(many > 0, sums + (many - 1) * within, 0.0)
         low, high = _whole_us(float(sums.max()))
         if low == high:
             return low
         near = np.flatnonzero(sums >= sums.max() * (1 - 2 * ROUNDING)).tolist()
-        profiles = {self._profile(a, many) for a in near}
+        profiles = {self._profile(a, many, slow) for a in near}
         return max(
             -(-total.numerator // total.denominator)
             for total in (
@@ -272,28 +352,56 @@ class _FarLinks:
             )
         )
 
-    def _profile(self, a: int, many: NDArray[np.int64]) -> _Profile:
-        """The link within node `a`, its other replicas, and those by class of link."""
+    def _sums(
+        self, scale: int, share: float, many: NDArray[np.int64], slow: _Slow | None
+    ) -> NDArray[np.float64]:
+        """Of each node: its time to all replicas on other nodes."""
+        latency, wait = scale * self._latency, share * self._inverse
+        if slow is None:
+            return self._links.sums(latency + wait, many)
+        found, factors = np.zeros(len(many)), np.zeros(len(many))
+        for a, factor in slow.items():
+            factors[a] = float(factor)
+        for mine in set(factors[factors > 0].tolist()):
+            sums = np.zeros(len(many))
+            for other in set(factors[factors > 0].tolist()):
+                there = np.where(factors == other, many, 0)
+                sums += self._links.sums(latency + wait * max(mine, other), there)
+            found = np.where(factors == mine, sums, found)
+        return found
+
+    def _profile(self, a: int, many: NDArray[np.int64], slow: _Slow | None) -> _Profile:
         held = np.flatnonzero(many)
-        to_others = Counter[int]()
+        to_others = Counter[tuple[int, Fraction]]()
         classes = self._links.row(a)[held].tolist()
-        for link, count in zip(classes, many[held].tolist(), strict=True):
-            to_others[link] += count
-        own = to_others.pop(-1)
+        for b, link in zip(held.tolist(), classes, strict=True):
+            factor = max(slow[a], slow[b]) if slow and b != a else _ALL
+            to_others[link, factor] += int(many[b])
+        own = to_others.pop((-1, _ALL))
         return self._within[a], own - 1, tuple(sorted(to_others.items()))
 
     def _exactly(self, profile: _Profile, scale: int, share: Fraction) -> Fraction:
         (latency, rate), inside, classes = profile
         total = inside * (scale * latency + share / rate) if inside else Fraction(0)
-        for link, count in classes:
+        for (link, factor), count in classes:
             latency, rate = self._links.exactly(link)
-            total += count * (scale * latency + share / rate)
+            total += count * (scale * latency + share * factor / rate)
         return total
 
-    def slowest_us(self, size: Fraction, counts: Sequence[int], replicas: int) -> int:
+    def slowest_us(
+        self,
+        size: Fraction,
+        counts: Sequence[int],
+        replicas: int,
+        slow: _Slow | None,
+    ) -> int:
         """Time by the slowest link between two replicas."""
         held = [a for a, count in enumerate(counts) if count]
         rates = [self._within[a][1] for a in held if counts[a] > 1]
+        if slow is not None:
+            rates += self._rates_within_reach(held, slow)
+            total = size * (replicas - 1) / replicas / min(rates)
+            return -(-total.numerator // total.denominator)
         slowest = -1
         for a in held if len(held) > 1 else []:
             links = self._links.row(a)[held]
@@ -307,6 +415,18 @@ class _FarLinks:
             rates.append(self._links.exactly(slowest)[1])
         total = size * (replicas - 1) / replicas / min(rates)
         return -(-total.numerator // total.denominator)
+
+    def _rates_within_reach(self, held: list[int], slow: _Slow) -> Iterable[Fraction]:
+        """Bytes/s of a ring between any two nodes, each link and factor once."""
+        pairs: set[tuple[int, Fraction]] = set()
+        for a in held if len(held) > 1 else []:
+            links = self._links.row(a)[held].tolist()
+            pairs |= {
+                (link, max(slow[a], slow[b]))
+                for b, link in zip(held, links, strict=True)
+                if link >= 0
+            }
+        return [self._links.exactly(link)[1] / factor for link, factor in pairs]
 
 
 def _whole_us(value: float) -> tuple[int, int]:

@@ -60,8 +60,10 @@ def test_times_of_layers_head_and_hops_are_the_formulas_rounded_up(
         assert rounded_up(table.head_us(node, t, b), 1e6 * floats.head(node, t, b))
         for sender in instance.planned_cluster.nodes:
             if sender.name != node or sender.count > 1:
-                value = 1e6 * floats.hop(sender.name, node, t, b)
-                assert rounded_up(table.hop_us(sender.name, node, t, b), value)
+                for by in range(1, sender.count + 1):
+                    value = 1e6 * floats.hop((sender.name, by), (node, t), b)
+                    found = table.hop_us(sender.name, node, t, b, by)
+                    assert rounded_up(found, value)
 
 
 @pytest.mark.parametrize("instance", instances(), ids=lambda i: i.name)

@@ -157,4 +157,4 @@ def test_hints_stand_in_the_way_of_no_field_and_no_value() -> None:
     assert set(guide().hints) & values == set()
     names = [name.rpartition(".")[2] for name in ROWS]
     both = set(guide().hints) & set(names)
-    assert both <= {"tensor_parallel", "data_parallel"}
+    assert both <= {"tensor_parallel", "data_parallel", "adapters"}

@@ -99,6 +99,7 @@ def _best(
     costs = instance.workload.costs
     best: tuple[int, tuple[Option, ...]] | None = None
     factor, sync_factor = exact(costs.pipeline_factor), exact(costs.sync_factor)
+    over = judge._up(exact(costs.iteration_overhead_us))
     options = sorted(
         _options(instance, table, several_replicas, below),
         key=lambda o: (o.us, o.samples, o.size, o.stages),
@@ -108,15 +109,15 @@ def _best(
     overlap = costs.sync_overlap != "none"
     behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
-        floor = judge._up(factor * slowest.us)
+        floor = judge._up(factor * slowest.us) + over
         if below is not None and floor >= below:
             break
         for chosen in _complete(options[: last + 1], slowest, room, batch):
             key = tuple(sorted((o.layout, o.size if overlap else 0) for o in chosen))
             if key not in behind:
-                behind[key] = _sync_and_update_us(table, chosen)
-            sync_us, update_us = behind[key]
-            value = floor + judge._up(sync_factor * sync_us) + update_us
+                behind[key] = _sync_and_end_us(table, chosen)
+            sync_us, end_us = behind[key]
+            value = floor + judge._up(sync_factor * sync_us) + end_us
             if (below is None or value < below) and _held(table, chosen):
                 best, below = (value, chosen), value
     if best is None:
@@ -129,8 +130,9 @@ def _best(
 
 
 def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
-    """Whether states fit that are divided among the replicas there are."""
-    if not table.workload.costs.zero:
+    """Whether states fit that are divided, or copied, by the replicas there are."""
+    costs = table.workload.costs
+    if not (costs.zero or costs.flat_gradients):
         return True  # every option fits by itself
     plan = _plan(chosen)
     holders = judge._holders(table.layers, plan)
@@ -187,7 +189,8 @@ def _options(
     batch = instance.workload.global_batch
     costs = instance.workload.costs
     factor = exact(costs.pipeline_factor)
-    told_apart = costs.sync_overlap != "none" or costs.zero
+    over = judge._up(exact(costs.iteration_overhead_us))
+    told_apart = costs.sync_overlap != "none" or costs.zero or costs.flat_gradients
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
         stage_places = (
@@ -202,7 +205,7 @@ def _options(
                 )
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(costs, n, rows)
-                if below is not None and judge._up(factor * us) >= below:
+                if below is not None and judge._up(factor * us) + over >= below:
                     continue
                 if not fits(pipeline, stages, n, size):
                     continue
@@ -318,13 +321,12 @@ def _plan(chosen: tuple[Option, ...]) -> TrainingPlan:
     )
 
 
-def _sync_and_update_us(
-    table: CostTable, chosen: tuple[Option, ...]
-) -> tuple[int, int]:
+def _sync_and_end_us(table: CostTable, chosen: tuple[Option, ...]) -> tuple[int, int]:
     plan = _plan(chosen)
     timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
     holders = judge._holders(table.layers, plan)
-    return judge._sync_us(table, plan, timed), judge._update_us(table, plan, holders)
+    end = judge._tied_us(table, plan) + judge._update_us(table, plan, holders)
+    return judge._sync_us(table, plan, timed), end
 
 
 def tiny_instance(seed: int) -> Instance:

@@ -84,11 +84,15 @@ def _few_parameters(draw: Draw) -> list[int] | None:
     return draw.maybe(None, None, None, _counted(draw, draw.limit(10**6, 0), 10**7))
 
 
+# Of a pair: latency, and the rate of the other direction.
+_REST: list[list[Any]] = [[], [0], [30.5], [0, 2.5], [30.5, 7.0], [4, None]]
+
+
 def _links(draw: Draw) -> list[list[Any]]:
     names = [f"n{i}" for i in range(len(draw.counts))]
     pairs = [p for p in combinations(names, 2) if draw.rng.random() < draw.spice / 2]
     return [
-        [*pair, draw.rng.choice([0.5, 5.0, 20.0]), *draw.rng.choice([[], [0], [30.5]])]
+        [*pair, draw.rng.choice([0.5, 5.0, 20.0]), *draw.rng.choice(_REST)]
         for pair in pairs[:20]
     ]
 
@@ -118,6 +122,7 @@ def _profile(draw: Draw) -> list[Tree] | None:
         for gpu in draw.gpus
     }
     weighed = draw.maybe("none", "layers", "parts")
+    updated = rng.random() < draw.spice / 4
     missing = rng.choice([0.0, 0.0, 0.2])
     free = rng.choice([0.0, 0.0, 0.4, 1.0])  # layers that take no time
     wild = rng.random() < 0.3  # more samples need not take more time
@@ -132,6 +137,8 @@ def _profile(draw: Draw) -> list[Tree] | None:
                 each = 1 if wild else b**0.9 / t**0.8
                 times = [int(us * each * rng.uniform(0.7, 1.1)) for us in base]
                 rows.append(_row(draw, gpu, (t, b), times, weighed))
+                if updated:
+                    rows[-1]["update_us"] = [rng.randint(0, 500) for _ in times]
     # A profile without rows would be no profile.
     return rows or [_row(draw, draw.gpus[0], (1, 1), [5] * draw.layers, weighed)]
 
@@ -189,6 +196,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
             else d.maybe(None, 7)
         ),
         "intra_latency_us": lambda d: 0 if d.even else d.maybe(0, 5.5),
+        # Rare, as other prices that most exact methods do not state.
+        "adapters": lambda d: d.maybe(None, None, None, None, 1, 2, 3),
     },
     schema.Inter: {
         "gbytes_per_s": lambda d: d.limit(d.rng.choice([0.5, 5, 50]), 1e-6, 1e9),
@@ -226,6 +235,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "zero": lambda d: d.maybe(0, 0, 1, 2, 3),
         "head": lambda d: d.maybe("include", "omit"),
         "fused_loss": lambda d: d.maybe(False, True),
+        "logit_gradients": lambda d: d.maybe(False, True),
         "recompute": lambda d: d.maybe("full", "selective", "none"),
         "activations": lambda d: d.maybe("standard", "checkpoint", "architecture"),
         "in_flight": lambda d: d.maybe("1f1b", "gpipe", "one"),
@@ -233,11 +243,15 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "flash": lambda d: d.maybe(False, True),
         "interleave": lambda d: d.maybe(1, 1, 1, 1, 2, 3),
         "hops": lambda d: d.maybe("sender", "sender", "sender", "both"),
+        "hop_parts": lambda d: d.maybe(*["shared"] * 5, "whole"),
         "pipeline": lambda d: d.maybe("critical", "lockstep"),
         "pipeline_factor": lambda d: d.limit(d.maybe(1, 1.8, 0.5), 1e-9, 1e9),
         "sync": lambda d: d.maybe("ring", "bottleneck"),
         "sync_overlap": lambda d: d.maybe("none", "backward"),
         "sync_factor": lambda d: d.limit(d.maybe(1, 0, 1.65), 0, 1e-9, 1e9),
+        "tied_sync": lambda d: d.maybe(*[False] * 5, True),
+        "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
+        "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "layer_times": lambda d: "profile" if d.profiled else "analytic",
         "profile": _profile,
@@ -340,6 +354,8 @@ def _mended(workload: Tree) -> Tree:
         costs["layer_times"] = "analytic"
     if costs.get("precision"):
         costs.pop("bytes_per_parameter", None)
+    if costs["fused_loss"]:
+        costs["logit_gradients"] = False
     if costs["interleave"] > 1:
         costs["pipeline"] = "critical"
         if costs["in_flight"] == "gpipe":

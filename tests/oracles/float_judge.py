@@ -4,6 +4,7 @@ Shares no line with `hetopt.costs` or with the judge: it reads the instance's ow
 fields, rounds nothing, and returns seconds and bytes.
 """
 
+from statistics import median_low
 from typing import Any
 
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
@@ -32,6 +33,11 @@ class FloatJudge:
             frozenset((pair.first, pair.second)): (pair.latency_us, pair.gbytes_per_s)
             for pair in inter.pairs
         }
+        # Of rows about one pair the last counts.
+        last = {frozenset((pair.first, pair.second)): pair for pair in inter.pairs}
+        self.backwards = {
+            (pair.second, pair.first): pair.back_gbytes_per_s for pair in last.values()
+        }
         self.runs = self.costs.interleave
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
@@ -56,6 +62,7 @@ class FloatJudge:
             node = self.nodes[a]
             return node.intra_latency_us * 1e-6, (node.intra_gbytes_per_s or 0) * 1e9
         latency_us, gbytes_per_s = self.links.get(frozenset((a, b)), self.between)
+        gbytes_per_s = self.backwards.get((a, b)) or gbytes_per_s
         return latency_us * 1e-6, gbytes_per_s * 1e9
 
     def flops(self, node: str) -> float:
@@ -128,15 +135,36 @@ class FloatJudge:
         p = self.model.vocabulary * self.H
         return 3 * 2 * p * b * self.S / (t * self.flops(node))
 
-    def hop(self, sender: str, receiver: str, t: int, b: int) -> float:
-        """One micro-batch from a stage to the next, both directions."""
-        size = self.e * b * self.S * self.H
-        alpha, beta = self.link(sender, receiver)
-        way = alpha + size / beta
-        if t > 1:
-            alpha, beta = self.link(receiver, receiver)
-            way += (t - 1) * (alpha + size / (t * beta))
-        return 2 * way
+    def hop(self, x: tuple[str, int], y: tuple[str, int], b: int) -> float:
+        """One micro-batch between (node, degree) and the next, both directions."""
+        size, t = self.e * b * self.S * self.H, y[1]
+        each = self.costs.hop_parts == "whole"
+        total = 0.0
+        for a, c in ((x, y), (y, x)):
+            alpha, beta = self.link(a[0], c[0])
+            if x[0] != y[0]:
+                reach = []
+                for node, gpus in (a, c):
+                    n = self.nodes[node].adapters
+                    many = t if each else 1
+                    reach.append(min(gpus, n) / n / many if n else 1.0)
+                beta *= min(reach)
+            total += alpha + size / beta
+        if t > 1 and not each:
+            alpha, beta = self.link(y[0], y[0])
+            total += 2 * (t - 1) * (alpha + size / (t * beta))
+        return total
+
+    def ring(self, a: str, b: str, members: dict[str, int], t: int) -> float:
+        """Bytes/s that one of `t` rings has between two nodes, its slower direction."""
+        rate = min(self.link(a, b)[1], self.link(b, a)[1])
+        if a == b:
+            return rate
+        shares = [1.0]
+        for end in (a, b):
+            if n := self.nodes[end].adapters:
+                shares.append(min(n, t * members[end]) / n / t)
+        return rate * min(shares)
 
     def sync(self, parameters: int, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
@@ -145,13 +173,20 @@ class FloatJudge:
             return 0.0
         t_min, passes = min(t for _, t in holders), 3 if self.costs.zero == 3 else 2
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        members: dict[str, int] = {}
+        for node, _ in holders:
+            members[node] = members.get(node, 0) + 1
+
+        def rate(i: int, j: int) -> float:
+            return self.ring(holders[i][0], holders[j][0], members, t_min)
+
         if self.costs.sync == "bottleneck":
-            slowest = min(self.link(holders[i][0], holders[j][0])[1] for i, j in pairs)
+            slowest = min(rate(i, j) for i, j in pairs)
             return passes * (n - 1) / n * (self.g * parameters / t_min) / slowest
         sums = [0.0] * n
         for i, j in pairs:
-            alpha, beta = self.link(holders[i][0], holders[j][0])
-            sums[i] += alpha + self.g * parameters / (t_min * n * beta)
+            alpha = self.link(holders[i][0], holders[j][0])[0]
+            sums[i] += alpha + self.g * parameters / (t_min * n * rate(i, j))
         return passes * max(sums)
 
     def held(self, micro_batches: int, stages: int, j: int) -> float:
@@ -254,6 +289,9 @@ class FloatJudge:
             for x in layers:
                 total += self.parameter(many[x]) * self.model.parameters[x] / t
             total += self.activations(len(layers), t, b, held)
+        if costs.flat_gradients and costs.zero < 2:
+            copied = [self.model.parameters[x] for x in layers if many[x] > 1]
+            total += self.g * sum(copied) / t
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
@@ -261,8 +299,11 @@ class FloatJudge:
             v = self.model.vocabulary
             here = many[layers[0] if j == 0 else layers[-1]]
             total += ends * self.parameter(here) * v * h / t
+            if costs.flat_gradients and costs.zero < 2 and here > 1:
+                total += self.g * ends * v * h / t
             if j == stages - 1:
                 each = self.e + (0 if costs.fused_loss else 4)
+                each += 4 if costs.logit_gradients else 0
                 total += each * b * s * v / t
         return total
 
@@ -273,14 +314,27 @@ class FloatJudge:
         slowest = max(self.pipeline(p) for p in plan.pipelines)
         sync = self.synchronisation(plan)
         whole = self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
-        return whole + self.update(plan)
+        over = 1e-6 * self.costs.iteration_overhead_us
+        return whole + self.tied(plan) + self.update(plan) + over
+
+    def tied(self, plan: TrainingPlan) -> float:
+        """Seconds of the all-reduce of tied embeddings where it takes longest."""
+        if not (self.costs.tied_sync and self.model.tied_embeddings):
+            return 0.0
+        times = [0.0]
+        for pipeline in plan.pipelines:
+            if len(pipeline.stages) > 1:
+                ends = [pipeline.stages[0], pipeline.stages[-1]]
+                both = [(r.node, len(r.gpus)) for end in ends for r in end.replicas]
+                times.append(self.sync(self.model.vocabulary * self.H, both))
+        return max(times)
 
     def roundings(self, plan: TrainingPlan) -> float:
         """Microseconds by which whole numbers can differ: each term is rounded up."""
         costs, layers = self.costs, len(self.model.parameters)
         waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
         slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
-        return 3 + costs.pipeline_factor * slots + costs.sync_factor * (2 * layers + 4)
+        return 6 + costs.pipeline_factor * slots + costs.sync_factor * (2 * layers + 4)
 
     def holders(self, plan: TrainingPlan) -> list[int]:
         """Replicas of each layer."""
@@ -310,11 +364,27 @@ class FloatJudge:
                     end = min(held) if j == 0 else max(held)
                     held[end] += ends * self.model.vocabulary * self.H
                 for r in stage.replicas:
+                    split = [n if self.costs.zero else 1 for n in many]
+                    size, time = dict(held), 0.0
+                    if each := self.updates(r):
+                        time = 1e-6 * sum(each[x] / split[x] for x in held)
+                        for x in held:
+                            size[x] -= self.model.parameters[x]
                     if rate := self.rate(r.node):
-                        split = [n if self.costs.zero else 1 for n in many]
-                        own = sum(p / split[x] for x, p in held.items())
-                        times.append(moved * own / (len(r.gpus) * rate))
+                        own = sum(p / split[x] for x, p in size.items())
+                        time += moved * own / (len(r.gpus) * rate)
+                    times.append(time)
         return max(times)
+
+    def updates(self, replica: Replica) -> list[float] | None:
+        """Measured update of every layer: the middle one of the sizes measured."""
+        key = (self.nodes[replica.node].gpu, len(replica.gpus))
+        told = [
+            row.update_us
+            for row in self.costs.profile
+            if (row.gpu, row.tensor_parallel) == key and row.update_us is not None
+        ]
+        return [median_low(times) for times in zip(*told, strict=True)] or None
 
     def stage(self, pipeline: Pipeline, j: int) -> float:
         """Compute time of a stage for one micro-batch: its slowest replica."""
@@ -336,7 +406,7 @@ class FloatJudge:
             if crossings and count > 1:
                 b = max(r.samples for r in stage.replicas)
                 times[j] = crossings * min(
-                    self.hop(x.node, y.node, len(y.gpus), b)
+                    self.hop((x.node, len(x.gpus)), (y.node, len(y.gpus)), b)
                     for x in stage.replicas
                     for y in pipeline.stages[(j + 1) % count].replicas
                 )

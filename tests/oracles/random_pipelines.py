@@ -33,12 +33,15 @@ def random_instance(
             "count": random.choice([1, 2, 3, 4]),
             "intra_gbytes_per_s": random.choice([24.0, 200.0]),
             "intra_latency_us": random.choice([0, 5.5]),
+            "adapters": random.choice([None, None, 1, 2, 3, 4]) if later else None,
         }
         for i, gpu in enumerate([*types, *random.choices(list(types), k=2)])
     ]
     inter: dict[str, Any] = {"gbytes_per_s": 0.7, "latency_us": random.choice([0, 9])}
     if not uniform and random.random() < 0.4:
         inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
+        if later:
+            inter["pairs"][0]["back_gbytes_per_s"] = random.choice([None, 0.2, 0.9])
     layers = random.randint(2, 7)
     model: dict[str, Any] = {
         "name": "m",
@@ -58,6 +61,8 @@ def random_instance(
         costs |= {"in_flight": random.choice(["1f1b", "one"]), "pipeline": "critical"}
     if costs.get("precision"):
         del costs["bytes_per_parameter"]
+    if costs.get("fused_loss"):
+        costs["logit_gradients"] = False
     return Instance.model_validate(
         {
             "name": "random",
@@ -104,6 +109,11 @@ def later_costs(random: Random) -> dict[str, Any]:
         "fused_loss": random.random() < 0.5,
         "interleave": random.choice([1, 1, 2, 3]),
         "hops": random.choice(["sender", "both"]),
+        "hop_parts": random.choice(["shared", "whole"]),
+        "logit_gradients": random.random() < 0.3,
+        "tied_sync": random.random() < 0.5,
+        "iteration_overhead_us": random.choice([0, 12.5, 4000]),
+        "flat_gradients": random.random() < 0.5,
     }
 
 

@@ -23,7 +23,7 @@ def _drawn(seed: int) -> dict:
     return json.loads(json.dumps(tree))
 
 
-TREES = [_drawn(seed) for seed in range(1000)]
+TREES = [_drawn(seed) for seed in range(1500)]
 
 
 def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:

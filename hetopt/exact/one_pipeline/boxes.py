@@ -126,7 +126,8 @@ class Size:
         """The largest sum of stage times below `top` in a box."""
         factor, other = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
         sync = -(-other.numerator * box.sync_low // other.denominator)
-        most = Fraction(top - 1 - sync) / factor
+        over = self.cluster.table.overhead_us
+        most = Fraction(top - 1 - over - sync) / factor
         return int(most // 1) - (self.n - 1) * box.slow_low
 
     def _priced(
@@ -171,7 +172,8 @@ class Size:
     def _width(self, box: Box) -> int:
         """How much the bound of a box can miss for its maxima's sake."""
         slow, sync = box.slow_high - box.slow_low, box.sync_high - box.sync_low
-        return self.search.total((self.n - 1) * slow, 0, sync)
+        whole = self.search.total((self.n - 1) * slow, 0, sync)
+        return whole - self.cluster.table.overhead_us
 
     def _narrow(self, box: Box, bound: int, top: int) -> bool:
         """Whether searching promises more than halving."""

@@ -189,7 +189,7 @@ class Kinds:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
         members = self.cluster.members
         links = {
-            self.cluster.table.link(
+            self.cluster.table.cluster.ways(
                 self.cluster.cost.names[i], self.cluster.cost.names[j]
             ): (i, j)
             for i in members[x]
@@ -197,7 +197,10 @@ class Kinds:
             if i != j and self.cluster.count[j] >= t
         }
         return min(
-            (self.cluster.cost.hop_us(i, j, t, samples) for i, j in links.values()),
+            (
+                self.cluster.cost.hop_us(i, j, t, samples, None)
+                for i, j in links.values()
+            ),
             default=BIG,
         )
 
@@ -210,7 +213,7 @@ class Kinds:
             for i in self.cluster.members[c]
             if self.cluster.count[i] == self.cluster.largest[c]
         )
-        return self.cluster.cost.hop_us(node, node, t, samples)
+        return self.cluster.cost.hop_us(node, node, t, samples, None)
 
     # --- synchronisation -----------------------------------------------------------
 

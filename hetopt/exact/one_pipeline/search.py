@@ -118,7 +118,8 @@ class Search:
         pipes = -(
             -a.numerator * (sums + (self.stages.n - 1) * slowest) // a.denominator
         )
-        return pipes - (-b.numerator * syncs // b.denominator)
+        whole = pipes - (-b.numerator * syncs // b.denominator)
+        return whole + self.cluster.table.overhead_us
 
     def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""

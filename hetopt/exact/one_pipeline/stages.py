@@ -166,7 +166,8 @@ class Stages:
 
     def _hop_us(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
         return min(
-            (self.cluster.cost.hop_us(x, y, t, samples) for x, y in ways), default=0
+            (self.cluster.cost.hop_us(x, y, t, samples, None) for x, y in ways),
+            default=0,
         )
 
     def _times(self, placed: PlacedStage, k: int) -> tuple[tuple[int, ...], ...]:

@@ -23,6 +23,7 @@ from ...costs import CostTable
 from ...errors import Unsupported
 from ...problems import Objective
 from ...schema import Instance, exact
+from ...schema.rates import slower
 from ...solving.certificates import Case, TrainingCertificate
 
 Array = npt.NDArray[np.float64]
@@ -72,7 +73,7 @@ class _Check:
         self.batch = instance.workload.global_batch
         self.layers = instance.model.layers
         self.certificate = certificate
-        self.time_us = certificate.time_us
+        self.time_us = certificate.time_us - float(self.costs.iteration_overhead_us)
         self.sample: dict[tuple[Any, ...], str] = {}
         names = [node.name for node in self.table.cluster.nodes]
         for name in names:
@@ -123,7 +124,7 @@ class _Check:
         """Least time of a hop within a node of the kind, and out of it."""
         name = self.sample[kind]
         others = [
-            self.table.hop_us(x, y, 1, 1)
+            self.table.least_hop_us(x, y, 1)
             for x, k in zip(self.nodes, self.kinds, strict=True)
             if k == kind
             for y in self.nodes
@@ -132,7 +133,7 @@ class _Check:
         out = float(min(others)) if others else math.inf
         if int(kind[1]) == 1:
             return 0.0, out
-        return min(float(self.table.hop_us(name, name, 1, 1)), out), out
+        return min(float(self.table.least_hop_us(name, name, 1)), out), out
 
     def run(self) -> list[str]:
         """Carry out the divisions and check every case."""
@@ -261,7 +262,7 @@ class _Check:
 
     def _rate(self, box: _Box) -> float:
         inter = self.table.cluster.inter
-        rates = [exact(rate) for rate, _ in inter.pairs.rates]
+        rates = [exact(slower(rate)) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
         parameters = self.table.model.parameters[0]

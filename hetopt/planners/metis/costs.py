@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from ...costs import memory
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...search.fast_cost import FastCost, Slot, lockstep_us
@@ -59,10 +60,11 @@ class LineCost:
         self.compute_us = lru_cache(_KEPT)(self._compute_us)
         self.hop_us = lru_cache(_KEPT)(self._hop_us)
         self._weighed = lru_cache(_KEPT)(self._short_mib)
-        self._timed = any(
-            gpu.memory_gbytes_per_s is not None
-            for gpu in self.cost.table.cluster.gpus.values()
+        table = self.cost.table
+        self._timed = table.profile.updates or any(
+            gpu.memory_gbytes_per_s is not None for gpu in table.cluster.gpus.values()
         )
+        self._ties = self.cost.costs.tied_sync and table.model.tied_embeddings
         self._syncs: dict[Row, list[int]] = {}
 
     @property
@@ -100,8 +102,8 @@ class LineCost:
         samples = max(share.samples for share in sender)
         ends = {(share.node, share.t) for share in receiver}
         return min(
-            self.cost.hop_us(x, y, t, samples)
-            for x in {share.node for share in sender}
+            self.cost.hop_us(x, y, t, samples, by)
+            for x, by in {(share.node, share.t) for share in sender}
             for y, t in ends
         )
 
@@ -181,7 +183,8 @@ class LineCost:
                 for stage, hidden in zip(line, behind, strict=False)
             ),
         )
-        return self.cost.whole_us(pipeline, sync, self._update_us(line))
+        end = self._tied_us(line) + self._update_us(line)
+        return self.cost.whole_us(pipeline, sync, end)
 
     def _backward_us(self, stage: Laid) -> int:
         if self.cost.costs.sync_overlap == "none":
@@ -191,22 +194,38 @@ class LineCost:
             for share in set(stage.shares)
         )
 
+    def _tied_us(self, line: Sequence[Laid]) -> int:
+        """Time to sum tied embeddings over the first and the last stage."""
+        if not self._ties or len(line) == 1:
+            return 0
+        names, table = self.cost.names, self.cost.table
+        both = line[0].shares + line[-1].shares
+        holders = [(names[share.node], share.t) for share in both]
+        return table.sync_us(table.model.embedding_parameters, holders)
+
     def _update_us(self, line: Sequence[Laid]) -> int:
         """Time of the optimiser on the GPU where it takes longest."""
-        model, table = self.instance.model, self.cost.table
         if not self._timed:
             return 0
-        slowest = 0
-        for stage in line:
+        return max(
+            self._updated_us(stage, node, t)
+            for stage in line
+            for node, t in {(share.node, share.t) for share in stage.shares}
+        )
+
+    def _updated_us(self, stage: Laid, node: int, t: int) -> int:
+        model, table = self.instance.model, self.cost.table
+        name, replicas = self.cost.names[node], len(stage.shares)
+        span = range(stage.first, stage.last)
+        measured = table.measured_update_us(name, t, span, [replicas] * self.layers)
+        held = 0
+        if measured is None:
             held = sum(model.parameters[stage.first : stage.last])
-            if self.cost.costs.head == "include":
-                copies = (stage.first == 0) + (stage.last == self.layers)
-                tied = copies == 2 and model.tied_embeddings
-                held += (copies - tied) * model.embedding_parameters
-            for node, t in {(share.node, share.t) for share in stage.shares}:
-                part = [(Fraction(held, t), len(stage.shares))]
-                slowest = max(slowest, table.update_us(self.cost.names[node], part))
-        return slowest
+        copies = (stage.first == 0) + (stage.last == self.layers)
+        ends = memory.end_copies(model, self.instance.workload, copies)
+        held += ends * model.embedding_parameters
+        part = [(Fraction(held, t), replicas)]
+        return (measured or 0) + table.update_us(name, part)
 
     # --- plans -------------------------------------------------------------------
 

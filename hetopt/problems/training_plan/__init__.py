@@ -16,12 +16,17 @@ run of the stages before it: activations cross every border v times, from the la
 stage back to the first v - 1 times, and filling the pipeline takes a v-th of the time.
 Source: arXiv 2104.04473, section 2.2.2. It needs micro-batches in multiples of the
 stages. Under `hops: both` a transfer occupies the receiving stage as well, in the
-steady state, not while the pipeline fills. Where the rate of GPU memory is given, the
-slowest GPU's optimiser ends the iteration.
+steady state, not while the pipeline fills. Where the rate of GPU memory is given, or
+updates are measured, the slowest GPU's optimiser ends the iteration; before it tied
+embeddings are summed over each pipeline's first and last stage (`tied_sync`), and
+`iteration_overhead_us` is added once.
+
+A hop goes one way and comes back over links whose directions may differ; what of a
+link between nodes it reaches depends on the adapters at both ends (`adapters`).
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -78,15 +83,19 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     ]
     sync_us = _sync_us(table, plan, timed)
     update_us = _update_us(table, plan, holders)
+    tied_us = _tied_us(table, plan)
+    overhead_us = _up(exact(costs.iteration_overhead_us))
     iteration_us = _up(exact(costs.pipeline_factor) * max(pipeline_us)) + _up(
         exact(costs.sync_factor) * sync_us
     )
-    iteration_us += update_us
+    iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
         "pipeline_us": pipeline_us,
         "sync_us": sync_us,
+        "tied_us": tied_us,
         "update_us": update_us,
+        "overhead_us": overhead_us,
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
@@ -292,15 +301,29 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     each = 4 if workload.costs.precision == "fp32" else 2
     size = each * samples * workload.sequence_length * table.model.hidden
     ways = []
-    for x in {replica.node for replica in sender.replicas}:
+    for x, sending in {(r.node, r.degree) for r in sender.replicas}:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
-            latency, bandwidth = table.link(x, node)
-            way = latency + size / bandwidth
-            if t > 1:
+            copies = t if workload.costs.hop_parts == "whole" else 1
+            latency, there, back = table.cluster.ways(x, node)
+            slow = Fraction(1)
+            if x != node:
+                ends = (x, sending), (node, t)
+                slow = max(_slow(table, *end, copies) for end in ends)
+            way = 2 * latency + slow * size * (1 / there + 1 / back)
+            if t > 1 and copies == 1:
                 latency, bandwidth = table.link(node, node)
-                way += (t - 1) * (latency + size / (t * bandwidth))
+                way += 2 * (t - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
-    return _up(2 * min(ways) * 10**6)
+    return _up(min(ways) * 10**6)
+
+
+def _slow(table: CostTable, node: str, gpus: int, copies: int) -> Fraction:
+    """Time of copies over the adapters that `gpus` reach, to one over all of them."""
+    there_are = table.cluster.node[node].adapters
+    if there_are is None:
+        return Fraction(1)
+    reached = gpus if gpus < there_are else there_are
+    return Fraction(copies * there_are, reached)
 
 
 def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int:
@@ -361,6 +384,20 @@ def _sync_us(
     return slowest
 
 
+def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
+    """All-reduce of tied embeddings among a pipeline's first and last stage."""
+    if not (table.workload.costs.tied_sync and table.model.tied_embeddings):
+        return 0
+    slowest = Fraction(0)
+    for pipeline in plan.pipelines:
+        if len(pipeline.stages) > 1:
+            both = pipeline.stages[0].replicas + pipeline.stages[-1].replicas
+            places = tuple((r.node, r.degree) for r in both)
+            embedding = table.model.embedding_parameters
+            slowest = max(slowest, _layer_sync_s(table, embedding, places))
+    return _up(slowest * 10**6)
+
+
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
     """Time of the optimiser on the GPU where it takes longest."""
     model, slowest = table.model, 0
@@ -376,15 +413,37 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
             at_end = stage.span[0] if j == 0 else stage.span[-1]
             for replica in stage.replicas:
                 t = replica.degree
-                shares = [
-                    *(
-                        (Fraction(model.parameters[x], t), holders[x])
-                        for x in stage.span
-                    ),
-                    (Fraction(copies * ends, t), holders[at_end]),
+                layers = [
+                    (Fraction(model.parameters[x], t), holders[x]) for x in stage.span
                 ]
-                slowest = max(slowest, table.update_us(replica.node, shares))
+                beside = (Fraction(copies * ends, t), holders[at_end])
+                own = _measured_update_us(table, replica, stage, holders)
+                if own is None:
+                    own = table.update_us(replica.node, [*layers, beside])
+                else:
+                    own += table.update_us(replica.node, [beside])
+                slowest = max(slowest, own)
     return slowest
+
+
+def _measured_update_us(
+    table: CostTable, replica: Replica, stage: Stage, holders: list[int]
+) -> int | None:
+    """The update of a stage's layers by the profile; None where it has none."""
+    gpu, costs = table.cluster.node[replica.node].gpu, table.workload.costs
+    each: dict[int, list[int]] = {layer: [] for layer in stage.span}
+    for row in costs.profile:
+        alike = (row.gpu, row.tensor_parallel) == (gpu, replica.degree)
+        if row.update_us is not None and alike:
+            for layer in stage.span:
+                each[layer].append(row.update_us[layer])
+    if not all(each.values()):
+        return None
+    total = Fraction(0)
+    for layer, times in each.items():
+        middle = sorted(times)[(len(times) - 1) // 2]
+        total += Fraction(middle, holders[layer] if costs.zero else 1)
+    return _up(total)
 
 
 def _layer_sync_s(
@@ -398,14 +457,15 @@ def _layer_sync_s(
     passes = 3 if costs.zero == 3 else 2
     volume = costs.gradient_bytes * parameters
     count = Counter(node for node, _ in places)
+    slow = _ring_slow(table, count, smallest)
     if costs.sync == "bottleneck":
         rates = [table.link(a, a)[1] for a in count if count[a] > 1]
-        rates += _rates_between(table, list(count))
+        rates += _rates_between(table, slow)
         share = Fraction(volume, smallest)
         return Fraction(passes * (n - 1), n) * share / min(rates)
     chunk = Fraction(volume, smallest * n)
     worst = Fraction(0)
-    for others in _slowest(table, count, float(chunk)):
+    for others in _slowest(table, count, slow, float(chunk)):
         away = Fraction(0)
         for (latency, bandwidth), many in others:
             away += many * (latency + chunk / bandwidth)
@@ -413,57 +473,112 @@ def _layer_sync_s(
     return passes * worst
 
 
-def _rates_between(table: CostTable, nodes: list[str]) -> list[Fraction]:
-    """Bytes/s of the slowest link from each node to another one of these."""
-    cluster = table.cluster
-    if len(nodes) > 1 and not cluster.inter.pairs:
-        return [table.link(nodes[0], nodes[1])[1]]
+_Slow = dict[str, Fraction]  # by node: time over what a ring reaches, to all of it
+
+
+def _ring_slow(table: CostTable, count: Counter[str], t: int) -> _Slow:
+    """Of each node: `t` rings share the adapters that their members there reach."""
+    found = {}
+    for node, members in count.items():
+        there_are = table.cluster.node[node].adapters
+        if there_are is None:
+            found[node] = Fraction(1)
+        else:
+            reached = min(t * members, there_are)
+            found[node] = 1 / (Fraction(reached, there_are) / t)
+    return found
+
+
+def _rates_between(table: CostTable, slow: _Slow) -> list[Fraction]:
+    """Bytes/s of a ring over the slowest link from each node to another of these."""
+    cluster, nodes = table.cluster, list(slow)
+    if len(nodes) < 2:
+        return []
+    if not cluster.inter.pairs:
+        return [table.link(nodes[0], nodes[1])[1] / max(slow.values())]
     numbers = [cluster.number[node] for node in nodes]
     slowest = set()
-    for i in numbers if len(nodes) > 1 else []:
-        links = set(cluster.links.row(i)[numbers].tolist()) - {-1}
-        slowest.add(min(links, key=cluster.links.bytes_per_s.__getitem__))
-    return [cluster.links.exactly(link)[1] for link in slowest]
+    for i, mine in zip(numbers, slow.values(), strict=True):
+        links = cluster.links.row(i)[numbers].tolist()
+        slowest |= {
+            (link, max(mine, other))
+            for link, other in zip(links, slow.values(), strict=True)
+            if link >= 0
+        }
+    return [cluster.links.exactly(link)[1] / times for link, times in slowest]
 
 
 _Others = tuple[tuple[LinkRate, int], ...]  # links, and replicas that each leads to
 
 
-def _slowest(table: CostTable, count: Counter[str], chunk: float) -> set[_Others]:
+def _slowest(
+    table: CostTable, count: Counter[str], slow: _Slow, chunk: float
+) -> set[_Others]:
     """Links to all other replicas, of those replicas that may be the slowest.
 
     Equal links are counted together. Where all links between nodes are alike there
     are as many replicas to look at as kinds of nodes. Where they are given by pair,
     floats tell which are slow; with many different links fractions take minutes.
     """
-    n, cluster = count.total(), table.cluster
+    cluster = table.cluster
 
     def inside(node: str) -> list[tuple[LinkRate, int]]:
         return [(table.link(node, node), count[node] - 1)] if count[node] > 1 else []
 
     if not cluster.inter.pairs:
-        away = table.link(*list(count)[:2]) if len(count) > 1 else None
-        return {
-            (*inside(a), *([(away, n - count[a])] if away is not None else []))
-            for a in count
-        }
+        return _over_one_link(table, count, slow, inside)
     links, nodes = cluster.links, list(count)
     numbers = [cluster.number[node] for node in nodes]
     many = np.array([count[node] for node in nodes])
     # One entry more, for the node itself: what is inside it is added by itself.
-    seconds = np.append(links.latency_s + chunk / links.bytes_per_s, 0.0)
+    waits = np.append(links.latency_s, 0.0)
+    seconds = np.append(chunk / links.bytes_per_s, 0.0)
     rows = [links.row(i)[numbers] for i in numbers]
-    sums = np.array([seconds[row] @ many for row in rows])
+    times = np.array([float(slow[node]) for node in nodes])
+    sums = np.array(
+        [
+            (waits[row] + seconds[row] * np.maximum(mine, times)) @ many
+            for row, mine in zip(rows, times, strict=True)
+        ]
+    )
     for k, node in enumerate(nodes):
         for (latency, bandwidth), peers in inside(node):
             sums[k] += peers * (float(latency) + chunk / float(bandwidth))
     found: set[_Others] = set()
     for k in np.flatnonzero(sums >= sums.max() * _SURE).tolist():
-        tally = Counter[int]()
-        for link, peers in zip(rows[k].tolist(), many.tolist(), strict=True):
-            tally[link] += peers
-        far = ((links.exactly(x), y) for x, y in sorted(tally.items()) if x >= 0)
+        tally = Counter[tuple[int, Fraction]]()
+        for link, node in zip(rows[k].tolist(), nodes, strict=True):
+            tally[link, max(slow[node], slow[nodes[k]])] += count[node]
+        far = []
+        for (link, by), peers in sorted(tally.items()):
+            if link >= 0:
+                latency, bandwidth = links.exactly(link)
+                far.append(((latency, bandwidth / by), peers))
         found.add((*inside(nodes[k]), *far))
+    return found
+
+
+def _over_one_link(
+    table: CostTable,
+    count: Counter[str],
+    slow: _Slow,
+    inside: Callable[[str], list[tuple[LinkRate, int]]],
+) -> set[_Others]:
+    """The same where all links between nodes are alike, but for their adapters."""
+    if len(count) == 1:
+        return {tuple(inside(node)) for node in count}
+    latency, bandwidth = table.link(*list(count)[:2])
+    reach = Counter[Fraction]()
+    for node, replicas in count.items():
+        reach[slow[node]] += replicas
+    found: set[_Others] = set()
+    for node in count:
+        tally = Counter[Fraction]()
+        for times, replicas in reach.items():
+            tally[max(times, slow[node])] += replicas
+        tally[slow[node]] -= count[node]
+        far = [((latency, bandwidth / by), n) for by, n in sorted(tally.items()) if n]
+        found.add((*inside(node), *far))
     return found
 
 

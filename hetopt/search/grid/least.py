@@ -26,6 +26,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from ...schema.rates import slower
 from ..fast_cost import FastCost, Slot
 from .shapes import Shape, groups_of, nodes_by_kind
 
@@ -140,7 +141,7 @@ class Least:
             kinds = nodes_by_kind(cost, t, size)
             nodes = [i for several in kinds for i in [*dict.fromkeys(several)][:2]]
         ways = [
-            cost.hop_us(sender, receiver, t, size)
+            cost.hop_us(sender, receiver, t, size, t)
             for sender in nodes
             for receiver in nodes
             if groups[receiver] > (sender == receiver)
@@ -156,8 +157,9 @@ class Least:
         """The most layers that memory allows at each position."""
         t, replicas, stages, size, n = shape[:5]
         cost = self._cost
+        divided = cost.costs.zero or cost.costs.flat_gradients
         return [
-            self._most(node, t, size, n, stages, j, replicas if cost.costs.zero else 1)
+            self._most(node, t, size, n, stages, j, replicas if divided else 1)
             for j in range(stages)
         ]
 
@@ -187,7 +189,7 @@ class Least:
         pipeline = n * tau + max(0.0, chain - tau) / runs
         whole = float(cost.pipeline_factor) * pipeline
         whole += float(cost.sync_factor) * self._sync_us(shape)
-        return float(np.floor(whole * _ROUNDING))
+        return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
 
     def _sync_us(self, shape: Shape) -> float:
         """Of a stage with its share of the layers, at the least."""
@@ -212,7 +214,7 @@ class Least:
         groups = groups_of(cost, t, size)
         rates = [cost.table.node_class[name].intra for name in cost.names]
         within = max((float(link[1]) for link in rates if link), default=inf)
-        across = [rate for rate, _ in cluster.inter.pairs.rates]
+        across = [slower(rate) for rate in cluster.inter.pairs.rates]
         if cluster.inter.gbytes_per_s is not None:
             across.append(cluster.inter.gbytes_per_s)
         between = max(across, default=0.0) * 1e9

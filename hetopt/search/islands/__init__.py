@@ -20,6 +20,7 @@ from ...bounds import impossible
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...schema import Instance, Inter
+from ...schema.rates import slower
 from ..balancing import Balancer, shared
 from ..fast_cost import FastCost, Pipe
 from .options import Nodes, Option, Options
@@ -85,8 +86,8 @@ def _as_if_links_were_alike(
     if not cluster.inter.pairs or len(cluster.nodes) <= _MANY_NODES:
         return None
     slowest = min(cluster.links.present, key=cluster.links.bytes_per_s.__getitem__)
-    rate, latency = cluster.links.rates[slowest]
-    inter = Inter(gbytes_per_s=rate, latency_us=latency)
+    rate = cluster.links.rates[slowest]
+    inter = Inter(gbytes_per_s=slower(rate), latency_us=rate[1])
     alike = cost.instance.model_copy(
         update={"cluster": cluster.model_copy(update={"inter": inter})}
     )

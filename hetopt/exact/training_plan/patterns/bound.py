@@ -116,6 +116,7 @@ class PatternBound:
         self.instance = instance
         self.pipeline_factor = float(costs.pipeline_factor)
         self.sync_factor = float(costs.sync_factor)
+        self.overhead_us = float(costs.iteration_overhead_us)
         self.fleet = fleet(instance)
         self.kind_of = [
             k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
@@ -123,8 +124,8 @@ class PatternBound:
         self.layers = instance.model.layers
         # What backward passes may hide is not priced: then s = 0 says nothing.
         self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
-        least = least_us / self.pipeline_factor
-        largest = most_us / self.pipeline_factor
+        least = max(0.0, least_us - self.overhead_us) / self.pipeline_factor
+        largest = max(1.0, most_us - self.overhead_us) / self.pipeline_factor
         # Any positive one will do, where layers may take no time at all.
         smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
         self.tables = [
@@ -162,7 +163,8 @@ class PatternBound:
 
     def settled(self, case: Case, time_us: float) -> bool:
         """Whether no plan within the case has an iteration of at most `time_us`."""
-        left = (time_us - self.sync_factor * case.sync_low_us) / self.pipeline_factor
+        left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
+        left /= self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
         for level in range(len(_RATIOS)):
             pricing = self._pricing(case, level)

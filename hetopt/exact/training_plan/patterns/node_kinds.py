@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ....costs import CostTable
 from ....schema import Instance, exact
+from ....schema.rates import slower
 
 Array = npt.NDArray[np.float64]
 
@@ -69,7 +70,7 @@ def fleet(instance: Instance) -> Fleet:
 
 def _spread_us(instance: Instance, average: Fraction) -> float:
     inter = instance.planned_cluster.inter
-    rates = [exact(rate) for rate, _ in inter.pairs.rates]
+    rates = [exact(slower(rate)) for rate in inter.pairs.rates]
     if inter.gbytes_per_s is not None:
         rates.append(exact(inter.gbytes_per_s))
     if not rates:
@@ -82,7 +83,7 @@ def _kind(table: CostTable, names: list[str]) -> Kind:
     degrees = range(1, node.count + 1)
     run_us = np.array([_runs(table, node.name, t) for t in degrees])
     last_us = np.array([_last_runs(table, node.name, t) for t in degrees])
-    within = table.hop_us(node.name, node.name, 1, _B) if node.count > 1 else 0
+    within = table.least_hop_us(node.name, node.name, _B) if node.count > 1 else 0
     out_us = _least_out_us(table, names)
     # Where links between nodes are the faster ones, two visits are not one.
     within_us = float(within) if out_us is None else min(float(within), out_us)
@@ -96,7 +97,7 @@ def _least_out_us(table: CostTable, names: list[str]) -> float | None:
         return None
     if not table.cluster.inter.pairs:
         other = next(name for name in everyone if name != names[0])
-        return float(table.hop_us(names[0], other, 1, _B))
+        return float(table.least_hop_us(names[0], other, _B))
     cluster = table.cluster
     mine = {link for x in names for link in {*cluster.links.row(cluster.number[x])}}
     # One pair of nodes speaks for all that are joined by an equal link.

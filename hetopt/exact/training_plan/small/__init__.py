@@ -267,7 +267,7 @@ class _Search:
     def _best(self, value: int) -> Best:
         costs = self._costs
         factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-        return Best(value, *factors, self._longest)
+        return Best(value, *factors, self._longest, self._tables.table.overhead_us)
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""

@@ -34,15 +34,17 @@ class Best:
     pipeline_factor: Fraction
     sync_factor: Fraction
     longest: Longest
+    overhead_us: int  # of every iteration
 
     def us_left(self, sync_us: int) -> int:
         """The longest pipeline with which a plan is better; negative where none."""
-        rest = self.value - 1 - _up(self.sync_factor * sync_us)
+        rest = self.value - 1 - self.overhead_us - _up(self.sync_factor * sync_us)
         return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
 
     def sync_left(self, pipelines_us: int) -> int:
         """The longest synchronisation with which a plan is better; -1 where none."""
-        rest = self.value - 1 - _up(self.pipeline_factor * pipelines_us)
+        pipelines = _up(self.pipeline_factor * pipelines_us)
+        rest = self.value - 1 - self.overhead_us - pipelines
         if rest < 0:
             return -1
         if not self.sync_factor:  # it costs nothing, however long
@@ -52,7 +54,7 @@ class Best:
     def whole_us(self, pipelines_us: int, sync_us: int) -> int:
         """The objective."""
         pipelines = _up(self.pipeline_factor * pipelines_us)
-        return pipelines + _up(self.sync_factor * sync_us)
+        return pipelines + _up(self.sync_factor * sync_us) + self.overhead_us
 
 
 def _up(value: Fraction) -> int:

@@ -165,7 +165,7 @@ class StageTables:
         """Time from a stage to the next; the sender's largest share sets the size."""
         samples = max(place.samples for place in sender)
         return min(
-            self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples)
+            self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples, None)
             for x in set(sender)
             for y in set(receiver)
         )
@@ -360,7 +360,8 @@ def _equal(table: CostTable, one: Node, other: Node) -> bool:
     if one.count != other.count or classes[one.name] != classes[other.name]:
         return False
     return all(
-        table.link(one.name, third.name) == table.link(other.name, third.name)
+        table.cluster.ways(one.name, third.name)
+        == table.cluster.ways(other.name, third.name)
         for third in table.cluster.nodes
         if third.name not in (one.name, other.name)
     )

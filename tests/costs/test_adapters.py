@@ -1,0 +1,323 @@
+"""Adapters, directions and what ends an iteration, by hand and against each other."""
+
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_training import best_training_plan
+from drawing import instance as drawn
+from drawing import read
+from float_judge import FloatJudge
+from hypothesis import given
+from inputs import examples, seeds
+from random_pipelines import random_instance, random_pipes
+
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.costs import CostTable, beyond
+from hetopt.costs.communication import hop_slowdown, ring_slowdown
+from hetopt.errors import InstanceError
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.search import synchronisation
+from hetopt.search.fast_cost import FastCost
+
+# 8 layers of 10^6 parameters, hidden 1000, sequences of 1000: 2 MB of activations a
+# sequence, 2 MB of gradients a layer; GPUs fast enough that layers take no time.
+_BYTES = 2_000_000
+
+
+def two_nodes(
+    adapters: int | None = 4, costs: dict[str, Any] | None = None, **fields: Any
+) -> Instance:
+    """Two nodes of four GPUs, joined at 2 GB/s without latency; 100 GB/s within."""
+    node = {"gpu": "A", "count": 4, "intra_gbytes_per_s": 100, "adapters": adapters}
+    model = {
+        "name": "m",
+        "layers": 8,
+        "hidden": 1000,
+        "heads": 8,
+        "vocabulary": 1000,
+        "layer_parameters": [10**6] * 8,
+    }
+    tree = {
+        "name": "two",
+        "model": model | fields.pop("model", {}),
+        "workload": {
+            "sequence_length": 1000,
+            "global_batch": 8,
+            "costs": {"head": "omit"} | (costs or {}),
+        },
+        "cluster": {
+            "gpus": {"A": {"peak_tflops": 999_999, "memory_gib": 80}},
+            "nodes": [{"name": name, **node} for name in ("a", "b")],
+            "inter": fields.pop("inter", {"gbytes_per_s": 2}),
+        },
+    }
+    return Instance.model_validate(tree, strict=False)
+
+
+def plan_of(*rows: list[str], t: int, cut: int = 4) -> TrainingPlan:
+    """Pipelines of stages on the first free GPUs of nodes, `t` each."""
+    taken: dict[str, int] = {}
+
+    def replica(node: str) -> Replica:
+        first = taken.get(node, 0)
+        taken[node] = first + t
+        return Replica(gpus=tuple(f"{node}:{first + i}" for i in range(t)), samples=1)
+
+    return TrainingPlan(
+        pipelines=tuple(
+            Pipeline(
+                micro_batches=8 // len(rows),
+                micro_batch_size=1,
+                stages=tuple(
+                    Stage(layers=layers, replicas=(replica(node),))
+                    for node, layers in zip(
+                        row, [(0, cut), (cut, 8)] if row[1:] else [(0, 8)], strict=True
+                    )
+                ),
+            )
+            for row in rows
+        )
+    )
+
+
+def parts_of(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
+    """The judge's parts, which plain floats and FastCost agree with."""
+    judged = training_plan.evaluate(instance, plan)
+    floats = FloatJudge(instance)
+    expected = 1e6 * floats.iteration(plan)
+    assert judged.objective is not None
+    assert 0 <= judged.objective - expected + 1e-6 <= floats.roundings(plan)
+    cost = FastCost(instance)
+    pipes = cost.compact(plan)
+    assert pipes is not None
+    assert cost.iteration_us(pipes) == judged.objective
+    return judged.parts
+
+
+@pytest.mark.parametrize(
+    ("adapters", "t", "reached"),
+    [(None, 1, 1), (4, 1, 1 / 4), (4, 2, 1 / 2), (4, 4, 1), (1, 1, 1), (1, 4, 1)],
+)
+def test_a_hop_reaches_the_adapters_of_its_gpus(
+    adapters: int | None, t: int, reached: float
+) -> None:
+    parts = parts_of(two_nodes(adapters), plan_of(["a", "b"], t=t))
+    gathered = 2 * (t - 1) * _BYTES / t / 100e9
+    wire = 2 * _BYTES / (2e9 * reached)
+    (rows,) = parts["stages"]
+    assert rows[0]["hop_us"] == pytest.approx(1e6 * (wire + gathered), abs=1)
+
+
+@pytest.mark.parametrize(("adapters", "copies"), [(None, 1), (1, 4), (2, 4), (4, 4)])
+def test_whole_activations_are_sent_to_each_gpu(
+    adapters: int | None, copies: int
+) -> None:
+    """Four copies over all adapters; without adapters each has all of the link."""
+    parts = parts_of(
+        two_nodes(adapters, {"hop_parts": "whole"}), plan_of(["a", "b"], t=4)
+    )
+    (rows,) = parts["stages"]
+    seconds = 2 * copies * _BYTES / 2e9
+    assert rows[0]["hop_us"] == pytest.approx(1e6 * seconds, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("adapters", "t", "rings"),
+    [
+        (None, 4, 1),  # each ring the whole link
+        (4, 4, 4),  # each of four rings its own adapter
+        (1, 4, 4),  # four rings through one adapter
+        (2, 4, 4),
+        (4, 2, 4),  # two rings reach two of four adapters: one each
+        (1, 1, 1),
+        (4, 1, 4),
+    ],
+)
+def test_the_rings_of_a_stage_share_its_adapters(
+    adapters: int | None, t: int, rings: int
+) -> None:
+    """One replica on each of two nodes: 2 passes of half of 1 / t of 16 MB."""
+    for sync in ("ring", "bottleneck"):
+        instance = two_nodes(adapters, {"sync": sync})
+        parts = parts_of(instance, plan_of(["a"], ["b"], t=t))
+        seconds = 2 * 8 * _BYTES / t / 2 / (2e9 / rings)
+        assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
+
+
+def test_a_ring_of_several_members_reaches_more_adapters() -> None:
+    """Two replicas of one GPU on each node reach two of four adapters."""
+    plan = plan_of(["a"], ["a"], ["b"], ["b"], t=1)
+    seconds = 2 * 8 * _BYTES / 4 * (2 / 1e9 + 1 / 100e9)
+    parts = parts_of(two_nodes(4), plan)
+    assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
+
+
+def test_both_directions_of_a_link_count() -> None:
+    inter = {"pairs": [["a", "b", 4, 0, 1]]}
+    instance = two_nodes(None, inter=inter)
+    for row in (["a", "b"], ["b", "a"]):
+        (rows,) = parts_of(instance, plan_of(row, t=1))["stages"]
+        assert rows[0]["hop_us"] == pytest.approx(1e6 * _BYTES * (1 / 4e9 + 1 / 1e9))
+    parts = parts_of(instance, plan_of(["a"], ["b"], t=1))
+    assert parts["sync_us"] == pytest.approx(1e6 * 8 * _BYTES / 1e9)
+
+
+def test_what_ends_an_iteration_is_added_once() -> None:
+    plain = parts_of(two_nodes(), plan_of(["a", "b"], ["b", "a"], t=2))
+    costs = {"iteration_overhead_us": 1234.5, "tied_sync": True}
+    tied = two_nodes(costs=costs, model={"tied_embeddings": True})
+    parts = parts_of(tied, plan_of(["a", "b"], ["b", "a"], t=2))
+    # 2 MB of gradients, half on each of two rings, which have an adapter each.
+    seconds = 2 * _BYTES / 2 / 2 / (2e9 / 4)
+    assert parts["tied_us"] == pytest.approx(1e6 * seconds)
+    assert parts["overhead_us"] == 1235
+    added = parts["tied_us"] + parts["overhead_us"]
+    assert parts["iteration_us"] == plain["iteration_us"] + added
+    alone = parts_of(tied, plan_of(["a"], ["b"], t=2))
+    assert alone["tied_us"] == 0  # one stage has both
+
+
+def profile(updates: dict[int, int]) -> dict[str, Any]:
+    """Rows of one GPU, by size of micro-batch, with the update of each layer."""
+    rows = [
+        {
+            "gpu": "A",
+            "tensor_parallel": 1,
+            "micro_batch": b,
+            "layer_us": [5] * 8,
+            "update_us": [us] * 7 + [us + 100],
+        }
+        for b, us in updates.items()
+    ]
+    return {"layer_times": "profile", "profile": rows}
+
+
+@pytest.mark.parametrize(("zero", "divided"), [(0, 1), (1, 2), (3, 2)])
+def test_measured_updates_are_those_of_the_slowest_stage(
+    zero: int, divided: int
+) -> None:
+    instance = two_nodes(costs=profile({1: 40, 2: 90, 4: 50}) | {"zero": zero})
+    plan = plan_of(["a", "b"], ["b", "a"], t=1, cut=3)
+    # The middle of 40, 50 and 90, five layers, and what the last one has more.
+    assert parts_of(instance, plan)["update_us"] == (5 * 50 + 100) // divided
+
+
+@pytest.mark.parametrize("head", ["include", "omit"])
+def test_a_flat_copy_of_gradients_is_held_where_there_are_replicas(head: str) -> None:
+    def held(flat: bool, *rows: list[str], **more: Any) -> int:
+        costs = {"flat_gradients": flat, "head": head, **more}
+        return max(
+            parts_of(two_nodes(costs=costs), plan_of(*rows, t=2))[
+                "peak_memory_mib"
+            ].values()
+        )
+
+    alone, several = [["a"]], [["a"], ["b"]]
+    assert held(True, *alone) == held(False, *alone)
+    copied = 8 * _BYTES + (2 * _BYTES if head == "include" else 0)
+    more = held(True, *several) - held(False, *several)
+    assert more == -(-copied // 2 // 2**20)
+    assert held(True, *several, zero=2) == held(False, *several, zero=2)
+    wide = {"precision": "fp32"}
+    more = held(True, *several, **wide) - held(False, *several, **wide)
+    assert more == -(-2 * copied // 2 // 2**20)
+
+
+def test_gradients_of_logits_are_four_bytes_each() -> None:
+    def peak(**costs: bool) -> int:
+        instance = two_nodes(costs={"head": "include"} | costs)
+        found = parts_of(instance, plan_of(["a"], t=1))["peak_memory_mib"]
+        return int(max(found.values()))
+
+    assert peak(logit_gradients=True) - peak() in (3, 4)  # 4 x 10^6 bytes
+
+
+def test_a_fused_loss_has_no_gradients_beside() -> None:
+    with pytest.raises(ValueError, match="fused_loss and logit_gradients"):
+        two_nodes(costs={"fused_loss": True, "logit_gradients": True})
+
+
+@examples(40)
+@given(seed=seeds())
+def test_adapters_only_ever_make_a_plan_slower(seed: int) -> None:
+    rng = Random(f"adapters {seed}")
+    told = random_instance(rng, later=True)
+    cluster = told.planned_cluster
+    nodes = tuple(n.model_copy(update={"adapters": None}) for n in cluster.nodes)
+    costs = told.workload.costs.model_copy(update={"hop_parts": "shared"})
+    workload = told.workload.model_copy(update={"costs": costs})
+    told = told.model_copy(update={"workload": workload})
+    plain = told.model_copy(
+        update={"cluster": cluster.model_copy(update={"nodes": nodes})}
+    )
+    pipes = random_pipes(rng, told)
+    with_them, without = (FastCost(x).iteration_us(pipes) for x in (told, plain))
+    assert without <= with_them
+
+
+@examples(25)
+@given(seed=seeds())
+def test_many_links_and_adapters_agree_with_the_judge(seed: int) -> None:
+    """By the way of clusters of many nodes, whose sums are floats first."""
+    rng = Random(f"far {seed}")
+    instance = random_instance(rng, later=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synchronisation, "_FEW_NODES", 0)
+        cost = FastCost(instance)
+    pipes = random_pipes(rng, instance)
+    judged = training_plan.evaluate(instance, cost.plan(pipes))
+    assert cost.iteration_us(pipes) == judged.objective
+
+
+@examples(8)
+@given(seed=seeds())
+def test_bounds_are_below_the_best_of_all_plans(seed: int) -> None:
+    """On tiny clusters, where every term is drawn often."""
+    rng = Random(f"tiny {seed}")
+    fixed = {
+        "iteration_overhead_us": rng.choice([0, 900]),
+        "hop_parts": rng.choice(["shared", "whole"]),
+        "flat_gradients": rng.random() < 0.5,
+        "tied_sync": rng.random() < 0.5,
+    }
+    counts = rng.choice([(2, 1), (2, 2), (1, 1, 1)])
+    tree = drawn(rng, counts, layers=2, batch=2, fixed=fixed, spice=0.3)
+    for node in tree["cluster"]["nodes"]:
+        node["adapters"] = rng.choice([None, 1, 2])
+    instance = read(tree)
+    best = best_training_plan(instance)
+    if best is not None:
+        assert training_plan_bound(instance).value <= best[0]
+
+
+def test_shares_of_adapters_are_those_of_the_definition() -> None:
+    for adapters, t, d in product(range(1, 6), range(1, 6), range(1, 6)):
+        ring = min(adapters, t * d) / adapters / t
+        assert float(ring_slowdown(adapters, t, d)) == pytest.approx(1 / ring)
+        hop = min(t, adapters) / adapters
+        assert float(hop_slowdown(adapters, t, 1)) == pytest.approx(1 / hop)
+
+
+def test_closed_forms_refuse_what_they_do_not_price() -> None:
+    told = two_nodes(costs=profile({1: 40}) | {"tied_sync": True})
+    text = " ".join(beyond(told))
+    for word in ("adapters", "update_us", "tied_sync"):
+        assert word in text
+    plain = two_nodes(None, {"iteration_overhead_us": 70})
+    assert not beyond(plain)
+    assert CostTable(plain).overhead_us == 70
+
+
+def test_offers_refuse_what_their_price_leaves_out() -> None:
+    from hetopt import api  # the whole interface, for one test
+    from hetopt.files import load_instance
+
+    offered = load_instance("espresso/llama-7b")
+    costs = offered.workload.costs.model_copy(update={"iteration_overhead_us": 5.0})
+    workload = offered.workload.model_copy(update={"costs": costs})
+    with pytest.raises(InstanceError, match="iteration_overhead_us"):
+        api.provision(offered.model_copy(update={"workload": workload}), limits=1)
