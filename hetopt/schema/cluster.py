@@ -57,8 +57,9 @@ class GpuType(Record):
     usd_per_hour: UsdPerHour | None = None
     memory_gbytes_per_s: GbytesPerS | None = None
     watts: Positive | None = None
+    aliases: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
 
-    _later = frozenset({"memory_gbytes_per_s", "watts"})
+    _later = frozenset({"memory_gbytes_per_s", "watts", "aliases"})
 
 
 class Node(Record):

@@ -15,6 +15,7 @@ from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
+from hetopt.formats.sailor import plan as sailor_plan
 from hetopt.formats.sailor import profiles as sailor
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
@@ -95,7 +96,14 @@ def test_the_instance_can_be_planned(folder: Path) -> None:
     assert run.exit_code == 0, run.output
     words = ["plan", str(out), "--planner", "islands", "--json"]
     assert CliRunner().invoke(cli.app, words).exit_code == 0
-    assert "updates, up to 0.0012 s" in load_instance(out).source
+    rows = load_instance(out).workload.costs.profile
+    assert {row.update_us for row in rows} == {(200,) * 6}
+    run = CliRunner().invoke(
+        cli.app,
+        ["import", "sailor", *paths, *flags, "--updates", "false", "--out", str(out)],
+    )
+    assert run.exit_code == 0, run.output
+    assert "left out of the iteration: updates" in load_instance(out).source
 
 
 @pytest.mark.parametrize(
@@ -136,3 +144,153 @@ def test_what_is_missing_is_asked_for(folder: Path) -> None:
             **MODEL,
             **LINKS,
         )
+
+
+# --- the network, the memory, the names --------------------------------------------
+
+
+def fit(gbytes_per_s: float) -> list[Any]:
+    """The same bandwidth whatever the size of the message."""
+    return [[0.0, 0.0, gbytes_per_s], gbytes_per_s * 1e9]
+
+
+def network(folder: Path, rates: dict[tuple[str, str, int], float]) -> str:
+    """A file of fits between machines of two types in one zone, one way each."""
+    tree: dict[str, Any] = {}
+    for (one, two, gpus), rate in rates.items():
+        inner = tree.setdefault("z", {}).setdefault(one, {}).setdefault(str(gpus), {})
+        inner.setdefault("z", {}).setdefault(two, {})[str(gpus)] = fit(rate)
+    (folder / "between.json").write_text(json.dumps(tree))
+    within = {kind: {"2": fit(30.0), "4": fit(40.0)} for kind in ("X90", "Y10")}
+    (folder / "within.json").write_text(json.dumps(within))
+    return f"{folder / 'between.json'},{folder / 'within.json'}"
+
+
+def test_links_are_those_of_the_fits_by_direction(folder: Path) -> None:
+    told = {
+        **{("X90", "Y10", n): 2.0 * n for n in (1, 2)},
+        **{("Y10", "X90", n): 0.5 * n for n in (1, 2)},
+        **{("X90", "X90", n): 3.0 * n for n in (1, 4)},
+        **{("Y10", "Y10", n): 1.0 for n in (1, 2)},
+    }
+    fitted = imported(
+        folder, inter_gbytes_per_s=None, network=network(folder, told)
+    ).planned_cluster
+    (link,) = fitted.inter.pairs
+    assert (link.first, link.gbytes_per_s, link.back_gbytes_per_s) == ("n1", 4.0, 1.0)
+    assert link.latency_us == 0
+    # More GPUs get more on the one machine, and do not on the other.
+    assert [node.adapters for node in fitted.nodes] == [4, 1]
+    assert [node.intra_gbytes_per_s for node in fitted.nodes] == [40.0, 30.0]
+
+
+def test_fits_that_disagree_are_told_and_the_slower_counts(folder: Path) -> None:
+    told = {("X90", "Y10", 1): 0.1, ("X90", "Y10", 2): 2.8, ("Y10", "X90", 2): 2.8}
+    found = imported(folder, inter_gbytes_per_s=None, network=network(folder, told))
+    (link,) = found.planned_cluster.inter.pairs
+    assert (link.gbytes_per_s, link.back_gbytes_per_s) == (0.1, 2.8)
+    assert "X90 -> Y10: 0.1 GB/s of 1 GPU, 2.8 GB/s of 2" in found.source
+
+
+def test_a_pair_without_a_fit_is_asked_for(folder: Path) -> None:
+    files = network(folder, {("X90", "X90", 1): 3.0})
+    with pytest.raises(InstanceError, match="no fit between X90 and Y10"):
+        imported(folder, inter_gbytes_per_s=None, network=files)
+    cluster = imported(folder, network=files).planned_cluster
+    assert cluster.link("n1", "n2")[1] == 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ([], "found list, expected fits by type"),
+        ({"X90": {"2": [[1, 2], 3]}}, r"X90\.2: found \[\[1, 2\], 3\], expected"),
+        ({"X90": {"2": [[0, 0, -1], 3e9]}}, "with a positive bandwidth"),
+        ({"X90": {"two": fit(1)}}, "found 'two' GPUs"),
+        ({"z": {"X90": {"2": fit(1)}}}, "found fits 3 deep"),
+    ],
+)
+def test_a_fault_of_the_fits_is_named(folder: Path, tree: Any, message: str) -> None:
+    (folder / "bad.json").write_text(json.dumps(tree))
+    with pytest.raises(InstanceError, match=message):
+        imported(folder, network=str(folder / "bad.json"))
+
+
+def described(folder: Path, degrees: tuple[int, ...], layers: int = 6) -> Any:
+    """A description by degree, inside of a model's name."""
+    return {
+        "family": {
+            str(t): {
+                str(x): {"params_floats": 10**6 * 4 // t, "act_mem_floats": 2**20 // t}
+                for x in range(layers)
+            }
+            for t in degrees
+        }
+    }
+
+
+def test_keys_of_the_description_are_degrees(folder: Path) -> None:
+    file = folder / "memory_info.json"
+    file.write_text(json.dumps(described(folder, (4, 2, 1))))
+    found = imported(folder, precision="fp32")
+    assert found.model.parameters == (4 * 10**6,) * 6
+    costs = found.workload.costs
+    assert costs.bytes_per_parameter == 16
+    assert costs.element_bytes == 4
+    for row in costs.profile:
+        t, b = row.tensor_parallel, row.micro_batch
+        kept = -(-4 * b * (2**20 // t) // 2**20)
+        states = -(-16 * (10**6 * 4 // t) // 2**20)
+        assert row.activation_mib == (kept,) * 6
+        assert row.layer_mib == (kept + states,) * 6
+    assert "memory by formula" not in found.source
+    formula = imported(folder, precision="fp32", memory="formula")
+    assert not any(row.layer_mib for row in formula.workload.costs.profile)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "layers", "options", "message"),
+    [
+        ((2, 4), 6, {}, "found tensor-parallel degrees 2, 4, expected 1 among them"),
+        ((1, 2), 8, {}, "found 8 layers, expected 6"),
+        ((1,), 6, {"memory": "measured"}, "no activations of all degrees"),
+        ((1,), 6, {"name": "other"}, "found models family, expected 'other'"),
+        ((1,), 6, {"layers": 32}, "found 6 layers, expected 34: --layers 32"),
+        ((1,), 6, {"precision": "fp8"}, "option precision: found 'fp8'"),
+    ],
+)
+def test_what_is_of_another_model_is_refused(
+    folder: Path,
+    degrees: tuple[int, ...],
+    layers: int,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    text = json.dumps(described(folder, degrees, layers))
+    (folder / "memory_info.json").write_text(text)
+    with pytest.raises(InstanceError, match=message):
+        imported(folder, **options)
+
+
+def test_plans_may_call_a_type_as_the_profile_did(folder: Path) -> None:
+    (folder / "hostfile").write_text("n1 slots=4\n")
+    read = sailor.read(
+        [folder / "Y10" / "profile.json"],
+        hostfile=folder / "hostfile",
+        memory_info=folder / "memory_info.json",
+        gpu="RTX4090",
+        **MODEL,
+    )
+    instance = validated(Instance, read, "imported")
+    stage = [[[["Y10", 4, "z"]], 2]]
+    pipeline = {"layers_per_stage": [[*range(6)]], "tmp_per_stage": [stage]}
+    file = folder / "plan.json"
+
+    def claim(**more: Any) -> Any:
+        tree = {"pipeline_list": [pipeline], "mbs": 1, **more}
+        file.write_text(json.dumps(tree))
+        return next(sailor_plan.claims(file, instance))
+
+    assert claim().plan.pipelines[0].stages[0].replicas[0].gpus == ("n1:0", "n1:1")
+    assert claim(gbs=32).refused is None
+    assert "found a batch of 64 sequences, the instance has" in claim(gbs=64).refused

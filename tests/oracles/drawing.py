@@ -185,6 +185,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         # Rare: most exact methods state nothing where the optimiser is timed.
         "memory_gbytes_per_s": lambda d: d.maybe(None, None, None, None, 900.0),
         "watts": lambda d: d.maybe(None, None, 350.0),
+        "aliases": lambda d: d.maybe(None, ["also so"]),
     },
     schema.Node: {
         "name": lambda d: f"n{d.node}",

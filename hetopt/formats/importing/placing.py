@@ -29,10 +29,14 @@ def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:
 def names(data: Instance, told: str) -> dict[str, str]:
     """Types of the instance by the names a plan may use, in folded case.
 
+    These are their own and their aliases, where no other type is called so.
     `told` adds names, `A100:A100-80GB-SXM4,T4:T4`; `InstanceError` for an unknown type.
     """
-    types = {name.casefold(): name for name in data.planned_cluster.gpus}
-    found = dict(types)
+    gpus = data.planned_cluster.gpus
+    types = {name.casefold(): name for name in gpus}
+    found = {
+        alias.casefold(): name for name, gpu in gpus.items() for alias in gpu.aliases
+    } | types
     for pair in filter(None, told.split(",")):
         word, _, name = pair.rpartition(":")
         if not word or name.casefold() not in types:

@@ -9,8 +9,9 @@ named as those of the instance, or by the option `types` (`A100-40:A100-40GB-SXM
 Sailor names no machines: a replica takes free GPUs of the first node that has enough of
 its type, else of several, which the judge then names. `mbs` sequences are those of a
 replica of the first stage; other stages share the same micro-batch. Several pipelines
-share the batch equally. Sailor counts embedding and head as its first and last layer:
-where the plan has two layers more than the instance, they go with their neighbours.
+share the batch equally; where the plan tells it (`gbs`), it must be the instance's.
+Sailor counts embedding and head as its first and last layer: where the plan has two
+layers more than the instance, they go with their neighbours.
 Claimed is `iter_time` (s), else 1 / `estimated_throughput`.
 """
 
@@ -112,6 +113,7 @@ class _Plan(Foreign):
         max_length=_MOST
     )
     mbs: Annotated[int, BeforeValidator(_whole)]
+    gbs: Annotated[int, Field(ge=1)] | None = None
 
 
 def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
@@ -147,6 +149,13 @@ def _positive(value: Any) -> float | None:
 
 def _plan(tree: Any, data: Instance, named: dict[str, str], place: str) -> TrainingPlan:
     told = validated(_Plan, tree, place)
+    batch = data.workload.global_batch
+    if told.gbs is not None and told.gbs != batch:
+        raise InstanceError(
+            f"{place}: gbs: found a batch of {told.gbs} sequences, the instance has a "
+            f"global_batch of {batch}, expected the same; read it against an instance "
+            "with that batch"
+        )
     pool = Pool(data)
     pipelines = []
     for i, row in enumerate(told.pipeline_list):

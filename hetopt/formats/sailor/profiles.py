@@ -5,13 +5,18 @@
 
 A profile is `{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}`; its
 folder names the type of GPU, as Sailor keeps it (where all machines are of one type,
-the name is not looked at). Machines are those of the hostfile, as in the importer
-`hostfile`, with its options. Embedding and head are the first and last layer, and
-layers of the instance. Parameters come from Sailor's description of the model
-(`--memory-info FILE`, `{micro-batch: {layer: {"params_floats": n, ...}}}`), else from
-`parameters_per_layer` (12 H^2 by default) and the vocabulary. Memory is that of the
-formulas. The time of updates is no part of a layer's passes: `source` names it, the
-instance has it not.
+the name is not looked at), and the instance knows the type by that name, too. Machines
+are those of the hostfile, as in the importer `hostfile`, with its options. Embedding
+and head are the first and last layer, and layers of the instance; `--layers N` says how
+many there have to be between them. Updates are those of the profile, `update_us`;
+`--updates false` leaves them out.
+
+Parameters, and with `--memory measured` or where all degrees are described the memory
+of layers, come from Sailor's description of the model (`--memory-info FILE`, `memory`),
+else from `parameters_per_layer` (12 H^2 by default) and the vocabulary, and the
+formulas. `--precision fp32` is what Sailor trains in; without it states take 16 bytes
+and activations are 16-bit. Links come from its fits (`--network FILE,FILE`, `network`),
+else from `--inter-gbytes-per-s`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,41 +28,35 @@ from pydantic import BeforeValidator, Field, RootModel
 
 from ...costs.compute import ceil
 from ...errors import InstanceError
+from ...schema import CostSettings
+from ...schema.workload import PRECISIONS
 from ...text.parsing import read_text
 from ..hostfile import hosts
 from ..importing import clusters, measured
-from ..importing.records import Foreign, Quantity, read_record
+from ..importing.records import Quantity, read_record
+from . import network
+from .memory import Description, costs_of, key
 
 OPTIONS: dict[str, Any] = {
     "hostfile": Path,
     "memory_info": Path,
     "parameters_per_layer": int,
+    "layers": int,
+    "precision": str,
+    "memory": str,
+    "updates": bool,
+    "network": str,
     **{name: kind for name, kind in clusters.OPTIONS.items() if name != "efficiency"},
     **measured.OPTIONS,
 }
 _SHAPE = "{micro-batch: {degree: {layer: [forward_s, backward_s, update_s]}}}"
 
 
-def _key(key: str, least: int = 0) -> int:
-    if not key.isdecimal() or not least <= int(key[:9]) == int(key) <= 10**6:
-        expected = f"expected a number as in {_SHAPE}; correct it"
-        raise ValueError(f"found the field {key[:20]!r}, {expected}")
-    return int(key)
-
-
-_Count = Annotated[int, BeforeValidator(partial(_key, least=1))]
-_Index = Annotated[int, BeforeValidator(_key)]
+_Count = Annotated[int, BeforeValidator(partial(key, shape=_SHAPE, least=1))]
+_Index = Annotated[int, BeforeValidator(partial(key, shape=_SHAPE))]
 _Times = dict[_Index, tuple[Quantity, Quantity, Quantity]]
 _Degrees = Annotated[dict[_Count, _Times], Field(min_length=1)]
 _Profile = RootModel[Annotated[dict[_Count, _Degrees], Field(min_length=1)]]
-
-
-class _Layer(Foreign):
-    params_floats: Quantity
-
-
-_Layers = dict[_Index, _Layer]
-_Described = RootModel[Annotated[dict[_Count, _Layers], Field(min_length=1)]]
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -66,30 +65,169 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     if options.get("memory_info") is None:
         needed.append("vocabulary")
     measured.required("sailor", options, needed)
-    told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
+    _one_of("precision", options, [*PRECISIONS])
+    _one_of("memory", options, ["measured", "formula"])
+    fits = network.Fits(_files(options.get("network")))
     hostfile = options["hostfile"]
     machines = hosts(read_text(hostfile), str(hostfile))
-    cluster = clusters.cluster(machines, clusters.Settings(**{"reserve_mib": 0} | told))
-    rows: list[dict[str, Any]] = []
-    updates = 0.0
-    for path, kind in _types(paths, machines, cluster, options.get("gpu")).items():
-        for row, update_s in _rows(path, kind):
-            rows.append(row)
-            updates = max(updates, update_s)
+    folders = [path.resolve().parent.name for path in paths]
+    cluster = _cluster(machines, options, fits, folders)
+    kinds = _types(paths, machines, cluster, options.get("gpu"))
+    names = _names(kinds, machines, cluster, options.get("gpu"))
+    if options.get("network") is not None:
+        network.joined(cluster, fits, names)
+    for kind, known in names.items():
+        if aliases := [name for name in known if name.casefold() != kind.casefold()]:
+            cluster["gpus"][kind]["aliases"] = aliases
+    rows = [row for path, kind in kinds.items() for row in _rows(path, kind)]
+    layers = _layers(paths, rows, options.get("layers"))
+    if options.get("updates") is False:
+        for row in rows:
+            del row["update_us"]
+    model = {"name": options.get("name") or _folder(paths) or "sailor"}
+    parameters, weighed = _weighed(options, rows, layers, _folder(paths))
+    model["layer_parameters"] = parameters
+    made = measured.instance(
+        "; ".join(_said(weighed, options, fits)), model, cluster, rows, options
+    )
+    made["workload"]["costs"] |= costs_of(options)
+    return made
+
+
+def _said(weighed: bool, options: Mapping[str, Any], fits: network.Fits) -> list[str]:
+    """What a reader of the instance must know."""
+    said = ["Sailor profiles"]
+    if options.get("updates") is False:
+        said.append("left out of the iteration: updates")
+    if not weighed:
+        said.append("memory by formula")
+    if options.get("precision") is None:
+        said.append("16-bit, where Sailor trains in fp32: --precision fp32")
+    if fits.disagreements:
+        told = ", ".join(fits.disagreements)
+        said.append(f"fits of one link disagree, the slower counts: {told}")
+    return said
+
+
+def _one_of(name: str, options: Mapping[str, Any], known: list[str]) -> None:
+    told = options.get(name)
+    if told is not None and told not in known:
+        raise InstanceError(
+            f"option {name}: found {told!r}, expected one of {', '.join(known)}; "
+            "correct it"
+        )
+
+
+def _files(told: str | None) -> list[Path]:
+    return [Path(word) for word in (told or "").split(",") if word]
+
+
+def _folder(paths: Sequence[Path]) -> str:
+    return paths[0].resolve().parent.parent.name
+
+
+def _cluster(
+    machines: Sequence[clusters.Host],
+    options: Mapping[str, Any],
+    fits: network.Fits,
+    folders: Sequence[str],
+) -> dict[str, Any]:
+    """The cluster, where links stand that the fits replace."""
+    told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
+    asked = {"reserve_mib": 0} | told
+    if options.get("network") is None:
+        return clusters.cluster(machines, clusters.Settings(**asked))
+    fitted = "inter_gbytes_per_s" not in told
+    if all(_inside(host, told, fits, folders) for host in machines):
+        asked = {"intra_gbytes_per_s": 1.0} | asked
+    made = clusters.cluster(
+        machines, clusters.Settings(**{"inter_gbytes_per_s": 1.0} | asked)
+    )
+    if fitted:
+        del made["inter"]
+    return made
+
+
+def _inside(
+    host: clusters.Host,
+    told: Mapping[str, Any],
+    fits: network.Fits,
+    folders: Sequence[str],
+) -> bool:
+    """Whether the link within a machine is fitted, or there is none."""
+    own = [name for name in (host.gpu, told.get("gpu")) if name]
+    names = own + list(folders if len(folders) == 1 else [])
+    return host.gpus == 1 or fits.within(names, host.gpus) is not None
+
+
+def _names(
+    kinds: Mapping[Path, str],
+    machines: Sequence[clusters.Host],
+    cluster: Mapping[str, Any],
+    default: str | None,
+) -> dict[str, list[str]]:
+    """Names that Sailor's files may have for each type of the cluster."""
+    found: dict[str, list[str]] = {}
+    for path, kind in kinds.items():
+        found.setdefault(kind, []).append(path.resolve().parent.name)
+    for host, node in zip(machines, cluster["nodes"], strict=True):
+        told = host.gpu or default
+        found.setdefault(node["gpu"], []).extend(filter(None, [told, node["gpu"]]))
+    return {
+        kind: [name for name in dict.fromkeys(names) if name]
+        for kind, names in found.items()
+    }
+
+
+def _layers(
+    paths: Sequence[Path], rows: Sequence[Mapping[str, Any]], told: int | None
+) -> int:
+    """Layers of the profiles, embedding and head among them."""
     counts = {len(row["layer_us"]) for row in rows}
     if len(counts) > 1:
         raise InstanceError(
             f"{', '.join(map(str, paths))}: found profiles of {sorted(counts)} layers, "
             "expected one model; remove the others"
         )
-    model = {
-        "name": options.get("name")
-        or paths[0].resolve().parent.parent.name
-        or "sailor",
-        "layer_parameters": _parameters(options, counts.pop()),
-    }
-    source = f"Sailor profiles; left out of the iteration: updates, up to {updates:g} s"
-    return measured.instance(source, model, cluster, rows, options)
+    layers = counts.pop()
+    if told is not None and layers != told + 2:
+        raise InstanceError(
+            f"{paths[0]}: found {layers} layers, expected {told + 2}: --layers {told}, "
+            "an embedding and a head; measure this model, or correct the option"
+        )
+    return layers
+
+
+def _weighed(
+    options: Mapping[str, Any], rows: Sequence[dict[str, Any]], layers: int, folder: str
+) -> tuple[list[int], bool]:
+    """Parameters of layers; and whether rows were given the memory of theirs."""
+    path, told = options.get("memory_info"), options.get("memory")
+    if path is None:
+        if told == "measured":
+            raise InstanceError(
+                "option memory: found measured and no description of the model, "
+                "expected one; give --memory-info FILE"
+            )
+        hidden = options["hidden"]
+        ends = options["vocabulary"] * hidden
+        each = options.get("parameters_per_layer") or 12 * hidden**2
+        return [ends, *[each] * (layers - 2), ends], False
+    known = Description(path, options.get("name"), folder, layers)
+    degrees = {row["tensor_parallel"] for row in rows}
+    weighs = known.weighs(degrees)
+    if told == "measured" and not weighs:
+        raise InstanceError(
+            f"{path}: found no activations of all degrees of the profiles, "
+            f"{sorted(degrees)}, expected act_mem_floats; add them, or leave them "
+            "aside: --memory formula"
+        )
+    weighed = weighs and told != "formula"
+    if weighed:
+        costs = CostSettings.model_validate(costs_of(options))
+        for row in rows:
+            row |= known.memory(row["tensor_parallel"], row["micro_batch"], costs)
+    return known.parameters(), weighed
 
 
 def _types(
@@ -124,8 +262,8 @@ def _types(
     return found
 
 
-def _rows(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], float]]:
-    """Rows of a profile, each with the time of its updates in s."""
+def _rows(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Rows of a profile."""
     for b, by_degree in read_record(_Profile, path).root.items():
         for t, layers in by_degree.items():
             if sorted(layers) != list(range(len(layers))) or len(layers) < 3:
@@ -135,22 +273,8 @@ def _rows(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], float]]:
                     "missing ones"
                 )
             times = [layers[x] for x in range(len(layers))]
-            forward, backward = ([ceil(p[i] * 10**6) for p in times] for i in (0, 1))
-            updates = float(sum(update for _, _, update in times))
-            yield measured.row(kind, t, b, forward, backward), updates
-
-
-def _parameters(options: Mapping[str, Any], layers: int) -> list[int]:
-    path = options.get("memory_info")
-    if path is None:
-        hidden = options["hidden"]
-        ends = options["vocabulary"] * hidden
-        each = options.get("parameters_per_layer") or 12 * hidden**2
-        return [ends, *[each] * (layers - 2), ends]
-    size, found = next(iter(read_record(_Described, path).root.items()))
-    if sorted(found) != list(range(layers)):
-        raise InstanceError(
-            f"{path}: {size}: found {len(found)} layers, expected {layers} as in the "
-            "profiles; name the description of this model"
-        )
-    return [ceil(found[x].params_floats) for x in range(layers)]
+            forward, backward, update = (
+                [ceil(p[i] * 10**6) for p in times] for i in range(3)
+            )
+            row = measured.row(kind, t, b, forward, backward)
+            yield {**row, "update_us": update}
