@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hetopt.formats.sailor.network import Line, line
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
@@ -46,8 +47,8 @@ class Measured(NamedTuple):
     runs: tuple[Run, ...]
     profile: dict[str, Any]
     memory: dict[str, Any]
-    intra: tuple[float, float]  # latency in us, GB/s
-    inter: tuple[float, float]
+    intra: Line
+    inter: Line  # the latency of one GPU, the rate of all of a node
 
 
 def measured(data: Path) -> Measured:
@@ -70,40 +71,40 @@ def measured(data: Path) -> Measured:
         runs,
         tree["profile"],
         tree["layer_memory"],
-        _line(tree["network_intra"][str(TP)]),
-        _line(tree["network_inter"]["1"]["1"]),
+        line(tree["network_intra"][str(TP)]),
+        Line(
+            line(tree["network_inter"]["1"]["1"]).latency_us,
+            line(tree["network_inter"][str(TP)][str(TP)]).gbytes_per_s,
+        ),
     )
 
 
-def _line(fit: Any) -> tuple[float, float]:
-    """Latency in us and GB/s nearest to a fit over messages of 1 MB to 1 GB.
+def profiled(known: Measured, run: Run, updates: bool = False) -> Instance:
+    """Layer times and memory as measured; embedding and head are layers.
 
-    The fit gives bandwidth by the logarithm of the size; the line through its times
-    has the least relative squares.
+    With `updates` those of the optimiser too, as the profile times them.
     """
-    (a, b, c), cap = fit
-    sizes = [2.0**x for x in range(11)]
-    rates = [min((a * x * x + b * x + c) * 1e9, cap) for x in map(math.log2, sizes)]
-    times = [size * MIB / rate for size, rate in zip(sizes, rates, strict=True)]
-    # Rows (1 / t, m / t) . (alpha, 1 / beta) = 1: normal equations of two unknowns.
-    rows = [(1 / t, m * MIB / t) for m, t in zip(sizes, times, strict=True)]
-    xx, xy, yy = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    x, y = (sum(r[i] for r in rows) for i in (0, 1))
-    det = xx * yy - xy * xy
-    alpha, inverse = (yy * x - xy * y) / det, (xx * y - xy * x) / det
-    return round(alpha * 1e6, 3), round(1 / inverse / 1e9, 3)
-
-
-def profiled(known: Measured, run: Run) -> Instance:
-    """Layer times and memory as measured; embedding and head are layers."""
     sizes = [row["params_floats"] for row in known.memory["1"].values()]
     model = {"layers": len(sizes), "layer_parameters": sizes}
-    costs = {
-        "head": "omit",
-        "layer_times": "profile",
-        "profile": [_profile(known, run.micro_batch)],
-    }
+    row = _profile(known, run.micro_batch)
+    if updates:
+        times = known.profile[str(run.micro_batch)][str(TP)].values()
+        row["update_us"] = [round(layer[2] * 1e6) for layer in times]
+    costs = {"head": "omit", "layer_times": "profile", "profile": [row]}
     return _instance(known, run, model, costs)
+
+
+def as_before(document: dict[str, Any]) -> None:
+    """An instance without adapters, flat gradients and gradients of logits.
+
+    A hop and every ring then have the rate of one GPU's adapter.
+    """
+    cluster, costs = document["cluster"], document["workload"]["costs"]
+    cluster["inter"]["gbytes_per_s"] = round(cluster["inter"]["gbytes_per_s"] / TP, 3)
+    for node in cluster["nodes"]:
+        node["adapters"] = None
+    for term in ("hop_parts", "flat_gradients", "logit_gradients"):
+        costs.pop(term)
 
 
 def _profile(known: Measured, b: int) -> dict[str, Any]:
@@ -162,11 +163,19 @@ def _instance(
             "count": TP,
             "intra_latency_us": known.intra[0],
             "intra_gbytes_per_s": known.intra[1],
+            "adapters": TP,
         }
         for i in range(len(run.layers) * run.replicas)
     ]
     shape = {"name": "OPT-350M", "hidden": 1024, "heads": 16, "vocabulary": 50304}
-    always = {"precision": "fp32", "recompute": "none", "hops": "both"}
+    always = {
+        "precision": "fp32",
+        "recompute": "none",
+        "hops": "both",
+        "hop_parts": "whole",
+        "flat_gradients": True,
+        "logit_gradients": True,
+    }
     document = {
         "name": run.name,
         "model": {**shape, **model},

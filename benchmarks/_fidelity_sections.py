@@ -16,6 +16,7 @@ from hetopt.schema import Instance
 
 Row = dict[str, Any]
 Change = Callable[[dict[str, Any]], None]
+_LONG = 8  # sequences of a micro-batch whose kernels keep GPUs busy on OPT-350M
 _STEPS = 14  # of a bisection: an efficiency within 1e-4
 
 
@@ -54,12 +55,16 @@ def fitted(seconds: Callable[[float], float], wanted: float) -> float:
 measured = cache(opt.measured)
 
 
+def _nothing(document: Row) -> None:
+    """No change."""
+
+
 @cache
-def _reserve_mib(data: Path) -> int:
+def _reserve_mib(data: Path, change: Change = _nothing) -> int:
     """What a process takes beside tensors: the first run's surplus, for all runs."""
     known = measured(data)
     run = known.runs[0]
-    instance = opt.analytic(known, run)
+    instance = changed(opt.analytic(known, run), change)
     found = judged(instance, opt.plan_of(run, instance))
     return round(run.peak_mib - found["mib"])
 
@@ -77,9 +82,14 @@ def _efficiency(data: Path) -> float:
     return fitted(seconds, run.seconds)
 
 
-def _with_reserve(data: Path, instance: Instance) -> Instance:
+def _with_reserve(
+    data: Path, instance: Instance, change: Change = _nothing
+) -> Instance:
+    """The instance after a change, with the reserve of the first run after it."""
+
     def reserve(document: Row) -> None:
-        document["workload"]["costs"]["reserve_mib"] = _reserve_mib(data)
+        change(document)
+        document["workload"]["costs"]["reserve_mib"] = _reserve_mib(data, change)
 
     return changed(instance, reserve)
 
@@ -94,6 +104,9 @@ def opt_350(data: Path) -> Iterator[Row]:
         derived = _with_reserve(data, opt.analytic(known, run, _efficiency(data)))
         whole = judged(derived, opt.plan_of(run, derived))
         layers = judged(_with_reserve(data, timed), plan)
+        before = judged(changed(timed, opt.as_before), plan)["s"]
+        held = _with_reserve(data, opt.analytic(known, run), opt.as_before)
+        held_before = judged(held, opt.plan_of(run, held))["mib"]
         yield {
             "run": run.name,
             "stages": len(run.layers),
@@ -102,6 +115,7 @@ def opt_350(data: Path) -> Iterator[Row]:
             "measured, s": run.seconds,
             "closed form, s": times["s"],
             "error, %": percent(times["s"], run.seconds),
+            "as before, error, %": percent(before, run.seconds),
             "simulated, s": in_steps,
             "simulated, error, %": percent(in_steps, run.seconds),
             "analytic, error, %": percent(whole["s"], run.seconds),
@@ -110,6 +124,7 @@ def opt_350(data: Path) -> Iterator[Row]:
             "measured, GB": run.peak_mib * opt.MIB / 1e9,
             "memory, GB": whole["mib"] * opt.MIB / 1e9,
             "memory, error, %": percent(whole["mib"], run.peak_mib),
+            "memory as before, error, %": percent(held_before, run.peak_mib),
             "weighed layers, error, %": percent(layers["mib"], run.peak_mib),
         }
 
@@ -157,9 +172,11 @@ def _far(rate: float) -> Change:
 def opt_350_time(data: Path) -> Iterator[Row]:
     """OPT-350M: what each term of the time contributes, layers timed as measured."""
     known = measured(data)
-    nothing = _costs()
     for name, change in (
-        ("all terms", nothing),
+        ("all terms", _nothing),
+        ("adapters left out, as before", opt.as_before),
+        ("a hop's parts are gathered", _costs(hop_parts="shared")),
+        ("10 ms of overhead", _costs(iteration_overhead_us=10_000)),
         ("hops keep the sender busy alone", _costs(hops="sender")),
         ("nothing crosses between nodes", _far(1e6)),
         ("no synchronisation", _costs(sync_factor=0)),
@@ -168,12 +185,25 @@ def opt_350_time(data: Path) -> Iterator[Row]:
         ("2 bytes an element", _costs(precision="bf16_mixed")),
         ("lockstep pipelines", _costs(pipeline="lockstep")),
     ):
-        errors = []
-        for run in known.runs:
-            instance = changed(opt.profiled(known, run), change)
-            found = judged(instance, opt.plan_of(run, instance))
-            errors.append(percent(found["s"], run.seconds))
-        yield {"variant": name, **summary(errors)}
+        yield {"variant": name, **_errors(known, change=change)}
+    yield {"variant": "updates as profiled", **_errors(known, updates=True)}
+    long = [run for run in known.runs if run.micro_batch >= _LONG]
+    short = [run for run in known.runs if run.micro_batch < _LONG]
+    for name, runs in ((f"{_LONG} sequences alone", long), ("fewer alone", short)):
+        found = _errors(known._replace(runs=tuple(runs)))
+        yield {"variant": f"all terms, micro-batches of {name}", **found}
+
+
+def _errors(
+    known: opt.Measured, change: Change = _nothing, updates: bool = False
+) -> Row:
+    """Errors of the time over all runs, after a change."""
+    errors = []
+    for run in known.runs:
+        instance = changed(opt.profiled(known, run, updates), change)
+        found = judged(instance, opt.plan_of(run, instance))
+        errors.append(percent(found["s"], run.seconds))
+    return summary(errors)
 
 
 def opt_350_memory(data: Path) -> Iterator[Row]:
@@ -182,10 +212,12 @@ def opt_350_memory(data: Path) -> Iterator[Row]:
     for name, change in (
         ("all terms", _costs()),
         ("no reserve", _costs(reserve_mib=0)),
+        ("no flat copy of gradients", _costs(flat_gradients=False)),
+        ("no gradients of logits", _costs(logit_gradients=False)),
         ("norms keep their inputs", _model(norm="layer")),
         ("dropout's masks", _model(dropout=True, attention_dropout=True)),
         ("GELU in place of ReLU", _model(activation="gelu")),
-        ("one copy of the logits", _costs(fused_loss=True)),
+        ("one copy of the logits", _costs(fused_loss=True, logit_gradients=False)),
         ("one micro-batch in flight", _costs(in_flight="one")),
         ("all micro-batches in flight", _costs(in_flight="gpipe")),
         ("activations by Megatron's formula", _costs(activations="standard")),

@@ -198,7 +198,7 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
         for replica in stage.replicas:
             name, t = replica.node, replica.degree
             measured = table.measured_update_us(name, t, stage.span, copies_of)
-            shares = []
+            shares: list[compute.Share] = []
             if measured is None:
                 shares += table.shares(stage.span, t, copies_of)
             for layer in end_layers(table, pipeline, j):

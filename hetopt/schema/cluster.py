@@ -250,7 +250,8 @@ class Pairs(Sequence[Link]):
             for name in made.names:
                 Link(first=name, second=name, gbytes_per_s=1)
             for values in made.rates:
-                Link(**dict(zip(Link.model_fields, ("a", "b", *values), strict=True)))
+                rate = dict(zip([*Link.model_fields][2:], values, strict=True))
+                Link.model_validate({"first": "a", "second": "b", **rate})
         except (ValidationError, OverflowError):
             return None
         return made

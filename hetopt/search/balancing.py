@@ -32,9 +32,11 @@ class Balancer:
         """A balancer that times and weighs by `cost`."""
         self.cost = cost
         self._kept: dict[
-            tuple[int, int, Chain, int | None, int], tuple[Slot, ...] | None
+            tuple[int, int, Chain, int | None, int | None], tuple[Slot, ...] | None
         ] = {}
-        self._cuts: dict[tuple[int, int, frozenset[Chain], int], list[int] | None] = {}
+        self._cuts: dict[
+            tuple[int, int, frozenset[Chain], int | None], list[int] | None
+        ] = {}
         self._caps: dict[tuple[object, ...], int] = {}
         self._kept_rows: dict[tuple[object, ...], _Row] = {}
         self._flights: dict[tuple[int, int, int], int | Fraction] = {}
@@ -93,7 +95,7 @@ class Balancer:
         return self._cuts[key]
 
     def _common(
-        self, b: int, n: int, chains: frozenset[Chain], replicas: int
+        self, b: int, n: int, chains: frozenset[Chain], replicas: int | None
     ) -> list[int] | None:
         layers = self.cost.layers
         if self.even:
@@ -127,7 +129,7 @@ class Balancer:
     # --- layers that are all alike -----------------------------------------------
 
     def _even(
-        self, b: int, n: int, chain: Chain, most: int | None, replicas: int
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
     ) -> tuple[Slot, ...] | None:
         layers = self.cost.layers
         rows = self._rows(b, n, chain, layers if most is None else most, replicas)
@@ -174,7 +176,14 @@ class Balancer:
         )
 
     def _cap(
-        self, b: int, n: int, stages: int, j: int, node: int, t: int, replicas: int
+        self,
+        b: int,
+        n: int,
+        stages: int,
+        j: int,
+        node: int,
+        t: int,
+        replicas: int | None,
     ) -> int:
         """The most equal layers that memory allows on stage `j`."""
         cost = self.cost
@@ -200,7 +209,7 @@ class Balancer:
     # --- layers that differ --------------------------------------------------------
 
     def _uneven(
-        self, b: int, n: int, chain: Chain, most: int | None, replicas: int
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
     ) -> tuple[Slot, ...] | None:
         """Pareto labels (sum, maximum, cuts) over stages and layers."""
         layers = self.cost.layers
@@ -233,7 +242,7 @@ class Balancer:
         j: int,
         first: int,
         most: int,
-        replicas: int,
+        replicas: int | None,
     ) -> list[tuple[int, int]]:
         """Where a run from `first` on stage `j` may end, and its time."""
         (node, t), stages = chain[j], len(chain)

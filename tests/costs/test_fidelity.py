@@ -77,13 +77,18 @@ def test_what_is_recomputed_costs_as_much_as_was_measured(
     not (DATA / "measured" / "opt350_gh.json").is_file(),
     reason="HETOPT_DATA names no folder with measured/opt350_gh.json",
 )
-def test_runs_of_opt_350_are_met_within_eight_and_five_per_cent(sections: Any) -> None:
+def test_runs_of_opt_350_are_met_within_six_and_three_per_cent(sections: Any) -> None:
     rows = list(sections.opt_350(DATA))
     assert len(rows) == 15
     time = sections.summary([row["error, %"] for row in rows])
     simulated = sections.summary([row["simulated, error, %"] for row in rows])
     # The reserve of all is fitted on the first.
     held = sections.summary([row["memory, error, %"] for row in rows[1:]])
-    assert time["mean error, %"] <= 8
-    assert simulated["mean error, %"] <= 8
-    assert held["mean error, %"] <= 5
+    assert time["mean error, %"] <= 6
+    assert simulated["mean error, %"] <= 6
+    assert held["mean error, %"] <= 3
+    # Kernels of long micro-batches are timed alone as they run.
+    long = [row["error, %"] for row in rows if row["micro-batch"] >= 8]
+    assert sections.summary(long)["mean error, %"] <= 2.5
+    before = sections.summary([row["memory as before, error, %"] for row in rows[1:]])
+    assert held["mean error, %"] < before["mean error, %"]

@@ -249,8 +249,8 @@ def _pair(
 ) -> _Row | None:
     kinds = names[one["gpu"]], names[other["gpu"]]
     counts = one["count"], other["count"]
-    there = fits.between(*kinds, *counts)
-    back = fits.between(*reversed(kinds), *reversed(counts))
+    there = fits.between(kinds[0], kinds[1], counts[0], counts[1])
+    back = fits.between(kinds[1], kinds[0], counts[1], counts[0])
     if there is None and back is None:
         if "inter" not in cluster:
             raise InstanceError(

@@ -134,15 +134,14 @@ def _cluster(
 ) -> dict[str, Any]:
     """The cluster, where links stand that the fits replace."""
     told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
-    asked = {"reserve_mib": 0} | told
+    asked: dict[str, Any] = {"reserve_mib": 0} | told
     if options.get("network") is None:
         return clusters.cluster(machines, clusters.Settings(**asked))
     fitted = "inter_gbytes_per_s" not in told
     if all(_inside(host, told, fits, folders) for host in machines):
         asked = {"intra_gbytes_per_s": 1.0} | asked
-    made = clusters.cluster(
-        machines, clusters.Settings(**{"inter_gbytes_per_s": 1.0} | asked)
-    )
+    asked = {"inter_gbytes_per_s": 1.0} | asked
+    made = clusters.cluster(machines, clusters.Settings(**asked))
     if fitted:
         del made["inter"]
     return made
