@@ -5,8 +5,8 @@ Minimises, over the logarithms x of the constants with priors (m, s),
     sum over runs of rho(w log(predicted / measured)) + sum ((x - m) / s)^2
 
 by Gauss-Newton steps, rho growing linearly beyond a noise (soft L1), w one over the
-noise of a run and over the root of how often its configuration was measured: ten runs
-of one configuration say little more than one. What is left out is predicted with
+noise of a run and over the root of how many runs differ from it in batches alone: ten
+of these say little more than one. What is left out is predicted with
 constants of the linear model at the optimum, refitted without it.
 """
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..physics import memory
@@ -99,11 +100,9 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
         except NotModelled:
             continue
         own = noise if noise is not None else spread(one, Table({}))
-        found.append(
-            Observed(
-                one, seconds, own, (run.set, run.model, one.layout), one.systems(run.model)
-            )
-        )
+        same = replace(one.layout, micro_batch=1, micro_batches=1)
+        kept = (run.set, run.model, run.gpu, same)
+        found.append(Observed(one, seconds, own, kept, one.systems(run.model)))
     return found
 
 
