@@ -9,7 +9,6 @@ a group is a set, model and card, of BigScience also its degrees. All takes 3 mi
 """
 
 import argparse
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
@@ -32,8 +31,8 @@ from hetopt.calibration import (
     observed_runs,
     predicted_s,
     read_runs,
+    shipped,
 )
-from hetopt.calibration import shipped
 from hetopt.calibration.fitting import Fitted
 from hetopt.calibration.predicting import DEVIATIONS, spread
 from hetopt.physics.step import terms
@@ -206,10 +205,19 @@ def ranking(study: Study) -> Iterator[Row]:
     predicted = {"fitted": study.in_sample, "left out": study.left_out(group)}
     for key, rows in study.groups(_alternatives).items():
         measured = study.measured[rows]
-        if key is None or len(rows) < 4 or len({round(x, 6) for x in predicted["fitted"][rows]}) < 3:
+        if (
+            key is None
+            or len(rows) < 4
+            or len({round(x, 6) for x in predicted["fitted"][rows]}) < 3
+        ):
             continue
         assert isinstance(key, tuple)
-        line: Row = {"set": key[0], "model": key[1], "GPUs": key[3], "layouts": len(rows)}
+        line: Row = {
+            "set": key[0],
+            "model": key[1],
+            "GPUs": key[3],
+            "layouts": len(rows),
+        }
         for name, seconds in predicted.items():
             picked = measured[seconds[rows].argmin()] / measured.min() - 1
             line[f"{name}: slower than the best, %"] = round(100 * float(picked), 1)

@@ -36,14 +36,14 @@ class Predicted:
         return {
             "rows": [
                 {
-                    "index": row.index,
+                    "index": row.row,
                     "iteration_s": row.iteration_s,
                     "low_s": row.low_s,
                     "high_s": row.high_s,
                     "peak_gib": row.peak_gib,
                     "fits": row.fits,
                     "not_modelled": row.not_modelled,
-                    "measured_s": self.runs[row.index].measured_s,
+                    "measured_s": self.runs[row.row].measured_s,
                     "terms_s": dict(row.terms),
                 }
                 for row in self.rows
@@ -135,7 +135,7 @@ def _predicted(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
 def _runs(runs: Runs, **told: Any) -> list[Run]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
         return read(runs, **told)
-    return list(runs)  # type: ignore[arg-type]
+    return list(runs)
 
 
 def _known(path: Place | None) -> dict[str, Constant]:

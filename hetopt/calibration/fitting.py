@@ -40,9 +40,7 @@ class Observed(NamedTuple):
     systems: tuple[str, ...] = ()
 
 
-def predicted_s(
-    c: Table, described: Described, systems: Sequence[str] = ()
-) -> float:
+def predicted_s(c: Table, described: Described, systems: Sequence[str] = ()) -> float:
     """Seconds of an iteration of a run."""
     return sum(terms(c, *described).values()) * c("system", *systems)
 
@@ -134,7 +132,9 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
 def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Array:
     values = dict(zip(names, np.exp(x).tolist(), strict=True))
     table = Table(values)
-    return np.log([predicted_s(table, one.described, one.systems) for one in observed])
+    seconds = [predicted_s(table, one.described, one.systems) for one in observed]
+    found: Array = np.log(np.array(seconds))
+    return found
 
 
 def _touched(

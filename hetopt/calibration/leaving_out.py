@@ -27,6 +27,6 @@ def left_out(runs: Sequence[Run], start: Mapping[str, Constant]) -> LeftOut:
         constants = fitted_on(rest, start)
         mine = predictions([runs[i] for i in away], constants)
         for i, one in zip(away, mine, strict=True):
-            found[i] = one._replace(index=i)
+            found[i] = one._replace(row=i)
     rows = tuple(one for one in found if one is not None)
     return LeftOut(rows, summaries(runs, rows)["all"])

@@ -31,14 +31,16 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     if not {"bf16", "fp16"} & card.tflops.keys():
         raise refused(f"the sheet of {card.name} tells no rate in 16 bits")
     usual = machine(_named(run) or card.name)
-    flops = {name: rate * _T for name, rate in card.tflops.items()}
+    adapters, rate = usual.adapters, usual.adapter_gbytes_per_s
+    if adapters is None or rate is None:
+        raise refused(f"no network is known of machines with {card.name}")
+    flops: dict[str, float] = {n: rate * _T for n, rate in card.tflops.items()}
     flops |= {name: flops[same] for name, same in _SAME.items() if same in flops}
     # Racks of several trays are one node: what leaves them shares all adapters.
     gpus = max(usual.gpus, usual.domain)
     if run.nodes and run.gpus and usual.domain <= usual.gpus:
         gpus = max(1, run.gpus // run.nodes)
-    adapters = max(1, round(usual.adapters * gpus / usual.gpus))
-    rate = usual.adapter_gbytes_per_s
+    adapters = max(1, round(adapters * gpus / usual.gpus))
     link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)
     if found := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
         rate = int(found.group(1)) / 8 / adapters

@@ -9,7 +9,7 @@ from ..physics import memory
 from ..physics.step import terms
 from . import shipped
 from .constants import Constant, Table, plain
-from .fitting import Observed, fit, predicted_s
+from .fitting import Observed, fit
 from .reading import FRAMEWORKS, Described, NotModelled, described
 from .runs import Run
 from .seen import predicted_bytes
@@ -21,7 +21,7 @@ DEVIATIONS = 1.2816
 class Prediction(NamedTuple):
     """What the model says of one run; None where it says nothing."""
 
-    index: int
+    row: int
     iteration_s: float | None
     low_s: float | None
     high_s: float | None
@@ -145,9 +145,7 @@ class Summary(NamedTuple):
     worst: float | None
 
 
-def summaries(
-    runs: Sequence[Run], found: Sequence[Prediction]
-) -> dict[str, Summary]:
+def summaries(runs: Sequence[Run], found: Sequence[Prediction]) -> dict[str, Summary]:
     """Errors by set, those of all runs under `all`."""
     by_set: dict[str, list[int]] = {"all": list(range(len(runs)))}
     for index, run in enumerate(runs):

@@ -19,10 +19,12 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
     grid = _grid("run", "model", "GPUs", "measured", "predicted", "80 %", "error",
                  "memory")  # fmt: skip
     for row in found.rows[:_MOST_ROWS]:
-        run = found.runs[row.index]
-        names = (str(row.index), run.model or "", _gpus(run))
+        run = found.runs[row.row]
+        names = (str(row.row), run.model or "", _gpus(run))
         if row.iteration_s is None:
-            grid.add_row(*map(Text, names), "", Text(row.not_modelled or ""), "", "", "")
+            grid.add_row(
+                *map(Text, names), "", Text(row.not_modelled or ""), "", "", ""
+            )
             continue
         assert row.low_s is not None and row.high_s is not None
         measured = run.measured_s

@@ -166,7 +166,7 @@ class Balancer:
             rows.append(row if row.cap <= most else row._replace(cap=most))
         return rows
 
-    def _row(self, b: int, n: int, chain: Chain, j: int, replicas: int) -> _Row:
+    def _row(self, b: int, n: int, chain: Chain, j: int, replicas: int | None) -> _Row:
         node, t = chain[j]
         return _Row(
             # Layers that take no time are balanced as if they took a us.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.calibration.constants import Table
 from hetopt.calibration import shipped
+from hetopt.calibration.constants import Table
 from hetopt.physics import activations, memory
 from hetopt.physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Latent
 from hetopt.physics.layout import Layout
