@@ -163,7 +163,7 @@ def _by(study: Study, key: Key) -> Iterator[Row]:
 
 
 def more_left_out(study: Study) -> Iterator[Row]:
-    """More is left out: a model, a card, a framework; or one run of a group is given."""
+    """More is left out: model, card or framework; or one run of a group is given."""
     keys: dict[str, Key] = {
         "a group": group,
         "a model": lambda run, one: (run.model or "").split(" (")[0],

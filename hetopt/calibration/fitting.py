@@ -72,7 +72,8 @@ class Fitted:
         weighted = self.jacobian * self.weights[:, None]
         spreads = np.array([prior.spread for prior in self.priors])
         information = weighted.T @ weighted + np.diag(1 / spreads**2)
-        return np.linalg.inv(information)
+        found: Array = np.linalg.inv(information).astype(np.float64)
+        return found
 
     def without(self, rows: Sequence[int]) -> dict[str, float]:
         """Constants as they would be without some runs."""

@@ -58,7 +58,10 @@ def _architecture(run: Run) -> Architecture:
     ]
     if missing:
         raise NotModelled(f"{', '.join(missing)} not told")
-    assert run.layers and run.hidden and run.heads and run.vocabulary is not None
+    assert run.layers is not None
+    assert run.hidden is not None
+    assert run.heads is not None
+    assert run.vocabulary is not None
     notes = run.shape_notes or ""
     if "FFN_HIDDEN_SIZE" in notes or "intermediate unknown" in notes:
         raise NotModelled("intermediate not told")

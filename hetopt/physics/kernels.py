@@ -133,8 +133,8 @@ def traffic_s(
 
 
 def head_s(
-    c: Constants, machine: Machine, a: Architecture, m: float, t: int, by: tuple[str, ...],
-    lora: bool,
+    c: Constants, machine: Machine, a: Architecture, m: float, t: int,
+    by: tuple[str, ...], lora: bool,
 ) -> float:  # fmt: skip
     """Seconds of head and loss, both passes; in 16 bits whatever the layers are."""
     precision = "bf16" if "bf16" in machine.flops else "fp16"

@@ -26,7 +26,8 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
                 *map(Text, names), "", Text(row.not_modelled or ""), "", "", ""
             )
             continue
-        assert row.low_s is not None and row.high_s is not None
+        assert row.low_s is not None
+        assert row.high_s is not None
         measured = run.measured_s
         error = "" if measured is None else f"{row.iteration_s / measured - 1:+.0%}"
         memory = "" if row.peak_gib is None else f"{row.peak_gib:.1f} GiB"
