@@ -57,7 +57,9 @@ class Crossing:
         costs = workload.costs
         if max(workload.micro_batch_sizes) > 1 or len(cluster.nodes) < 2:
             return None
-        if costs.sync_overlap != "none" or costs.profile:
+        if costs.sync_overlap != "none" or costs.layer_times != "analytic":
+            return None
+        if not costs.hop_factor:
             return None
         model = table.model
         flops = [
@@ -141,7 +143,8 @@ def _links(table: CostTable) -> dict[str, tuple[float, float]]:
 
 def _hop_us(table: CostTable, latency: float, bandwidth: float) -> float:
     size = 2 * table.workload.sequence_length * table.model.hidden
-    return 2 * (latency + size / bandwidth) * 1e6
+    factor = float(exact(table.workload.costs.hop_factor))
+    return factor * 2 * (latency + size / bandwidth) * 1e6
 
 
 def _flops_per_us(table: CostTable, node: str) -> float:

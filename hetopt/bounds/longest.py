@@ -16,21 +16,23 @@ _PASSES = 3  # over the gradients, under any stage of ZeRO
 
 
 class Longest(NamedTuple):
-    """No pipeline, and no synchronisation, of any plan takes longer; in us."""
+    """No pipeline, synchronisation or optimiser of any plan takes longer; in us."""
 
     pipeline_us: int
     sync_us: int
+    update_us: int
 
     @property
     def fit(self) -> bool:
-        """Whether both are within `MOST_US`."""
+        """Whether all are within `MOST_US`."""
         return max(self) <= MOST_US
 
     def whole_us(self, instance: Instance) -> int:
         """No iteration takes longer."""
         costs = instance.workload.costs
         factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-        whole = sum(ceil(f * us) for f, us in zip(factors, self, strict=True))
+        both = zip(factors, (self.pipeline_us, self.sync_us), strict=True)
+        whole = sum(ceil(f * us) for f, us in both) + self.update_us
         return whole + ceil(exact(costs.iteration_overhead_us))
 
 
@@ -54,7 +56,8 @@ def longest(instance: Instance) -> Longest:
     )
     # n micro-batches in s stages take no more than n + s - 1 slots of the slowest.
     slots = table.workload.global_batch + table.cluster.gpu_count
-    return Longest(slots * (stage + max(hops, default=0)), _sync_us(table))
+    pipeline = slots * (stage + max(hops, default=0))
+    return Longest(pipeline, _sync_us(table), _update_us(table))
 
 
 def _largest(instance: Instance) -> int:
@@ -97,3 +100,10 @@ def _sync_us(table: CostTable) -> int:
         ceil(_PASSES * (messages + Fraction(costs.gradient_bytes * p) / rate) * 10**6)
         for p in sizes
     )
+
+
+def _update_us(table: CostTable) -> int:
+    """Every layer and both ends on one GPU, which divides nothing."""
+    model = table.model
+    held = Fraction(sum(model.parameters) + 2 * model.embedding_parameters)
+    return max(table.update_us(node, [(held, 1)]) for node in table.cluster.node)

@@ -13,6 +13,8 @@ crossing  samples that stay in one node need the layers in many nodes, whose gra
           micro-batches are one sequence, for analytic layer times, and for
           synchronisation that nothing hides.
 
+To each comes the optimiser, which all GPUs together run for every parameter.
+
 Where stages choose how they recompute, every layer costs what it costs at the least
 and fits where it fits at all, whatever its stage chooses; and states are divided by the
 highest stage of ZeRO that a plan may have, which takes the least memory and no less
@@ -70,13 +72,15 @@ def training_plan_bound(instance: Instance) -> Bound:
     kinds, columns = _columns(tables)
     work = _work_us(table, list(kinds.values()), columns)
     chain = _chain_us(table, list(kinds.values()), columns)
-    factor, over = exact(workload.costs.pipeline_factor), table.overhead_us
+    factor = exact(workload.costs.pipeline_factor)
+    update, over = own.least_update_us, table.overhead_us
+    end = update + over
     found = [
-        Bound(ceil(factor * work) + over, "all GPUs at the total work"),
-        Bound(ceil(factor * chain) + over, "one pipeline's layers one after another"),
+        Bound(ceil(factor * work) + end, "all GPUs at the total work"),
+        Bound(ceil(factor * chain) + end, "one pipeline's layers one after another"),
     ]
     if (crossing := Crossing.of(table)) is not None:
-        value = crossing.least_us(float(max(work, chain)))
+        value = crossing.least_us(float(max(work, chain))) + update
         source = "total work, with activations or gradients across nodes"
         found.append(Bound(value + over, source))
     return max(found, key=lambda bound: bound.value)
@@ -152,18 +156,20 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
     model = table.model
     costs: dict[object, list[int]] = {}
     profile = table.workload.costs.profile
+    sorts = table.calibrated.sorts if table.calibrated else (None,) * table.layers
     for layer in range(table.layers):
-        alike = (model.parameters[layer], model.active_parameters[layer])
+        alike = (model.parameters[layer], model.active_parameters[layer], sorts[layer])
         held = tuple(row.layer_mib[layer] for row in profile if row.layer_mib)
         key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
     columns = []
-    reduced = [] if profile else [_reduce_us(table, node) for node in nodes]
+    by_formula = table.workload.costs.layer_times == "analytic"
+    reduced = [_reduce_us(table, node) for node in nodes] if by_formula else []
     for layers in costs.values():
         pairs = [
-            _measured_us(table, node, layers[0], fits)
-            if profile
-            else _layer_us(table, node, layers[0], fits, reduced[kind])
+            _layer_us(table, node, layers[0], fits, reduced[kind])
+            if by_formula
+            else _listed_us(table, node, layers[0], fits)
             for kind, node in enumerate(nodes)
         ]
         columns.append(
@@ -216,27 +222,42 @@ def _layer_us(
     return work, quickest
 
 
-def _measured_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
-    """From a profile. A sum of rows costs a sample at least its cheapest row."""
+def _listed_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
+    """From a profile or calibrated times, whose sizes and degrees are listed."""
     degrees = _degrees(table, node, layer, fits)
-    largest = max(table.workload.micro_batch_sizes)
-    gpu = table.cluster.node[node].gpu
-    rows = [
-        row
-        for row in table.workload.costs.profile
-        if row.gpu == gpu
-        and row.tensor_parallel in degrees
-        and row.micro_batch <= largest
-    ]
+    timed = _calibrated if table.calibrated else _measured
+    rows = [row for row in timed(table, node, layer) if row[0] in degrees]
     if not rows:
         # No plan puts the layer there. It is asked for without memory only where no
         # kind can hold it: then it proves nothing.
         return (None, None) if fits else (Fraction(0), Fraction(0))
-    works = (
-        Fraction(row.tensor_parallel * row.layer_us[layer], row.micro_batch)
-        for row in rows
-    )
-    return min(works), Fraction(min(row.layer_us[layer] for row in rows))
+    works = (Fraction(t * us, samples) for t, samples, us in rows)
+    return min(works), Fraction(min(us for _, _, us in rows))
+
+
+_Rows = Iterable[tuple[int, int, int]]  # degree, samples, us
+
+
+def _measured(table: CostTable, node: str, layer: int) -> _Rows:
+    """From a profile. A sum of rows costs a sample at least its cheapest row."""
+    largest = max(table.workload.micro_batch_sizes)
+    gpu = table.cluster.node[node].gpu
+    for row in table.workload.costs.profile:
+        if row.gpu == gpu and row.micro_batch <= largest:
+            yield row.tensor_parallel, row.micro_batch, row.layer_us[layer]
+
+
+def _calibrated(table: CostTable, node: str, layer: int) -> _Rows:
+    """One sample takes the least time; the largest size the least of each sample.
+
+    That holds for exact times. Rounded up, any other size takes less than 1 us less
+    than it would in proportion.
+    """
+    largest = max(table.workload.micro_batch_sizes)
+    for t in range(1, table.cluster.node[node].count + 1):
+        yield t, 1, table.layer_us(node, t, 1)[layer]
+        if largest > 1:
+            yield t, largest, max(0, table.layer_us(node, t, largest)[layer] - 1)
 
 
 def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[int]:
@@ -270,8 +291,21 @@ def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
 
 def _head_us(table: CostTable, node: str) -> tuple[Fraction, Fraction]:
     gpu, count = table.gpu(node), table.cluster.node[node].count
+    if table.calibrated:
+        return _calibrated_head_us(table, node)
     work = compute.head_s(table.model, table.workload, gpu, 1, 1) * 10**6
     return work, work / count
+
+
+def _calibrated_head_us(table: CostTable, node: str) -> tuple[Fraction, Fraction]:
+    """As for layers: least work in the largest micro-batch, least time for a sample."""
+    largest = max(table.workload.micro_batch_sizes)
+    degrees = range(1, table.cluster.node[node].count + 1)
+    works = [
+        Fraction(t * max(0, table.head_us(node, t, largest) - 1), largest)
+        for t in degrees
+    ]
+    return min(works), Fraction(min(table.head_us(node, t, 1) for t in degrees))
 
 
 # --- work and chain --------------------------------------------------------------

@@ -4,7 +4,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..catalogue import constants as entries
+from ..catalogue.constants import entries
 from .constants import Constant
 
 Constants = MappingProxyType[str, Constant]

@@ -200,12 +200,6 @@ def generation(card: Gpu | None) -> Generation:
 
 
 @cache
-def constants() -> Mapping[str, Fields]:
-    """Constants of the model of time, by name: value, spread, prior, why."""
-    return MappingProxyType(_read("constants"))
-
-
-@cache
 def reserve() -> Reserve:
     """What of a GPU's memory is not for tensors."""
     return Reserve.model_validate(_read("gpus")["reserve"])

@@ -25,7 +25,7 @@ OPTION = Annotated[
         metavar="NAME=VALUE",
         help="inter_gbytes_per_s, intra_gbytes_per_s, inter_latency_us, efficiency, "
         "reserve_mib, gpu, types; precision, flash, sequence_parallel, recompute (as "
-        "full,none), zero (as 1,0).",
+        "full,none), zero (as 1,0); framework, style, kernel of calibrated times.",
     ),
 ]
 
@@ -74,6 +74,14 @@ def assemble(
             "latency `a1,a2=25GB/s@5us`. May be repeated.",
         ),
     ] = None,
+    times: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="calibrated: by constants fitted to measured runs, where the "
+            "catalogue has all cards; analytic: by a share of the peak.",
+        ),
+    ] = "calibrated",
     as_json: AsJson = False,
 ) -> None:
     """Make an instance of a model's config.json and a list of hosts.
@@ -95,7 +103,14 @@ def assemble(
         "micro_batch_sizes": _sizes(micro_batches),
     }
     found = assembly(
-        config, format, hosts, option or [], workload, name, islands=island or ()
+        config,
+        format,
+        hosts,
+        option or [],
+        workload,
+        name,
+        islands=island or (),
+        times=times,
     )
     importing.write(out, found.document)
     told(found, out, as_json)

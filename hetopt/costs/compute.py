@@ -13,12 +13,21 @@ with the forward pass.
 
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import NamedTuple
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
 from . import traffic
 
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
 Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
+
+
+class NodeClass(NamedTuple):
+    """What a group's speed depends on: its GPUs, their link, the node's adapters."""
+
+    gpu: str
+    intra: LinkRate | None
+    adapters: int | None = None
 
 
 def ceil(value: Fraction) -> int:

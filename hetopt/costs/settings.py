@@ -29,3 +29,18 @@ def fixed(instance: Instance) -> Instance:
     if workload.alternatives == Alternatives():
         return instance
     return under(instance, workload.costs.recompute, workload.costs.zero)
+
+
+def without_update(instance: Instance) -> Instance:
+    """The instance with the optimiser not timed, where its times are calibrated.
+
+    Its plans are those of the instance, each faster by its update.
+    """
+    calibration = instance.workload.costs.calibration
+    if calibration is None or "update" not in calibration.constants:
+        return instance
+    kept = {name: x for name, x in calibration.constants.items() if name != "update"}
+    other = calibration.model_copy(update={"constants": kept})
+    costs = instance.workload.costs.model_copy(update={"calibration": other})
+    workload = instance.workload.model_copy(update={"costs": costs})
+    return instance.model_copy(update={"workload": workload})

@@ -8,8 +8,11 @@ refuse them, or fall back to bounds that hold all the same.
 from ..schema import Alternatives, Instance
 
 
-def beyond(instance: Instance) -> tuple[str, ...]:
-    """What of an instance is beyond such a statement, as its fields say it."""
+def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
+    """What of an instance is beyond such a statement, as its fields say it.
+
+    With `updates` a statement that prices optimisers.
+    """
     costs = instance.workload.costs
     found = []
     if costs.zero:
@@ -21,13 +24,6 @@ def beyond(instance: Instance) -> tuple[str, ...]:
     if (other := instance.workload.alternatives) != Alternatives():
         asked = other.model_dump(exclude_defaults=True)
         found.append(f"workload.alternatives is {asked}, expected none")
-    rates = instance.cluster.gpus if instance.cluster else {}
-    found += [
-        f"cluster.gpus.{name}.memory_gbytes_per_s is {gpu.memory_gbytes_per_s}, "
-        "expected none: the optimiser is timed with it"
-        for name, gpu in rates.items()
-        if gpu.memory_gbytes_per_s is not None
-    ]
     found += [
         f"workload.costs.{field} is {value!r}, expected {usual!r}"
         for field, usual in (
@@ -46,4 +42,23 @@ def beyond(instance: Instance) -> tuple[str, ...]:
         found.append(
             f"cluster.nodes has adapters ({one.name!r}: {one.adapters}), expected none"
         )
+    if not updates:
+        found += _timed_optimisers(instance)
     return tuple(found)
+
+
+def _timed_optimisers(instance: Instance) -> list[str]:
+    if (calibration := instance.workload.costs.calibration) is not None:
+        if "update" not in calibration.constants:
+            return []
+        return [
+            "workload.costs.calibration.constants has update, expected none: the "
+            "optimiser is timed with it"
+        ]
+    rates = instance.cluster.gpus if instance.cluster else {}
+    return [
+        f"cluster.gpus.{name}.memory_gbytes_per_s is {gpu.memory_gbytes_per_s}, "
+        "expected none: the optimiser is timed with it"
+        for name, gpu in rates.items()
+        if gpu.memory_gbytes_per_s is not None
+    ]

@@ -4,21 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
 
 from ..schema import GpuType, Instance, exact
 from ..schema.targets import permits
 from . import communication, compute, memory, settings
-from .compute import LinkRate, ceil
+from .calibrated import Calibrated
+from .compute import LinkRate, NodeClass, ceil
 from .profiles import Measurements
-
-
-class NodeClass(NamedTuple):
-    """What a group's speed depends on: its GPUs, their link, the node's adapters."""
-
-    gpu: str
-    intra: LinkRate | None
-    adapters: int | None
 
 
 class CostTable:
@@ -32,6 +24,9 @@ class CostTable:
         self.workload = instance.workload
         self.layers = instance.model.layers
         self.profile = Measurements(instance)
+        calibration = instance.workload.costs.calibration
+        #: Where times are calibrated.
+        self.calibrated = Calibrated(instance, calibration) if calibration else None
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = lru_cache(None)(self._layer_us)
         self.backward_us = lru_cache(None)(self._backward_us)
@@ -80,6 +75,8 @@ class CostTable:
 
     def _layer_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """Time of each layer, forward and backward, on `t` GPUs of `node`."""
+        if self.calibrated:
+            return self.calibrated.times_us(self.node_class[node], t, b)[0]
         if self.profile:
             return self.profile.times_us(self.cluster.node[node].gpu, t, b)[0]
         seconds: dict[int, int] = {}
@@ -94,6 +91,8 @@ class CostTable:
 
     def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """The backward part of `layer_us`."""
+        if self.calibrated:
+            return self.calibrated.times_us(self.node_class[node], t, b)[1]
         if self.profile:
             backward = self.profile.times_us(self.cluster.node[node].gpu, t, b)[1]
             if backward is not None:
@@ -109,6 +108,8 @@ class CostTable:
 
     def _head_us(self, node: str, t: int, b: int) -> int:
         """Time of the head, forward and backward; part of the last stage's time."""
+        if self.calibrated:
+            return self.calibrated.head_us(self.node_class[node], t, b)
         seconds = compute.head_s(self.model, self.workload, self.gpu(node), t, b)
         return ceil(seconds * 10**6)
 
@@ -130,7 +131,7 @@ class CostTable:
         gathers = t > 1 and not whole
         within = self.link(receiver, receiver) if gathers else None
         seconds = communication.hop_s(self._activation(b), (latency, rate), within, t)
-        return ceil(seconds * 10**6)
+        return self._exposed_us(seconds)
 
     def _to_and_fro(self, a: str, b: str) -> LinkRate:
         if a == b or not self.cluster.inter.pairs:
@@ -150,7 +151,13 @@ class CostTable:
     def hop_over_us(self, link: int, b: int) -> int:
         """The same over a link of a class of `cluster.links`."""
         across = self.cluster.links.to_and_fro(link)
-        return ceil(communication.hop_s(self._activation(b), across, None, 1) * 10**6)
+        return self._exposed_us(
+            communication.hop_s(self._activation(b), across, None, 1)
+        )
+
+    def _exposed_us(self, seconds: Fraction) -> int:
+        """What of a hop nothing hides."""
+        return ceil(exact(self.workload.costs.hop_factor) * seconds * 10**6)
 
     @cached_property
     def adapters(self) -> dict[str, int | None]:
@@ -258,8 +265,31 @@ class CostTable:
 
     def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
         """Time of the optimiser for what a GPU of `node` holds, by formula."""
-        seconds = compute.update_s(self.workload.costs, self.gpu(node), shares)
-        return ceil(seconds * 10**6)
+        return ceil(self._update_s(node, shares) * 10**6)
+
+    def _update_s(self, node: str, shares: Iterable[compute.Share]) -> Fraction:
+        if self.calibrated:
+            return self.calibrated.update_s(self.cluster.node[node].gpu, shares)
+        return compute.update_s(self.workload.costs, self.gpu(node), shares)
+
+    @cached_property
+    def least_update_us(self) -> int:
+        """No plan's optimiser is done sooner: every parameter, on all GPUs together.
+
+        0 where updates were measured: they need not follow the formula.
+        """
+        if self.profile.updates:
+            return 0
+        held = sum(self.model.parameters)
+        if self.workload.costs.head == "include":
+            held += self.model.embedding_parameters
+        speed = Fraction(0)
+        for node in self.cluster.nodes:
+            alone = self._update_s(node.name, [(Fraction(held), 1)])
+            if not alone:
+                return 0
+            speed += node.count / alone
+        return ceil(10**6 / speed)
 
     def measured_update_us(
         self, node: str, t: int, layers: range, holders: Sequence[int]

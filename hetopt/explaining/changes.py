@@ -193,7 +193,7 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     (`activations: checkpoint`) is not all that other rules take.
     """
     costs = instance.workload.costs
-    if costs.layer_times == "analytic" and costs.activations != "checkpoint":
+    if costs.layer_times != "profile" and costs.activations != "checkpoint":
         for rule in _RECOMPUTES:
             if rule != costs.recompute:
                 words = f"recompute: {rule}, in place of {costs.recompute}"

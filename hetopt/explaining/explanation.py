@@ -13,6 +13,7 @@ from ..problems import Violation, training_plan
 from ..schema import Instance
 from .changes import changes
 from .effects import Effect, effect
+from .layers import LayerTime, layer_times
 from .times import StageTime, gpu_times, stage_times
 from .weights import GpuMemory, gpu_memory
 
@@ -32,6 +33,7 @@ class Explanation:
     effects: tuple[Effect, ...]
     complete: bool  # no change was left out for want of time
     violations: tuple[Violation, ...] = ()
+    layers: tuple[LayerTime, ...] = ()  # of each sort, where times are calibrated
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
 
     def __repr__(self) -> str:
@@ -40,6 +42,14 @@ class Explanation:
             f"<Explanation of {self.instance.name}: {self.iteration_us} us, slowest "
             f"{slow}; {len(self.effects)} changes looked at>"
         )
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Where 80 % of runs lie; None where times are not calibrated."""
+        calibration = self.instance.workload.costs.calibration
+        if calibration is None:
+            return None
+        return calibration.interval_s(self.iteration_us / 10**6)
 
     @property
     def bottleneck(self) -> StageTime:
@@ -76,12 +86,16 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """The document of the command line."""
         slow, tight = self.bottleneck, self.tightest
+        low, high = self.interval_s or (None, None)
         return {
             "problem": "training_plan",
             "instance": self.instance.name,
             "digest": self.instance.digest,
             "unit": "us",
             "iteration_us": self.iteration_us,
+            "low_s": low,
+            "high_s": high,
+            "layers": [asdict(row) for row in self.layers],
             "gpu_time_us": self.gpu_time,
             "stages": [asdict(row) for row in self.stages],
             "memory": [_memory(row) for row in self.memory],
@@ -144,6 +158,7 @@ def explained(
         tuple(found),
         complete,
         judged.violations,
+        tuple(layer_times(table, plan)),
         interrupted,
     )
 

@@ -148,6 +148,8 @@ def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
     node, t, b = key
     if table.profile or t == 1:
         return table.layer_us(*key)[layer]
+    if calibrated := table.calibrated:
+        return calibrated.alone_us(table.node_class[node], t, b, layer)
     link = table.node_class[node].intra
     # `costs` gives it: more than one GPU needs a link.
     latency, bandwidth = link if link is not None else (Fraction(0), Fraction(1))

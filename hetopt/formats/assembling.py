@@ -6,10 +6,11 @@ from typing import Any
 
 from .. import formats
 from ..catalogue import known
-from ..errors import InstanceError, quoted
+from ..errors import InstanceError, UnknownName, quoted
 from ..schema import Instance
 from ..text import units
 from ..text.complaints import validated
+from . import calibrating
 from .importing import Imported, assumptions, document, put_in, typed
 
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
@@ -23,22 +24,29 @@ def assembly(
     workload: dict[str, Any],
     name: str | None = None,
     islands: Iterable[str] = (),
+    times: str = "calibrated",
 ) -> Imported:
     """An instance with the model of `config` and the cluster of `paths`.
 
     `options` are those of the cluster's importer and of how the model is trained
     (`importing.assumptions`), as `name=value`; `workload` has the rest of it, and
     where that has `costs`, they say how it is trained. `islands` are hosts that a
-    faster network joins, as `a100-*=400Gb/s`. Raises `InstanceError` for a format that
-    describes no cluster, and for what the importers and the instance refuse.
+    faster network joins, as `a100-*=400Gb/s`. `times` are `calibrated`, where all cards
+    are in the catalogue and no `efficiency` is told, or `analytic`. Raises
+    `InstanceError` for a format that describes no cluster, and for what the importers
+    and the instance refuse.
     """
+    if times not in calibrating.TIMES:
+        raise UnknownName("times", times, [*calibrating.TIMES])
     if format not in CLUSTERS:
         raise InstanceError(
             f"--from {format}: expected a format that describes hosts, one of "
             f"{', '.join(CLUSTERS)}; name one"
         )
     importer: Any = formats.importer(format)
-    own = {} if "costs" in workload else assumptions.OPTIONS
+    own: dict[str, Any] = {}
+    if "costs" not in workload:
+        own = assumptions.OPTIONS | calibrating.OPTIONS
     told = typed(importer.OPTIONS | own, options)
     how = {name: told.pop(name) for name in own if name in told}
     model = document("huggingface", [config], [], None)
@@ -56,7 +64,14 @@ def assembly(
         "workload": {**workload, **trained},
     }
     validated(Instance, made, "the assembled instance", file="")
-    return Imported(made, (*found.assumed, *rows))
+    assumed = (*found.assumed, *rows)
+    if not own or times == "analytic" or "efficiency" in told:
+        return Imported(made, assumed)
+    made, more = calibrating.calibrated(made, cards, how)
+    validated(Instance, made, "the assembled instance", file="")
+    if "calibration" in made["workload"]["costs"]:
+        assumed = tuple(row for row in assumed if not assumptions.of_the_peak(row))
+    return Imported(made, (*more, *assumed))
 
 
 def _island(word: str) -> dict[str, Any]:

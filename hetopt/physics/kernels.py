@@ -20,6 +20,8 @@ from .machine import Machine
 Constants = Callable[..., float]
 
 ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
+#: Names that have deviations alone: a card beside the others of its generation.
+DEVIATIONS = frozenset({"chip"})
 RAGGED = 8  # elements that rows of operands must be a multiple of
 
 

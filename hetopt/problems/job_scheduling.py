@@ -100,6 +100,15 @@ class Assumptions(Record):
         default="per_gpu", description="What MARP ranks by: samples/s a GPU, or in all."
     )
 
+    @model_validator(mode="after")
+    def _timed_by_formula(self) -> Self:
+        if self.costs.calibration is not None:
+            raise ValueError(
+                "found costs.layer_times 'calibrated', and jobs are timed by formula: "
+                "give layer_times 'analytic' and no calibration"
+            )
+        return self
+
 
 class Assumed(Record):
     """What the maker of a queue filled in where its source says nothing."""

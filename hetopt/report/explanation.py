@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..errors import Unsupported
-from ..explaining import Effect, Explanation, times, weights
+from ..explaining import Effect, Explanation, layers, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
 from . import figures, words, writers
@@ -111,6 +111,9 @@ def limits(found: Explanation) -> Iterator[str]:
         f"slowest: {found.place(slow.pipeline, slow.stage)}, "
         f"{words.amount(slow.busy_us, 'us')} a micro-batch"
     )
+    if found.interval_s is not None:
+        low, high = map(words.duration, found.interval_s)
+        yield f"80 % of runs: {low} to {high}, by the spread of measured runs"
     total = sum(found.gpu_time.values())
     largest = sorted(found.gpu_time.items(), key=lambda pair: -pair[1])[:3]
     shares = ", ".join(
@@ -168,6 +171,8 @@ def _sections(found: Explanation) -> Iterator[Section]:
     bars = time_bars(found)
     note = "shares of the iteration" + ("" if len(bars) > 1 else ", all stages alike")
     yield _section("Time", note, bars, times.PARTS, mib=False)
+    if found.layers:
+        yield _layers(found)
     yield _section("Memory", "of each GPU", memory_bars(found), weights.PARTS, mib=True)
     if found.effects:
         note = "each judged on this plan and planned again"
@@ -176,6 +181,20 @@ def _sections(found: Explanation) -> Iterator[Section]:
         effects = (*found.helpful, *(e for e in found.effects if e.kind == "search"))
         table = _effect_table(effects)
         yield Section("What would help most", (f"{note}.",), table=table)
+
+
+def _layers(found: Explanation) -> Section:
+    """A row a sort of layer and place, a column a term of its time."""
+    rows = []
+    for row in found.layers:
+        group = f"{row.tensor_parallel} × {row.gpu}, {row.samples} samples"
+        cells = (words.duration(us / 1e6) if us else "" for us in row.terms_us.values())
+        whole = words.duration(row.whole_us / 1e6)
+        rows.append([f"layer {row.layer} on {group}", *cells, whole])
+    table = Table.of(("", *map(_plain, layers.TERMS), "in all"), rows)
+    return Section(
+        "One layer", ("both passes of a micro-batch, by term.",), table=table
+    )
 
 
 def _section(

@@ -35,6 +35,8 @@ class Row:
     bound_us: Objective | None
     bound_source: str | None
     reasons: str
+    low_s: float | None = None
+    high_s: float | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
@@ -59,12 +61,21 @@ class Row:
             bound_us=result.bound.value if result.bound else None,
             bound_source=result.bound.source if result.bound else None,
             reasons="; ".join(result.reasons),
+            low_s=parts.get("low_s"),
+            high_s=parts.get("high_s"),
         )
 
     @property
     def label(self) -> str:
         """The method as tables show it: an exact method is not a planner's name."""
         return "exact" if self.kind == "exact" else self.method
+
+    @property
+    def iteration(self) -> str:
+        """The time, and where it is calibrated how sure it is."""
+        expected = words.interval_of({"low_s": self.low_s, "high_s": self.high_s})
+        told = words.amount(self.iteration_us, "us")
+        return f"{told} ({expected})" if expected else told
 
     @property
     def outcome(self) -> str:
@@ -198,7 +209,7 @@ def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
 def _cells(row: Row) -> list[Cell]:
     cells = [
         Cell.of(row.label),
-        Cell.of(row.iteration_us, words.amount(row.iteration_us, "us")),
+        Cell.of(row.iteration_us, row.iteration),
         Cell.of(row.mfu, None if row.mfu is None else f"{row.mfu:.1%}"),
         Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
         Cell.of(row.gap_to_best, words.share(row.gap_to_best)),
@@ -240,7 +251,7 @@ def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
 def _note(row: Row, of: GapRow) -> str:
     parts = of.result.evaluation.parts if of.result.evaluation else {}
     return (
-        f"{words.amount(row.iteration_us, 'us')} an iteration, of which "
+        f"{row.iteration} an iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
         f"{row.pipelines} pipelines, {row.stages} stages, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"

@@ -57,6 +57,13 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
+def interval_of(parts: Mapping[str, Any]) -> str | None:
+    """`9.10 s to 10.6 s`, of the judge's parts; None where times are not calibrated."""
+    if (low := parts.get("low_s")) is None:
+        return None
+    return f"{duration(low)} to {duration(parts['high_s'])}"
+
+
 def share(value: float | None, signed: bool = False) -> str:
     """A fraction of one as a percentage."""
     if value is None:

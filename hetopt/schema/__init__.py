@@ -5,6 +5,7 @@ decimals that the file shows (`exact`), so that every part of hetopt computes wi
 the same rationals.
 """
 
+from .calibration import Calibration
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
 from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
@@ -44,6 +45,7 @@ __all__ = [
     "LONGEST_NAME",
     "PRECISIONS",
     "Alternatives",
+    "Calibration",
     "Cluster",
     "CostSettings",
     "Count",

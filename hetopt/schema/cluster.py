@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from .calibration import Precision
 from .islands import Island, Row, rows
 from .rates import slower
 from .record import (
@@ -47,6 +48,7 @@ class GpuType(Record):
 
     With `memory_gbytes_per_s`, the rate of its own memory, what no matrix product
     hides is timed too: norms, activations, softmax, dropout and the optimiser.
+    `card`, `generation` and `peaks` are what calibrated times are looked up with.
     """
 
     peak_tflops: PeakTflops = Field(
@@ -58,8 +60,16 @@ class GpuType(Record):
     memory_gbytes_per_s: GbytesPerS | None = None
     watts: Positive | None = None
     aliases: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    card: Name | None = None
+    generation: Name | None = None
+    peaks: dict[Precision, PeakTflops] | None = None
 
-    _later = frozenset({"memory_gbytes_per_s", "watts", "aliases"})
+    _later = frozenset(
+        {
+            *("memory_gbytes_per_s", "watts", "aliases"),
+            *("card", "generation", "peaks"),
+        }
+    )
 
 
 class Node(Record):

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from ..errors import InstanceError, UnknownName
+from .calibration import multiplied_in
 from .cluster import Cluster
 from .model import ModelSpec
 from .record import (
@@ -117,6 +118,7 @@ class Instance(Record):
                 "of their own: remove the alternatives"
             )
         self._losses_cost_something()
+        self._cards_are_told()
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
@@ -143,6 +145,28 @@ class Instance(Record):
                 f"offer {lost[0]!r} has losses_per_hour, and nothing says what a loss "
                 "costs: give workload.restart_s and workload.checkpoint_every_s"
             )
+
+    def _cards_are_told(self) -> None:
+        calibration = self.workload.costs.calibration
+        if calibration is None:
+            return
+        if self.cluster is None:
+            raise ValueError(
+                "found layer_times 'calibrated' and offers, which are timed by "
+                "formula: give layer_times 'analytic' and no calibration"
+            )
+        for name, gpu in self.cluster.gpus.items():
+            for field in ("card", "generation", "peaks", "memory_gbytes_per_s"):
+                if not getattr(gpu, field):
+                    raise ValueError(
+                        f"layer_times is 'calibrated' and GPU type {name!r} has no "
+                        f"{field}: add it, or give layer_times 'analytic'"
+                    )
+            if multiplied_in(calibration.precision, gpu.peaks or {}) is None:
+                raise ValueError(
+                    f"GPU type {name!r} has peaks for {', '.join(gpu.peaks or ())}, "
+                    f"calibration multiplies in {calibration.precision}: add its peak"
+                )
 
     def on(self, target: str) -> Self:
         """The instance with `workload.runs_on`; `UnknownName` where there is none."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from .calibration import Calibration
 from .record import (
     Count,
     Counted,
@@ -140,7 +141,8 @@ class CostSettings(Record):
     keeps one copy of the logits, in their own precision; `logit_gradients` counts
     those of the loss beside them. `hop_parts: whole` has each GPU of a group send all
     activations to its partner, in place of a part that the receivers gather.
-    `tied_sync` times the all-reduce of tied embeddings between first and last stage,
+    `hop_factor` is the share of a hop that nothing hides. `tied_sync` times the
+    all-reduce of tied embeddings between first and last stage,
     `iteration_overhead_us` is what an iteration takes beside what is told apart:
     launches, clipping, loss. `flat_gradients` weighs the flat copy from which the
     gradients of layers with several replicas are reduced.
@@ -171,15 +173,17 @@ class CostSettings(Record):
     tied_sync: bool = False
     iteration_overhead_us: LatencyUs = 0
     flat_gradients: bool = False
+    hop_factor: NotNegative = 1
     reserve_mib: ReserveMib = 0
-    layer_times: Literal["analytic", "profile"] = "analytic"
+    layer_times: Literal["analytic", "profile", "calibrated"] = "analytic"
     profile: tuple[Profile, ...] = ()
+    calibration: Calibration | None = None
 
     _later = frozenset(
         {
             *("precision", "zero", "fused_loss", "interleave", "hops"),
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
-            "flat_gradients",
+            *("flat_gradients", "hop_factor", "calibration"),
         }
     )
 
@@ -225,6 +229,12 @@ class CostSettings(Record):
             raise ValueError(
                 f"layer_times is {self.layer_times!r} and profile has "
                 f"{len(self.profile)} rows: give both or neither"
+            )
+        if (self.layer_times == "calibrated") != (self.calibration is not None):
+            there = "has no" if self.calibration is None else "has a"
+            raise ValueError(
+                f"layer_times is {self.layer_times!r} and costs {there} calibration: "
+                "give both or neither"
             )
         if self.zero and any(row.layer_mib for row in self.profile):
             raise ValueError(

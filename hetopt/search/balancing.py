@@ -49,6 +49,9 @@ class Balancer:
         rows += [row.backward_us for row in costs.profile if row.backward_us]
         rows += [row.layer_mib for row in costs.profile if row.layer_mib]
         rows += [row.activation_mib for row in costs.profile if row.activation_mib]
+        calibrated = self.cost.table.calibrated
+        if calibrated and len(set(calibrated.sorts)) > 1:
+            return False
         return all(
             len(set(row)) == 1
             for row in (model.parameters, model.active_parameters, *rows)

@@ -100,7 +100,7 @@ def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
     """Pairs of a rule and a stage of ZeRO, those with one change first."""
     workload, costs = instance.workload, instance.workload.costs
     rules: tuple[str, ...] = (costs.recompute,)
-    if costs.layer_times == "analytic" and costs.activations != "checkpoint":
+    if costs.layer_times != "profile" and costs.activations != "checkpoint":
         rules = (*rules, *(rule for rule in _RULES if rule != costs.recompute))
     zeros: tuple[int, ...] = (costs.zero,)
     if not any(row.layer_mib for row in costs.profile):

@@ -12,6 +12,7 @@ from inputs import drawn, examples, tiny_instances
 
 import hetopt
 from hetopt import load
+from hetopt.costs import without_update
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.one_pipeline.cluster_tables import BIG
@@ -27,7 +28,7 @@ SEVERAL = {"micro_batch_sizes": [1, 2, 3], "global_batch": 6}
 
 def plain(tiny: Instance, several: bool = False) -> Instance:
     """A tiny instance with the costs that the oracle carries."""
-    document = tiny.model_dump(mode="json")
+    document = without_update(tiny).model_dump(mode="json")
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= SEVERAL if several else {}
     return Instance.model_validate_json(json.dumps(document))

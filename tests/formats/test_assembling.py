@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import catalogue, cli
+from hetopt.catalogue.constants import constants
+from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName
+from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
 from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
@@ -110,8 +113,87 @@ def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) 
         kept = catalogue.reserve().of(card.total_mib)
         assert card.total_mib - kept - 1 <= gpu.memory_gib * 1024
         assert gpu.memory_gib * 1024 <= card.total_mib - kept
-        assert gpu.efficiency == catalogue.generation(card).efficiency
         assert gpu.peak_tflops == card.peak_tflops
+
+
+def test_times_are_calibrated_where_the_catalogue_has_the_cards(tmp_path: Path) -> None:
+    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
+    data = made(tmp_path, hosts, "framework=torchtitan")
+    costs, gpus = data.workload.costs, data.planned_cluster.gpus
+    assert costs.layer_times == "calibrated"
+    assert costs.calibration.framework == "torchtitan"
+    assert (costs.calibration.style, costs.calibration.precision) == (
+        "compiled",
+        "bf16",
+    )
+    for name, gpu in gpus.items():
+        card = catalogue.gpus()[name]
+        assert gpu.card == name.partition("-")[0]
+        assert gpu.generation == card.generation
+        assert gpu.peaks == dict(card.tflops)
+        assert gpu.memory_gbytes_per_s == card.memory_gbytes_per_s
+    # The share of the peak is what layers reach, which planners rank by.
+    table = CostTable(data)
+    for node in ("n1", "n2"):
+        gpu = table.gpu(node)
+        flops = sum(table.hardware_flops) / (sum(table.layer_us(node, 1, 1)) * 1e6)
+        assert gpu.efficiency == pytest.approx(flops / gpu.peak_tflops, abs=1e-3)
+
+
+def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> None:
+    hosts = ["n1 slots=4 type=A100-80GB", "n2 slots=4 type=V100-32G"]
+    data = made(tmp_path, hosts, "sequence_parallel=false")
+    whole = dict(constants())
+    calibration = data.workload.costs.calibration
+    more = calibration.model_copy(update={"constants": whole})
+    full = with_costs(data, calibration=more)
+    for rule in ("none", "selective", "full"):
+        for zero in (0, 1):
+            ours, all_ = (CostTable(each).under(rule, zero) for each in (data, full))
+            for node in ("n1", "n2"):
+                for at in ((node, 1, 1), (node, 3, 2)):
+                    assert ours.layer_us(*at) == all_.layer_us(*at)
+                    assert ours.head_us(*at) == all_.head_us(*at)
+                shares = [(10**9, 2)]
+                assert ours.update_us(node, shares) == all_.update_us(node, shares)
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "times"),
+    [
+        ("n1 slots=2 type=A100-80GB", ["efficiency=0.5"], "calibrated"),
+        ("n1 slots=2 type=A100-80GB", [], "analytic"),
+        ("n1 slots=2 type=A100-80GB", ["precision=fp32"], "calibrated"),
+        ("n1 slots=2 type=x", ["types=x:500/32", "intra_gbytes_per_s=9"], "calibrated"),
+    ],
+)
+def test_times_are_by_a_share_of_the_peak_otherwise(
+    tmp_path: Path, host: str, options: list[str], times: str
+) -> None:
+    config, listed = put(tmp_path, LLAMA, host)
+    found = assembly(config, "hostfile", [listed], options, dict(WORK), times=times)
+    data = validated(Instance, found.document, "made")
+    assert data.workload.costs.layer_times == "analytic"
+    for name, gpu in data.planned_cluster.gpus.items():
+        asked = 0.5 if "efficiency=0.5" in options else None
+        known = catalogue.generation(catalogue.gpus().get(name)).efficiency
+        assert gpu.efficiency == (asked or known)
+
+
+@pytest.mark.parametrize(
+    ("options", "times", "message"),
+    [
+        ([], "quick", "unknown times 'quick': expected one of"),
+        (["framework=jax"], "calibrated", "unknown framework 'jax'"),
+        (["kernel=best"], "calibrated", "calibration"),
+    ],
+)
+def test_times_that_there_are_not_are_refused(
+    tmp_path: Path, options: list[str], times: str, message: str
+) -> None:
+    config, listed = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
+    with pytest.raises((InstanceError, UnknownName), match=message):
+        assembly(config, "hostfile", [listed], options, dict(WORK), times=times)
 
 
 def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(

@@ -23,6 +23,8 @@ from itertools import combinations, pairwise, product
 from operator import le
 from random import Random
 
+from random_calibrations import calibration, sheet
+
 from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import one_pipeline
@@ -362,8 +364,12 @@ def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
         "sync_overlap": rng.choice(["none", "none", "backward"]),
         "sync_factor": rng.choice([1, 1, 1.1]),
     }
+    calibrated = False
     if rng.random() < 0.15:
         costs |= {"layer_times": "profile", "profile": _profile(rng, layers)}
+    elif calibrated := rng.random() < 0.15:
+        costs |= {"layer_times": "calibrated", "calibration": calibration(rng)}
+        costs["hop_factor"] = rng.choice([1, 0.4])
     states_gib = 16 * sum(parameters) / 2**30
     gpus = {
         kind: {
@@ -372,6 +378,10 @@ def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
         }
         for kind in sorted(set(types.values()))
     }
+    if calibrated:
+        gpus = {
+            kind: gpu | sheet(rng, gpu["peak_tflops"]) for kind, gpu in gpus.items()
+        }
     nodes = [
         {
             "name": name,

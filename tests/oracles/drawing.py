@@ -16,6 +16,8 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
+from random_calibrations import calibration, sheet
+
 from hetopt import schema
 from hetopt.schema import Instance
 
@@ -37,6 +39,7 @@ class Draw:
     spice: float
     extreme: bool = False
     profiled: bool = False
+    calibrated: bool = False
     even: bool = False  # nodes that are alike, where they can be
     gpus: list[str] = field(default_factory=list)  # the type of each node
     node: int = 0  # the one that is drawn
@@ -186,6 +189,10 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "memory_gbytes_per_s": lambda d: d.maybe(None, None, None, None, 900.0),
         "watts": lambda d: d.maybe(None, None, 350.0),
         "aliases": lambda d: d.maybe(None, ["also so"]),
+        # Where times are calibrated, `instance` draws them with the rate.
+        "card": lambda d: None,
+        "generation": lambda d: None,
+        "peaks": lambda d: None,
     },
     schema.Node: {
         "name": lambda d: f"n{d.node}",
@@ -254,8 +261,12 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
-        "layer_times": lambda d: "profile" if d.profiled else "analytic",
+        "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
+        "layer_times": lambda d: (
+            "profile" if d.profiled else "calibrated" if d.calibrated else "analytic"
+        ),
         "profile": _profile,
+        "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
     schema.Alternatives: {"recompute": _rules, "zero": _stages},
     schema.Workload: {
@@ -291,12 +302,14 @@ def instance(
     """A random instance on nodes of so many GPUs, as JSON.
 
     `fixed` are settings of `workload.costs` that are not drawn; `profile: None` draws
-    none.
+    neither profile nor calibration.
     """
+    free = "profile" not in (fixed or {})
     spice = rng.choice([0.05, 0.15, 0.3, 0.6, 0.9]) if spice is None else spice
     draw = Draw(rng, counts, layers, batch, sizes, spice)
     draw.extreme = rng.random() < 0.15
-    draw.profiled = rng.random() < 0.2 and "profile" not in (fixed or {})
+    draw.profiled = rng.random() < 0.2 and free
+    draw.calibrated = not draw.profiled and rng.random() < 0.2 and free
     draw.even = rng.random() < 0.4 if even is None else even
     types = ["A"] if draw.even and rng.random() < 0.6 else ["A", "B"]
     draw.gpus = [rng.choice(types) for _ in counts]
@@ -310,6 +323,8 @@ def instance(
     gpus = {}
     for gpu in sorted(set(draw.gpus)):
         gpus[gpu] = record(draw, schema.GpuType)
+        if draw.calibrated:
+            gpus[gpu] |= sheet(rng, gpus[gpu]["peak_tflops"])
     workload = record(draw, schema.Workload)
     workload["costs"] |= fixed or {}
     inter = record(draw, schema.Inter)
@@ -333,6 +348,15 @@ def read(tree: Tree) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
+def leave_updates_out(tree: Tree) -> None:
+    """Change an instance so that no optimiser is timed, as some exact methods ask."""
+    if calibrated := tree["workload"]["costs"].get("calibration"):
+        calibrated["constants"].pop("update", None)
+        return
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu.pop("memory_gbytes_per_s", None)
+
+
 def _possible_model(draw: Draw, model: Tree) -> Tree:
     if "layer_parameters" in model:
         model.pop("parameters_per_layer", None)
@@ -352,7 +376,8 @@ def _mended(workload: Tree) -> Tree:
         workload["runs_on"] = "any"
     if costs["layer_times"] == "analytic" or not costs.get("profile"):
         costs.pop("profile", None)
-        costs["layer_times"] = "analytic"
+        told = costs.get("calibration") is not None
+        costs["layer_times"] = "calibrated" if told else "analytic"
     if costs.get("precision"):
         costs.pop("bytes_per_parameter", None)
     if costs["fused_loss"]:

@@ -4,8 +4,11 @@ Shares no line with `hetopt.costs` or with the judge: it reads the instance's ow
 fields, rounds nothing, and returns seconds and bytes.
 """
 
+from functools import cached_property
 from statistics import median_low
 from typing import Any
+
+from calibrated_floats import FloatTimes
 
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
@@ -49,6 +52,11 @@ class FloatJudge:
         self.e = 4 if self.costs.precision == "fp32" else 2
         self.g = self.states[1] if self.costs.precision else 2
 
+    @cached_property
+    def calibrated(self) -> FloatTimes:
+        """Times of layers where they are calibrated, by this judge's own rule."""
+        return FloatTimes(self.instance, self.costs.recompute)
+
     def under(self, rule: str | None) -> "FloatJudge":
         """The judge of a stage that recomputes by a rule of its own."""
         rule = rule or self.costs.recompute
@@ -74,6 +82,8 @@ class FloatJudge:
         """Forward and backward of one layer, by formula or as measured."""
         if self.costs.profile:
             return 1e-6 * sum(row.layer_us[layer] for row in self.rows(node, t, b))
+        if self.costs.calibration:
+            return self.calibrated.layer(layer, node, t, b)
         p, s = self.model.active_parameters[layer], self.S
         width = (self.model.head_dim or 0) * self.model.heads or self.H
         c, rounds = (4, 12) if self.full else (3, 8)
@@ -132,6 +142,8 @@ class FloatJudge:
         """The head, where it counts: c = 3, no attention."""
         if self.costs.head == "omit":
             return 0.0
+        if self.costs.calibration:
+            return self.calibrated.head(node, t, b)
         p = self.model.vocabulary * self.H
         return 3 * 2 * p * b * self.S / (t * self.flops(node))
 
@@ -153,7 +165,7 @@ class FloatJudge:
         if t > 1 and not each:
             alpha, beta = self.link(y[0], y[0])
             total += 2 * (t - 1) * (alpha + size / (t * beta))
-        return total
+        return total * self.costs.hop_factor
 
     def ring(self, a: str, b: str, members: dict[str, int], t: int) -> float:
         """Bytes/s that one of `t` rings has between two nodes, its slower direction."""
@@ -353,6 +365,8 @@ class FloatJudge:
         many, times = self.holders(plan), [0.0]
         weight, gradient, optimiser = self.states
         moved = 5 * gradient + 2 * (weight + optimiser)
+        if self.costs.calibration:
+            moved = 40 * self.costs.calibration.constants.get("update", 0)
         for pipeline in plan.pipelines:
             for j, stage in enumerate(pipeline.stages):
                 last = j == len(pipeline.stages) - 1
@@ -476,5 +490,8 @@ class FloatJudge:
         if all(row and row.backward_us is not None for row in rows):
             parts = (row.backward_us[x] for row in rows for x in range(*stage.layers))
             return 1e-6 * sum(parts)
+        if self.costs.calibration:
+            span = range(*stage.layers)
+            return sum(self.calibrated.layer(x, *at, behind=True) for x in span)
         share = 3 / 4 if self.full else 2 / 3
         return share * self._replica(stage, replica, False)

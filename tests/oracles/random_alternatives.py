@@ -15,8 +15,8 @@ def with_alternatives(
     """The instance with every rule of recomputation, and such stages of ZeRO."""
     tree = instance.model_dump(mode="json", exclude_unset=True)
     costs = tree["workload"]["costs"]
-    costs.pop("profile", None)
-    costs["layer_times"] = "analytic"
+    if costs.pop("profile", None):
+        costs["layer_times"] = "analytic"
     if costs.get("activations") == "checkpoint":
         costs["activations"] = random.choice(["standard", "architecture"])
     costs["flash"] = random.random() < 0.3  # scores are what selective recomputes

@@ -36,6 +36,7 @@ def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
     costs = instance.workload.costs.model_dump() | {
         "layer_times": "profile",
         "profile": rows,
+        "calibration": None,
     }
     if memory != "none":
         costs["zero"] = 0  # measured states are not divided

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inputs import examples, plans_of, seeds, tiny_instances
 
 from hetopt import load, registry
+from hetopt.costs import without_update
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import one_pipeline
 from hetopt.files.clusters import generate
@@ -33,7 +34,7 @@ PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
 
 def plain(tiny: Instance) -> Instance:
     """A tiny instance with several samples and the costs that the oracle carries."""
-    document = tiny.model_dump(mode="json")
+    document = without_update(tiny).model_dump(mode="json")
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= {"micro_batch_sizes": [1, 2, 4], "global_batch": 8}
     return Instance.model_validate_json(json.dumps(document))

@@ -41,8 +41,7 @@ def draw(rng: Random) -> dict[str, Any]:
     )
     if rng.random() < 0.95:
         tree["workload"]["alternatives"] = {}
-        for gpu in tree["cluster"]["gpus"].values():
-            gpu.pop("memory_gbytes_per_s", None)
+        drawing.leave_updates_out(tree)
     return {"instance": tree}
 
 

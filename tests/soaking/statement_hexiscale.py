@@ -40,12 +40,12 @@ def draw(rng: Random) -> dict[str, Any]:
         tree["workload"]["alternatives"] = {}
         if rng.random() < 0.8:  # layers that differ are refused
             tree["workload"]["costs"].pop("profile", None)
+            tree["workload"]["costs"].pop("calibration", None)
             tree["workload"]["costs"]["layer_times"] = "analytic"
         for field in ("layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
         tree["model"].pop("dense_layers", None)
-        for gpu in tree["cluster"]["gpus"].values():
-            gpu.pop("memory_gbytes_per_s", None)
+        drawing.leave_updates_out(tree)
     return {"instance": tree, "backend": rng.choice(registry.names("backends"))}
 
 

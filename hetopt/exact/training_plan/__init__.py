@@ -22,6 +22,7 @@ from math import inf
 from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
+from ...costs import without_update
 from ...errors import OutOfTime, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -185,7 +186,8 @@ def _line_up(run: Run, instance: Instance) -> None:
     seconds = max(0.0, _deadline(run, share) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     try:
-        one_pipeline.faster(instance, run.objective, limits, run.offer)
+        light = without_update(instance)
+        one_pipeline.faster(light, run.objective, limits, run.offer)
     except Unsupported:
         return  # the cost settings are beyond that method
     run.check()

@@ -21,6 +21,7 @@ OPTIONS: dict[str, Any] = {
     "zero": str,
     "runs_on": str,
 }
+_SHARE = "share of the peak of "
 RULES, ZEROS = ("full", "selective", "none"), (1, 0)
 
 
@@ -58,7 +59,7 @@ def card(
     if efficiency is None:
         known = generation(gpu)
         efficiency = known.efficiency
-        about = f"share of the peak of {name}"
+        about = f"{_SHARE}{name}"
         rows.append(
             Assumption(about, f"{efficiency:g}", known.source, "-o efficiency=X")
         )
@@ -74,6 +75,11 @@ def card(
         about = f"memory of {name} for tensors"
         rows.append(Assumption(about, value, reserve().source, "-o reserve_mib=N"))
     return Assumed(efficiency, left, tuple(rows))
+
+
+def of_the_peak(row: Assumption) -> bool:
+    """Whether a row is of the share of the peak, which calibrated times do without."""
+    return row.what.startswith(_SHARE)
 
 
 def training(

@@ -59,6 +59,7 @@ class LineCost:
         # lru_cache on bound methods of this object only: it dies with the object.
         self.compute_us = lru_cache(_KEPT)(self._compute_us)
         self.hop_us = lru_cache(_KEPT)(self._hop_us)
+        self._updated = lru_cache(_KEPT)(self._stage_update_us)
         self._weighed = lru_cache(_KEPT)(self._short_mib)
         table = self.cost.table
         self._timed = table.profile.updates or any(
@@ -207,21 +208,23 @@ class LineCost:
         """Time of the optimiser on the GPU where it takes longest."""
         if not self._timed:
             return 0
+        return max(self._updated(s.shares, s.first, s.last) for s in line)
+
+    def _stage_update_us(self, shares: Row, first: int, last: int) -> int:
         return max(
-            self._updated_us(stage, node, t)
-            for stage in line
-            for node, t in {(share.node, share.t) for share in stage.shares}
+            self._updated_us(len(shares), first, last, node, t)
+            for node, t in {(share.node, share.t) for share in shares}
         )
 
-    def _updated_us(self, stage: Laid, node: int, t: int) -> int:
-        model, table = self.instance.model, self.cost.table
-        name, replicas = self.cost.names[node], len(stage.shares)
-        span = range(stage.first, stage.last)
-        measured = table.measured_update_us(name, t, span, [replicas] * self.layers)
-        held = 0
-        if measured is None:
-            held = sum(model.parameters[stage.first : stage.last])
-        copies = (stage.first == 0) + (stage.last == self.layers)
+    def _updated_us(
+        self, replicas: int, first: int, last: int, node: int, t: int
+    ) -> int:
+        model, table, name = self.instance.model, self.cost.table, self.cost.names[node]
+        measured = table.measured_update_us(
+            name, t, range(first, last), [replicas] * self.layers
+        )
+        held = sum(model.parameters[first:last]) if measured is None else 0
+        copies = (first == 0) + (last == self.layers)
         ends = memory.end_copies(model, self.instance.workload, copies)
         held += ends * model.embedding_parameters
         part = [(Fraction(held, t), replicas)]

@@ -91,6 +91,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
+        **_interval(costs, iteration_us),
         "pipeline_us": pipeline_us,
         "sync_us": sync_us,
         "tied_us": tied_us,
@@ -103,6 +104,14 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "links": plan_links.used(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
+
+
+def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
+    """Where 80 % of runs of such a plan lie, where times are calibrated."""
+    if costs.calibration is None:
+        return {}
+    low, high = costs.calibration.interval_s(iteration_us / 10**6)
+    return {"low_s": low, "high_s": high}
 
 
 # --- structure -----------------------------------------------------------------
@@ -314,7 +323,7 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (t - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
-    return _up(min(ways) * 10**6)
+    return _up(exact(workload.costs.hop_factor) * min(ways) * 10**6)
 
 
 def _slow(table: CostTable, node: str, gpus: int, copies: int) -> Fraction:

@@ -104,10 +104,11 @@ def _trained(data: Data) -> set[str]:
 
 
 def _assumptions(costs: CostSettings | None) -> Assumptions:
-    """The cost model's, in the settings of an instance but for its measured layers."""
+    """The cost model's, in the settings of an instance but for its times of layers."""
     if costs is None:
         return Assumptions(memory="cost_model")
-    analytic = costs.model_copy(update={"layer_times": "analytic", "profile": ()})
+    times = {"layer_times": "analytic", "profile": (), "calibration": None}
+    analytic = costs.model_copy(update=times)
     return Assumptions(memory="cost_model", costs=analytic)
 
 

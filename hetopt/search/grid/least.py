@@ -17,9 +17,11 @@ stage of several replicas hands on by its cheapest way.
 
 Synchronisation: the stage with most layers has at least the ceiling of layers / stages,
 each with all replicas, of which a node holds as many as it has groups; the others are
-across the fastest link. What overlaps may hide it, and then it counts 0.
+across the fastest link. What overlaps may hide it, and then it counts 0. The optimiser
+is as long as that of the mean stage where memory is fastest, at least.
 """
 
+from fractions import Fraction
 from functools import lru_cache
 from math import inf
 
@@ -49,6 +51,7 @@ class Least:
         self._shared = lru_cache(None)(self._shared_of)
         self._chain = lru_cache(None)(self._chain_us)
         self._links = lru_cache(None)(self._fastest_links)
+        self._updated = lru_cache(None)(self._update_us)
         self._pairs = bool(cost.instance.planned_cluster.inter.pairs)
         # Parameters of the layers before each.
         self._sums = np.cumsum([0, *cost.instance.model.parameters])
@@ -189,6 +192,7 @@ class Least:
         pipeline = n * tau + max(0.0, chain - tau) / runs
         whole = float(cost.pipeline_factor) * pipeline
         whole += float(cost.sync_factor) * self._sync_us(shape)
+        whole += self._updated(t, stages, shape[1] if cost.costs.zero else 1)
         return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
 
     def _sync_us(self, shape: Shape) -> float:
@@ -207,6 +211,16 @@ class Least:
         seconds = near * chunk / rate[0] if near else 0.0
         seconds += (replicas - 1 - near) * chunk / rate[1] if rate[1] else 0.0
         return cost.costs.sync_passes * seconds * 1e6
+
+    def _update_us(self, t: int, stages: int, replicas: int) -> int:
+        """Of a stage with its share of all parameters; ZeRO divides it."""
+        cost = self._cost
+        held = int(self._sums[-1])
+        if cost.costs.head == "include":
+            held += cost.instance.model.embedding_parameters
+        share = [(Fraction(held, t * stages), replicas)]
+        speakers = {node.gpu: node.name for node in cost.nodes}.values()
+        return min(cost.table.update_us(name, share) for name in speakers)
 
     def _fastest_links(self, t: int, size: int) -> tuple[tuple[float, float], int]:
         """Bytes/s within a node and between nodes, at the most; groups of a node."""

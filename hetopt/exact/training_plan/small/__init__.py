@@ -64,7 +64,8 @@ def is_small(instance: Instance) -> bool:
     workload = instance.workload
     if max(workload.zeros) and max(workload.micro_batch_sizes) > 1:
         return False
-    stated = not beyond(under(instance, workload.costs.recompute, zero=0))
+    plain = under(instance, workload.costs.recompute, zero=0)
+    stated = not beyond(plain, updates=True)
     few = instance.planned_cluster.gpu_count <= _GPUS
     return stated and few and longest(instance).fit
 
@@ -117,8 +118,8 @@ def _parts(instance: Instance) -> list[_Part]:
     """Parts that hold all plans of an instance, or better ones.
 
     ZeRO divides states among pipelines, so their number is fixed where it is at work.
-    One pipeline has nothing to divide. Of stages 0 to 2, which take equal time, the
-    highest takes the least memory.
+    One pipeline has nothing to divide. Of stages 0 to 2 the highest takes the least
+    memory, and no more time.
     """
     workload = instance.workload
     own = workload.costs.zero
@@ -267,7 +268,9 @@ class _Search:
     def _best(self, value: int) -> Best:
         costs = self._costs
         factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-        return Best(value, *factors, self._longest, self._tables.table.overhead_us)
+        table = self._tables.table
+        ends = table.overhead_us, table.least_update_us
+        return Best(value, *factors, self._longest, *ends)
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""

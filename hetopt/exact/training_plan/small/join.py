@@ -35,26 +35,33 @@ class Best:
     sync_factor: Fraction
     longest: Longest
     overhead_us: int  # of every iteration
+    update_us: int  # of the optimiser, at the least
 
-    def us_left(self, sync_us: int) -> int:
+    def us_left(self, sync_us: int, update_us: int | None = None) -> int:
         """The longest pipeline with which a plan is better; negative where none."""
-        rest = self.value - 1 - self.overhead_us - _up(self.sync_factor * sync_us)
+        update = self.update_us if update_us is None else update_us
+        rest = self.value - 1 - self.overhead_us - update
+        rest -= _up(self.sync_factor * sync_us)
         return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
 
     def sync_left(self, pipelines_us: int) -> int:
         """The longest synchronisation with which a plan is better; -1 where none."""
         pipelines = _up(self.pipeline_factor * pipelines_us)
-        rest = self.value - 1 - self.overhead_us - pipelines
+        rest = self.value - 1 - self.overhead_us - self.update_us - pipelines
         if rest < 0:
             return -1
         if not self.sync_factor:  # it costs nothing, however long
             return self.longest.sync_us
         return min(floor(rest / self.sync_factor), self.longest.sync_us)
 
-    def whole_us(self, pipelines_us: int, sync_us: int) -> int:
+    def whole_us(
+        self, pipelines_us: int, sync_us: int, update_us: int | None = None
+    ) -> int:
         """The objective."""
+        update = self.update_us if update_us is None else update_us
         pipelines = _up(self.pipeline_factor * pipelines_us)
-        return pipelines + _up(self.sync_factor * sync_us) + self.overhead_us
+        ends = update + self.overhead_us
+        return pipelines + _up(self.sync_factor * sync_us) + ends
 
 
 def _up(value: Fraction) -> int:
@@ -147,10 +154,25 @@ class Join:
         enough = np.sum(each, axis=0) + later >= self._tables.batch
         return np.asarray(joined[enough & (np.min(each, axis=0) > 0)])
 
-    def _us_left(self, sync_us: Matrix) -> Matrix:
-        values, where = np.unique(sync_us, return_inverse=True)
-        left = [self._best.us_left(int(value)) for value in values]
-        return np.array(left, dtype=np.int64)[where]
+    def _us_left(self, sync_us: Matrix, update_us: Matrix | None = None) -> Matrix:
+        if update_us is None:
+            update_us = np.full_like(sync_us, self._best.update_us)
+        pairs = np.stack([sync_us, update_us], axis=1)
+        values, where = np.unique(pairs, axis=0, return_inverse=True)
+        left = [self._best.us_left(*map(int, pair)) for pair in values]
+        return np.array(left, dtype=np.int64)[where.reshape(-1)]
+
+    def _update_us(self, joined: Matrix) -> Matrix:
+        """The optimiser of joined cuts of all rows, where it takes longest."""
+        slowest = np.full(len(joined), self._best.update_us)
+        if not self._best.longest.update_us:
+            return slowest  # it is not timed
+        for i, chain in enumerate(self._chains):
+            cuts, final = self._lists[i].cuts[joined[:, i]], len(chain.stages) - 1
+            for j, stage in enumerate(chain.stages):
+                runs = self._tables.update_us(stage, j == 0, j == final)
+                np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
+        return slowest
 
     def _sync_us(self, joined: Matrix) -> Matrix:
         """Synchronisation of joined cuts; the least, where rows are still to come."""
@@ -176,22 +198,27 @@ class Join:
 
     def _finish(self, joined: Matrix) -> None:
         """Share the batch exactly, the most promising cuts first."""
-        sync_us = self._sync_us(joined)
+        sync_us, update_us = self._sync_us(joined), self._update_us(joined)
         while len(joined):
-            us = self._us_left(sync_us)
+            us = self._us_left(sync_us, update_us)
             each = [self._samples(i, joined[:, i], us) for i in range(joined.shape[1])]
             spare = np.sum(each, axis=0) - self._tables.batch
             open_ = (spare >= 0) & (np.min(each, axis=0) > 0)
             joined, sync_us, us = joined[open_], sync_us[open_], us[open_]
+            update_us = update_us[open_]
             order = np.argsort(-spare[open_], kind="stable")
             for row in order.tolist():
-                if self._improves(joined[row], int(sync_us[row]), int(us[row])):
+                fixed = int(sync_us[row]), int(update_us[row])
+                if self._improves(joined[row], fixed, int(us[row])):
                     break
             else:
                 return
 
-    def _improves(self, rows: Matrix, sync_us: int, us: int) -> bool:
-        """Whether the batch can be shared in time; tells the best way."""
+    def _improves(self, rows: Matrix, fixed: tuple[int, int], us: int) -> bool:
+        """Whether the batch can be shared in time; tells the best way.
+
+        `fixed` are synchronisation and optimiser.
+        """
         numbers = self._shares(rows, us)
         if numbers is None:
             return False
@@ -203,7 +230,7 @@ class Join:
                 low = middle
             else:
                 high, numbers = middle, trial
-        self._best.value = self._best.whole_us(high, sync_us)
+        self._best.value = self._best.whole_us(high, *fixed)
         cuts = tuple(
             tuple(cuts.cuts[row].tolist())
             for cuts, row in zip(self._lists, rows, strict=True)

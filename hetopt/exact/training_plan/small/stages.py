@@ -6,8 +6,15 @@ Times are matrices over (first layer, one past the last), in us.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import combinations, combinations_with_replacement, pairwise, product
+from itertools import (
+    accumulate,
+    combinations,
+    combinations_with_replacement,
+    pairwise,
+    product,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +95,7 @@ class StageTables:
         self.compute_us = lru_cache(None)(self._compute_us)
         self.backward_us = lru_cache(None)(self._backward_us)
         self.hop_us = lru_cache(None)(self._hop_us)
+        self.update_us = lru_cache(None)(self._update_us)
         self.most = lru_cache(None)(self._most)
         self._weighed = lru_cache(None)(self._weighed_most)
         self._flights = lru_cache(None)(self._most_in_flight)
@@ -184,6 +192,33 @@ class StageTables:
             holders.append((nodes[given[pool] % len(nodes)], t))
             given[pool] += 1
         return self.table.sync_us(parameters, holders)
+
+    def _update_us(self, stage: Stage, first: bool, final: bool) -> Matrix:
+        """Time of the optimiser over each run of layers, on the slowest replica."""
+        model, ends = self.table.model, 0
+        if self.costs.head == "include":
+            copies = first + final - (first and final and model.tied_embeddings)
+            ends = copies * model.embedding_parameters
+        groups = {(place.pool, place.t) for place in stage}
+        kept: dict[int, int] = {}
+
+        def one(held: int) -> int:
+            if held not in kept:
+                kept[held] = max(
+                    self.table.update_us(
+                        self.pools[pool].nodes[0],
+                        [(Fraction(held, t), self._replicas)],
+                    )
+                    for pool, t in groups
+                )
+            return kept[held]
+
+        ahead = [0, *accumulate(model.parameters)]
+        found = np.zeros((self.layers + 1, self.layers + 1), dtype=np.int64)
+        for start in range(self.layers):
+            for end in range(start + 1, self.layers + 1):
+                found[start, end] = one(ahead[end] - ahead[start] + ends)
+        return found
 
     @cached_property
     def fluid(self) -> tuple[Floats, Floats] | None:

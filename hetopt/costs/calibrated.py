@@ -1,0 +1,286 @@
+"""Times of layers and of the head from fitted constants, computed when asked for.
+
+What `costs.layer_times: calibrated` means: the products, attention, traffic, wires and
+launches of `hetopt.physics`, for one micro-batch of b sequences on t GPUs of a node,
+with the constants that the instance carries. In tables these times stand where a
+profile's would, for every size and degree, each rounded up once to whole us.
+
+- A model whose parameters are listed multiplies with that many: its products take time
+  in proportion to them, everything else is that of its shape.
+- The forward pass is what full recomputation adds, and a third of the launches.
+- A GPU without bf16 has no fused kernel of attention: its scores pass through memory.
+- The optimiser moves 40 bytes of a parameter, times the constant `update`.
+- With several GPUs in the cluster layers take `pace` times as long.
+
+Times are sums of what every micro-batch takes and of what is in proportion to its
+sequences: a larger one takes longer, and each of its sequences less long. Bounds
+(`hetopt.bounds.training_plan`) rely on that.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from ..errors import InstanceError
+from ..physics import kernels, step
+from ..physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Layer
+from ..physics.kernels import Constants
+from ..physics.layout import Layout
+from ..physics.machine import Machine
+from ..physics.step import LayerTimes
+from ..schema import Calibration, GpuType, Instance, ModelSpec, Workload, exact
+from .compute import LinkRate, NodeClass, Share
+
+Times = tuple[int, ...]
+_UPDATE_BYTES = 40  # of a parameter, at which `update` is 1
+_ANY = 4096  # GPUs of a node: a group never leaves its node
+_SOME_LINK = (Fraction(0), Fraction(10**9))
+
+
+class Sort(NamedTuple):
+    """What layers that take equal times have in common."""
+
+    parts: Layer
+    share: float  # of the parameters that its shape has
+
+
+def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
+    """What gives a constant, deviations included; names that are read go to `read`.
+
+    It raises `InstanceError` for a name that `values` do not have.
+    """
+
+    def constant(name: str, *qualities: str) -> float:
+        if name not in values and name not in kernels.DEVIATIONS:
+            raise InstanceError(
+                f"workload.costs.calibration.constants: found no {name!r}, which times "
+                "depend on; add it, or assemble the instance anew"
+            )
+        product = 1.0
+        if name in values:
+            read.add(name)
+            product = values[name]
+        for quality in qualities:
+            if (key := f"{name}@{quality}") in values:
+                read.add(key)
+                product *= values[key]
+        return product
+
+    return constant
+
+
+def architecture_of(model: ModelSpec) -> Architecture:
+    """The shape of a model; its listed parameters are left out."""
+    dense = model.dense_layers if model.experts else model.layers
+    rest = model.layers - dense
+    width = model.expert_intermediate or model.mlp_width
+    return Architecture(
+        layers=((ATTENTION, DENSE),) * dense + ((ATTENTION, EXPERTS),) * rest,
+        hidden=model.hidden,
+        heads=model.heads,
+        kv_heads=model.kv_heads or model.heads,
+        head_dim=model.attention_width // model.heads,
+        intermediate=model.mlp_width,
+        gated=model.gated,
+        vocabulary=model.vocabulary,
+        tied=model.tied_embeddings,
+        experts=model.experts or 0,
+        experts_per_token=model.active_experts or 0,
+        expert_intermediate=width,
+        shared_intermediate=model.shared_experts * width,
+    )
+
+
+def machine_of(gpu: GpuType, intra: LinkRate | None) -> Machine:
+    """A GPU as the physics sees it; `InstanceError` where its card is not told."""
+    if gpu.card is None or gpu.generation is None or not gpu.peaks:
+        raise InstanceError("a GPU type has no card, generation or peaks: add them")
+    link = float(intra[1]) if intra is not None else 1.0
+    return Machine(
+        card=gpu.card,
+        generation=gpu.generation,
+        flops={precision: tflops * 1e12 for precision, tflops in gpu.peaks.items()},
+        memory_bytes_per_s=(gpu.memory_gbytes_per_s or 0.0) * 1e9,
+        memory_gib=gpu.memory_gib,
+        gpus=_ANY,
+        domain=_ANY,
+        link_bytes_per_s=link,
+        adapters=1,
+        adapter_bytes_per_s=link,
+        # Grace, the host of GB200 and GH200, is an Arm.
+        host="arm" if gpu.card.startswith(("GB", "GH")) else "x86",
+    )
+
+
+def layout_of(
+    calibration: Calibration,
+    workload: Workload,
+    rule: str,
+    gpu: GpuType,
+    t: int,
+    b: int,
+) -> Layout:
+    """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences."""
+    fused = calibration.kernel != "none" and "bf16" in (gpu.peaks or ())
+    return Layout(
+        framework=calibration.framework,
+        style=calibration.style,
+        precision=calibration.precision,
+        sequence=workload.sequence_length,
+        micro_batch=b,
+        micro_batches=1,
+        tp=t,
+        recompute=rule,
+        split_sequence=workload.costs.sequence_parallel,
+        kernel=calibration.kernel if fused else None,
+    )
+
+
+class Calibrated:
+    """Times of one instance whose costs have a calibration."""
+
+    def __init__(self, instance: Instance, calibration: Calibration) -> None:
+        """Times of `instance` by `calibration`, which its costs have."""
+        self.calibration = calibration
+        self.model, self.workload = instance.model, instance.workload
+        self.gpus = instance.planned_cluster.gpus
+        self.read: set[str] = set()
+        self.constant = lookup(calibration.constants, self.read)
+        self.architecture = architecture_of(instance.model)
+        pace = self.constant("pace", calibration.framework)
+        self.pace = pace if instance.planned_cluster.gpu_count > 1 else 1.0
+        #: The sort of each layer.
+        self.sorts = _sorts(self.architecture, instance.model)
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self.times_us = lru_cache(None)(self._times_us)
+        self._parts = lru_cache(None)(self._part_times)
+
+    def terms(
+        self, place: NodeClass, t: int, b: int, rule: str, sort: Sort
+    ) -> LayerTimes:
+        """Seconds of one layer, both passes, by what takes them, without pace."""
+        parts = [self._parts(place, t, b, rule, part) for part in sort.parts]
+        total = LayerTimes(*map(sum, zip(*parts, strict=True)))
+        return total._replace(
+            products=total.products * sort.share, experts=total.experts * sort.share
+        )
+
+    def _part_times(
+        self, place: NodeClass, t: int, b: int, rule: str, part: str
+    ) -> LayerTimes:
+        gpu = self.gpus[place.gpu]
+        run = layout_of(self.calibration, self.workload, rule, gpu, t, b)
+        machine = machine_of(gpu, place.intra)
+        return step.part_times(self.constant, machine, self.architecture, run, part)
+
+    def layer_s(self, place: NodeClass, t: int, b: int, rule: str, sort: Sort) -> float:
+        """Seconds of one layer, both passes."""
+        return step.busy_s(self.terms(place, t, b, rule, sort)) * self.pace
+
+    def _times_us(self, place: NodeClass, t: int, b: int) -> tuple[Times, Times]:
+        """Both passes of each layer, and its backward pass; whole us, rounded up."""
+        known = {sort: self._sort_us(place, t, b, sort) for sort in set(self.sorts)}
+        both, backward = zip(*(known[sort] for sort in self.sorts), strict=True)
+        return both, backward
+
+    def _sort_us(self, place: NodeClass, t: int, b: int, sort: Sort) -> tuple[int, int]:
+        rule = self.workload.costs.recompute
+        both = self.layer_s(place, t, b, rule, sort)
+        once, twice = (self.layer_s(place, t, b, x, sort) for x in ("none", "full"))
+        launches = self.terms(place, t, b, "none", sort).launches * self.pace
+        forward = twice - once + launches / 3
+        return _us(both), _us(max(0.0, both - forward))
+
+    def terms_us(
+        self, place: NodeClass, t: int, b: int, layer: int
+    ) -> dict[str, float]:
+        """What a layer's time is made of; what is recomputed is a term of its own."""
+        rule, sort = self.workload.costs.recompute, self.sorts[layer]
+        once = self.terms(place, t, b, "none", sort)
+        seconds = {
+            "products": once.products + once.experts,
+            "attention": once.attention,
+            "traffic": once.traffic + once.permutation,
+            "tensor_parallel": once.tensor,
+            "exchange": once.exchange,
+            "weights": once.weights,
+            "launches": step.busy_s(once) - once.device,
+        }
+        found = {name: x * 1e6 * self.pace for name, x in seconds.items()}
+        more = self.layer_s(place, t, b, rule, sort) * 1e6 - sum(found.values())
+        return found | {"recomputation": max(0.0, more)}
+
+    def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
+        """Both passes of a layer without what tensor-parallel collectives add."""
+        rule = self.workload.costs.recompute
+        terms = self.terms(place, t, b, rule, self.sorts[layer])
+        return _us(step.busy_s(terms._replace(tensor=0.0)) * self.pace)
+
+    def head_us(self, place: NodeClass, t: int, b: int) -> int:
+        """Head and loss, both passes; 0 where the head is omitted."""
+        a, workload = self.architecture, self.workload
+        if workload.costs.head == "omit" or not a.vocabulary:
+            return 0
+        by = (self.calibration.style, self.calibration.framework)
+        machine = machine_of(self.gpus[place.gpu], place.intra)
+        tokens = b * workload.sequence_length
+        return _us(kernels.head_s(self.constant, machine, a, tokens, t, by, False))
+
+    def update_s(self, gpu: str, shares: Iterable[Share]) -> Fraction:
+        """The optimiser for (parameters on a GPU, replicas that hold them).
+
+        0 where the constants have no `update`.
+        """
+        zero = self.workload.costs.zero
+        held = sum((Fraction(p, n if zero else 1) for p, n in shares), Fraction(0))
+        return self._updates[gpu] * held
+
+    @cached_property
+    def _updates(self) -> dict[str, Fraction]:
+        """Seconds of the optimiser for a parameter, by type of GPU."""
+        if "update" not in self.calibration.constants:
+            return dict.fromkeys(self.gpus, Fraction(0))
+        moved = exact(self.constant("update")) * _UPDATE_BYTES
+        return {
+            name: moved / (exact(gpu.memory_gbytes_per_s or 0) * 10**9)
+            for name, gpu in self.gpus.items()
+        }
+
+
+def read_of(table: Calibrated, places: Iterable[NodeClass]) -> dict[str, float]:
+    """The constants that any time of the instance depends on, whatever it chooses."""
+    for place in set(places):
+        for sort in set(table.sorts):
+            for rule in ("none", "selective", "full"):
+                for t in (1, 2):
+                    table.terms(place._replace(intra=_SOME_LINK), t, 1, rule, sort)
+        table.head_us(place, 1, 1)
+        table.update_s(place.gpu, ())
+    return {name: table.calibration.constants[name] for name in sorted(table.read)}
+
+
+def _sorts(a: Architecture, model: ModelSpec) -> tuple[Sort, ...]:
+    listed = (
+        model.layer_parameters,
+        model.parameters_per_layer,
+        model.active_layer_parameters,
+    )
+    if not any(listed):
+        return tuple(Sort(parts, 1.0) for parts in a.layers)
+    own = {parts: _weights(a, parts) for parts in a.kinds}
+    return tuple(
+        Sort(parts, told / own[parts])
+        for parts, told in zip(a.layers, model.active_parameters, strict=True)
+    )
+
+
+def _weights(a: Architecture, parts: Layer) -> float:
+    """Weights of a layer that a token is multiplied with."""
+    matrices = (matrix for part in parts for matrix in a.matrices(part))
+    return sum(matrix.parameters * matrix.rows for matrix in matrices)
+
+
+def _us(seconds: float) -> int:
+    return math.ceil(seconds * 1e6)

@@ -1,0 +1,211 @@
+"""An assembled instance with calibrated times: constants of measured runs, by card.
+
+A card of the catalogue gets its name, generation and peaks, and the rate of its memory;
+`efficiency` becomes what the calibrated layers reach of the peak, which is what
+planners rank GPUs by. Gradients and hops are exposed by the share that was measured of
+the framework: `sync_factor`, `hop_factor`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..catalogue import Gpu
+from ..catalogue.constants import constants, spread
+from ..costs import CostTable
+from ..costs.calibrated import lookup, read_of
+from ..costs.compute import layer_flops
+from ..errors import InstanceError, UnknownName
+from ..physics.kernels import Constants
+from ..schema import CostSettings, Instance, exact
+from ..text.complaints import validated
+from .importing.assumptions import Assumption
+
+#: Options of what runs the plan, as far as times depend on it.
+OPTIONS: dict[str, Any] = {"framework": str, "style": str, "kernel": str}
+TIMES = ("calibrated", "analytic")
+
+_CHANGE = "-o efficiency=X, or --times analytic"
+
+
+class Usual(NamedTuple):
+    """What a framework does where nobody says otherwise."""
+
+    style: str = "eager"
+    kernel: str = "flash2"
+    fp32_gradients: bool = False
+    overlapped: bool = True  # gradients behind the backward pass
+
+
+_USUAL = {
+    "megatron": Usual("fused", "cudnn", fp32_gradients=True),
+    "megatron-2021": Usual("fused", "none", overlapped=False),
+    "torchtitan": Usual("compiled", fp32_gradients=True),
+    "nanotron": Usual(fp32_gradients=True, overlapped=False),
+    "llm-foundry": Usual(kernel="flash1"),
+}
+#: The framework that is nearest to a program of `runs_on`.
+_RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+
+
+def frameworks() -> list[str]:
+    """The frameworks that constants tell apart, by name."""
+    kinds = ("pace", "traffic", "iteration", "hop", "dp", "tp")
+    words = {name.partition("@")[2] for name in constants() if "@" in name}
+    told = {
+        name.partition("@")[2]
+        for name in constants()
+        if name.partition("@")[0] in kinds
+    }
+    return sorted(told & words - {"eager", "compiled", "fused", *_CONDITIONS})
+
+
+_CONDITIONS = ("overlapped", "interleaved", "plain")
+
+
+def calibrated(
+    made: dict[str, Any], cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """The document of an instance with calibrated times, and what is assumed for it.
+
+    `cards` are the sheets of its GPU types; `options` those of `OPTIONS` that were
+    told. Where a card is not in the catalogue, or there are no constants for the
+    precision, the document stays as it is, and the row says why.
+    """
+    costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
+    precision = _products(costs)
+    if why := _unfit(cards, precision):
+        row = Assumption("times of layers", "share of the peak", why, _CHANGE)
+        return made, (row,)
+    framework = _framework(made, options)
+    usual = _USUAL.get(framework, Usual())
+    kernel = options.get("kernel") or (usual.kernel if costs.flash else "none")
+    calibration = {
+        "framework": framework,
+        "style": options.get("style") or usual.style,
+        "kernel": kernel,
+        "precision": precision,
+        "constants": dict(constants()),
+        "spread": _spread(made, cards, kernel),
+    }
+    value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
+    row = Assumption(
+        "times of layers",
+        f"calibrated: {value}",
+        "constants fitted to measured runs",
+        f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME",
+    )
+    settings: dict[str, Any] = {"layer_times": "calibrated"}
+    settings["calibration"] = calibration
+    settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
+    return _stated(_with(made, cards, settings)), (row,)
+
+
+def _products(costs: CostSettings) -> str:
+    """The precision of the products of layers."""
+    return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(costs.precision or "", "bf16")
+
+
+def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
+    if unknown := [name for name, card in cards.items() if card is None]:
+        return f"the catalogue does not have {', '.join(unknown)}"
+    if precision == "fp32":
+        return "no constants were fitted to products in fp32"
+    return None
+
+
+def _framework(made: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    runs_on = made["workload"].get("runs_on") or "any"
+    name = options.get("framework") or _RUNNING.get(runs_on, "megatron")
+    if name not in frameworks():
+        raise UnknownName("framework", name, frameworks())
+    return str(name)
+
+
+def _spread(
+    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str
+) -> float:
+    scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
+    return spread(experts=bool(made["model"].get("experts")), scores=scores)
+
+
+def _exposed(
+    constant: Constants, framework: str, usual: Usual, costs: CostSettings
+) -> dict[str, float]:
+    """What of synchronisation and hops nothing hides.
+
+    The framework reduces gradients of `width` bytes and gathers weights of 2; the cost
+    model counts `sync_passes` over its own gradients.
+    """
+    width = 4 if usual.fp32_gradients else 2
+    told = costs.sync_passes * costs.gradient_bytes
+    if costs.zero == 3:
+        exposed = constant("fsdp", _sharding(framework)) * (4 + width) / told
+    else:
+        overlap = "overlapped" if usual.overlapped else "plain"
+        exposed = constant("dp", framework, overlap) * (2 + width) / told
+    runs = "interleaved" if costs.interleave > 1 else "plain"
+    found = {"sync_factor": exposed, "hop_factor": constant("hop", framework, runs)}
+    if "iteration_overhead_us" in CostSettings.model_fields:
+        found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
+    return {field: float(f"{value:.4g}") for field, value in found.items()}
+
+
+def _sharding(framework: str) -> str:
+    old = framework in ("deepspeed", "trainer", "megatron-2021")
+    return "zero3" if old else "fsdp"
+
+
+def _with(
+    made: dict[str, Any], cards: Mapping[str, Gpu | None], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    gpus = {}
+    for name, fields in made["cluster"]["gpus"].items():
+        card = cards[name]
+        assert card is not None  # `_unfit` has seen to it
+        gpus[name] = fields | {
+            "memory_gbytes_per_s": card.memory_gbytes_per_s,
+            "card": card.name,
+            "generation": card.generation,
+            "peaks": _peaks(card),
+        }
+    workload = made["workload"]
+    costs = workload["costs"] | settings
+    return made | {
+        "cluster": made["cluster"] | {"gpus": gpus},
+        "workload": workload | {"costs": costs},
+    }
+
+
+def _peaks(card: Gpu) -> dict[str, float]:
+    """The rates of the sheet; products in 4 bits are called by their format."""
+    found: dict[str, float] = {name: rate for name, rate in card.tflops.items()}
+    if (rate := found.pop("fp4", None)) is not None:
+        found["nvfp4"] = rate
+    return found
+
+
+def _stated(made: dict[str, Any]) -> dict[str, Any]:
+    """With the constants that are read, and the share of the peak that layers reach."""
+    instance = validated(Instance, made, "the assembled instance", file="")
+    table = CostTable(instance)
+    if table.calibrated is None:
+        raise InstanceError("found no calibration, expected one: give layer_times")
+    read = read_of(table.calibrated, table.node_class.values())
+    costs = made["workload"]["costs"]
+    calibration = costs["calibration"] | {"constants": read}
+    costs = costs | {"calibration": calibration}
+    gpus = dict(made["cluster"]["gpus"])
+    b = min(instance.workload.micro_batch_sizes)
+    flops = sum(
+        layer_flops(instance.model, instance.workload, layer, b)
+        for layer in range(instance.model.layers)
+    )
+    for node in instance.planned_cluster.nodes:
+        peak = exact(instance.planned_cluster.gpus[node.gpu].peak_tflops) * 10**6
+        share = flops / (peak * sum(table.layer_us(node.name, 1, b)))
+        efficiency = min(1.0, max(1e-4, round(float(share), 3)))
+        gpus[node.gpu] = gpus[node.gpu] | {"efficiency": efficiency}
+    return made | {
+        "cluster": made["cluster"] | {"gpus": gpus},
+        "workload": made["workload"] | {"costs": costs},
+    }

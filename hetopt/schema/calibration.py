@@ -1,0 +1,58 @@
+"""What times of layers are computed with where they are `calibrated`.
+
+The constants were fitted to measured runs (`hetopt.calibration`); an instance carries
+all that it is timed with, so that it means the same wherever it is read.
+"""
+
+from math import exp
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .record import Name, Record
+
+#: What GPUs multiply in; a card that lacks one takes the next wider that it has.
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+
+_OF_80_PERCENT = 1.2816  # standard deviations, either side, of a normal distribution
+
+_WIDER: dict[str, str] = {
+    "nvfp4": "mxfp8",
+    "mxfp8": "fp8",
+    "fp8": "bf16",
+    "bf16": "fp16",
+    "fp16": "fp32",
+    "tf32": "fp32",
+}
+
+
+class Calibration(Record):
+    """The program that trains, as far as times depend on it, and the constants.
+
+    A constant `name@quality` is a factor of `name` that holds for that quality alone:
+    a framework, a style, a card, a generation, a kernel on a generation. A card whose
+    generation has no factor of `attention` for the kernel writes scores to memory, as
+    with the kernel `none`.
+    """
+
+    framework: Name
+    style: Literal["eager", "compiled", "fused"]
+    kernel: Literal["cudnn", "flash1", "flash2", "none"]
+    precision: Precision
+    constants: Annotated[
+        dict[Name, Annotated[float, Field(gt=0, le=1e9)]], Field(max_length=1000)
+    ]
+    spread: Annotated[float, Field(ge=0, le=10)]
+
+    def interval_s(self, seconds: float) -> tuple[float, float]:
+        """Where 80 % of the runs lie that are predicted to take so many seconds."""
+        factor = exp(_OF_80_PERCENT * self.spread)
+        return float(f"{seconds / factor:.4g}"), float(f"{seconds * factor:.4g}")
+
+
+def multiplied_in(precision: str, peaks: dict[Precision, float]) -> str | None:
+    """The precision of `peaks` that products are done in; None where there is none."""
+    wanted: str | None = precision
+    while wanted is not None and wanted not in peaks:
+        wanted = _WIDER.get(wanted)
+    return wanted

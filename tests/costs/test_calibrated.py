@@ -1,0 +1,168 @@
+"""Calibrated times: tables, judge, searches, bounds and exact methods agree."""
+
+from random import Random
+
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from calibrated_floats import FloatTimes
+from float_judge import FloatJudge
+from hypothesis import given
+from inputs import drawn, examples
+from random_calibrations import calibrated
+from random_pipelines import random_instance, random_pipes
+from random_plans import random_plan
+
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.costs import CostTable
+from hetopt.errors import InstanceError
+from hetopt.exact import training_plan as exact_training_plan
+from hetopt.modelling import Limits
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
+
+
+def usual(random: Random) -> Instance:
+    """Of some nodes and layers, with calibrated times."""
+    return calibrated(random, random_instance(random))
+
+
+def tiny(random: Random) -> Instance:
+    """Small enough for brute force."""
+    return calibrated(random, random_tiny_instance(random, most_gpus=4))
+
+
+@examples(15)
+@given(drawn(usual))
+def test_tables_are_the_physics_of_each_layer_rounded_up(instance: Instance) -> None:
+    for rule in ("full", "selective", "none"):
+        table, floats = CostTable(instance).under(rule), FloatTimes(instance, rule)
+        for node in instance.planned_cluster.nodes:
+            for t, b in ((1, 1), (node.count, 3)):
+                at = (node.name, t, b)
+                for layer, us in enumerate(table.layer_us(*at)):
+                    near(us, floats.layer(layer, *at))
+                for layer, us in enumerate(table.backward_us(*at)):
+                    near(us, floats.layer(layer, *at, behind=True))
+                if instance.workload.costs.head == "include":
+                    near(table.head_us(*at), floats.head(*at))
+
+
+def near(us: int, seconds: float) -> None:
+    exactly = 1e6 * seconds
+    assert exactly - 1e-6 * exactly - 1e-6 <= us <= 1 + exactly + 1e-6 * exactly
+
+
+@examples(15)
+@given(drawn(usual))
+def test_more_samples_take_longer_and_each_of_them_less(instance: Instance) -> None:
+    table = CostTable(instance)
+    for node in instance.planned_cluster.nodes:
+        for t in range(1, node.count + 1):
+            for b in range(1, 5):
+                some, more = (
+                    [
+                        *table.layer_us(node.name, t, size),
+                        table.head_us(node.name, t, b),
+                    ]
+                    for size in (b, b + 1)
+                )
+                for one, other in zip(some, more, strict=True):
+                    assert one <= other
+                    # Rounded up, times are up to 1 us longer.
+                    assert (other - 1) / (b + 1) <= one / b
+
+
+@examples(15)
+@given(drawn(lambda random: (random, usual(random))))
+def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
+    random, instance = drawn
+    cost, floats = FastCost(instance), FloatJudge(instance)
+    for _ in range(3):
+        pipes = random_pipes(random, instance)
+        plan = cost.plan(pipes)
+        judged = training_plan.evaluate(instance, plan)
+        assert cost.iteration_us(pipes) == judged.objective
+        theirs = 1e6 * floats.iteration(plan)
+        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
+
+
+@examples(15)
+@given(drawn(lambda random: (random, usual(random))))
+def test_no_plan_beats_the_bound(drawn: tuple[Random, Instance]) -> None:
+    random, instance = drawn
+    bound = training_plan_bound(instance).value
+    for _ in range(4):
+        plan = random_plan(instance, random)
+        if plan is not None:
+            judged = training_plan.evaluate(instance, plan)
+            assert not judged.valid or bound <= judged.objective
+
+
+@examples(6)
+@given(drawn(tiny))
+def test_small_clusters_are_solved(instance: Instance) -> None:
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    found = exact_training_plan.solve(instance, limits=Limits(time_s=60))
+    if best is None:
+        assert found.plan is None
+        return
+    assert training_plan_bound(instance).value <= best[0]
+    assert found.status is Status.OPTIMAL
+    assert found.objective == best[0]
+
+
+def two_links() -> Instance:
+    """Two nodes of one type of GPU; the links within them differ."""
+    random = Random(1)
+    tree = usual(random).model_dump(mode="json")
+    node = tree["cluster"]["nodes"][0] | {"count": 4, "intra_gbytes_per_s": 5}
+    other = node | {"name": "fast", "intra_gbytes_per_s": 500}
+    tree["cluster"]["nodes"] = [node, other]
+    tree["cluster"]["inter"] = {"gbytes_per_s": 5}
+    return Instance.model_validate(tree, strict=False)
+
+
+def test_links_within_nodes_tell_groups_apart() -> None:
+    table = CostTable(two_links())
+    slow, fast = (table.layer_us(node, 4, 1) for node in table.cluster.node)
+    assert all(x > y for x, y in zip(slow, fast, strict=True))
+    assert len(set(table.node_class.values())) == 2
+
+
+def test_a_constant_that_is_missing_is_named() -> None:
+    instance = two_links()
+    tree = instance.model_dump(mode="json")
+    del tree["workload"]["costs"]["calibration"]["constants"]["product.rows"]
+    broken = Instance.model_validate(tree, strict=False)
+    with pytest.raises(InstanceError, match=r"found no 'product\.rows'"):
+        CostTable(broken).layer_us("fast", 1, 1)
+
+
+@pytest.mark.parametrize(
+    "field", ["card", "generation", "peaks", "memory_gbytes_per_s"]
+)
+def test_a_card_that_is_not_told_is_refused(field: str) -> None:
+    tree = two_links().model_dump(mode="json")
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu[field] = None
+    with pytest.raises(ValueError, match=f"has no {field}: add it"):
+        Instance.model_validate(tree, strict=False)
+
+
+def test_a_precision_without_peak_is_refused() -> None:
+    tree = two_links().model_dump(mode="json")
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["peaks"] = {"fp8": 100.0}
+    tree["workload"]["costs"]["calibration"]["precision"] = "bf16"
+    with pytest.raises(ValueError, match=r"peaks for fp8.* multiplies in bf16"):
+        Instance.model_validate(tree, strict=False)
+
+
+def test_times_and_calibration_come_together() -> None:
+    tree = two_links().model_dump(mode="json")
+    tree["workload"]["costs"]["layer_times"] = "analytic"
+    with pytest.raises(ValueError, match="costs has a calibration: give both"):
+        Instance.model_validate(tree, strict=False)

@@ -1,0 +1,96 @@
+"""Plans of calibrated instances tell how sure their times are, and what of they are."""
+
+import json
+from math import log
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from inputs import drawn, examples
+from random_calibrations import calibrated
+from random_pipelines import random_instance, random_pipes
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.costs import CostTable
+from hetopt.explaining import Explanation, explained
+from hetopt.modelling import Limits
+from hetopt.search.fast_cost import FastCost
+
+
+def some(random: Random) -> Explanation:
+    """Of a random plan, which may need too much memory."""
+    instance = calibrated(random, random_instance(random))
+    plan = FastCost(instance).plan(random_pipes(random, instance))
+    return explained(instance, plan, Limits(time_s=0))
+
+
+@examples(15)
+@given(drawn(some))
+def test_terms_of_a_layer_add_up_to_its_time(found: Explanation) -> None:
+    table = CostTable(found.instance)
+    names = {node.gpu: set() for node in table.cluster.nodes}
+    for node in table.cluster.nodes:
+        names[node.gpu].add(node.name)
+    for row in found.layers:
+        mine = table.under(row.recompute)
+        at = (row.tensor_parallel, row.samples)
+        times = {
+            mine.layer_us(name, *at)[row.layer]
+            for name in names[row.gpu]
+            if table.cluster.node[name].count >= row.tensor_parallel
+        }
+        assert any(us - 1.001 <= row.whole_us <= us + 0.001 for us in times)
+        assert row.terms_us["products"] > 0
+        assert (row.terms_us["recomputation"] > 1e-6) == (row.recompute != "none")
+        assert (row.terms_us["tensor_parallel"] > 0) == (row.tensor_parallel > 1)
+
+
+@examples(15)
+@given(drawn(some))
+def test_parts_add_up_and_reduces_are_what_they_add(found: Explanation) -> None:
+    for row in found.stages:
+        assert sum(row.parts.values()) == found.iteration_us
+        assert row.parts["tensor_parallel"] >= 0
+
+
+@examples(15)
+@given(drawn(some))
+def test_the_interval_is_the_spread_about_the_iteration(found: Explanation) -> None:
+    low, high = found.interval_s
+    spread = found.instance.workload.costs.calibration.spread
+    seconds = found.iteration_us / 1e6
+    assert low <= seconds * 1.001
+    assert high >= seconds * 0.999
+    for end in (seconds / low, high / seconds):
+        assert log(end) == pytest.approx(1.2816 * spread, abs=2e-3)
+
+
+def test_commands_tell_the_interval_and_the_terms(tmp_path: Path) -> None:
+    def hetopt(*words: str | Path) -> str:
+        told = CliRunner().invoke(cli.app, [str(word) for word in words])
+        assert told.exit_code == 0, (words, told.output)
+        return told.output
+
+    instance = calibrated(Random(3), random_instance(Random(3)))
+    gpus = {
+        name: gpu.model_copy(update={"memory_gib": 80.0})
+        for name, gpu in instance.planned_cluster.gpus.items()
+    }
+    cluster = instance.planned_cluster.model_copy(update={"gpus": gpus})
+    instance = instance.model_copy(update={"cluster": cluster})
+    file, plan = tmp_path / "one.json", tmp_path / "plan.json"
+    file.write_text(instance.model_dump_json(exclude_unset=True), encoding="utf-8")
+    told = hetopt("plan", file, "--planner", "megatron", "--out", plan)
+    assert "80 % of runs" in told
+    parts = json.loads(plan.read_text(encoding="utf-8"))["evaluation"]
+    assert parts["low_s"] <= parts["iteration_us"] / 1e6 <= parts["high_s"]
+    told = hetopt("explain", plan, "--time-limit", "0")
+    assert "80 % of runs" in told
+    assert "One layer" in told
+    document = json.loads(hetopt("explain", plan, "--time-limit", "0", "--json"))
+    assert document["low_s"] == parts["low_s"]
+    assert document["layers"][0]["terms_us"]["products"] > 0
+    words = ("compare", file, "--planners", "megatron", "--time-limit", "5")
+    assert " to " in hetopt(*words)

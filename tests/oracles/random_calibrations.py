@@ -1,0 +1,58 @@
+"""Random constants of calibrated times, about those that are shipped."""
+
+from random import Random
+from typing import Any
+
+from hetopt.catalogue.constants import constants
+from hetopt.schema import Instance
+
+FRAMEWORKS = ["megatron", "torchtitan", "llm-foundry"]
+CARDS = [("A100", "Ampere"), ("H100", "Hopper"), ("V100", "Volta"), ("X1", "New")]
+
+
+def calibration(rng: Random) -> dict[str, Any]:
+    """What `workload.costs.calibration` holds; launches may take next to nothing."""
+    quick = rng.choice([1.0, 0.01])
+    values = {
+        name: value * rng.uniform(0.8, 1.25) * (quick if name == "launch" else 1)
+        for name, value in constants().items()
+    }
+    return {
+        "framework": rng.choice(FRAMEWORKS),
+        "style": rng.choice(["eager", "compiled", "fused"]),
+        "kernel": rng.choice(["cudnn", "flash1", "flash2", "none"]),
+        "precision": rng.choice(["bf16", "fp16", "fp8"]),
+        "constants": values,
+        "spread": rng.choice([0.0, 0.1, 0.5]),
+    }
+
+
+def sheet(rng: Random, tflops: float) -> dict[str, Any]:
+    """What calibrated times need of a GPU type beside its peak."""
+    card, generation = rng.choice(CARDS)
+    peaks = {"fp16": tflops}
+    if card != "V100":
+        peaks |= {"bf16": tflops}
+    if card == "H100":
+        peaks |= {"fp8": min(2 * tflops, 999_999.0)}
+    rate = rng.choice([900.0, 2039.5])
+    return {
+        "card": card,
+        "generation": generation,
+        "peaks": peaks,
+        "memory_gbytes_per_s": rate,
+    }
+
+
+def calibrated(rng: Random, instance: Instance) -> Instance:
+    """An instance with analytic times, with calibrated ones in their place."""
+    tree = instance.model_dump(mode="json")
+    tree["workload"]["costs"] |= {
+        "layer_times": "calibrated",
+        "profile": [],
+        "calibration": calibration(rng),
+        "hop_factor": rng.choice([1, 1, 0.3]),
+    }
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu |= sheet(rng, gpu["peak_tflops"])
+    return Instance.model_validate(tree, strict=False)
