@@ -86,7 +86,7 @@ def _architecture(run: Run) -> Architecture:
         intermediate=run.intermediate or 4 * run.hidden,
         gated=bool(run.gated),
         vocabulary=run.vocabulary,
-        tied=not run.gated,  # as the GPTs of these collections are
+        tied=not run.gated and "untied" not in notes,  # as GPTs of collections are
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
@@ -231,7 +231,7 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
-        states="fp32" if precision_of(run) in ("fp32", "tf32") else "mixed",
+        states=_states(run, framework, bool(shard)),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=framework == "megatron-2021",
         fused_loss=_fused_loss(run, framework, words),
@@ -242,6 +242,16 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
 
 
 SHARDING = {"deepspeed": "zero3", "trainer": "zero3", "megatron-2021": "zero3"}
+
+
+def _states(run: Run, framework: str, shard: bool) -> str:
+    """What the optimiser works on; plain PyTorch's mixed precision is autocast's."""
+    if precision_of(run) in ("fp32", "tf32"):
+        return "fp32"
+    if "16-bit states" in (run.optimizer or ""):
+        return "16bit"
+    autocast = framework == "torch" and not shard and "mixed" in (run.precision or "")
+    return "amp" if autocast else "mixed"
 
 
 def _kernel(run: Run, framework: str) -> str | None:
