@@ -290,7 +290,9 @@ def _hosted_layers(run: Run, words: str) -> float:
     """Of activations: layers that Megatron offloads, inputs that DeepSpeed does."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    asked = "checkpoint-in-cpu" in (run.notes or "")
+    # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it unless it is taken out.
+    asked = "1.1.5 + deepspeed zero" in (run.framework or "").lower()
+    asked = asked or "checkpoint-in-cpu" in (run.notes or "")
     refused = re.search(r"without --checkpoint-in-cpu|in-cpu N", run.notes or "")
     return float(asked and not refused)
 

@@ -148,6 +148,8 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
     whole = sum(x) - x.width
     if run.recompute in ("full", "block"):
         entry = x.stream if part == ATTENTION else 0.0
+        if run.framework == "deepspeed":  # divides them as tensors are
+            entry /= run.tp
         return run.recomputed * entry + (1 - run.recomputed) * whole
     if run.recompute == "ops":
         return _every_other(a, run, part)

@@ -25,6 +25,7 @@ OUTSIDE = ("context", "communicators")
 #: Frameworks whose pipeline and optimiser are DeepSpeed's.
 _DEEPSPEED = ("megatron-2021", "deepspeed", "trainer")
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
+_LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
 
 
 class Parameters(NamedTuple):
@@ -145,12 +146,9 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "optimiser": each.optimiser * parted,
         "update": each.update * parted,
         "gathered": _gathered(c, run, held, each) if full else 0.0,
-        "buckets": 0.0,
     }
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
-    if _deepspeed(run) and zero and run.framework != "trainer":
-        found["buckets"] = 2 * _BUCKET * (2 if full else 1)
     if run.lora:  # base weights are frozen, of a byte where products are
         found["gradients"] = found["optimiser"] = found["update"] = 0.0
         if activations.narrow(run) < 2:
@@ -167,14 +165,32 @@ def _gathered(c: Constants, run: Layout, held: Parameters, each: States) -> floa
     if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once
         return (2 + each.gradients) * held.all
     ends = held.ends if run.framework == "torchtitan" else held.ends / 2
-    return 2 * (c("memory.units", run.framework) * held.unit + ends)
+    together = c("memory.units", run.framework) * held.unit + ends
+    return 2 * (min(together, _LIVE) if _deepspeed(run) else together)
 
 
-def _leaving(run: Layout, held: Parameters) -> float:
-    """Gradients of the layer that a backward pass is at, before they are divided."""
+def _leaving(a: Architecture, run: Layout, held: Parameters) -> float:
+    """Gradients where a backward pass is at, before they are divided.
+
+    FSDP has those of a layer, of 16 bits and as summed; DeepSpeed that of a matrix, and
+    of one that is on its way.
+    """
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
-    return held.unit * (2 if _deepspeed(run) else 6)  # of 16 bits, and as summed
+    if not _deepspeed(run):
+        return 6 * held.unit
+    parts = {part for layer in a.kinds for part in layer}
+    every = (m for part in parts for m in a.matrices(part, run.tp, run.ep))
+    return 2 * 2 * max(m.parameters for m in every)
+
+
+def _buckets(a: Architecture, run: Layout) -> float:
+    """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for."""
+    if not (_deepspeed(run) and run.zero):
+        return 0.0
+    if run.zero == 3:  # a matrix's worth, to reduce and to gather
+        return 2 * 2 * min(_BUCKET, a.hidden**2)
+    return 0.0 if run.framework == "trainer" else 2 * _BUCKET
 
 
 def of_stage(
@@ -185,10 +201,11 @@ def of_stage(
     first, last = stage == 0, stage == run.pp - 1
     held = parameters(a, run, layers, first, last)
     found = state_bytes(c, run, held)
+    found["buckets"] = _buckets(a, run)
     act = activations.of_stage(c, a, run, layers)
     found["activations"] = in_flight(run, stage) * (act.held + _hops(a, run))
     found["activations"] *= 1 - run.hosted_layers
-    found["working"] = act.working + _leaving(run, held)
+    found["working"] = act.working + _leaving(a, run, held)
     if last:
         found["working"] = max(found["working"], activations.head(c, a, run))
     if run.states == "amp" and run.recompute == "full" and run.style == "eager":
@@ -197,18 +214,27 @@ def of_stage(
         copies = 2 * (held.all - held.ends / 2)
         found["gathered"] = max(0.0, copies - 2 * logits(a, run))
     if run.micro_batches == 1 and run.states in ("amp", "16bit"):
-        # Gradients appear as activations go.
-        free = found["activations"] + found["working"]
+        # Gradients appear as activations and casts of weights go.
+        free = found["activations"] + found["working"] + found["gathered"]
         found["gradients"] = max(0.0, found["gradients"] - free)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
-    if run.recompute != "none":
-        # What is computed again cuts up the blocks that large tensors were in.
-        found["fragments"] += c("memory.fragments.again") * found["working"]
+    found["cuts"] = _cuts(c, a, run) if last else 0.0
     # As measured, the number of groups and of their members does not show in it.
     many = c("memory.communicators", machine.generation) if run.gpus > 1 else 0.0
     found["communicators"] = many
     found["context"] = c("memory.context", machine.generation, run.framework)
     return found
+
+
+def _cuts(c: Constants, a: Architecture, run: Layout) -> float:
+    """Of large blocks, what is too short for logits once recomputation runs.
+
+    What lives on is put into blocks that a first pass leaves: where little is kept,
+    those of the logits, which want new ones from then on.
+    """
+    if run.recompute == "none":
+        return 0.0
+    return c("memory.fragments.again", run.framework) * activations.head(c, a, run)
 
 
 def _hops(a: Architecture, run: Layout) -> float:
@@ -238,7 +264,7 @@ def spare(c: Constants, found: Terms) -> dict[str, float]:
     """Bytes by term that an allocator in need does without.
 
     An update finds room where activations were; of what it cannot use, the allocator
-    can give back a share.
+    can give back a share, but no block of which a part is in use.
     """
     passes = found["activations"] + found["working"]
     return {
@@ -275,7 +301,7 @@ def reserved(found: Terms) -> float:
 
 def allocated(found: Terms) -> float:
     """Bytes of tensors at the peak; what only an update needs is not there then."""
-    return reserved(found) - found["fragments"] - found["update"]
+    return reserved(found) - found["fragments"] - found["cuts"] - found["update"]
 
 
 def needed(c: Constants, found: Terms) -> float:

@@ -48,6 +48,8 @@ def test_modules_are_those_named() -> None:
         ({"notes": "--checkpoint-in-cpu, scattered embedding Y"}, 0, 1.0),
         ({"notes": "as ID 8 without --checkpoint-in-cpu"}, 0, 0.0),
         ({"notes": "as ID 12 without --split, checkpoint-in-cpu N"}, 0, 0.0),
+        ({"framework": "Megatron-LM 1.1.5 + DeepSpeed ZeRO-3"}, 0, 1.0),
+        ({"framework": "Megatron-LM + DeepSpeed 3D"}, 0, 0.0),
         ({}, 0, 0.0),
     ],
 )
@@ -71,19 +73,39 @@ def test_moments_of_eight_bits_are_asked_for_by_the_optimiser() -> None:
     assert layout(optimizer="Adam").moments_bits == 32
 
 
-def test_plain_mlps_tie_their_ends() -> None:
-    for gated in (True, False):
-        run = Run.model_validate({**ROW, "gated": gated})
-        assert described(run).architecture.tied is not gated
+@pytest.mark.parametrize(
+    ("words", "states"),
+    [
+        ({"framework": "torch", "precision": "bf16 mixed"}, "amp"),
+        ({"framework": "torch", "precision": "bf16 mixed", "fsdp": 8}, "mixed"),
+        ({"framework": "torch", "optimizer": "AdamW, 16-bit states"}, "16bit"),
+        ({"framework": "torch", "precision": "tf32"}, "fp32"),
+        ({"framework": "nanotron", "precision": "bf16 mixed"}, "mixed"),
+    ],
+)
+def test_what_the_optimiser_works_on_is_told(
+    words: dict[str, Any], states: str
+) -> None:
+    assert layout(**words).states == states
+
+
+def test_plain_mlps_tie_their_ends_unless_a_row_says_otherwise() -> None:
+    for gated, notes, tied in (
+        (True, None, False),
+        (False, None, True),
+        (False, "untied embedding and head", False),
+    ):
+        run = Run.model_validate({**ROW, "gated": gated, "shape_notes": notes})
+        assert described(run).architecture.tied is tied
 
 
 def test_a_row_is_compared_with_what_it_measured() -> None:
-    found = dict.fromkeys(("weights", "fragments", "update"), 1.0)
+    found = dict.fromkeys(("weights", "fragments", "cuts", "update"), 1.0)
     found |= {"context": 10.0, "communicators": 20.0}
     for words, seen in (
-        ({"peak_gb": 1}, 33.0),
-        ({"peak_gib": 1}, 3.0),
-        ({"peak_reserved_mib": 1, "peak_allocated_mib": 1}, 3.0),
+        ({"peak_gb": 1}, 34.0),
+        ({"peak_gib": 1}, 4.0),
+        ({"peak_reserved_mib": 1, "peak_allocated_mib": 1}, 4.0),
         ({"peak_allocated_mib": 1}, 1.0),
     ):
         run = Run.model_validate({**ROW, **words})

@@ -364,12 +364,14 @@ def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
         "sync_overlap": rng.choice(["none", "none", "backward"]),
         "sync_factor": rng.choice([1, 1, 1.1]),
     }
-    calibrated = False
-    if rng.random() < 0.15:
+    timed = rng.random()
+    calibrated = 0.15 <= timed < 0.3
+    if timed < 0.15:
         costs |= {"layer_times": "profile", "profile": _profile(rng, layers)}
-    elif calibrated := rng.random() < 0.15:
-        costs |= {"layer_times": "calibrated", "calibration": calibration(rng)}
-        costs["hop_factor"] = rng.choice([1, 0.4])
+    elif calibrated:
+        own = Random(timed)
+        costs |= {"layer_times": "calibrated", "calibration": calibration(own)}
+        costs["hop_factor"] = own.choice([1, 0.4])
     states_gib = 16 * sum(parameters) / 2**30
     gpus = {
         kind: {
@@ -380,7 +382,7 @@ def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
     }
     if calibrated:
         gpus = {
-            kind: gpu | sheet(rng, gpu["peak_tflops"]) for kind, gpu in gpus.items()
+            kind: gpu | sheet(own, gpu["peak_tflops"]) for kind, gpu in gpus.items()
         }
     nodes = [
         {

@@ -87,14 +87,17 @@ class FloatTimes:
             shape, run = self.shape(layer), self.run(node, t, b, rule)
             times = layer_times(self.constant, self.machine(node), shape, run)
             more = (times.products + times.experts) * (self.share(layer) - 1)
-            return (sum(times) + more) * self.pace
+            host = times.launches  # beside the device
+            device = sum(times) - host + more
+            return (device**2 + host**2) ** 0.5 * self.pace
 
         whole = both(self.rule)
         if not behind:
             return whole
         run = self.run(node, t, b, "none")
         times = layer_times(self.constant, self.machine(node), self.shape(layer), run)
-        return whole - (both("full") - both("none")) - times.launches * self.pace / 3
+        first = both("full") - both("none") + times.launches * self.pace / 3
+        return max(0.0, whole - first)
 
     def share(self, layer: int) -> float:
         """Parameters that are told over those of the shape."""

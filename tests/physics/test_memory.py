@@ -91,6 +91,44 @@ def test_states_of_frameworks(run: Layout, each: float) -> None:
     assert states == pytest.approx(each * 1e9)
 
 
+def test_gradients_come_as_activations_and_casts_go() -> None:
+    """Of one micro-batch: a peak of the loss, without gradients, or of all states."""
+    gpt = replace(GPT, tied=False)
+    for b in (1, 2, 8):
+        run = replace(AMP, micro_batch=b, micro_batches=1, recompute="full")
+        found = memory.wanted(C, H100, gpt, run)
+        held = memory.parameters(gpt, run, gpt.layers, True, True).all
+        passes = found["activations"] + found["working"] + found["gathered"]
+        assert memory.allocated(found) == pytest.approx(
+            12 * held + max(4 * held, passes)
+        )
+
+
+def test_deepspeed_divides_checkpoints_and_bounds_what_it_gathers() -> None:
+    run = replace(OLD, framework="deepspeed", zero=3, dp=16, shard=16, recompute="full")
+    held = [
+        activations.of_stage(C, GPT, replace(run, tp=tp), GPT.layers).held
+        for tp in (1, 4)
+    ]
+    assert held[0] == pytest.approx(4 * held[1])
+    huge = replace(GPT, hidden=16384, intermediate=65536)
+    found = memory.wanted(C, ENDLESS, huge, run)
+    assert found["gathered"] == pytest.approx(2e9)
+    assert found["buckets"] == pytest.approx(4 * huge.hidden**2)
+    assert memory.wanted(C, ENDLESS, GPT, run)["gathered"] < 2e9
+
+
+def test_recomputation_cuts_what_logits_lie_in_for_good() -> None:
+    kept, again = (
+        memory.wanted(C, H100, GPT, replace(AMP, recompute=words))
+        for words in ("none", "full")
+    )
+    assert kept["cuts"] == 0.0 < again["cuts"]
+    logits = activations.head(C, GPT, AMP)
+    assert again["cuts"] == pytest.approx(C("memory.fragments.again") * logits)
+    assert set(memory.spare(C, again)) == {"update", "fragments"}
+
+
 def test_experts_are_divided_among_those_that_hold_the_same_ones() -> None:
     run = replace(RUN, zero=1, dp=32, ep=8)
     found = memory.state_bytes(C, run, memory.Parameters(0, 1e9, 0, 0))
@@ -225,6 +263,7 @@ def test_every_constant_is_asked_for() -> None:
     for run in (
         *(replace(RUN, framework=x, dp=2) for x in ("megatron-2021", "trainer")),
         *(replace(RUN, framework=x, dp=2) for x in ("nanotron", "sailor")),
+        replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),
     ):
         for card in (H100, H100._replace(generation="Volta")):
