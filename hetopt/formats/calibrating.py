@@ -9,6 +9,7 @@ the framework: `sync_factor`, `hop_factor`.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..calibration.reading import FRAMEWORKS
 from ..catalogue import Gpu
 from ..catalogue.constants import constants, spread
 from ..costs import CostTable
@@ -48,18 +49,8 @@ _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 
 
 def frameworks() -> list[str]:
-    """The frameworks that constants tell apart, by name."""
-    kinds = ("pace", "traffic", "iteration", "hop", "dp", "tp")
-    words = {name.partition("@")[2] for name in constants() if "@" in name}
-    told = {
-        name.partition("@")[2]
-        for name in constants()
-        if name.partition("@")[0] in kinds
-    }
-    return sorted(told & words - {"eager", "compiled", "fused", *_CONDITIONS})
-
-
-_CONDITIONS = ("overlapped", "interleaved", "plain")
+    """The frameworks that are told apart, by name."""
+    return sorted(set(FRAMEWORKS.values()))
 
 
 def calibrated(
