@@ -15,7 +15,7 @@ from .observing import Observed
 def fit(
     rows: Sequence[Row],
     gpu: str | None = None,
-    shipped: Mapping[str, Constant] | None = None,
+    known: Mapping[str, Constant] | None = None,
 ) -> Fitted:
     """The constants of the card that rows were measured on.
 
@@ -25,8 +25,8 @@ def fit(
     name = gpu or device(rows)["name"]
     if name == sheets.CPU:
         machine = sheets.measured_sheet(rows)
-        return fitting.fitted(rows, machine, shipped, has_sheet=False)
-    return fitting.fitted(rows, sheets.sheet(name), shipped)
+        return fitting.fitted(rows, machine, known, has_sheet=False)
+    return fitting.fitted(rows, sheets.sheet(name), known)
 
 
 def device(rows: Iterable[Row]) -> Row:
@@ -65,6 +65,7 @@ def document(found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
             kind: {"rows": rows_of, "median_error": far}
             for kind, (rows_of, far) in found.errors.items()
         },
+        "terms": [_compared(found, one) for one in found.terms],
         "compared": [_compared(found, one) for one in found.compared],
         "refused": [row for row in rows if row["what"] == "err"],
     }

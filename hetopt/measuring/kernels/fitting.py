@@ -8,19 +8,18 @@ from statistics import median
 
 import numpy as np
 
+from ...calibration import shipped
 from ...calibration.constants import Constant, Table
 from ...errors import InstanceError
 from ...physics.machine import Machine
 from . import priors
 from .clock import Row
-from .observing import KERNELS, Observed, compared, observed
+from .observing import KERNELS, Observed, compared, observed, terms
 from .solving import Array, solved
 
 # One benchmark is exact; a formula is not. What rows of a kind have in common that it
 # lacks does not shrink with their number: no more than so many count.
 _NOISE, _COUNTED = 0.1, 20
-# How much of the host's time a device that is busy hides, launches do not tell.
-_NOISES = {"launch eager": 0.3, "launch compiled": 0.3}
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Fitted:
     constants: dict[str, Constant]  # those that moved
     rows: Counter[str]  # of each that moved
     observed: tuple[Observed, ...]
+    terms: tuple[Observed, ...]
     compared: tuple[Observed, ...]
 
     @property
@@ -61,38 +61,39 @@ class Fitted:
 def fitted(
     rows: Iterable[Row],
     machine: Machine,
-    shipped: Mapping[str, Constant] | None = None,
+    known: Mapping[str, Constant] | None = None,
     has_sheet: bool = True,
 ) -> Fitted:
     """The constants of a card from its rows.
 
-    `shipped` are the constants in force, priors of the fit; those that this package
-    knows by default. `InstanceError` where there is nothing to fit to.
+    `known` are the constants in force, priors of the fit; by default those that are
+    shipped. `InstanceError` where there is nothing to fit to.
     """
     rows = list(rows)
     seen = observed(rows, machine)
     if not seen:
         raise InstanceError(
-            "found no measurement that lasts longer than launching it, expected "
-            "products: give more --seconds"
+            "found no product or attention that lasts longer than launching it and is "
+            "larger than caches: give more --seconds"
         )
-    before = priors.completed(
-        shipped or {}, machine.card, machine.generation, KERNELS.values(), has_sheet
-    )
+    known = shipped.constants() if known is None else known
+    before = priors.completed(known, machine, KERNELS.values(), has_sheet)
     touched: Counter[str] = Counter()
     for one in seen:
         table = _table(before)
         one.predict(table)
         touched.update(table.read)
-    free = tuple(
-        name
-        for name in sorted(touched)
-        if priors.movable(name, machine.card, machine.generation)
-    )
+    free = tuple(name for name in sorted(touched) if priors.movable(name, machine))
     moved = _fit(seen, before, free)
     used = Counter({name: touched[name] for name in free})
     return Fitted(
-        machine, before, moved, used, tuple(seen), tuple(compared(rows, machine))
+        machine,
+        before,
+        moved,
+        used,
+        tuple(seen),
+        tuple(terms(rows, machine)),
+        tuple(compared(rows, machine)),
     )
 
 
@@ -108,11 +109,10 @@ def _fit(
 
     often = Counter(one.kind for one in seen)
     share = [min(1, _COUNTED / often[one.kind]) for one in seen]
-    noise = np.array([_NOISES.get(one.kind, _NOISE) for one in seen])
     found = solved(
         logs,
         np.log([one.measured_s for one in seen]),
-        np.sqrt(share) / noise,
+        np.sqrt(share) / _NOISE,
         np.log([before[name].value for name in free]),
         np.array([before[name].spread for name in free]),
     )

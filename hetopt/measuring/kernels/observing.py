@@ -1,7 +1,8 @@
 """What the model of times predicts of each row of micro-benchmarks.
 
-Rows that are fitted to: products, attention (both passes, as training takes them),
-`part` and `elem`, loss, update, host. Rows that are compared alone: layers and models.
+Rows that are fitted to tell of the card: products, and attention (both passes, as
+training takes them). Rows that are compared alone tell of a framework as well: loss,
+update, launches and what moves through memory between products; layers and models.
 """
 
 import re
@@ -14,17 +15,15 @@ from ...physics.kernels import Constants
 from ...physics.layout import Layout
 from ...physics.machine import Machine
 from .clock import Row
+from .products import CACHED, moved_bytes
+from .sheets import CPU
 
 FRAMEWORK = "torch"
 KERNELS = {"flash": "flash2", "cudnn": "cudnn", "default": "default"}
-RAGGED = kernels.RAGGED
 _BOTH = 2.4  # passes over activations that both passes amount to, as in `physics.step`
 _ATTENTION = 3.5
-# What of the host's time models lose that are neither its nor the device's alone:
-# 0.45 of 0.95 ms a part, of those in the tests' recorded rows.
-_EXPOSED = 0.5
 # Launches that a row must last, or it says more of the host than of the card.
-_LAUNCHES = {"product": 5, "attention": 10, "traffic": 10, "head": 10}
+_LAUNCHES = {"product": 5, "attention": 10, "traffic": 30, "head": 30}
 
 Predict = Callable[[Constants], float]
 
@@ -38,14 +37,19 @@ class Observed(NamedTuple):
     predict: Predict
 
 
+Kinds = dict[str, Callable[[Row, Machine], Iterator[Observed]]]
+
+
 def observed(rows: Iterable[Row], machine: Machine) -> list[Observed]:
     """What constants are fitted to; rows that last no longer than launches are out."""
-    rows = list(rows)
+    return _lasting(list(rows), machine, _KINDS)
+
+
+def _lasting(rows: list[Row], machine: Machine, kinds: Kinds) -> list[Observed]:
     launch = max((r["us"] for r in rows if r["what"] == "launch"), default=0.0)
     found: list[Observed] = []
     for row in rows:
-        found += _KINDS.get(row["what"], _none)(row, machine)
-    found += _updates(rows, machine)
+        found += kinds.get(row["what"], _none)(row, machine)
     return [
         one
         for one in found
@@ -61,20 +65,23 @@ def _product(row: Row, machine: Machine) -> Iterator[Observed]:
     m, n, k = int(row["m"]), int(row["n"]), int(row["k"])
     eight = row["what"] == "gemm8"
     precision = "fp8" if eight else row.get("precision", "bf16")
+    each = int(kernels.ELEMENT.get(precision, 2))
+    if machine.generation != CPU and moved_bytes(m, n, k, each) < CACHED:
+        return
+    if n % kernels.RAGGED or k % kernels.RAGGED:
+        return  # other kernels, three times as slow: the formula has no term for them
+
+    def predict(c: Constants) -> float:
+        return kernels.product_s(c, machine, precision, m, Matrix(n, k))
+
     for name in ("fwd",) if eight else ("fwd", "dx", "dw"):
-
-        def predict(c: Constants) -> float:
-            once = kernels.product_s(c, machine, precision, m, Matrix(n, k))
-            # Rows of n and of k elements are what kernels load in vectors.
-            return once * (c("product.ragged") if n % RAGGED or k % RAGGED else 1)
-
         label = f"{precision} {name} {m}x{n}x{k}"
         yield Observed(f"product {precision}", label, row[name] / 1e6, predict)
 
 
 def _attention(row: Row, machine: Machine) -> Iterator[Observed]:
     kernel = KERNELS.get(row["backend"])
-    if kernel is None or (kernel == "default" and machine.generation != "CPU"):
+    if kernel is None or (kernel == "default" and machine.generation != CPU):
         return
     d, s, b = int(row["d"]), int(row["s"]), int(row["b"])
     a = Architecture(
@@ -89,22 +96,48 @@ def _attention(row: Row, machine: Machine) -> Iterator[Observed]:
     yield Observed(f"attention {kernel}", label, _both(row), predict)
 
 
-def _moved(
-    machine: Machine, moved: float, style: str, kind: str, label: str, seconds: float
-) -> Observed:
-    def predict(c: Constants) -> float:
-        return moved * c("traffic", style, FRAMEWORK) / machine.memory_bytes_per_s
+def _both(row: Row) -> float:
+    """Seconds of both passes."""
+    us = row["us"] if "us" in row else row["fwd"] + row["bwd"]
+    return float(us) / 1e6
 
-    return Observed(kind, label, seconds, predict)
+
+_KINDS: Kinds = {"gemm": _product, "gemm8": _product, "attn": _attention}
+
+
+# --- terms of a step: compared, not fitted to -------------------------------------
+
+
+def terms(rows: Iterable[Row], machine: Machine) -> list[Observed]:
+    """Terms of a step that benchmarks measure alone.
+
+    Whole runs tell constants of these: they say as well what else a framework does
+    between products, which no benchmark of its own measures. Without compiled ones that
+    end before the host has launched a part.
+    """
+    rows = list(rows)
+    host = {r["style"]: r["us"] / 1e6 for r in rows if r["what"] == "host"}
+    found = _lasting(rows, machine, _TERMS)
+    least = host.get("compiled", 0.0)
+    return [
+        one
+        for one in (*found, *_updates(rows, machine))
+        if one.kind not in ("traffic compiled", "head compiled")
+        or one.measured_s >= least
+    ]
 
 
 def _part(row: Row, machine: Machine) -> Iterator[Observed]:
     m, h, i = row["rows"], row["hidden"], row["wide"]
     elements = m * (5 * h + (3 if row["gated"] else 2) * i)
-    moved = row.get("element", 2) * elements * _BOTH
+    moved = float(row.get("element", 2) * elements * _BOTH)
     style = row["style"]
+
+    def predict(c: Constants) -> float:
+        return moved * c("traffic", style, FRAMEWORK) / machine.memory_bytes_per_s
+
     label = f"{style} {m}x{h}, {i} wide"
-    yield _moved(machine, moved, style, f"traffic {style}", label, row["us"] / 1e6)
+    yield Observed(f"traffic {style}", label, _both(row), predict)
 
 
 def _updates(rows: list[Row], machine: Machine) -> Iterator[Observed]:
@@ -137,25 +170,12 @@ def _host(row: Row, machine: Machine) -> Iterator[Observed]:
     style = row["style"]
 
     def predict(c: Constants) -> float:
-        return c("launch", style, FRAMEWORK) / _EXPOSED
+        return c("launch", style, FRAMEWORK)
 
     yield Observed(f"launch {style}", f"{style} part", row["us"] / 1e6, predict)
 
 
-def _both(row: Row) -> float:
-    """Seconds of both passes."""
-    us = row["us"] if "us" in row else row["fwd"] + row["bwd"]
-    return float(us) / 1e6
-
-
-_KINDS: dict[str, Callable[[Row, Machine], Iterator[Observed]]] = {
-    "gemm": _product,
-    "gemm8": _product,
-    "attn": _attention,
-    "part": _part,
-    "loss": _loss,
-    "host": _host,
-}
+_TERMS: Kinds = {"part": _part, "loss": _loss, "host": _host}
 
 
 # --- layers and models: compared, not fitted to -----------------------------------
@@ -180,7 +200,7 @@ def default_kernel(rows: list[Row], machine: Machine) -> str:
     Where that was not timed: cuDNN's from 2.11 on, on Hopper and Blackwell alone
     (`check_prefer_cudnn_attention` of its sdp_utils.cpp), else flash attention 2.
     """
-    if machine.generation == "CPU":
+    if machine.generation == CPU:
         return "default"
     timed = {
         row["backend"]: _both(row)
@@ -228,8 +248,8 @@ def _layer(row: Row, machine: Machine, kernel: str) -> Observed:
     a, run, name = _read({**row, "layers": 1}, machine, kernel)
 
     def predict(c: Constants) -> float:
-        times = (step.part_times(c, machine, a, run, x) for x in (ATTENTION, DENSE))
-        return sum(sum(part) for part in times)
+        """Without casts of weights or sums of gradients: both are in 16 bits here."""
+        return step.busy_s(step.layer_times(c, machine, a, run)._replace(weights=0.0))
 
     return Observed("layer", name, row["us"] / 1e6, predict)
 

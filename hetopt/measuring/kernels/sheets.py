@@ -11,10 +11,7 @@ CPU = "CPU"
 
 
 def sheet(gpu: str) -> Machine:
-    """The card of a name, by itself; `InstanceError` that lists what may be meant.
-
-    Constants call it by its name up to the first dash: cards of one sort alike.
-    """
+    """The card of a name, by itself; `InstanceError` that lists what may be meant."""
     card = catalogue.known(gpu)
     if card is None:
         near = ", ".join(catalogue.near(gpu))
@@ -24,7 +21,7 @@ def sheet(gpu: str) -> Machine:
             field="gpu-name",
         )
     return _alone(
-        card.name.partition("-")[0],
+        card.name,
         card.generation,
         {name: rate * 1e12 for name, rate in card.tflops.items()},
         card.memory_gbytes_per_s * 1e9,
