@@ -15,7 +15,8 @@ from ..calibration import (
     shipped,
     summaries,
 )
-from ..calibration.files import read_constants, write_constants
+from ..calibration.constants import plain
+from ..calibration.files import read_file, write_constants
 from ..calibration.leaving_out import LeftOut, left_out
 from ..errors import InstanceError, Place
 from ..formats.runs import read
@@ -139,8 +140,8 @@ def _runs(runs: Runs, **told: Any) -> list[Run]:
 
 
 def _known(path: Place | None) -> dict[str, Constant]:
-    """Shipped constants, those of a file in their place."""
+    """Shipped constants, those of a file in their place; its card stays as fast."""
     known = dict(shipped.constants())
     if path is not None:
-        known |= read_constants(Path(path))
+        known |= read_file(Path(path)).onto(plain(known))
     return known

@@ -99,16 +99,8 @@ def read_file(path: Place) -> ConstantsFile:
     return validated(ConstantsFile, tree, str(path))
 
 
-def read_constants(path: Place) -> dict[str, Constant]:
-    """The constants of a file by name; `InstanceError` as of `read_file`."""
-    return {
-        name: Constant(entry.value, entry.spread)
-        for name, entry in read_file(path).constants.items()
-    }
-
-
 def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
-    """A file of constants that `read_constants` takes, whole or not at all."""
+    """A file of constants that `read_file` takes, whole or not at all."""
     tree = {
         "hetopt": KIND,
         "version": VERSION,
