@@ -70,10 +70,15 @@ def spread(found: Described, table: Table) -> float:
         own = noise.lora
     else:
         own = noise.moe if found.architecture.experts else noise.dense
-    parts = [own]
+    return math.hypot(own, _unknown(found))
+
+
+def _unknown(found: Described) -> float:
+    """What more is expected of a card, or a framework, that no run is known of."""
+    noise, parts = shipped.noise(), [0.0]
     if found.machine.card not in KNOWN_CARDS:
         parts.append(noise.card)
-    if layout.framework not in FRAMEWORKS.values():
+    if found.layout.framework not in FRAMEWORKS.values():
         parts.append(noise.framework)
     return math.hypot(*parts)
 
@@ -124,8 +129,10 @@ def fitted_on(
     if not seen:
         return made
     for one in seen:
-        for name, wide in zip(one.systems, SYSTEM, strict=True):
-            made.setdefault(f"system@{name}", Constant(1.0, wide))
+        whole, *parts = SYSTEM
+        wide = math.hypot(whole, _unknown(one.described)), *parts
+        for name, own in zip(one.systems, wide, strict=True):
+            made.setdefault(f"system@{name}", Constant(1.0, own))
     of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
     return made | fit(seen, of_time).constants
 

@@ -1,0 +1,83 @@
+"""Constants from runs: what runs tell is found again, what they do not stays as it was."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from synthetic_runs import measured, row
+
+from hetopt.calibration import (
+    Constant,
+    Run,
+    Table,
+    fit,
+    fitted_on,
+    observed_runs,
+    predicted_s,
+    predictions,
+    shipped,
+    summaries,
+)
+from hetopt.calibration.constants import plain
+
+PRIORS = shipped.priors()
+TRUTH = plain(PRIORS) | {"product.bf16": 0.6, "tp": 1.4, "traffic": 2.0}
+
+
+def runs(count: int = 60, seed: int = 1) -> list[Run]:
+    random = Random(seed)
+    return measured([row(random) for _ in range(count)], TRUTH)
+
+
+def test_what_runs_tell_is_found_again() -> None:
+    seen = observed_runs(runs(), noise=0.01)
+    fitted = fit(seen, PRIORS)
+    off = np.abs(fitted.predicted - fitted.measured)
+    assert off.max() < 0.03
+    found = fitted.constants
+    for name in ("product.bf16", "tp"):
+        before = abs(np.log(PRIORS[name].value / TRUTH[name]))
+        assert abs(np.log(found[name].value / TRUTH[name])) < before / 2
+        assert found[name].spread < PRIORS[name].spread
+
+
+def test_what_no_run_depends_on_stays() -> None:
+    found = fit(observed_runs(runs(20)), PRIORS).constants
+    for name in ("mamba.passes", "product.nvfp4", "lora.passes"):
+        assert found[name] == pytest.approx(PRIORS[name])
+
+
+def test_left_out_is_what_a_fit_without_says() -> None:
+    """The linear model at the optimum, refitted, against a fit of its own."""
+    seen = observed_runs(runs(30), noise=0.05)
+    away = list(range(0, 30, 5))
+    quick = Table(fit(seen, PRIORS).without(away))
+    rest = [one for i, one in enumerate(seen) if i not in away]
+    slow = Table(plain(fit(rest, PRIORS).constants))
+    for i in away:
+        pair = (predicted_s(table, seen[i].described) for table in (quick, slow))
+        assert np.ptp(np.log(list(pair))) < 0.02
+
+
+def test_three_runs_of_a_slow_system_help_with_its_others() -> None:
+    random = Random(5)
+    rows = [{**row(random), "gpu": "a100_80gb", "framework": "x"} for _ in range(12)]
+    slow = plain(shipped.constants()) | {"pace": 1.6}
+    mine = measured(rows, slow)
+    before = summaries(mine, predictions(mine))["all"]
+    after = predictions(mine, fitted_on(mine[:3]))
+    rest = summaries(mine[3:], [one._replace(row=i) for i, one in enumerate(after[3:])])
+    assert before.mean_error is not None
+    assert rest["all"].mean_error is not None
+    assert rest["all"].mean_error < before.mean_error / 2
+
+
+def test_ten_runs_of_one_configuration_say_little_more_than_one() -> None:
+    one = runs(1)[0]
+    assert one.iteration_s
+    slower = one.model_copy(update={"iteration_s": 1.5 * one.iteration_s})
+
+    def pace(times: int) -> Constant:
+        return fit(observed_runs([slower] * times), PRIORS).constants["product.bf16"]
+
+    assert pace(9).value == pytest.approx(pace(1).value, rel=0.05)

@@ -1,0 +1,56 @@
+"""Every row has an answer: seconds inside an interval, or the reason why there is none."""
+
+from random import Random
+
+import pytest
+from synthetic_runs import measured, row
+
+from hetopt.calibration import Run, predictions, shipped, summaries
+from hetopt.calibration.constants import plain
+
+
+def test_every_row_is_answered_in_order() -> None:
+    random = Random(3)
+    rows = [row(random) for _ in range(20)]
+    rows[4]["layers"] = None
+    rows[9]["gpu"] = "abacus"
+    rows[11]["mbs"] = None
+    rows[13]["layout_consistent"] = False
+    found = predictions([Run.model_validate(fields) for fields in rows])
+    assert [one.row for one in found] == list(range(20))
+    silent = {one.row for one in found if one.not_modelled}
+    assert silent == {4, 9, 11, 13}
+    for one in found:
+        assert (one.iteration_s is None) is (one.row in silent)
+        if one.iteration_s is not None:
+            assert one.low_s is not None
+            assert one.high_s is not None
+            assert 0 < one.low_s < one.iteration_s < one.high_s
+            assert sum(one.terms.values()) == pytest.approx(one.iteration_s)
+
+
+def test_what_nothing_is_known_of_has_a_wider_interval() -> None:
+    fields = {**row(Random(2)), "experts": None, "gpu": "a100_80gb"}
+
+    def width(**more: object) -> float:
+        one = predictions([Run.model_validate({**fields, **more})])[0]
+        assert one.low_s
+        assert one.high_s
+        return one.high_s / one.low_s
+
+    known = width(framework="Megatron-LM")
+    assert known < width(framework="something new")
+    assert known < width(framework="Megatron-LM", gpu="rtx3090")
+
+
+def test_errors_are_those_of_the_rows() -> None:
+    random = Random(8)
+    runs = measured([row(random) for _ in range(9)], plain(shipped.constants()))
+    twice = [run.model_copy(update={"iteration_s": (run.iteration_s or 0) / 2,
+                                    "set": "twice"}) for run in runs[:4]]  # fmt: skip
+    everything = runs + twice
+    found = summaries(everything, predictions(everything))
+    assert found["synthetic"].mean_error == pytest.approx(0, abs=1e-9)
+    assert found["twice"].bias == pytest.approx(1)
+    assert found["all"].mean_error == pytest.approx(4 / 13)
+    assert found["all"].rows == found["all"].predicted == 13
