@@ -1,4 +1,4 @@
-"""Constants from runs: what runs tell is found again, what they do not stays as it was."""
+"""Constants from runs: what these tell is found again, all else stays as it was."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Every row has an answer: seconds inside an interval, or the reason why there is none."""
+"""Every row has an answer: seconds inside an interval, or why there are none."""
 
 from random import Random
 

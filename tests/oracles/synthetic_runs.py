@@ -1,4 +1,4 @@
-"""Runs that nobody measured: their seconds are the model's, with constants of one's own."""
+"""Runs that nobody measured: they take what the model says with given constants."""
 
 from collections.abc import Mapping
 from random import Random
