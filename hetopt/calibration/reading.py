@@ -5,6 +5,7 @@ Nothing is guessed in silence: what a run does not tell and cannot be derived ma
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..physics.architecture import (
@@ -47,7 +48,28 @@ def described(run: Run) -> Described:
     architecture = _architecture(run)
     framework = framework_of(run)
     machine = machines.of(run, NotModelled)
-    return Described(machine, architecture, _layout(run, machine, framework))
+    layout = _layout(run, machine, framework)
+    for fault in _faults(run, architecture, layout):
+        raise NotModelled(fault)
+    return Described(machine, architecture, layout)
+
+
+def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
+    """What of a run contradicts itself."""
+    if run.gpus is not None and layout.gpus != run.gpus:
+        yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}"
+    if a.latent is None and a.head_dim < 1:
+        yield f"hidden {a.hidden} is less than heads {a.heads}: no head_dim"
+    told = a.experts and a.experts_per_token and a.expert_intermediate
+    if not told and any(EXPERTS in layer for layer in a.layers):
+        yield "experts, experts_per_token or moe_intermediate not told"
+    if layout.ep > max(1, a.experts):
+        yield f"ep {layout.ep} of {a.experts} experts"
+    if layout.pp > len(a.layers) + 2:
+        yield f"{layout.pp} pipeline stages of {len(a.layers)} layers"
+    held = layout.stage_layers
+    if held is not None and (len(held), sum(held)) != (layout.pp, len(a.layers)):
+        yield f"stage_layers tells {sum(held)} layers in {len(held)} stages"
 
 
 def _architecture(run: Run) -> Architecture:

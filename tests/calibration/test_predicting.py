@@ -29,6 +29,26 @@ def test_every_row_is_answered_in_order() -> None:
             assert sum(one.terms.values()) == pytest.approx(one.iteration_s)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gpus": 7},
+        {"hidden": 2},
+        {"pp": 64, "gpus": 64, "dp": 1, "tp": 1},
+        {"ep": 64, "experts": 8, "experts_per_token": 2, "moe_intermediate": 64},
+        {"experts": 8, "experts_per_token": 2},
+        {"shape_notes": "hybrid pattern ME*"},
+        {"stage_layers": [1, 2, 3]},
+        {"precision": None},
+        {"precision": "ternary"},
+    ],
+)
+def test_rows_that_contradict_themselves_say_so(fields: dict[str, object]) -> None:
+    known = {**row(Random(2)), "experts": None, "moe_intermediate": None}
+    one = predictions([Run.model_validate({**known, **fields})])[0]
+    assert one.not_modelled
+
+
 def test_what_nothing_is_known_of_has_a_wider_interval() -> None:
     fields = {**row(Random(2)), "experts": None, "gpu": "a100_80gb"}
 
