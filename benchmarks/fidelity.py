@@ -28,7 +28,8 @@ Section = Callable[[Path], Iterator[Row]]
 HEAD = (
     "# Predictions and measurements\n\n"
     "Made by `python benchmarks/fidelity.py`. Errors are (predicted / measured - "
-    "1); the mean is of their sizes. `fidelity.jsonl` names machine and versions.\n"
+    "1); the mean is of their sizes. `fidelity.jsonl` names machine and versions. "
+    "Runs without a profile, by constants fitted to others: `public_runs.md`.\n"
     f"\n![predicted against measured]({PICTURE})\n"
 )
 SECTIONS: dict[str, tuple[Section, str]] = {
