@@ -44,7 +44,12 @@ def peak(machine: Machine, precision: str) -> float:
 
 
 def product_s(
-    c: Constants, machine: Machine, precision: str, m: float, matrix: Matrix
+    c: Constants,
+    machine: Machine,
+    precision: str,
+    m: float,
+    matrix: Matrix,
+    framework: str = "",
 ) -> float:
     """Seconds of one pass over a matrix for `m` tokens."""
     rows, n, k, times = m * matrix.rows, matrix.n, matrix.k, matrix.times
@@ -54,7 +59,7 @@ def product_s(
     share *= c("chip", machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
-    size = c("product.rows") / rows + c("product.depth") * (1 / k + 1 / n)
+    size = c("product.rows", framework) / rows + c("product.depth") * (1 / k + 1 / n)
     flops = 2 * rows * n * k * times
     return flops / (rate * share) * (1 + wait * size)
 

@@ -59,7 +59,7 @@ def part_times(
     precision = run.precision
     dense = grouped = 0.0
     for matrix in a.matrices(part, t, run.ep):
-        once = kernels.product_s(c, machine, precision, tokens, matrix)
+        once = kernels.product_s(c, machine, precision, tokens, matrix, fw)
         if run.rowwise:
             once /= c("product.rowwise")
         if matrix.times > 1:
