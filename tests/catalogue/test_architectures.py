@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from model_configs import LLAMA_3_8B
 
 from hetopt.catalogue import model as model_fields
 from hetopt.catalogue import models
@@ -12,19 +13,9 @@ from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import ModelSpec
 
-LLAMA_3_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}
+UNTIED = {**LLAMA_3_8B, "tie_word_embeddings": False}
 MIXTRAL = {
-    **LLAMA_3_8B,
+    **UNTIED,
     "model_type": "mixtral",
     "vocab_size": 32000,
     "num_local_experts": 8,
@@ -136,7 +127,7 @@ def billions(model: ModelSpec, *, active: bool = False) -> float:
 @pytest.mark.parametrize(
     ("config", "total", "active"),
     [
-        (LLAMA_3_8B, 8.03, 8.03),
+        (UNTIED, 8.03, 8.03),
         (MIXTRAL, 46.7, 12.88),
         (QWEN_7B, 7.615, 7.615),
         (QWEN_57B, 57.4, 14.2),
@@ -205,7 +196,7 @@ def test_every_preset_is_a_model_of_about_the_size_in_its_name(name: str) -> Non
 
 def test_a_preset_and_the_same_models_configuration_agree() -> None:
     preset = ModelSpec(**model_fields("llama-3-8b"))
-    assert from_config(LLAMA_3_8B, "model").parameters == preset.parameters
+    assert from_config(UNTIED, "model").parameters == preset.parameters
     mixture = ModelSpec(**model_fields("mixtral-8x7b"))
     assert from_config(MIXTRAL, "model").active_parameters == mixture.active_parameters
 
@@ -249,14 +240,14 @@ def test_a_configuration_that_is_incomplete_says_what_is_missing(
     change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InstanceError) as caught:
-        from_config({**LLAMA_3_8B, **change}, "model")
+        from_config({**UNTIED, **change}, "model")
     assert str(caught.value) == message
 
 
 def test_an_instance_takes_its_model_from_a_configuration_beside_it(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA_3_8B))
+    (tmp_path / "config.json").write_text(json.dumps(UNTIED))
     file = tmp_path / "instance.yaml"
     file.write_text(
         "name: mine\n"
@@ -266,13 +257,13 @@ def test_an_instance_takes_its_model_from_a_configuration_beside_it(
         "workload: {sequence_length: 4096, global_batch: 8}\n"
     )
     model = load_instance(file).model
-    whole = from_config(LLAMA_3_8B, "llama-3-8b")
+    whole = from_config(UNTIED, "llama-3-8b")
     assert (model.name, model.layers) == ("llama-3-8b", 4)
     assert model.parameters == whole.parameters[:4]
 
 
 LLAMA_70B = {
-    **LLAMA_3_8B,
+    **UNTIED,
     "hidden_size": 8192,
     "num_hidden_layers": 80,
     "num_attention_heads": 64,
@@ -316,7 +307,7 @@ GEMMA_3_12B = {
 @pytest.mark.parametrize(
     ("config", "published", "left_out"),
     [
-        (LLAMA_3_8B, 8_030_261_248, 0),
+        (UNTIED, 8_030_261_248, 0),
         (LLAMA_70B, 70_553_706_496, 0),
         (MIXTRAL, 46_702_792_704, 0),
         # Biases of queries, keys and values.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance
+from model_configs import LLAMA_3_8B as LLAMA
 from typer.testing import CliRunner
 
 import hetopt
@@ -25,16 +26,6 @@ from hetopt.scheduling.fitting import named_gpus
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-}
 LARGE = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
 MODELS: dict[str, dict[str, Any]] = {
     "llama-3-8b": LLAMA,

@@ -21,6 +21,7 @@ from exporter_plans import (
     instance,
     pipeline,
 )
+from model_configs import LLAMA_3_8B as CONFIG
 from places import ROOT
 from typer.testing import CliRunner
 
@@ -355,18 +356,6 @@ def test_formats_are_listed_with_their_direction() -> None:
     rows = {(row["name"], row["direction"]) for row in json.loads(told.stdout)}
     assert {("hostfile", "import"), *((name, "export") for name in TARGETS)} <= rows
     assert "export" in CliRunner().invoke(cli.app, ["list", "formats"]).stdout
-
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-}
 
 
 def test_a_config_and_nvidia_smi_lead_to_files_that_launch(tmp_path: Path) -> None:

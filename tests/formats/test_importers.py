@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_configs import LLAMA_3_8B as CONFIG
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -14,16 +15,6 @@ from hetopt.files import load_instance
 from hetopt.formats import hostfile, huggingface, nvidia_smi, sinfo
 from hetopt.schema import Cluster, ModelSpec
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-}
 A100 = "NVIDIA A100-SXM4-80GB"
 HEADER = "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\x1b[0m"
 

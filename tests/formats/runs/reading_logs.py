@@ -6,16 +6,6 @@ from typing import Any
 from hetopt.calibration.runs import Run
 from hetopt.formats.runs import read
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-}
 LLAMA = {
     "layers": 32,
     "hidden": 4096,

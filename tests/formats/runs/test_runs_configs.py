@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from logs_by_hand import megatron
-from reading_logs import ARGUMENTS, CONFIG, LLAMA, TIMES, one, put, told
+from model_configs import LLAMA_3_8B as CONFIG
+from reading_logs import ARGUMENTS, LLAMA, TIMES, one, put, told
 
 from hetopt.errors import InstanceError
 from hetopt.formats.runs import read

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from logs_by_hand import deepspeed
-from reading_logs import CONFIG, LLAMA, STEADY, TIMES, one, put, told
+from model_configs import LLAMA_3_8B as CONFIG
+from reading_logs import LLAMA, STEADY, TIMES, one, put, told
 
 from hetopt.errors import InstanceError
 from hetopt.formats.runs import read

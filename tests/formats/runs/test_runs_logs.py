@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples
 from logs_by_hand import deepspeed, megatron, nanotron, torchtitan
-from reading_logs import ARGUMENTS, CONFIG, LAYOUT, NANOTRON_YAML, TIMES, one, put, told
+from model_configs import LLAMA_3_8B as CONFIG
+from reading_logs import ARGUMENTS, LAYOUT, NANOTRON_YAML, TIMES, one, put, told
 
 from hetopt.errors import InstanceError
 from hetopt.formats.runs import logs, read
