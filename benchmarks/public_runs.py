@@ -34,8 +34,9 @@ from hetopt.calibration import (
     shipped,
 )
 from hetopt.calibration.fitting import Fitted
-from hetopt.calibration.predicting import DEVIATIONS, spread
+from hetopt.calibration.predicting import spread
 from hetopt.physics.step import terms
+from hetopt.schema.calibration import OF_80_PERCENT
 
 YAML = Path(__file__).parent.parent / "hetopt" / "catalogue" / "constants.yaml"
 Row = dict[str, Any]
@@ -184,20 +185,16 @@ def more_left_out(study: Study) -> Iterator[Row]:
 
 def intervals(study: Study) -> Iterator[Row]:
     """Shares of runs inside their 80 % intervals, left out."""
-    table = Table({})
-    for name, key in (("group", group), ("card", lambda r, d: d.machine.card)):
-        off = np.abs(np.log(study.left_out(key) / study.measured))
-        for sort, rows in study.groups(kind).items():
-            inside = [
-                off[i] <= DEVIATIONS * spread(study.observed[i].described, table)
-                for i in rows
-            ]
-            if name == "group":
-                yield {
-                    "runs of": sort,
-                    "runs": len(rows),
-                    "inside, %": round(100 * float(np.mean(inside))),
-                }
+    off = np.abs(np.log(study.left_out(group) / study.measured))
+    for sort, rows in study.groups(kind).items():
+        inside = [
+            off[i] <= OF_80_PERCENT * spread(study.observed[i].described) for i in rows
+        ]
+        yield {
+            "runs of": sort,
+            "runs": len(rows),
+            "inside, %": round(100 * float(np.mean(inside))),
+        }
 
 
 def ranking(study: Study) -> Iterator[Row]:

@@ -5,7 +5,6 @@ the common value of `traffic` times the deviation `traffic@fms`; either is one w
 nothing is known of it.
 """
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -41,8 +40,3 @@ class Table:
 def plain(constants: Mapping[str, Constant]) -> dict[str, float]:
     """The values alone."""
     return {name: constant.value for name, constant in constants.items()}
-
-
-def logs(constants: Mapping[str, Constant]) -> list[float]:
-    """Logarithms of the values, in their order."""
-    return [math.log(constant.value) for constant in constants.values()]

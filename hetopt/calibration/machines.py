@@ -4,14 +4,11 @@ import re
 from collections.abc import Callable
 
 from ..catalogue import known, machine
-from ..physics.machine import Machine
+from ..physics.machine import Machine, host_of
 from .runs import Run
 
 _T, _G = 1e12, 1e9
 _NAMED = {"bigscience-v100": "jean-zay-v100", "bigscience-a100": "jean-zay-a100"}
-#: What sheets call by one name: products in 4 bits with scales by block.
-_SAME = {"nvfp4": "fp4"}
-_HOSTS = {"GB200": "arm", "GB300": "arm", "GH200": "arm"}
 #: Generations whose rings of that time used one adapter each (measured: ZeRO-3 over
 #: 64 GPUs takes as long with one member a node as with four).
 _ONE_RAIL = frozenset({"Volta", "Pascal"})
@@ -34,8 +31,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     adapters, rate = usual.adapters, usual.adapter_gbytes_per_s
     if adapters is None or rate is None:
         raise refused(f"no network is known of machines with {card.name}")
-    flops: dict[str, float] = {n: rate * _T for n, rate in card.tflops.items()}
-    flops |= {name: flops[same] for name, same in _SAME.items() if same in flops}
+    flops = {name: rate * _T for name, rate in card.peaks.items()}
     # Racks of several trays are one node: what leaves them shares all adapters.
     gpus = max(usual.gpus, usual.domain)
     if run.nodes and run.gpus and usual.domain <= usual.gpus:
@@ -55,7 +51,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         link_bytes_per_s=link * _G,
         adapters=adapters,
         adapter_bytes_per_s=rate * _G,
-        host=_HOSTS.get(card.name.partition("-")[0], "x86"),
+        host=host_of(card.name),
         rails=1 if card.generation in _ONE_RAIL else _ALL_RAILS,
     )
 

@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 from ..physics import memory
 from ..physics.step import terms
+from ..schema.calibration import OF_80_PERCENT
 from . import shipped
 from .constants import Constant, Table, plain
 from .fitting import Observed, fit
 from .reading import FRAMEWORKS, Described, NotModelled, described
 from .runs import Run
 from .seen import predicted_bytes
-
-#: Of a normal distribution: 80 % lie within so many deviations.
-DEVIATIONS = 1.2816
 
 
 class Prediction(NamedTuple):
@@ -47,7 +45,7 @@ def _prediction(index: int, run: Run, table: Table) -> Prediction:
     parts = terms(table, *found)
     factor = table("system", *found.systems(run.model))
     seconds = sum(parts.values()) * factor
-    wide = math.exp(DEVIATIONS * spread(found, table))
+    wide = math.exp(OF_80_PERCENT * spread(found))
     held = predicted_bytes(run, memory.peak(table, *found))
     return Prediction(
         index,
@@ -61,7 +59,7 @@ def _prediction(index: int, run: Run, table: Table) -> Prediction:
     )
 
 
-def spread(found: Described, table: Table) -> float:
+def spread(found: Described) -> float:
     """The log-deviation that is expected of a prediction."""
     noise, layout = shipped.noise(), found.layout
     if found.machine.generation == "Volta":
@@ -104,7 +102,7 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
             one = described(run)
         except NotModelled:
             continue
-        own = noise if noise is not None else spread(one, Table({}))
+        own = noise if noise is not None else spread(one)
         same = replace(one.layout, micro_batch=1, micro_batches=1)
         kept = (run.set, run.model, run.gpu, same)
         found.append(Observed(one, seconds, own, kept, one.systems(run.model)))

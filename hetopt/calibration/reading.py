@@ -181,7 +181,7 @@ def precision_of(run: Run) -> str:
     raise NotModelled(f"precision {run.precision!r} is none that is known")
 
 
-def _recompute(run: Run, framework: str) -> tuple[str, float]:
+def _recompute(run: Run) -> tuple[str, float]:
     text = (run.recompute or "none").lower()
     if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
         return "ops", 1.0
@@ -211,7 +211,7 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
     b, n = _micro_batches(run)
     words = (run.overlap or "").lower()
     task, notes = (run.task or "").lower(), run.shape_notes or ""
-    recompute, share = _recompute(run, framework)
+    recompute, share = _recompute(run)
     zero = run.zero if run.zero is not None else (1 if framework == "megatron" else 0)
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":

@@ -93,6 +93,12 @@ class Gpu(Record):
         return self.tflops["fp16" if self.has_fp16 else "bf16"]
 
     @property
+    def peaks(self) -> dict[str, float]:
+        """All rates of the sheet; products in 4 bits go by the name of their format."""
+        named = {"fp4": "nvfp4"}
+        return {named.get(name, name): rate for name, rate in self.tflops.items()}
+
+    @property
     def total_mib(self) -> int:
         """What a driver gives of its memory, as far as that is known."""
         return self.driver_mib or int(self.memory_gib * 1024)

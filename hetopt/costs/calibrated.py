@@ -28,13 +28,12 @@ from ..physics import kernels, step
 from ..physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Layer
 from ..physics.kernels import Constants
 from ..physics.layout import Layout
-from ..physics.machine import Machine
+from ..physics.machine import Machine, host_of
 from ..physics.step import LayerTimes
 from ..schema import Calibration, GpuType, Instance, ModelSpec, Workload, exact
 from .compute import LinkRate, NodeClass, Share
 
 Times = tuple[int, ...]
-_UPDATE_BYTES = 40  # of a parameter, at which `update` is 1
 _ANY = 4096  # GPUs of a node: a group never leaves its node
 _SOME_LINK = (Fraction(0), Fraction(10**9))
 
@@ -109,8 +108,7 @@ def machine_of(gpu: GpuType, intra: LinkRate | None) -> Machine:
         link_bytes_per_s=link,
         adapters=1,
         adapter_bytes_per_s=link,
-        # Grace, the host of GB200 and GH200, is an Arm.
-        host="arm" if gpu.card.startswith(("GB", "GH")) else "x86",
+        host=host_of(gpu.card),
     )
 
 
@@ -242,7 +240,7 @@ class Calibrated:
         """Seconds of the optimiser for a parameter, by type of GPU."""
         if "update" not in self.calibration.constants:
             return dict.fromkeys(self.gpus, Fraction(0))
-        moved = exact(self.constant("update")) * _UPDATE_BYTES
+        moved = exact(self.constant("update")) * step.UPDATE_BYTES
         return {
             name: moved / (exact(gpu.memory_gbytes_per_s or 0) * 10**9)
             for name, gpu in self.gpus.items()

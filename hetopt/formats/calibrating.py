@@ -9,7 +9,7 @@ the framework: `sync_factor`, `hop_factor`.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..calibration.reading import FRAMEWORKS
+from ..calibration.reading import FRAMEWORKS, SHARDING
 from ..catalogue import Gpu
 from ..catalogue.constants import constants, spread
 from ..costs import CostTable
@@ -130,7 +130,7 @@ def _exposed(
     width = 4 if usual.fp32_gradients else 2
     told = costs.sync_passes * costs.gradient_bytes
     if costs.zero == 3:
-        exposed = constant("fsdp", _sharding(framework)) * (4 + width) / told
+        exposed = constant("fsdp", SHARDING.get(framework, "fsdp")) * (4 + width) / told
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
         exposed = constant("dp", framework, overlap) * (2 + width) / told
@@ -139,11 +139,6 @@ def _exposed(
     if "iteration_overhead_us" in CostSettings.model_fields:
         found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
     return {field: float(f"{value:.4g}") for field, value in found.items()}
-
-
-def _sharding(framework: str) -> str:
-    old = framework in ("deepspeed", "trainer", "megatron-2021")
-    return "zero3" if old else "fsdp"
 
 
 def _with(
@@ -157,7 +152,7 @@ def _with(
             "memory_gbytes_per_s": card.memory_gbytes_per_s,
             "card": card.name,
             "generation": card.generation,
-            "peaks": _peaks(card),
+            "peaks": card.peaks,
         }
     workload = made["workload"]
     costs = workload["costs"] | settings
@@ -165,14 +160,6 @@ def _with(
         "cluster": made["cluster"] | {"gpus": gpus},
         "workload": workload | {"costs": costs},
     }
-
-
-def _peaks(card: Gpu) -> dict[str, float]:
-    """The rates of the sheet; products in 4 bits are called by their format."""
-    found: dict[str, float] = {name: rate for name, rate in card.tflops.items()}
-    if (rate := found.pop("fp4", None)) is not None:
-        found["nvfp4"] = rate
-    return found
 
 
 def _stated(made: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,15 @@ Constants = Callable[..., float]
 ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
 #: Names that have deviations alone: a card beside the others of its generation.
 DEVIATIONS = frozenset({"chip"})
+#: What a card multiplies in that lacks a precision.
+WIDER = {
+    "nvfp4": "mxfp8",
+    "mxfp8": "fp8",
+    "fp8": "bf16",
+    "bf16": "fp16",
+    "fp16": "fp32",
+    "tf32": "fp32",
+}
 RAGGED = 8  # elements that rows of operands must be a multiple of
 
 
@@ -36,10 +45,8 @@ class Passes(NamedTuple):
 
 def peak(machine: Machine, precision: str) -> float:
     """FLOP/s of the sheet; the next wider precision's where a card lacks one."""
-    wider = {"nvfp4": "mxfp8", "mxfp8": "fp8", "fp8": "bf16", "bf16": "fp16"}
-    wider |= {"fp16": "fp32", "tf32": "fp32"}
     while precision not in machine.flops:
-        precision = wider[precision]
+        precision = WIDER[precision]
     return machine.flops[precision]
 
 

@@ -37,7 +37,6 @@ class Layout:
     flexible: bool = False  # a dispatcher of tokens that fuses permutation
     half_years: float = 0.0  # of the release, from 2026-02
     stage_layers: tuple[int, ...] | None = None
-    head_alone: bool = False
     states: str = "mixed"  # of weights: mixed, fp32 (as the products), amp, 16bit
     moments_bits: int = 32
     dropout: bool = False  # with masks in memory

@@ -37,3 +37,8 @@ class Machine(NamedTuple):
         shared = self.across_bytes_per_s(members * rings) / rings
         rail = self.adapter_bytes_per_s * self.rails
         return min(self.link_bytes_per_s, shared, rail)
+
+
+def host_of(card: str) -> str:
+    """The processor beside a card of the catalogue: Grace, of GB and GH, is an Arm."""
+    return "arm" if card.startswith(("GB", "GH")) else "x86"

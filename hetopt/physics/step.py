@@ -13,6 +13,7 @@ from .machine import Machine
 Terms = Mapping[str, float]
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
+UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
 
 
 class LayerTimes(NamedTuple):
@@ -182,10 +183,14 @@ def stages(a: Architecture, run: Layout) -> list[float]:
 
 
 def gradients_s(
-    c: Constants, machine: Machine, a: Architecture, run: Layout, compute: float
+    c: Constants,
+    machine: Machine,
+    run: Layout,
+    held_by: tuple[float, float, float],
+    compute: float,
 ) -> float:
-    """Exposed time of gradients and weights between replicas, an iteration."""
-    dense, experts, ends = weights(a, run)
+    """Exposed time of gradients and `weights` between replicas, an iteration."""
+    dense, experts, ends = held_by
     fw, group = run.framework, run.dp * run.cp
     width = 4.0 if run.accumulate_fp32 else 2.0
     if run.lora:
@@ -227,32 +232,29 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
         hop *= run.vp
     held = stages(a, run)
     taus = [x * each + hop for x in held]
-    if run.head_alone:
-        taus.append(head)
-    else:
-        taus[-1] += head
+    taus[-1] += head
     most = max(taus)
     n = run.micro_batches
     steady = n * most
     fill = (sum(taus) - most) / run.vp
     at = taus.index(most)
     in_head = head if at == len(taus) - 1 else 0.0
-    in_layers = held[at] * each if at < len(held) else 0.0
+    in_layers = held[at] * each
     found: dict[str, float] = {}
-    scale = n * in_layers / layer.device if layer.device else 0.0
+    scale = n * in_layers / busy_s(layer)
     for name, x in zip(LayerTimes._fields, layer, strict=True):
         if name != "launches":
-            found[name] = x * scale * layer.device / busy_s(layer)
+            found[name] = x * scale
     found["launches"] = n * in_layers - sum(found.values())
     found["head"] = n * in_head
     found["hops"] = steady - n * (in_layers + in_head)
     found["bubble"] = fill
-    found["gradients"] = gradients_s(c, machine, a, run, n * in_layers)
-    dense, experts, ends = weights(a, run)
-    updated = 0.0 if run.lora else dense + ends + experts
+    parameters = weights(a, run)
+    found["gradients"] = gradients_s(c, machine, run, parameters, n * in_layers)
+    updated = 0.0 if run.lora else sum(parameters)
     if run.zero or run.shard:
         updated /= max(1, run.dp * run.cp)
-    found["update"] = c("update") * 40 * updated / machine.memory_bytes_per_s
+    found["update"] = c("update") * UPDATE_BYTES * updated / machine.memory_bytes_per_s
     found["iteration"] = c("iteration", fw)
     if run.offload:
         found["offload"] = (c("offload") - 1) * sum(found.values())

@@ -9,21 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..physics.kernels import WIDER
 from .record import Name, Record
 
 #: What GPUs multiply in; a card that lacks one takes the next wider that it has.
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
-_OF_80_PERCENT = 1.2816  # standard deviations, either side, of a normal distribution
-
-_WIDER: dict[str, str] = {
-    "nvfp4": "mxfp8",
-    "mxfp8": "fp8",
-    "fp8": "bf16",
-    "bf16": "fp16",
-    "fp16": "fp32",
-    "tf32": "fp32",
-}
+OF_80_PERCENT = 1.2816  # standard deviations, either side, of a normal distribution
 
 
 class Calibration(Record):
@@ -46,7 +38,7 @@ class Calibration(Record):
 
     def interval_s(self, seconds: float) -> tuple[float, float]:
         """Where 80 % of the runs lie that are predicted to take so many seconds."""
-        factor = exp(_OF_80_PERCENT * self.spread)
+        factor = exp(OF_80_PERCENT * self.spread)
         return float(f"{seconds / factor:.4g}"), float(f"{seconds * factor:.4g}")
 
 
@@ -54,5 +46,5 @@ def multiplied_in(precision: str, peaks: dict[Precision, float]) -> str | None:
     """The precision of `peaks` that products are done in; None where there is none."""
     wanted: str | None = precision
     while wanted is not None and wanted not in peaks:
-        wanted = _WIDER.get(wanted)
+        wanted = WIDER.get(wanted)
     return wanted

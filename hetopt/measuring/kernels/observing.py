@@ -150,7 +150,7 @@ def _updates(rows: list[Row], machine: Machine) -> Iterator[Observed]:
         seconds = (row["us"] + clip[0] * n) / 1e6
 
         def predict(c: Constants, n: int = n) -> float:
-            return c("update") * 40 * n / machine.memory_bytes_per_s
+            return c("update") * step.UPDATE_BYTES * n / machine.memory_bytes_per_s
 
         yield Observed("update", f"{n} parameters", seconds, predict)
 
