@@ -9,7 +9,10 @@ from .schema import Count, GpuId, Name, Recompute, Record
 
 
 class Replica(Record):
-    """One tensor-parallel group and the samples of a micro-batch that it takes."""
+    """One group of GPUs and the samples of a micro-batch that it takes.
+
+    The group is tensor-parallel; under context parallelism it is several such groups.
+    """
 
     gpus: Annotated[tuple[GpuId, ...], Field(min_length=1)]
     samples: Count = 1
@@ -21,7 +24,7 @@ class Replica(Record):
 
     @property
     def degree(self) -> int:
-        """Tensor-parallel degree."""
+        """GPUs: the tensor-parallel degree times the context-parallel one."""
         return len(self.gpus)
 
 
@@ -55,13 +58,16 @@ class TrainingPlan(Record):
     """Pipelines that share the global batch; what every training planner returns.
 
     `zero` is one of the workload's alternatives; None is the workload's own. It is of
-    the whole plan: the replicas of a layer must divide its states alike.
+    the whole plan: the replicas of a layer must divide its states alike. So are
+    `context_parallel` and `expert_parallel`.
     """
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    context_parallel: Count | None = None
+    expert_parallel: Count | None = None
 
-    _later = frozenset({"zero"})
+    _later = frozenset({"zero", "context_parallel", "expert_parallel"})
 
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""

@@ -232,7 +232,8 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
     """
     names = planners_for("training_plan")
     names = [*dict.fromkeys((*_QUICK, *_GOOD, *names))]
-    if not data.workload.target.free:  # the exact method searches grids by itself
+    divided = data.workload.costs.expert_parallel > 1
+    if divided or not data.workload.target.free:  # the exact method searches grids
         names = ["megatron", "grid"]
     left = most = None
     if limits.time_s is not None:

@@ -16,6 +16,7 @@ from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
+from ..problems.training_plan import shapes
 from ..result import Result, Status, Stop
 from ..schema import Instance, Record
 from ..search import choices
@@ -23,6 +24,7 @@ from ..search.attempts import Attempt, alone
 from ..solving import model_files, statements
 from ..solving.heuristic import Heuristic
 from ..text.options import checked, record
+from . import dividing
 from .calling import (
     AnyLimits,
     AnyProgress,
@@ -157,6 +159,15 @@ def exact_result(
     warm_start: Any | None,
     report: Report | None,
 ) -> Result:
+    if problem == "training_plan" and len(choices.divided(data)) > 1:
+
+        def solve(way: Instance, share: Limits) -> Result:
+            mine, own = way.workload.costs.split, None
+            if warm_start is not None and shapes.split_of(data, warm_start) == mine:
+                own = choices.said(way, data, warm_start)
+            return _said(data, way, exact_result(problem, way, share, own, report))
+
+        return dividing.solved(data, limits, solve)
     module: Any = registry.entry("exact", problem)
     twin = _runnable(problem, data)
     if warm_start is not None and twin is not data:
@@ -201,12 +212,23 @@ def heuristic(
     """
     module: Any = registry.entry("planners", name)
     chosen = checked("planner", options_of(name), options) if options else {}
-    twin = _runnable(module.problem, data)
     run = Heuristic(module.problem, data, name, limits, options=chosen)
     deadline = None if limits.time_s is None else monotonic() + limits.time_s
 
+    twin = data
+
     def make() -> Any:
-        made = module.plan(twin, seed=limits.seed, deadline=deadline, **chosen)
+        nonlocal twin
+        if module.problem != "training_plan":
+            return module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
+        ways = [choices.runnable(way) for way in dividing.ways_of(name, data)]
+
+        def of_way(way: Instance, until: float | None) -> Any:
+            nonlocal twin
+            twin = way
+            return module.plan(way, seed=limits.seed, deadline=until, **chosen)
+
+        twin, made = dividing.best_of(ways, of_way, deadline)
         return _in_words_of(data, twin, made)
 
     try:

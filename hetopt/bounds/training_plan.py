@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory
+from ..costs import CostTable, compute, memory, under
 from ..costs.compute import ceil
 from ..result import Bound
 from ..schema import Instance, exact
@@ -64,6 +64,10 @@ def training_plan_bound(instance: Instance) -> Bound:
     `InstanceError` where the instance has no cluster. An instance without any plan
     has bounds too: those of its work.
     """
+    splits = instance.workload.splits
+    if len(splits) > 1:  # of every one by itself, the least
+        each = (training_plan_bound(under(instance, split=x)) for x in splits)
+        return min(each, key=lambda bound: bound.value)
     workload = instance.workload
     own, zero = CostTable(instance), max(workload.zeros)
     tables = [own.under(rule, zero) for rule in workload.recomputes]
@@ -93,6 +97,10 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     all GPUs do on layer l, in shares x[c, l] of the batch on each kind c, takes at
     least w[c, l] x[c, l]. Each layer's work done where it is cheapest is the least.
     """
+    splits = instance.workload.splits
+    if len(splits) > 1:
+        bounds = (spending_bound(under(instance, split=x), prices) for x in splits)
+        return min(bounds, key=lambda bound: bound.value)
     workload = instance.workload
     own, zero = CostTable(instance), max(workload.zeros)
     tables = [own.under(rule, zero) for rule in workload.recomputes]

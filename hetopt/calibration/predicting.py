@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..physics import memory
+from ..physics.frameworks import FRAMEWORKS
 from ..physics.step import terms
 from ..schema.calibration import OF_80_PERCENT
 from . import shipped
 from .constants import Constant, Table, plain
 from .fitting import Observed, fit
-from .reading import FRAMEWORKS, Described, NotModelled, described
+from .reading import Described, NotModelled, described
 from .runs import Run
 from .seen import predicted_bytes
 
@@ -76,7 +77,7 @@ def _unknown(found: Described) -> float:
     noise, parts = shipped.noise(), [0.0]
     if found.machine.card not in KNOWN_CARDS:
         parts.append(noise.card)
-    if found.layout.framework not in FRAMEWORKS.values():
+    if found.layout.framework not in FRAMEWORKS:
         parts.append(noise.framework)
     return math.hypot(*parts)
 

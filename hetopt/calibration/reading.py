@@ -18,6 +18,7 @@ from ..physics.architecture import (
     Layer,
     Mamba,
 )
+from ..physics.frameworks import framework
 from ..physics.layout import Layout
 from ..physics.machine import Machine
 from . import machines
@@ -46,9 +47,8 @@ def described(run: Run) -> Described:
     if run.layout_consistent is False:
         raise NotModelled("its layout contradicts itself, as the row says")
     architecture = _architecture(run)
-    framework = framework_of(run)
     machine = machines.of(run, NotModelled)
-    layout = _layout(run, machine, framework)
+    layout = _layout(run, machine, framework_of(run))
     for fault in _faults(run, architecture, layout):
         raise NotModelled(fault)
     return Described(machine, architecture, layout)
@@ -138,7 +138,7 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 
 
 #: Frameworks by a word of their name, the first that fits.
-FRAMEWORKS = {
+WORDS = {
     "hf trainer": "trainer",
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
@@ -161,7 +161,7 @@ def framework_of(run: Run) -> str:
     """The framework of a run, from its own words or its set's; `other` if neither."""
     for words in (run.framework, run.set):
         text = (words or "").lower()
-        for word, name in FRAMEWORKS.items():
+        for word, name in WORDS.items():
             if word in text:
                 return name
     return "other"
@@ -205,14 +205,15 @@ def _micro_batches(run: Run) -> tuple[int, int]:
     raise NotModelled("micro-batch not told")
 
 
-def _layout(run: Run, machine: Machine, framework: str) -> Layout:
+def _layout(run: Run, machine: Machine, name: str) -> Layout:
     if run.dp is None or run.tp is None or run.pp is None:
         raise NotModelled("dp, tp or pp not told")
+    usual = framework(name)
     b, n = _micro_batches(run)
     words = (run.overlap or "").lower()
     task, notes = (run.task or "").lower(), run.shape_notes or ""
     recompute, share = _recompute(run)
-    zero = run.zero if run.zero is not None else (1 if framework == "megatron" else 0)
+    zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
         shard = run.dp * (run.cp or 1)
@@ -220,8 +221,8 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
             shard = min(shard, machine.gpus)
     big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
     return Layout(
-        framework=framework,
-        style=_style(framework, words),
+        framework=name,
+        style=_style(usual.style, words),
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -236,63 +237,60 @@ def _layout(run: Run, machine: Machine, framework: str) -> Layout:
         shard=shard,
         recompute=recompute,
         recomputed=share,
-        split_sequence=framework not in ("megatron-2021", "deepspeed", "trainer"),
-        kernel=_kernel(run, framework),
+        split_sequence=usual.split_sequence,
+        kernel=_kernel(run, name),
+        scores_kept=not _old_gpt_oss(run),
         rowwise="rowwise" in (run.precision or ""),
-        sharding=SHARDING.get(framework, "fsdp"),
-        # Recipes of Megatron-Bridge and NeMo say grad_reduce_in_fp32 = False.
-        accumulate_fp32=framework in ("nanotron", "torchtitan"),
+        sharding=usual.sharding,
+        accumulate_fp32=usual.fp32_gradients,
         lora="lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower(),
         offload=run.offload is not None,
         overlap_tp="async tp" in words
         or "tp_comm_overlap=true" in words
-        or (framework == "megatron" and big and not run.experts),
+        or (name == "megatron" and big and not run.experts),
         overlap_ep="moe_a2a_overlap=true" in words,
-        overlap_dp=framework not in ("megatron-2021", "nanotron"),
+        overlap_dp=usual.overlapped,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
-        states=_states(run, framework, bool(shard)),
+        states=_states(run, name, bool(shard)),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
-        dropout=framework == "megatron-2021",
-        fused_loss=_fused_loss(run, framework, words),
+        dropout=usual.dropout,
+        fused_loss=_fused_loss(run, name, words),
         modules=_modules(run),
         hosted=_hosted(run),
         hosted_layers=_hosted_layers(run, words),
     )
 
 
-SHARDING = {"deepspeed": "zero3", "trainer": "zero3", "megatron-2021": "zero3"}
-
-
-def _states(run: Run, framework: str, shard: bool) -> str:
+def _states(run: Run, name: str, shard: bool) -> str:
     """What the optimiser works on; plain PyTorch's mixed precision is autocast's."""
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
     if "16-bit states" in (run.optimizer or ""):
         return "16bit"
-    autocast = framework == "torch" and not shard and "mixed" in (run.precision or "")
+    autocast = name == "torch" and not shard and "mixed" in (run.precision or "")
     return "amp" if autocast else "mixed"
 
 
-def _kernel(run: Run, framework: str) -> str | None:
+def _kernel(run: Run, name: str) -> str | None:
     """The family of attention kernels; None where scores pass through memory."""
-    if framework in ("megatron-2021", "deepspeed", "trainer") or _old_gpt_oss(run):
+    if _old_gpt_oss(run):
         return None
-    if framework == "torch" and (run.gpu or "").startswith("h"):
+    if name == "torch" and (run.gpu or "").startswith("h"):
         return "cudnn"  # what PyTorch 2.11 takes there
-    return {"megatron": "cudnn", "llm-foundry": "flash1"}.get(framework, "flash2")
+    return framework(name).kernel
 
 
-def _fused_loss(run: Run, framework: str, words: str) -> bool:
+def _fused_loss(run: Run, name: str, words: str) -> bool:
     """Whether the loss works on 16-bit logits in place.
 
     torchtitan compiles it since 2025, a year that pages of its benchmarks are named by.
     """
-    if framework == "torchtitan" and "torch.compile" in words:
+    if name == "torchtitan" and "torch.compile" in words:
         return bool(re.search(r"_202[5-9]|b200|mxfp8", run.citation or ""))
-    return framework in ("llm-foundry", "megatron")
+    return framework(name).fused_loss
 
 
 def _modules(run: Run) -> tuple[str, ...]:
@@ -319,15 +317,9 @@ def _hosted_layers(run: Run, words: str) -> float:
     return float(asked and not refused)
 
 
-def _style(framework: str, words: str) -> str:
+def _style(usual: str, words: str) -> str:
     """Whether element-wise operations are single kernels, compiled or hand-fused."""
-    if "torch.compile" in words:
-        return "compiled"
-    if framework.startswith("megatron"):
-        return "fused"
-    if framework == "torch-compiled":
-        return "compiled"
-    return "eager"
+    return "compiled" if "torch.compile" in words else usual
 
 
 def _old_gpt_oss(run: Run) -> bool:

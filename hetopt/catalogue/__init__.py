@@ -47,6 +47,10 @@ class Reserve(Record):
         """MiB of a GPU that has so many, rounded up."""
         return self.mib + math.ceil(self.share * total_mib)
 
+    def whole(self, left_mib: float) -> float:
+        """MiB of a GPU that so many are left of."""
+        return (left_mib + self.mib) / (1 - self.share)
+
 
 class Gpu(Record):
     """One card; rates are peaks, those of links GB/s in one direction."""

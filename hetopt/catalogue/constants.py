@@ -13,8 +13,6 @@ from typing import Any
 
 from ..text.parsing import read_tree
 
-_NOT_OF_TIME = ("memory.", "noise.")
-
 
 @cache
 def entries() -> Mapping[str, Mapping[str, Any]]:
@@ -24,12 +22,12 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def constants() -> Mapping[str, float]:
-    """The values that times are computed with, by name."""
+    """The values that times and memory are computed with, by name."""
     return MappingProxyType(
         {
             name: float(entry["value"])
             for name, entry in entries().items()
-            if not name.startswith(_NOT_OF_TIME)
+            if not name.startswith("noise.")
         }
     )
 

@@ -26,16 +26,25 @@ from typing import NamedTuple
 from ..errors import InstanceError
 from ..physics import kernels, step
 from ..physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Layer
+from ..physics.frameworks import framework
 from ..physics.kernels import Constants
 from ..physics.layout import Layout
 from ..physics.machine import Machine, host_of
 from ..physics.step import LayerTimes
-from ..schema import Calibration, GpuType, Instance, ModelSpec, Workload, exact
+from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
 from .compute import LinkRate, NodeClass, Share
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
 _SOME_LINK = (Fraction(0), Fraction(10**9))
+
+
+class Around(NamedTuple):
+    """What tokens pass that leave a GPU's node: its GPUs, its adapters, all of them."""
+
+    gpus: int
+    adapters: int
+    bytes_per_s: float
 
 
 class Sort(NamedTuple):
@@ -89,39 +98,52 @@ def architecture_of(model: ModelSpec) -> Architecture:
         experts_per_token=model.active_experts or 0,
         expert_intermediate=width,
         shared_intermediate=model.shared_experts * width,
+        relu=model.activation == "relu",
     )
 
 
-def machine_of(gpu: GpuType, intra: LinkRate | None) -> Machine:
-    """A GPU as the physics sees it; `InstanceError` where its card is not told."""
+def machine_of(
+    gpu: GpuType, intra: LinkRate | None, node: "Around | None" = None
+) -> Machine:
+    """A GPU as the physics sees it; `InstanceError` where its card is not told.
+
+    Without the `node` around it, it is in one that its group never leaves.
+    """
     if gpu.card is None or gpu.generation is None or not gpu.peaks:
         raise InstanceError("a GPU type has no card, generation or peaks: add them")
     link = float(intra[1]) if intra is not None else 1.0
+    around = node or Around(_ANY, 1, link)
     return Machine(
         card=gpu.card,
         generation=gpu.generation,
         flops={precision: tflops * 1e12 for precision, tflops in gpu.peaks.items()},
         memory_bytes_per_s=(gpu.memory_gbytes_per_s or 0.0) * 1e9,
         memory_gib=gpu.memory_gib,
-        gpus=_ANY,
-        domain=_ANY,
-        link_bytes_per_s=link,
-        adapters=1,
-        adapter_bytes_per_s=link,
+        gpus=around.gpus,
+        domain=around.gpus,
+        link_bytes_per_s=link if intra is not None else around.bytes_per_s,
+        adapters=around.adapters,
+        adapter_bytes_per_s=around.bytes_per_s / around.adapters,
         host=host_of(gpu.card),
     )
 
 
 def layout_of(
     calibration: Calibration,
+    model: ModelSpec,
     workload: Workload,
     rule: str,
     gpu: GpuType,
     t: int,
     b: int,
+    stages: int = 1,
 ) -> Layout:
-    """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences."""
+    """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences.
+
+    A group that context parallelism does not divide is one of as many as it does.
+    """
     fused = calibration.kernel != "none" and "bf16" in (gpu.peaks or ())
+    costs, usual = workload.costs, framework(calibration.framework)
     return Layout(
         framework=calibration.framework,
         style=calibration.style,
@@ -129,10 +151,19 @@ def layout_of(
         sequence=workload.sequence_length,
         micro_batch=b,
         micro_batches=1,
-        tp=t,
+        tp=max(1, t // costs.context_parallel),
+        cp=costs.context_parallel,
+        ep=costs.expert_parallel,
+        pp=stages,
+        zero=costs.zero,
         recompute=rule,
-        split_sequence=workload.costs.sequence_parallel,
+        split_sequence=costs.sequence_parallel,
         kernel=calibration.kernel if fused else None,
+        sharding=usual.sharding,
+        accumulate_fp32=costs.gradient_bytes == 4,
+        states="fp32" if costs.precision == "fp32" else "mixed",
+        dropout=model.dropout,
+        fused_loss=costs.fused_loss or usual.fused_loss,
     )
 
 
@@ -143,12 +174,16 @@ class Calibrated:
         """Times of `instance` by `calibration`, which its costs have."""
         self.calibration = calibration
         self.model, self.workload = instance.model, instance.workload
-        self.gpus = instance.planned_cluster.gpus
+        cluster = instance.planned_cluster
+        self.gpus = cluster.gpus
+        #: Bytes/s between nodes at the least: what tokens on their way to experts have.
+        self._between = slowest_between(cluster)
+        self._divided = self.workload.costs.expert_parallel > 1
         self.read: set[str] = set()
         self.constant = lookup(calibration.constants, self.read)
         self.architecture = architecture_of(instance.model)
         pace = self.constant("pace", calibration.framework)
-        self.pace = pace if instance.planned_cluster.gpu_count > 1 else 1.0
+        self.pace = pace if cluster.gpu_count > 1 else 1.0
         #: The sort of each layer.
         self.sorts = _sorts(self.architecture, instance.model)
         # lru_cache on bound methods of this object only: it dies with the object.
@@ -169,9 +204,15 @@ class Calibrated:
         self, place: NodeClass, t: int, b: int, rule: str, part: str
     ) -> LayerTimes:
         gpu = self.gpus[place.gpu]
-        run = layout_of(self.calibration, self.workload, rule, gpu, t, b)
-        machine = machine_of(gpu, place.intra)
+        run = layout_of(self.calibration, self.model, self.workload, rule, gpu, t, b)
+        machine = self._machine(place)
         return step.part_times(self.constant, machine, self.architecture, run, part)
+
+    def _machine(self, place: NodeClass) -> Machine:
+        around = None
+        if self._divided and place.gpus is not None:
+            around = Around(place.gpus, place.adapters or 1, self._between)
+        return machine_of(self.gpus[place.gpu], place.intra, around)
 
     def layer_s(self, place: NodeClass, t: int, b: int, rule: str, sort: Sort) -> float:
         """Seconds of one layer, both passes."""
@@ -208,7 +249,8 @@ class Calibrated:
         }
         found = {name: x * 1e6 * self.pace for name, x in seconds.items()}
         more = self.layer_s(place, t, b, rule, sort) * 1e6 - sum(found.values())
-        return found | {"recomputation": max(0.0, more)}
+        # Less than a nanosecond is what rounding leaves.
+        return found | {"recomputation": more if more > 1e-3 else 0.0}
 
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
         """Both passes of a layer without what tensor-parallel collectives add."""
@@ -222,9 +264,12 @@ class Calibrated:
         if workload.costs.head == "omit" or not a.vocabulary:
             return 0
         by = (self.calibration.style, self.calibration.framework)
-        machine = machine_of(self.gpus[place.gpu], place.intra)
-        tokens = b * workload.sequence_length
-        return _us(kernels.head_s(self.constant, machine, a, tokens, t, by, False))
+        c = workload.costs.context_parallel
+        tokens, degree = b * workload.sequence_length / c, max(1, t // c)
+        head = kernels.head_s(
+            self.constant, self._machine(place), a, tokens, degree, by, False
+        )
+        return _us(head)
 
     def update_s(self, gpu: str, shares: Iterable[Share]) -> Fraction:
         """The optimiser for (parameters on a GPU, replicas that hold them).
@@ -246,17 +291,15 @@ class Calibrated:
             for name, gpu in self.gpus.items()
         }
 
-
-def read_of(table: Calibrated, places: Iterable[NodeClass]) -> dict[str, float]:
-    """The constants that any time of the instance depends on, whatever it chooses."""
-    for place in set(places):
-        for sort in set(table.sorts):
+    def read_all(self, place: NodeClass) -> None:
+        """Ask for all that times depend on, whatever a plan chooses: see `read`."""
+        linked = place._replace(intra=_SOME_LINK)
+        for sort in set(self.sorts):
             for rule in ("none", "selective", "full"):
                 for t in (1, 2):
-                    table.terms(place._replace(intra=_SOME_LINK), t, 1, rule, sort)
-        table.head_us(place, 1, 1)
-        table.update_s(place.gpu, ())
-    return {name: table.calibration.constants[name] for name in sorted(table.read)}
+                    self.terms(linked, t, 1, rule, sort)
+        self.head_us(place, 1, 1)
+        self.update_s(place.gpu, ())
 
 
 def _sorts(a: Architecture, model: ModelSpec) -> tuple[Sort, ...]:
@@ -278,6 +321,16 @@ def _weights(a: Architecture, parts: Layer) -> float:
     """Weights of a layer that a token is multiplied with."""
     matrices = (matrix for part in parts for matrix in a.matrices(part))
     return sum(matrix.parameters * matrix.rows for matrix in matrices)
+
+
+def slowest_between(cluster: Cluster) -> float:
+    """Bytes/s of the slowest link between two nodes; those inside count for one."""
+    if len(cluster.nodes) < 2:
+        return 1.0
+    if cluster.inter.pairs:
+        return float(cluster.links.bytes_per_s.min())
+    first, second = cluster.nodes[:2]
+    return float(cluster.link(first.name, second.name)[1])
 
 
 def _us(seconds: float) -> int:

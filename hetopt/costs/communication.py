@@ -31,17 +31,23 @@ Link = Callable[[str, str], LinkRate]
 
 
 def hop_s(
-    activation: int, across: LinkRate, within: LinkRate | None, t: int
+    activation: int,
+    across: LinkRate,
+    within: LinkRate | None,
+    t: int,
+    parts: int | None = None,
 ) -> Fraction:
     """Seconds of one micro-batch from a stage to the next, both directions.
 
     `activation` is e b S H bytes; `across` joins the stages, `within` the receiver's
-    `t` GPUs, which gather the parts (needed when t > 1; None where none gathers).
+    `t` GPUs, which gather their parts: t of them, or as many as are told (None where
+    none gathers).
     """
     latency, bandwidth = across
     one_way = latency + activation / bandwidth
-    if within is not None and t > 1:
-        one_way += (t - 1) * (within[0] + activation / (t * within[1]))
+    parts = t if parts is None else parts
+    if within is not None and parts > 1:
+        one_way += (parts - 1) * (within[0] + activation / (t * within[1]))
     return 2 * one_way
 
 
@@ -75,13 +81,50 @@ def sync_s(
     `holders` are (node, tensor-parallel degree) of each replica.
     """
     replicas = list(holders)
-    n = len(replicas)
-    if n < 2:
+    if len(replicas) < 2:
         return Fraction(0)
     t_min = min(t for _, t in replicas)
     nodes = Counter(node for node, _ in replicas)
-    volume = costs.gradient_bytes * parameters
     slower = {a: ring_slowdown(adapters[a], t_min, d) for a, d in nodes.items()}
+    share = Fraction(costs.gradient_bytes * parameters, t_min)
+    return _ring_s(share, nodes, slower, link, costs)
+
+
+def routed_sync_s(
+    parameters: int,
+    holders: Iterable[tuple[str, int]],
+    link: Link,
+    adapters: Mapping[str, int | None],
+    costs: CostSettings,
+) -> Fraction:
+    """Seconds to synchronise experts that `expert_parallel` GPUs divide.
+
+    The GPUs of the replicas, in the order of their nodes' names, are blocks of so many,
+    each of which has all experts; a ring goes through one GPU of each block. On a node
+    there are as many rings at once as GPUs of a block.
+    """
+    gpus = [node for node, t in sorted(holders) for _ in range(t)]
+    e = costs.expert_parallel
+    members = gpus[::e]
+    if len(members) < 2:
+        return Fraction(0)
+    held, nodes = Counter(gpus), Counter(members)
+    slower = {
+        a: ring_slowdown(adapters[a], min(e, held[a]), d) for a, d in nodes.items()
+    }
+    share = Fraction(costs.gradient_bytes * parameters, e)
+    return _ring_s(share, nodes, slower, link, costs)
+
+
+def _ring_s(
+    share: Fraction,
+    nodes: Counter[str],
+    slower: Mapping[str, Fraction],
+    link: Link,
+    costs: CostSettings,
+) -> Fraction:
+    """Of `share` bytes that each member holds, with so many members on each node."""
+    n = nodes.total()
 
     def rate(a: str, b: str) -> LinkRate:
         latency, bandwidth = link(a, b)
@@ -91,8 +134,8 @@ def sync_s(
         lowest = min(
             rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
         )
-        return Fraction(costs.sync_passes * (n - 1) * volume, n * t_min) / lowest
-    chunk = Fraction(volume, t_min * n)
+        return Fraction(costs.sync_passes * (n - 1), n) * share / lowest
+    chunk = share / n
     slowest = Fraction(0)
     for a in nodes:
         total = Fraction(0)

@@ -23,11 +23,15 @@ Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
 
 
 class NodeClass(NamedTuple):
-    """What a group's speed depends on: its GPUs, their link, the node's adapters."""
+    """What a group's speed depends on: its GPUs, their link, the node's adapters.
+
+    `gpus` are those of the node where experts are divided; None elsewhere.
+    """
 
     gpu: str
     intra: LinkRate | None
     adapters: int | None = None
+    gpus: int | None = None
 
 
 def ceil(value: Fraction) -> int:

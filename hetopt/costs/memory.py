@@ -1,7 +1,9 @@
 """Memory of one GPU of a stage, term by term, in MiB; each term is rounded up.
 
     states      = bytes_per_parameter * sum p_l / t; with ZeRO its sharded part (1 the
-                  optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer
+                  optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer;
+                  of a group of g GPUs with context parallelism c: t = g / c, c n_l
+                  replicas; of experts divided among e GPUs: p / e, n_l g / e replicas
     in flight   = min(n, P - j); n (gpipe); 1 (one); with v runs of layers a GPU
                   min(n v, 2 (P - j - 1) + (v - 1) P + 1) / v  (Megatron's order)
     activations = in flight * layers * e b S H (/ t with sequence parallelism)
@@ -16,6 +18,8 @@
                 = read off the model (`saved`)               activations: architecture
                   which adds the stage's inputs in flight, and what the backward pass
                   of one layer works with
+                = of measured runs (`weighing`)            activations: calibrated
+                  with ZeRO's gathered weights; needs calibrated times
     head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
     embedding   = states of V H / t                                     (first stage)
     flat        = g sum p_l / t over layers of several replicas         flat_gradients
@@ -27,7 +31,7 @@ their own precision and, for the loss, in single precision: two live copies; onc
 `fused_loss`, and with `logit_gradients` the single-precision gradients of the loss too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from ..schema import CostSettings, ModelSpec, Workload
@@ -63,16 +67,31 @@ def bytes_each(costs: CostSettings, replicas: int) -> Fraction:
     return kept + Fraction(costs.bytes_per_parameter - kept, replicas)
 
 
-def states_mib(costs: CostSettings, parameters: int, t: int, replicas: int = 1) -> int:
-    """Weights, gradients and optimiser states of `parameters`."""
-    return mib(bytes_each(costs, replicas) * Fraction(parameters, t))
+def states_mib(
+    costs: CostSettings, parameters: int, t: int, replicas: int = 1, routed: int = 0
+) -> int:
+    """Weights, gradients and optimiser states of `parameters`, on each of `t` GPUs.
+
+    `routed` of them are of experts to which tokens are sent.
+    """
+    return shares_mib(costs, shares(costs, parameters, routed, t, replicas))
 
 
-def shares_mib(costs: CostSettings, shares: Iterable[Share]) -> int:
+def shares(
+    costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
+) -> Iterator[Share]:
+    """What each of `t` GPUs of a replica holds, and how many hold the same."""
+    c, e = costs.split
+    if e == 1:
+        routed = 0
+    yield Fraction((parameters - routed) * c, t), replicas * c
+    if routed:
+        yield Fraction(routed, e), max(1, replicas * t // e)
+
+
+def shares_mib(costs: CostSettings, held: Iterable[Share]) -> int:
     """The same for parts that different numbers of replicas hold."""
-    return mib(
-        sum((bytes_each(costs, n) * held for held, n in shares), start=Fraction(0))
-    )
+    return mib(sum((bytes_each(costs, n) * p for p, n in held), start=Fraction(0)))
 
 
 def _full_layer(model: ModelSpec, workload: Workload, t: int, b: int) -> Saved:
@@ -129,8 +148,13 @@ def activation_bytes(
 
 
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
-    """Logits of `b` sequences on each of `t` GPUs."""
+    """Logits of `b` sequences on each of `t` GPUs.
+
+    Calibrated they are weighed with the activations (`hetopt.costs.weighing`).
+    """
     costs = workload.costs
+    if costs.activations == "calibrated":
+        return 0
     each = costs.element_bytes + (0 if costs.fused_loss else 4)
     each += 4 if costs.logit_gradients else 0
     return mib(Fraction(each * b * workload.sequence_length * model.vocabulary, t))
@@ -147,7 +171,7 @@ def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
     """The flat copy of the gradients of what several replicas hold."""
     if not costs.flat_gradients or costs.zero >= 2:
         return 0
-    return mib(Fraction(costs.gradient_bytes * parameters, t))
+    return mib(Fraction(costs.gradient_bytes * parameters * costs.context_parallel, t))
 
 
 def ends_mib(

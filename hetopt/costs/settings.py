@@ -1,10 +1,13 @@
 """Instances under one of the settings that their workload lets a plan choose."""
 
-from ..schema import Alternatives, Instance
+from ..schema import Alternatives, Instance, Split
 
 
 def under(
-    instance: Instance, recompute: str | None = None, zero: int | None = None
+    instance: Instance,
+    recompute: str | None = None,
+    zero: int | None = None,
+    split: Split | None = None,
 ) -> Instance:
     """The instance with these settings for its own; None keeps those of its costs.
 
@@ -18,9 +21,12 @@ def under(
     if zero is not None:
         costs = costs.model_copy(update={"zero": zero})
         other = other.model_copy(update={"zero": ()})
-    fields = {"costs": costs, "alternatives": other}
-    workload = workload.model_copy(update=fields)
-    return instance.model_copy(update={"workload": workload})
+    if split is not None:
+        fields = ("context_parallel", "expert_parallel")
+        costs = costs.model_copy(update=dict(zip(fields, split, strict=True)))
+        other = other.model_copy(update=dict.fromkeys(fields, ()))
+    made = workload.model_copy(update={"costs": costs, "alternatives": other})
+    return instance.model_copy(update={"workload": made})
 
 
 def fixed(instance: Instance) -> Instance:
@@ -28,7 +34,8 @@ def fixed(instance: Instance) -> Instance:
     workload = instance.workload
     if workload.alternatives == Alternatives():
         return instance
-    return under(instance, workload.costs.recompute, workload.costs.zero)
+    costs = workload.costs
+    return under(instance, costs.recompute, costs.zero, costs.split)
 
 
 def without_update(instance: Instance) -> Instance:

@@ -30,6 +30,8 @@ def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
             ("hop_parts", "shared"),
             ("tied_sync", False),
             ("flat_gradients", False),
+            ("context_parallel", 1),
+            ("expert_parallel", 1),
         )
         if (value := getattr(costs, field)) != usual
     ]

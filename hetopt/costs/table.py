@@ -1,16 +1,16 @@
 """Integer tables of one instance with a cluster, computed when asked for and kept."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
-from ..schema import GpuType, Instance, exact
+from ..schema import GpuType, Instance, Split, exact
 from ..schema.targets import permits
 from . import communication, compute, memory, settings
 from .calibrated import Calibrated
 from .compute import LinkRate, NodeClass, ceil
 from .profiles import Measurements
+from .weighing import Weighing
 
 
 class CostTable:
@@ -23,10 +23,16 @@ class CostTable:
         self.model = instance.model
         self.workload = instance.workload
         self.layers = instance.model.layers
+        #: How sequences and experts are divided.
+        self.split = instance.workload.costs.split
         self.profile = Measurements(instance)
         calibration = instance.workload.costs.calibration
         #: Where times are calibrated.
         self.calibrated = Calibrated(instance, calibration) if calibration else None
+        #: Where activations are calibrated, too.
+        self.weighing: Weighing | None = None
+        if self.calibrated and instance.workload.costs.activations == "calibrated":
+            self.weighing = Weighing(self.calibrated)
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = lru_cache(None)(self._layer_us)
         self.backward_us = lru_cache(None)(self._backward_us)
@@ -35,17 +41,24 @@ class CostTable:
         self.link = lru_cache(None)(self.cluster.link)
         self._sync = lru_cache(None)(self._sync_us)
         self.permitted = lru_cache(None)(
-            partial(permits, instance.workload.runs_on, instance.model)
+            partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
-        self._others: dict[tuple[str, int], CostTable] = {}
+        self._others: dict[tuple[str, int, Split], CostTable] = {}
 
     def under(
-        self, recompute: str | None = None, zero: int | None = None
+        self,
+        recompute: str | None = None,
+        zero: int | None = None,
+        split: Split | None = None,
     ) -> "CostTable":
         """The table of the same instance under other settings; None keeps its own."""
         costs = self.workload.costs
-        key = (recompute or costs.recompute, costs.zero if zero is None else zero)
-        if key == (costs.recompute, costs.zero):
+        key = (
+            recompute or costs.recompute,
+            costs.zero if zero is None else zero,
+            split or costs.split,
+        )
+        if key == (costs.recompute, costs.zero, costs.split):
             return self
         if key not in self._others:
             self._others[key] = CostTable(settings.under(self.instance, *key))
@@ -62,10 +75,11 @@ class CostTable:
         found = {}
         for node in self.cluster.nodes:
             intra = (node.intra_gbytes_per_s, node.intra_latency_us)
-            key = (node.gpu, intra if node.count > 1 else None, node.adapters)
+            count = node.count if self.split.experts > 1 else None
+            key = (node.gpu, intra if node.count > 1 else None, node.adapters, count)
             if key not in made:
                 link = self.link(node.name, node.name) if node.count > 1 else None
-                made[key] = NodeClass(node.gpu, link, node.adapters)
+                made[key] = NodeClass(node.gpu, link, node.adapters, count)
             found[node.name] = made[key]
         return found
 
@@ -122,15 +136,18 @@ class CostTable:
         """
         whole = self.workload.costs.hop_parts == "whole"
         latency, rate = self._to_and_fro(sender, receiver)
+        copies = max(1, t // self.split.context) if whole else 1
         if by is not None and sender != receiver:
             ends = (sender, by), (receiver, t)
             rate /= max(
-                communication.hop_slowdown(self.adapters[x], n, t if whole else 1)
-                for x, n in ends
+                communication.hop_slowdown(self.adapters[x], n, copies) for x, n in ends
             )
-        gathers = t > 1 and not whole
+        # Each context-parallel part hands on its own share of the sequence.
+        parts = max(1, t // self.split.context)
+        gathers = parts > 1 and not whole
         within = self.link(receiver, receiver) if gathers else None
-        seconds = communication.hop_s(self._activation(b), (latency, rate), within, t)
+        size = self._activation(b)
+        seconds = communication.hop_s(size, (latency, rate), within, t, parts)
         return self._exposed_us(seconds)
 
     def _to_and_fro(self, a: str, b: str) -> LinkRate:
@@ -169,8 +186,28 @@ class CostTable:
         return self._sync(parameters, tuple(sorted(holders)))
 
     def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
+        return ceil(self._sync_s(parameters, holders) * 10**6)
+
+    def _sync_s(self, parameters: int, holders: Iterable[tuple[str, int]]) -> Fraction:
+        c = self.split.context
+        every = [(node, t // c) for node, t in holders for _ in range(c)]
         costs = self.workload.costs
-        seconds = communication.sync_s(
+        return communication.sync_s(parameters, every, self.link, self.adapters, costs)
+
+    def layer_sync_us(self, layer: int, holders: Sequence[tuple[str, int]]) -> int:
+        """Time to synchronise a layer among replicas (node, GPUs)."""
+        whole, routed = self.model.parameters[layer], 0
+        if self.split.experts > 1:
+            routed = self.model.routed_parameters[layer]
+        time = self.sync_us(whole - routed, holders)
+        return time + self.routed_sync_us(routed, holders) if routed else time
+
+    def routed_sync_us(
+        self, parameters: int, holders: Iterable[tuple[str, int]]
+    ) -> int:
+        """The same of experts that are divided among GPUs of (node, GPUs)."""
+        costs = self.workload.costs
+        seconds = communication.routed_sync_s(
             parameters, holders, self.link, self.adapters, costs
         )
         return ceil(seconds * 10**6)
@@ -215,24 +252,48 @@ class CostTable:
         else:
             held = {
                 "states": memory.shares_mib(costs, self.shares(layers, t, held_by)),
-                "activations": memory.activations_mib(
-                    self.model, self.workload, len(layers), t, b, flight
+                "activations": self.activations_mib(
+                    node, layers, (t, b), flight, (j == 0, j == stages - 1)
                 ),
             }
+        at = layers.start if j == 0 else layers.stop - 1
         return {
             **held,
             "ends": memory.ends_mib(
-                self.model,
-                self.workload,
-                j == 0,
-                j == stages - 1,
-                t,
-                b,
-                held_by[layers.start if j == 0 else layers.stop - 1],
+                self.model, self.workload, j == 0, j == stages - 1, t, b, held_by[at]
             ),
             **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
             "reserve": costs.reserve_mib,
         }
+
+    def activations_mib(
+        self,
+        node: str,
+        layers: range,
+        group: tuple[int, int],
+        flight: int | Fraction,
+        ends: tuple[bool, bool],
+    ) -> int:
+        """What passes keep and work with, on each GPU of a stage's group.
+
+        `group` is a degree and the sequences of a micro-batch, `ends` whether the stage
+        is the first and the last. Calibrated, logits are among it.
+        """
+        t, b = group
+        if self.weighing is None:
+            model, work = self.model, self.workload
+            return memory.activations_mib(model, work, len(layers), t, b, flight)
+        gpu = self.cluster.node[node].gpu
+        held = self.weighing.held(gpu, layers, t, b, all(ends))
+        once = self.weighing.once(gpu, layers, t, b, *ends)
+        return memory.mib(flight * held) + memory.mib(once)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether runs of equally many layers weigh alike."""
+        if len(set(self.model.parameters)) > 1 or self.profile.weighs:
+            return False
+        return self.weighing is None or len(set(self.weighing.sorts)) == 1
 
     def _flat(
         self, layers: range, t: int, holders: Sequence[int] | None, ends: int
@@ -257,11 +318,14 @@ class CostTable:
 
         `holders` are the replicas of every layer of the model.
         """
-        held: Counter[int] = Counter()
+        held: dict[int, list[int]] = {}
         for layer in layers:
-            held[holders[layer]] += self.model.parameters[layer]
-        for replicas, parameters in held.items():
-            yield Fraction(parameters, t), replicas
+            both = held.setdefault(holders[layer], [0, 0])
+            both[0] += self.model.parameters[layer]
+            both[1] += self.model.routed_parameters[layer]
+        for replicas, (parameters, routed) in held.items():
+            costs = self.workload.costs
+            yield from memory.shares(costs, parameters, routed, t, replicas)
 
     def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
         """Time of the optimiser for what a GPU of `node` holds, by formula."""

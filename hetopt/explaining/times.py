@@ -16,8 +16,9 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from ..costs import CostTable, compute
+from ..costs import CostTable, compute, memory
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..problems.training_plan.shapes import split_of
 from ..schema import exact
 
 #: Parts in the order in which they are shown, and what they are.
@@ -54,7 +55,7 @@ def stage_times(
     table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
 ) -> list[StageTime]:
     """The parts of every stage; `judged` are the judge's parts of the plan."""
-    table = table.under(zero=plan.zero)
+    table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
     costs = table.workload.costs
     slowest_us = max(judged["pipeline_us"])
     syncs = _syncs(table, plan, judged)
@@ -170,10 +171,7 @@ def _syncs(
     for stage in _stages(plan):
         for layer in stage.span:
             holders[layer] += [(r.node, r.degree) for r in stage.replicas]
-    each = [
-        table.sync_us(p, held)
-        for p, held in zip(model.parameters, holders, strict=True)
-    ]
+    each = [table.layer_sync_us(x, held) for x, held in enumerate(holders)]
     ends = model.embedding_parameters if costs.head == "include" else 0
     embedding = table.sync_us(ends, holders[0]) if ends else 0
     head = table.sync_us(ends, holders[-1]) if ends else 0
@@ -204,8 +202,8 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
             if measured is None:
                 shares += table.shares(stage.span, t, copies_of)
             for layer in end_layers(table, pipeline, j):
-                held = Fraction(table.model.embedding_parameters, t)
-                shares.append((held, copies_of[layer]))
+                ends, n = table.model.embedding_parameters, copies_of[layer]
+                shares += memory.shares(table.workload.costs, ends, 0, t, n)
             times.append((measured or 0) + table.update_us(name, shares))
         return max(times)
 

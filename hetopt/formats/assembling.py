@@ -67,10 +67,15 @@ def assembly(
     assumed = (*found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)
-    made, more = calibrating.calibrated(made, cards, how)
+    made, more = calibrating.calibrated(made, cards, how, "reserve_mib" in told)
     validated(Instance, made, "the assembled instance", file="")
     if "calibration" in made["workload"]["costs"]:
-        assumed = tuple(row for row in assumed if not assumptions.of_the_peak(row))
+        newer = {row.what for row in more}
+        assumed = tuple(
+            row
+            for row in assumed
+            if not (assumptions.of_the_peak(row) or row.what in newer)
+        )
     return Imported(made, (*more, *assumed))
 
 

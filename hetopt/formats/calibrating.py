@@ -7,60 +7,55 @@ the framework: `sync_factor`, `hop_factor`.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any
 
-from ..calibration.reading import FRAMEWORKS, SHARDING
-from ..catalogue import Gpu
+from ..catalogue import Gpu, reserve
 from ..catalogue.constants import constants, spread
 from ..costs import CostTable
-from ..costs.calibrated import lookup, read_of
+from ..costs.calibrated import lookup, machine_of
 from ..costs.compute import layer_flops
 from ..errors import InstanceError, UnknownName
+from ..physics import memory
+from ..physics.frameworks import FRAMEWORKS, Framework
 from ..physics.kernels import Constants
-from ..schema import CostSettings, Instance, exact
+from ..schema import CostSettings, GpuType, Instance, exact
 from ..text.complaints import validated
-from .importing.assumptions import Assumption
+from .importing import assumptions, divisions
+from .importing.assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: dict[str, Any] = {"framework": str, "style": str, "kernel": str}
+OPTIONS |= divisions.OPTIONS
 TIMES = ("calibrated", "analytic")
 
+_RESERVE = "-o reserve_mib=N"
 _CHANGE = "-o efficiency=X, or --times analytic"
 
 
-class Usual(NamedTuple):
-    """What a framework does where nobody says otherwise."""
-
-    style: str = "eager"
-    kernel: str = "flash2"
-    fp32_gradients: bool = False
-    overlapped: bool = True  # gradients behind the backward pass
-
-
-_USUAL = {
-    "megatron": Usual("fused", "cudnn", fp32_gradients=True),
-    "megatron-2021": Usual("fused", "none", overlapped=False),
-    "torchtitan": Usual("compiled", fp32_gradients=True),
-    "nanotron": Usual(fp32_gradients=True, overlapped=False),
-    "llm-foundry": Usual(kernel="flash1"),
-}
+#: Whose users compile.
+_COMPILED = ("torchtitan",)
 #: The framework that is nearest to a program of `runs_on`.
 _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 
 
 def frameworks() -> list[str]:
     """The frameworks that are told apart, by name."""
-    return sorted(set(FRAMEWORKS.values()))
+    return sorted(FRAMEWORKS)
 
 
 def calibrated(
-    made: dict[str, Any], cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+    made: dict[str, Any],
+    cards: Mapping[str, Gpu | None],
+    options: Mapping[str, Any],
+    reserved: bool = False,
 ) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
     """The document of an instance with calibrated times, and what is assumed for it.
 
     `cards` are the sheets of its GPU types; `options` those of `OPTIONS` that were
-    told. Where a card is not in the catalogue, or there are no constants for the
-    precision, the document stays as it is, and the row says why.
+    told; `reserved` says that what is kept free was told. Where a card is not in the
+    catalogue, or there are no constants for the precision, the document stays as it
+    is, and the row says why.
     """
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     precision = _products(costs)
@@ -68,27 +63,56 @@ def calibrated(
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
     framework = _framework(made, options)
-    usual = _USUAL.get(framework, Usual())
-    kernel = options.get("kernel") or (usual.kernel if costs.flash else "none")
+    usual = FRAMEWORKS[framework]
+    fused = usual.kernel or "flash2"
+    kernel = options.get("kernel") or (fused if costs.flash else "none")
+    style = "compiled" if framework in _COMPILED else usual.style
     calibration = {
         "framework": framework,
-        "style": options.get("style") or usual.style,
+        "style": options.get("style") or style,
         "kernel": kernel,
         "precision": precision,
         "constants": dict(constants()),
         "spread": _spread(made, cards, kernel),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
+    rows: tuple[Assumption, ...]
     row = Assumption(
         "times of layers",
         f"calibrated: {value}",
         "constants fitted to measured runs",
         f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME",
     )
-    settings: dict[str, Any] = {"layer_times": "calibrated"}
+    settings: dict[str, Any] = dict.fromkeys(("layer_times", "activations"), TIMES[0])
     settings["calibration"] = calibration
+    offers, divided = divisions.offered(made, options)
+    settings |= {field: degrees[0] for field, degrees in offers.items()}
     settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
-    return _stated(_with(made, cards, settings)), (row,)
+    made, rows = _with(made, cards, settings, offers), (row, *divided)
+    if not reserved:
+        made, more = _roomy(made, framework)
+        rows += more
+    return _stated(made), rows
+
+
+def _roomy(
+    made: dict[str, Any], framework: str
+) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """With the memory that is for what a plan weighs, in place of the rule's."""
+    constant = lookup(constants(), set())
+    alone = sum(node.get("count", 1) for node in made["cluster"]["nodes"]) == 1
+    gpus, rows = dict(made["cluster"]["gpus"]), []
+    for name, fields in gpus.items():
+        whole = reserve().whole(fields["memory_gib"] * 1024) / 1024
+        gpu = GpuType.model_validate({**fields, "memory_gib": whole}, strict=False)
+        room = memory.room(constant, machine_of(gpu, None), framework, alone)
+        left = int(room / 2**30 * 1000) / 1000
+        gpus[name] = fields | {"memory_gib": left}
+        why = "context, communicators and fragments of measured runs, and a margin"
+        value = f"{left:.1f} of {whole:.1f} GiB"
+        rows.append(Assumption(assumptions.room_of(name), value, why, _RESERVE))
+    cluster = made["cluster"] | {"gpus": gpus}
+    return made | {"cluster": cluster}, tuple(rows)
 
 
 def _products(costs: CostSettings) -> str:
@@ -120,7 +144,7 @@ def _spread(
 
 
 def _exposed(
-    constant: Constants, framework: str, usual: Usual, costs: CostSettings
+    constant: Constants, framework: str, usual: Framework, costs: CostSettings
 ) -> dict[str, float]:
     """What of synchronisation and hops nothing hides.
 
@@ -130,7 +154,7 @@ def _exposed(
     width = 4 if usual.fp32_gradients else 2
     told = costs.sync_passes * costs.gradient_bytes
     if costs.zero == 3:
-        exposed = constant("fsdp", SHARDING.get(framework, "fsdp")) * (4 + width) / told
+        exposed = constant("fsdp", usual.sharding) * (4 + width) / told
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
         exposed = constant("dp", framework, overlap) * (2 + width) / told
@@ -142,7 +166,10 @@ def _exposed(
 
 
 def _with(
-    made: dict[str, Any], cards: Mapping[str, Gpu | None], settings: Mapping[str, Any]
+    made: dict[str, Any],
+    cards: Mapping[str, Gpu | None],
+    settings: Mapping[str, Any],
+    offers: Mapping[str, list[int]],
 ) -> dict[str, Any]:
     gpus = {}
     for name, fields in made["cluster"]["gpus"].items():
@@ -156,9 +183,11 @@ def _with(
         }
     workload = made["workload"]
     costs = workload["costs"] | settings
+    several = {field: x for field, x in offers.items() if len(x) > 1}
+    other = workload.get("alternatives", {}) | several
     return made | {
         "cluster": made["cluster"] | {"gpus": gpus},
-        "workload": workload | {"costs": costs},
+        "workload": workload | {"costs": costs, "alternatives": other},
     }
 
 
@@ -168,7 +197,7 @@ def _stated(made: dict[str, Any]) -> dict[str, Any]:
     table = CostTable(instance)
     if table.calibrated is None:
         raise InstanceError("found no calibration, expected one: give layer_times")
-    read = read_of(table.calibrated, table.node_class.values())
+    read = _read(table)
     costs = made["workload"]["costs"]
     calibration = costs["calibration"] | {"constants": read}
     costs = costs | {"calibration": calibration}
@@ -187,3 +216,22 @@ def _stated(made: dict[str, Any]) -> dict[str, Any]:
         "cluster": made["cluster"] | {"gpus": gpus},
         "workload": made["workload"] | {"costs": costs},
     }
+
+
+def _read(table: CostTable) -> dict[str, float]:
+    """The constants that times and memory of any plan depend on."""
+    names: set[str] = set()
+    for rule, zero in product(RULES, (0, 3)):
+        one = table.under(rule, zero)
+        assert one.calibrated is not None
+        assert one.weighing is not None
+        for place in set(table.node_class.values()):
+            one.calibrated.read_all(place)
+            for first, last in product((False, True), repeat=2):
+                for layer in range(table.layers):
+                    run = range(layer, layer + 1)
+                    one.weighing.once(place.gpu, run, 1, 1, first, last)
+        names |= one.calibrated.read
+    assert table.calibrated is not None
+    known = table.calibrated.calibration.constants
+    return {name: known[name] for name in sorted(names)}

@@ -91,7 +91,7 @@ def _attention(a: Architecture, run: Layout) -> Kept:
         inputs = (heads + 2 * max(a.kv_heads / run.tp, 1)) * a.head_dim
     copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous
     out, probabilities = heads * a.value_width, 0.0
-    if run.kernel is None and run.framework != "megatron":
+    if run.kernel is None and run.scores_kept:
         each = 2 * e + 1 if run.dropout else e
         probabilities = each * heads * run.sequence
     return Kept(

@@ -22,6 +22,7 @@ class Matrix(NamedTuple):
     k: float
     rows: float = 1
     times: float = 1
+    routed: bool = False  # of experts that tokens are sent to
 
     @property
     def parameters(self) -> float:
@@ -130,9 +131,11 @@ class Architecture:
         joint = (2 * inner + x.heads + 2 * x.groups * x.state) / t
         return Matrix(joint, self.hidden), Matrix(self.hidden, inner / t)
 
-    def _mlp(self, width: float, rows: float = 1, times: float = 1) -> list[Matrix]:
-        up = Matrix(width * (2 if self.gated else 1), self.hidden, rows, times)
-        return [up, Matrix(self.hidden, width, rows, times)]
+    def _mlp(
+        self, width: float, rows: float = 1, times: float = 1, routed: bool = False
+    ) -> list[Matrix]:
+        up = Matrix(width * (2 if self.gated else 1), self.hidden, rows, times, routed)
+        return [up, Matrix(self.hidden, width, rows, times, routed)]
 
     def _dense(self, t: int, ep: int) -> tuple[Matrix, ...]:
         return tuple(self._mlp(self.intermediate / t))
@@ -141,7 +144,8 @@ class Architecture:
         """Experts whole on a GPU, their tokens those of its share of the sequence."""
         router = Matrix(self.experts, self.hidden, 1 / t)
         each = self.experts_per_token * ep / (t * self.experts)
-        made = [router, *self._mlp(self.expert_intermediate, each, self.experts / ep)]
+        here = self.experts / ep
+        made = [router, *self._mlp(self.expert_intermediate, each, here, routed=True)]
         if self.shared_intermediate:
             made += self._mlp(self.shared_intermediate / t)
         return tuple(made)

@@ -26,6 +26,7 @@ class Layout:
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp
     kernel: str | None = "flash2"  # of attention; None: scores in memory
+    scores_kept: bool = True  # where they are in memory, until the backward pass
     rowwise: bool = False  # scales of fp8 by row
     accumulate_fp32: bool = True
     lora: bool = False

@@ -108,7 +108,7 @@ def parameters(
         for part in layer:
             whole += a.parameters(part, run.tp, run.ep)
             grouped += sum(
-                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.times > 1
+                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.routed
             )
         count = layers.count(layer)
         dense += count * (whole - grouped)
@@ -145,7 +145,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
         "optimiser": each.optimiser * parted,
         "update": each.update * parted,
-        "gathered": _gathered(c, run, held, each) if full else 0.0,
+        "gathered": _gathered(c, run, held) if full else 0.0,
     }
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
@@ -160,10 +160,10 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     return found
 
 
-def _gathered(c: Constants, run: Layout, held: Parameters, each: States) -> float:
+def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
     """Weights that were brought together."""
     if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once
-        return (2 + each.gradients) * held.all
+        return (2 + states(run).gradients) * held.all
     ends = held.ends if run.framework == "torchtitan" else held.ends / 2
     together = c("memory.units", run.framework) * held.unit + ends
     return 2 * (min(together, _LIVE) if _deepspeed(run) else together)
@@ -193,6 +193,13 @@ def _buckets(a: Architecture, run: Layout) -> float:
     return 0.0 if run.framework == "trainer" else 2 * _BUCKET
 
 
+def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
+    """Beside what is divided: gathered weights, gradients on their way."""
+    full = bool(run.shard) or run.zero == 3
+    gathered = _gathered(c, run, held) if full else 0.0
+    return gathered + _leaving(a, run, held) + _buckets(a, run)
+
+
 def of_stage(
     c: Constants, machine: Machine, a: Architecture, run: Layout, stage: int
 ) -> Terms:
@@ -203,7 +210,7 @@ def of_stage(
     found = state_bytes(c, run, held)
     found["buckets"] = _buckets(a, run)
     act = activations.of_stage(c, a, run, layers)
-    found["activations"] = in_flight(run, stage) * (act.held + _hops(a, run))
+    found["activations"] = in_flight(run, stage) * (act.held + passed_on(a, run))
     found["activations"] *= 1 - run.hosted_layers
     found["working"] = act.working + _leaving(a, run, held)
     if last:
@@ -218,7 +225,7 @@ def of_stage(
         free = found["activations"] + found["working"] + found["gathered"]
         found["gradients"] = max(0.0, found["gradients"] - free)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
-    found["cuts"] = _cuts(c, a, run) if last else 0.0
+    found["cuts"] = cuts(c, a, run) if last else 0.0
     # As measured, the number of groups and of their members does not show in it.
     many = c("memory.communicators", machine.generation) if run.gpus > 1 else 0.0
     found["communicators"] = many
@@ -226,7 +233,7 @@ def of_stage(
     return found
 
 
-def _cuts(c: Constants, a: Architecture, run: Layout) -> float:
+def cuts(c: Constants, a: Architecture, run: Layout) -> float:
     """Of large blocks, what is too short for logits once recomputation runs.
 
     What lives on is put into blocks that a first pass leaves: where little is kept,
@@ -237,8 +244,8 @@ def _cuts(c: Constants, a: Architecture, run: Layout) -> float:
     return c("memory.fragments.again", run.framework) * activations.head(c, a, run)
 
 
-def _hops(a: Architecture, run: Layout) -> float:
-    """What a stage sent on: DeepSpeed keeps it, Megatron frees it."""
+def passed_on(a: Architecture, run: Layout) -> float:
+    """What a stage sent on, of a micro-batch: DeepSpeed keeps it, Megatron frees it."""
     if run.pp == 1 or not _deepspeed(run):
         return 0.0
     return 2 * run.micro_batch * run.sequence / run.cp * a.hidden
@@ -276,6 +283,20 @@ def spare(c: Constants, found: Terms) -> dict[str, float]:
 def usable(c: Constants, machine: Machine) -> float:
     """Bytes of a card that a process can have."""
     return machine.memory_gib * 2**30 * c("memory.usable")
+
+
+def room(c: Constants, machine: Machine, framework: str, alone: bool) -> float:
+    """Bytes of a card for what a plan weighs, so that runs live: see `fits`.
+
+    The context, communicators (of none, where the GPU is `alone`), what the allocator
+    cannot use and the model's own error are taken off.
+    """
+    outside = c("memory.context", machine.generation, framework)
+    if not alone:
+        outside += c("memory.communicators", machine.generation)
+    left = usable(c, machine) * math.exp(-c("memory.margin")) - outside
+    lost = c("memory.fragments", framework) * (1 - c("memory.recoverable"))
+    return left / (1 + lost)
 
 
 def squeezed(c: Constants, machine: Machine, found: Terms) -> Terms:

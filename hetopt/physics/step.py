@@ -63,7 +63,7 @@ def part_times(
         once = kernels.product_s(c, machine, precision, tokens, matrix, fw)
         if run.rowwise:
             once /= c("product.rowwise")
-        if matrix.times > 1:
+        if matrix.routed:
             grouped += once
         else:
             dense += once
@@ -152,7 +152,7 @@ def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:
         for part in layer:
             whole = a.parameters(part, run.tp, run.ep)
             grouped = sum(
-                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.times > 1
+                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.routed
             )
             dense += count * (whole - grouped)
             experts += count * grouped

@@ -127,6 +127,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
         "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
         "bytes": ("bytes", _ways),
+        "divided": ("divided", _divided),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
         "tokens_per_second": ("tokens a second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
@@ -151,10 +152,20 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
     for key, (heading, text) in shown.items():
-        if parts.get(key) is not None:
-            yield heading, text(parts[key])
+        if parts.get(key) is not None and (said := text(parts[key])):
+            yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):
             yield "80 % of runs", expected
+
+
+def _divided(degrees: dict[str, int]) -> str:
+    """What of states, sequences and experts replicas and groups share."""
+    ways = {
+        "states, ZeRO {}": degrees["zero"],
+        "sequences by {}": degrees["context"] if degrees["context"] > 1 else 0,
+        "experts by {}": degrees["experts"] if degrees["experts"] > 1 else 0,
+    }
+    return ", ".join(text.format(degree) for text, degree in ways.items() if degree)
 
 
 def _ways(sizes: dict[str, int]) -> str:

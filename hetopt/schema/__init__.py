@@ -31,6 +31,7 @@ from .record import (
     printable,
     tabled,
 )
+from .splits import Split
 from .workload import (
     PRECISIONS,
     Alternatives,
@@ -74,6 +75,7 @@ __all__ = [
     "Requirements",
     "Search",
     "Seconds",
+    "Split",
     "StateBytes",
     "Storage",
     "Usd",

@@ -32,7 +32,7 @@ class Calibration(Record):
     kernel: Literal["cudnn", "flash1", "flash2", "none"]
     precision: Precision
     constants: Annotated[
-        dict[Name, Annotated[float, Field(gt=0, le=1e9)]], Field(max_length=1000)
+        dict[Name, Annotated[float, Field(gt=0, le=1e12)]], Field(max_length=1000)
     ]
     spread: Annotated[float, Field(ge=0, le=10)]
 

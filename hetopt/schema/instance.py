@@ -119,6 +119,7 @@ class Instance(Record):
             )
         self._losses_cost_something()
         self._cards_are_told()
+        self._experts_divide()
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
@@ -145,6 +146,14 @@ class Instance(Record):
                 f"offer {lost[0]!r} has losses_per_hour, and nothing says what a loss "
                 "costs: give workload.restart_s and workload.checkpoint_every_s"
             )
+
+    def _experts_divide(self) -> None:
+        for e in sorted({split.experts for split in self.workload.splits}):
+            if e > 1 and (self.model.experts or 1) % e:
+                raise ValueError(
+                    f"expert_parallel {e} does not divide the {self.model.experts or 0}"
+                    " experts of the model: give a divisor"
+                )
 
     def _cards_are_told(self) -> None:
         calibration = self.workload.costs.calibration

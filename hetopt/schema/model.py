@@ -120,6 +120,19 @@ class ModelSpec(Record):
             return self.parameters
         return self._derived(self.active_experts)
 
+    @cached_property
+    def routed_parameters(self) -> tuple[int, ...]:
+        """Those of `parameters` that are of experts to which tokens are sent."""
+        if not self.experts:
+            return (0,) * self.layers
+        matrices = 3 if self.gated else 2
+        width = self.expert_intermediate or self.mlp_width
+        routed = self.experts * matrices * self.hidden * width
+        return tuple(
+            0 if layer < self.dense_layers else min(routed, whole)
+            for layer, whole in enumerate(self.parameters)
+        )
+
     @property
     def embedding_parameters(self) -> int:
         """V H, of the embedding and of the head alike."""

@@ -17,6 +17,9 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from .model import ModelSpec
+from .splits import Split
+
+ONE = Split()
 
 RunsOn = Literal[
     "any",
@@ -55,6 +58,8 @@ class Feature(StrEnum):
     NOT_RECOMPUTED = "layers that are not recomputed"
     SINGLE_PRECISION = "training in single precision"
     FLOAT16 = "16-bit numbers of the kind fp16, not bf16"
+    CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
+    EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
 
 
@@ -98,6 +103,7 @@ _SHAPES = frozenset(
     }
 )
 _GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+_DIVIDED = {Feature.CONTEXT_PARALLEL, Feature.EXPERT_PARALLEL}
 _MEGATRON = {
     Feature.ZERO_1,
     Feature.SELECTIVE,
@@ -117,9 +123,10 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 Feature.ZERO_3,
                 Feature.INTERLEAVED,
                 Feature.NO_MASTER,
+                *_DIVIDED,
             }
         ),
-        "megatron": Target(frozenset(_GRID | _MEGATRON), symmetric=True),
+        "megatron": Target(frozenset(_GRID | _MEGATRON | _DIVIDED), symmetric=True),
         "deepspeed": Target(
             frozenset(
                 _GRID
@@ -196,17 +203,24 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 )
 
 
-def indivisible(model: ModelSpec, t: int) -> Iterator[str]:
-    """What of a model a tensor-parallel degree `t` does not divide, in words."""
+def indivisible(model: ModelSpec, t: int, split: Split = ONE) -> Iterator[str]:
+    """What of a model a tensor-parallel degree `t` does not divide, in words.
+
+    Experts that are divided among GPUs are whole.
+    """
     groups = model.kv_heads or model.heads
     if model.heads % t or groups % t:
         yield f"{model.heads} heads and {groups} key-value heads"
-    for name in ("intermediate", "expert_intermediate"):
+    names = ("intermediate", "expert_intermediate")
+    for name in names if split.experts == 1 else names[:1]:
         width = getattr(model, name)
         if width is not None and width % t:
             yield f"{name} {width}"
 
 
-def permits(runs_on: str, model: ModelSpec, t: int) -> bool:
-    """Whether a target runs tensor-parallel groups of `t` GPUs of a model."""
-    return runs_on == "any" or next(indivisible(model, t), None) is None
+def permits(runs_on: str, model: ModelSpec, split: Split, gpus: int) -> bool:
+    """Whether a target runs groups of so many GPUs of a model."""
+    t, rest = divmod(gpus, split.context)
+    if rest:
+        return False
+    return runs_on == "any" or next(indivisible(model, t, split), None) is None

@@ -18,6 +18,7 @@ from .record import (
     ReserveMib,
     Seconds,
 )
+from .splits import Parallel, Split
 from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
@@ -146,6 +147,12 @@ class CostSettings(Record):
     `iteration_overhead_us` is what an iteration takes beside what is told apart:
     launches, clipping, loss. `flat_gradients` weighs the flat copy from which the
     gradients of layers with several replicas are reduced.
+
+    `context_parallel: c` divides sequences among c parts of every group of GPUs, each
+    of which is tensor-parallel: a group of g GPUs has degree g / c. `expert_parallel:
+    e` gives each GPU an e-th of the experts, whole, e GPUs of a layer's replicas
+    together all of them; 1 cuts every expert into tensor-parallel parts. Both need
+    calibrated times and activations.
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
@@ -158,7 +165,9 @@ class CostSettings(Record):
     fused_loss: bool = False
     logit_gradients: bool = False
     recompute: Recompute = "full"
-    activations: Literal["standard", "checkpoint", "architecture"] = "standard"
+    activations: Literal["standard", "checkpoint", "architecture", "calibrated"] = (
+        "standard"
+    )
     in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
     sequence_parallel: bool = False
     flash: bool = False
@@ -174,6 +183,8 @@ class CostSettings(Record):
     iteration_overhead_us: LatencyUs = 0
     flat_gradients: bool = False
     hop_factor: NotNegative = 1
+    context_parallel: Parallel = 1
+    expert_parallel: Parallel = 1
     reserve_mib: ReserveMib = 0
     layer_times: Literal["analytic", "profile", "calibrated"] = "analytic"
     profile: tuple[Profile, ...] = ()
@@ -184,6 +195,7 @@ class CostSettings(Record):
             *("precision", "zero", "fused_loss", "interleave", "hops"),
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
+            *("context_parallel", "expert_parallel"),
         }
     )
 
@@ -236,6 +248,18 @@ class CostSettings(Record):
                 f"layer_times is {self.layer_times!r} and costs {there} calibration: "
                 "give both or neither"
             )
+        for field in ("context_parallel", "expert_parallel"):
+            if getattr(self, field) > 1 and self.activations != "calibrated":
+                raise ValueError(
+                    f"{field} is {getattr(self, field)} and activations is "
+                    f"{self.activations!r}: give layer_times and activations "
+                    f"'calibrated', or {field} 1"
+                )
+        if self.activations == "calibrated" and self.calibration is None:
+            raise ValueError(
+                "activations is 'calibrated' and costs has no calibration: give "
+                "layer_times 'calibrated' too, or activations 'architecture'"
+            )
         if self.zero and any(row.layer_mib for row in self.profile):
             raise ValueError(
                 f"zero is {self.zero} and profile has layer_mib, whose states are not "
@@ -269,6 +293,11 @@ class CostSettings(Record):
         return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
 
     @property
+    def split(self) -> Split:
+        """How sequences and experts are divided."""
+        return Split(self.context_parallel, self.expert_parallel)
+
+    @property
     def kept_bytes(self) -> int:
         """Bytes of a parameter that every replica holds, however many there are."""
         weight, gradient, optimiser = self.states
@@ -294,11 +323,16 @@ class Alternatives(Record):
     """Settings that a plan may choose in place of those of `costs`.
 
     `recompute` is chosen for each stage. `zero` is chosen for the whole plan: the
-    replicas of a layer, which lie in different pipelines, must divide it alike.
+    replicas of a layer, which lie in different pipelines, must divide it alike; so are
+    `context_parallel` and `expert_parallel`.
     """
 
     recompute: tuple[Recompute, ...] = ()
     zero: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
+    context_parallel: tuple[Parallel, ...] = ()
+    expert_parallel: tuple[Parallel, ...] = ()
+
+    _later = frozenset({"context_parallel", "expert_parallel"})
 
 
 class Workload(Record):
@@ -341,6 +375,12 @@ class Workload(Record):
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:
         costs, other = self.costs, self.alternatives
+        for c in sorted({split.context for split in self.splits}):
+            if c > 1 and self.sequence_length % (2 * c):
+                raise ValueError(
+                    f"context_parallel {c} divides a sequence into {2 * c} parts, "
+                    f"found sequence_length {self.sequence_length}: give a multiple"
+                )
         if other.recompute and costs.layer_times == "profile":
             raise ValueError(
                 "found alternatives.recompute and layer_times 'profile', whose times "
@@ -349,8 +389,18 @@ class Workload(Record):
         if other.recompute and costs.activations == "checkpoint":
             raise ValueError(
                 "found alternatives.recompute and activations 'checkpoint', which "
-                "weighs all rules alike: give activations 'standard' or 'architecture'"
+                "weighs all rules alike: give activations 'standard', "
+                "'architecture' or 'calibrated'"
             )
+        for field in ("context_parallel", "expert_parallel"):
+            if max(getattr(other, field), default=1) > 1 and (
+                costs.activations != "calibrated"
+            ):
+                raise ValueError(
+                    f"found alternatives.{field} and activations "
+                    f"{costs.activations!r}: give layer_times and activations "
+                    "'calibrated', or remove the alternatives"
+                )
         if other.zero and any(row.layer_mib for row in costs.profile):
             raise ValueError(
                 "found alternatives.zero and profile with layer_mib, whose states are "
@@ -368,6 +418,14 @@ class Workload(Record):
         """Rules that a stage may have, that of `costs` first."""
         rules = (self.costs.recompute, *self.alternatives.recompute)
         return tuple(dict.fromkeys(rules))
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """How a plan may divide sequences and experts, as `costs` says first."""
+        costs, other = self.costs, self.alternatives
+        contexts = dict.fromkeys((costs.context_parallel, *other.context_parallel))
+        experts = dict.fromkeys((costs.expert_parallel, *other.expert_parallel))
+        return tuple(Split(c, e) for c in contexts for e in experts)
 
     @property
     def zeros(self) -> tuple[int, ...]:

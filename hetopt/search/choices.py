@@ -5,13 +5,15 @@ from itertools import product
 from ..costs import under
 from ..plans import Stage, TrainingPlan
 from ..problems.training_plan import shapes
+from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute
 
 
 def has_choices(instance: Instance) -> bool:
     """Whether plans of the instance choose any setting."""
     workload = instance.workload
-    return len(workload.recomputes) > 1 or len(workload.zeros) > 1
+    settings = workload.recomputes, workload.zeros, workload.splits
+    return any(len(offers) > 1 for offers in settings)
 
 
 def offered(instance: Instance) -> list[tuple[int, Recompute]]:
@@ -20,6 +22,19 @@ def offered(instance: Instance) -> list[tuple[int, Recompute]]:
     supports = workload.target.supports
     pairs = product(workload.zeros, workload.recomputes)
     return [pair for pair in pairs if shapes.of_choice(*pair) <= supports]
+
+
+def divided(instance: Instance) -> list[Instance]:
+    """The instance once for each way to divide sequences and experts that it offers.
+
+    Those alone that its target runs, if it runs any.
+    """
+    workload = instance.workload
+    if len(workload.splits) == 1:
+        return [instance]
+    supports = workload.target.supports
+    runs = [split for split in workload.splits if shapes.of_split(split) <= supports]
+    return [under(instance, split=split) for split in runs or workload.splits[:1]]
 
 
 def runnable(instance: Instance) -> Instance:
@@ -51,6 +66,8 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         return None if chosen == own.recompute else chosen
 
     zero = new.zero if plan.zero is None else plan.zero
+    context = plan.context_parallel or new.context_parallel
+    experts = plan.expert_parallel or new.expert_parallel
     pipelines = tuple(
         pipeline.model_copy(
             update={
@@ -62,7 +79,12 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         )
         for pipeline in plan.pipelines
     )
-    fields = {"pipelines": pipelines, "zero": None if zero == own.zero else zero}
+    fields = {
+        "pipelines": pipelines,
+        "zero": None if zero == own.zero else zero,
+        "context_parallel": None if context == own.context_parallel else context,
+        "expert_parallel": None if experts == own.expert_parallel else experts,
+    }
     return plan.model_copy(update=fields)
 
 
@@ -81,9 +103,12 @@ def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingP
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     costs = instance.workload.costs
     zero = costs.zero if plan.zero is None else plan.zero
+    split = split_of(instance, plan)
     rules = {stage.recompute or costs.recompute for stage in stages}
     if len(rules) > 1:
-        return under(instance, zero=zero), plan.model_copy(update={"zero": None})
+        own = dict.fromkeys(("zero", "context_parallel", "expert_parallel"))
+        data = under(instance, zero=zero, split=split)
+        return data, plan.model_copy(update=own)
     (rule,) = rules
-    data = under(instance, rule, zero)
+    data = under(instance, rule, zero, split)
     return data, said(data, data, plan)

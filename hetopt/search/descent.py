@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from ..costs import under
 from ..plans import TrainingPlan
+from ..problems.training_plan import shapes
 from ..schema import Instance, Recompute
 from .balancing import shared
 from .fast_cost import FastCost, Pipe, Slot
@@ -26,14 +27,17 @@ def descended(
     `deadline` is a `time.monotonic()` instant.
     """
     zero = instance.workload.costs.zero if plan.zero is None else plan.zero
-    descent = _Descent(FastCost(under(instance, zero=zero)), deadline)
+    split = shapes.split_of(instance, plan)
+    descent = _Descent(FastCost(under(instance, zero=zero, split=split)), deadline)
     pipes = descent.cost.compact(plan)
     if pipes is None or not descent.fits(pipes):
         return plan
     better = descent.run(pipes)
     if better == pipes:
         return plan
-    return descent.cost.plan(better).model_copy(update={"zero": plan.zero})
+    fields = ("zero", "context_parallel", "expert_parallel")
+    said = {field: getattr(plan, field) for field in fields}
+    return descent.cost.plan(better).model_copy(update=said)
 
 
 class _Descent:

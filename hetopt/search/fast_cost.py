@@ -80,6 +80,8 @@ class FastCost:
         self.sync_factor = exact(self.costs.sync_factor)
         parameters = instance.model.parameters
         self._behind_parameters = list(accumulate(parameters, initial=0))
+        routed = instance.model.routed_parameters
+        self._behind_routed = list(accumulate(routed, initial=0))
         self.syncs = SyncTimes(self.table, parameters, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
@@ -242,7 +244,7 @@ class FastCost:
         if self.costs.head == "include":
             copies = first + last - (first and last and model.tied_embeddings)
             ends = copies * model.embedding_parameters
-        own: tuple[int, ...] = (held,)
+        own: tuple[int, ...] = (held, self._routed(slot))
         if self.table.profile.updates:
             own = slot.first, slot.last
         key = (self.kind[slot.node], slot.t, replicas, ends, *own)
@@ -254,9 +256,9 @@ class FastCost:
                 range(slot.first, slot.last),
                 [replicas] * self.layers,
             )
-            whole = ends + (held if us is None else 0)
-            share = (Fraction(whole, slot.t), replicas)
-            self._updated[key] = (us or 0) + self.table.update_us(name, [share])
+            whole, routed = (ends, 0) if us is not None else (ends + held, own[1])
+            shares = memory.shares(self.costs, whole, routed, slot.t, replicas)
+            self._updated[key] = (us or 0) + self.table.update_us(name, shares)
         return self._updated[key]
 
     # --- memory ----------------------------------------------------------------
@@ -313,17 +315,27 @@ class FastCost:
         count = slot.last - slot.first
         ends = (j == 0, j == stages - 1)
         rule = slot.recompute
-        key = (parameters, count, slot.t, b, flight, ends, replicas, rule)
+        key: tuple[object, ...]
+        routed = self._routed(slot)
+        key = (parameters, routed, count, slot.t, b, flight, ends, replicas, rule)
+        if self.table.weighing is not None:  # by kernels of a card, by kinds of layers
+            key += (self.kind[slot.node], 0 if self.table.even else slot.first)
         if key not in self._needs:
-            model, workload = self.table.model, self.table.under(rule).workload
+            model, table = self.table.model, self.table.under(rule)
+            run, group = range(slot.first, slot.last), (slot.t, b)
+            node, work = self.names[slot.node], table.workload
             self._needs[key] = (
-                memory.states_mib(self.costs, parameters, slot.t, replicas or 1)
-                + memory.activations_mib(model, workload, count, slot.t, b, flight)
-                + memory.ends_mib(model, workload, *ends, slot.t, b, replicas or 1)
+                memory.states_mib(self.costs, parameters, slot.t, replicas or 1, routed)
+                + table.activations_mib(node, run, group, flight, ends)
+                + memory.ends_mib(model, work, *ends, slot.t, b, replicas or 1)
                 + (self._flat_mib(slot, *ends) if copied else 0)
                 + self.costs.reserve_mib
             )
         return self._needs[key]
+
+    def _routed(self, slot: Slot) -> int:
+        """Parameters of a stage's experts to which tokens are sent."""
+        return self._behind_routed[slot.last] - self._behind_routed[slot.first]
 
     def _flat_mib(self, slot: Slot, first: bool, last: bool) -> int:
         """The flat copy of the gradients of a stage that has replicas."""
@@ -394,13 +406,18 @@ class FastCost:
     def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
         """The plan in compact form; None where a stage has several replicas.
 
-        None as well for a stage of ZeRO that is not the instance's own.
+        None as well for settings of the plan that are not the instance's own.
         """
         number = {name: i for i, name in enumerate(self.names)}
         stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
         if any(len(stage.replicas) > 1 for stage in stages):
             return None
-        if plan.zero not in (None, self.costs.zero):
+        split = plan.context_parallel, plan.expert_parallel
+        own = self.costs.zero, *self.costs.split
+        if any(
+            said not in (None, mine)
+            for said, mine in zip((plan.zero, *split), own, strict=True)
+        ):
             return None
         return tuple(
             Pipe(

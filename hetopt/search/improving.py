@@ -88,7 +88,9 @@ class Search:
         self._given = judged.objective if judged.valid else None
         self._annealing: _Annealing | None = None
         self._free = instance.workload.target.free
-        if isinstance(self._given, int) and self._free:
+        # Moves know nothing of GPUs that divide experts and must be alike.
+        divided = self._instance.workload.costs.expert_parallel > 1
+        if isinstance(self._given, int) and self._free and not divided:
             pipes = cost.compact(plan)
             state = first_state(cost, pipes) if pipes is not None else None
             self._annealing = _Annealing(cost, state, Random(seed), target)

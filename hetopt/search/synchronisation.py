@@ -50,8 +50,15 @@ class SyncTimes:
     ) -> None:
         """`check()` is called before what takes long where there are many nodes."""
         self._check = check
-        self._parameters = parameters
-        self._one_size = len(set(parameters)) == 1
+        self._context, self._experts = table.split
+        routed = table.model.routed_parameters
+        # Of each layer those of experts that are divided; and all others.
+        self._routed = routed if self._experts > 1 else (0,) * len(routed)
+        pairs = zip(parameters, self._routed, strict=True)
+        self._parameters = [whole - routed for whole, routed in pairs]
+        self._one_size = len({*parameters}) == 1 == len({*self._routed})
+        self._names = [node.name for node in table.cluster.nodes]
+        self._costs = table
         workload = table.workload
         self._ring = workload.costs.sync == "ring"
         self._passes = workload.costs.sync_passes
@@ -148,10 +155,11 @@ class SyncTimes:
             head = self._time(self._end_parameters, signatures[-1])
         if self._one_size:
             size = self._parameters[0]
-            one = {s: self._time(size, s) for s in set(signatures)}
+            routed = self._routed[0]
+            one = {s: self._layer(size, routed, s) for s in set(signatures)}
             each: Iterable[int] = map(one.__getitem__, signatures)
         else:
-            each = map(self._time, self._parameters, signatures)
+            each = map(self._layer, self._parameters, self._routed, signatures)
         return list(accumulate(each, initial=0)), embedding, head
 
     def tied_us(self, first: Slot, last: Slot) -> int:
@@ -160,6 +168,27 @@ class SyncTimes:
         for node, t, *_ in (first, last):
             signature += (1 << bits * node) + (1 << bits * (self._count + t - 1))
         return self._time(self._embedding, signature)
+
+    def _layer(self, parameters: int, routed: int, signature: int) -> int:
+        time = self._time(parameters, signature)
+        return time + self._routed_time(routed, signature) if routed else time
+
+    def _routed_time(self, parameters: int, signature: int) -> int:
+        """Of experts: every replica of a layer has as many GPUs."""
+        key = (-parameters, signature)
+        found = self._kept.get(key)
+        if found is None:
+            digits = self._decoded(signature)
+            counts = digits[: self._count]
+            t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
+            holders = [
+                (name, t)
+                for name, count in zip(self._names, counts, strict=True)
+                for _ in range(count)
+            ]
+            found = self._costs.routed_sync_us(parameters, holders)
+            self._kept[key] = found
+        return found
 
     def _time(self, parameters: int, signature: int) -> int:
         key = (parameters, signature)
@@ -173,11 +202,14 @@ class SyncTimes:
 
     def _time_of(self, parameters: int, signature: int) -> int:
         digits = self._decoded(signature)
-        counts = digits[: self._count]
+        t = next((i for i, c in enumerate(digits[self._count :], 1) if c), 1)
+        c = self._context
+        counts: Sequence[int] = digits[: self._count]
+        if c > 1:  # each part of a group is a replica
+            counts, t = [c * count for count in counts], t // c
         replicas = sum(counts)
         if replicas < 2:
             return 0
-        t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
         slow = self._slower(counts, t) if self._shared else None
         if self._far is not None:
             size = Fraction(self._passes * self._each * parameters * 10**6, t)

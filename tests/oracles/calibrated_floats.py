@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hetopt.calibration.constants import Table
-from hetopt.physics import kernels
+from hetopt.physics import activations, kernels, memory
 from hetopt.physics.architecture import Architecture
 from hetopt.physics.layout import Layout
 from hetopt.physics.machine import Machine
@@ -47,6 +47,7 @@ class FloatTimes:
             experts_per_token=m.active_experts or 0,
             expert_intermediate=width,
             shared_intermediate=m.shared_experts * width,
+            relu=m.activation == "relu",
         )
 
     def machine(self, node: str) -> Machine:
@@ -74,9 +75,59 @@ class FloatTimes:
         return Layout(
             self.calibration.framework, self.calibration.style,
             self.calibration.precision, self.instance.workload.sequence_length, b, 1,
-            tp=t, recompute=rule, kernel=said,
-            split_sequence=self.costs.sequence_parallel,
+            tp=t // self.costs.context_parallel, cp=self.costs.context_parallel,
+            ep=self.costs.expert_parallel, recompute=rule, kernel=said,
+            split_sequence=self.costs.sequence_parallel, dropout=self.model.dropout,
+            states="fp32" if self.costs.precision == "fp32" else "mixed",
+            fused_loss=self.costs.fused_loss
+            or self.calibration.framework in ("megatron", "llm-foundry"),
+            sharding={"deepspeed": "zero3"}.get(self.calibration.framework, "fsdp"),
+            accumulate_fp32=self.fp32_gradients, zero=self.costs.zero,
         )  # fmt: skip
+
+    @property
+    def fp32_gradients(self) -> bool:
+        """Whether gradients have 32 bits."""
+        return self.costs.precision in ("fp32", "bf16_fp32_gradients")
+
+    def weight(
+        self, layers: range, node: str, t: int, b: int, held: float, ends: list[bool]
+    ) -> float:
+        """Bytes of activations, of the loss, and of what ZeRO brings together."""
+        first, last = ends
+        run = replace(self.run(node, t, b, self.rule), pp=1 if all(ends) else 2)
+        c, m = self.constant, self.model
+        each = []
+        for x in layers:
+            shape = self.shape(x)
+            each.append(activations.of_stage(c, shape, run, shape.layers[:1]))
+        shape = self.shape(layers[0])
+        passed = memory.passed_on(shape, run)
+        total = held * (sum(x.held for x in each) + passed)
+        routed = {x: self.routed(x) for x in layers}
+        whole = [(m.parameters[x] - routed[x]) / run.tp for x in layers]
+        own = [routed[x] / run.ep for x in layers]
+        tables = first + last - (first and last and m.tied_embeddings)
+        parts = memory.Parameters(
+            sum(whole),
+            sum(own),
+            tables * m.vocabulary * m.hidden / run.tp,
+            max(map(sum, zip(whole, own, strict=True))),
+        )
+        once = max(x.working for x in each) + memory.undivided(c, shape, run, parts)
+        if last and self.costs.head == "include":
+            once = max(once, activations.head(c, shape, run))
+            once += memory.cuts(c, shape, run)
+        return total + once
+
+    def routed(self, layer: int) -> float:
+        """Parameters of a layer's experts, but for shared ones."""
+        m = self.model
+        if not m.experts or layer < m.dense_layers:
+            return 0
+        width = m.expert_intermediate or m.intermediate or 4 * m.hidden
+        each = (3 if m.gated else 2) * m.hidden * width
+        return min(m.experts * each, m.parameters[layer])
 
     def layer(
         self, layer: int, node: str, t: int, b: int, behind: bool = False
@@ -120,6 +171,7 @@ class FloatTimes:
         if not self.model.vocabulary:
             return 0.0
         by = (self.calibration.style, self.calibration.framework)
-        shape, tokens = self.shape(0), b * self.instance.workload.sequence_length
+        c = self.costs.context_parallel
+        shape, tokens = self.shape(0), b * self.instance.workload.sequence_length / c
         machine = self.machine(node)
-        return kernels.head_s(self.constant, machine, shape, tokens, t, by, False)
+        return kernels.head_s(self.constant, machine, shape, tokens, t // c, by, False)

@@ -40,6 +40,7 @@ class Draw:
     extreme: bool = False
     profiled: bool = False
     calibrated: bool = False
+    weighed: bool = False  # activations are calibrated, too
     even: bool = False  # nodes that are alike, where they can be
     gpus: list[str] = field(default_factory=list)  # the type of each node
     node: int = 0  # the one that is drawn
@@ -245,7 +246,11 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "fused_loss": lambda d: d.maybe(False, True),
         "logit_gradients": lambda d: d.maybe(False, True),
         "recompute": lambda d: d.maybe("full", "selective", "none"),
-        "activations": lambda d: d.maybe("standard", "checkpoint", "architecture"),
+        "activations": lambda d: (
+            "calibrated"
+            if d.weighed
+            else d.maybe("standard", "checkpoint", "architecture")
+        ),
         "in_flight": lambda d: d.maybe("1f1b", "gpipe", "one"),
         "sequence_parallel": lambda d: d.maybe(False, True),
         "flash": lambda d: d.maybe(False, True),
@@ -260,6 +265,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "tied_sync": lambda d: d.maybe(*[False] * 5, True),
         "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
+        "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
+        "expert_parallel": lambda d: None,  # of grids alone: tests of its own
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
         "layer_times": lambda d: (
@@ -268,7 +275,12 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
-    schema.Alternatives: {"recompute": _rules, "zero": _stages},
+    schema.Alternatives: {
+        "recompute": _rules,
+        "zero": _stages,
+        "context_parallel": lambda d: None,
+        "expert_parallel": lambda d: None,
+    },
     schema.Workload: {
         "sequence_length": lambda d: d.limit(d.rng.choice([256, 512]), 1),
         "global_batch": lambda d: d.batch,
@@ -310,6 +322,7 @@ def instance(
     draw.extreme = rng.random() < 0.15
     draw.profiled = rng.random() < 0.2 and free
     draw.calibrated = not draw.profiled and rng.random() < 0.2 and free
+    draw.weighed = draw.calibrated and rng.random() < 0.6
     draw.even = rng.random() < 0.4 if even is None else even
     types = ["A"] if draw.even and rng.random() < 0.6 else ["A", "B"]
     draw.gpus = [rng.choice(types) for _ in counts]

@@ -149,7 +149,9 @@ class FloatJudge:
 
     def hop(self, x: tuple[str, int], y: tuple[str, int], b: int) -> float:
         """One micro-batch between (node, degree) and the next, both directions."""
-        size, t = self.e * b * self.S * self.H, y[1]
+        # Parts of a group, each of which has its own tokens.
+        parts = self.costs.context_parallel
+        size, t = self.e * b * self.S * self.H, y[1] // parts
         each = self.costs.hop_parts == "whole"
         total = 0.0
         for a, c in ((x, y), (y, x)):
@@ -164,7 +166,7 @@ class FloatJudge:
             total += alpha + size / beta
         if t > 1 and not each:
             alpha, beta = self.link(y[0], y[0])
-            total += 2 * (t - 1) * (alpha + size / (t * beta))
+            total += 2 * (t - 1) * (alpha + size / (parts * t * beta))
         return total * self.costs.hop_factor
 
     def ring(self, a: str, b: str, members: dict[str, int], t: int) -> float:
@@ -180,6 +182,8 @@ class FloatJudge:
 
     def sync(self, parameters: int, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
+        c = self.costs.context_parallel  # so many GPUs of a group hold the same
+        holders = [(node, t // c) for node, t in holders for _ in range(c)]
         n = len(holders)
         if n == 1:
             return 0.0
@@ -298,22 +302,29 @@ class FloatJudge:
             assert node is not None
             total += self.measured(layers, node, t, b, held)
         else:
+            c = self.costs.context_parallel
             for x in layers:
-                total += self.parameter(many[x]) * self.model.parameters[x] / t
-            total += self.activations(len(layers), t, b, held)
+                total += self.parameter(c * many[x]) * self.model.parameters[x] * c / t
+            if costs.activations == "calibrated":
+                assert node is not None
+                ends_ = [j == 0, j == stages - 1]
+                total += self.calibrated.weight(layers, node, t, b, held, ends_)
+            else:
+                total += self.activations(len(layers), t, b, held)
         if costs.flat_gradients and costs.zero < 2:
             copied = [self.model.parameters[x] for x in layers if many[x] > 1]
-            total += self.g * sum(copied) / t
+            total += self.g * sum(copied) * costs.context_parallel / t
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
                 ends = 1
             v = self.model.vocabulary
             here = many[layers[0] if j == 0 else layers[-1]]
-            total += ends * self.parameter(here) * v * h / t
+            c = costs.context_parallel
+            total += ends * self.parameter(c * here) * v * h * c / t
             if costs.flat_gradients and costs.zero < 2 and here > 1:
-                total += self.g * ends * v * h / t
-            if j == stages - 1:
+                total += self.g * ends * v * h * c / t
+            if j == stages - 1 and costs.activations != "calibrated":
                 each = self.e + (0 if costs.fused_loss else 4)
                 each += 4 if costs.logit_gradients else 0
                 total += each * b * s * v / t
@@ -378,7 +389,8 @@ class FloatJudge:
                     end = min(held) if j == 0 else max(held)
                     held[end] += ends * self.model.vocabulary * self.H
                 for r in stage.replicas:
-                    split = [n if self.costs.zero else 1 for n in many]
+                    c = self.costs.context_parallel
+                    split = [c * n if self.costs.zero else 1 for n in many]
                     size, time = dict(held), 0.0
                     if each := self.updates(r):
                         time = 1e-6 * sum(each[x] / split[x] for x in held)
@@ -386,7 +398,7 @@ class FloatJudge:
                             size[x] -= self.model.parameters[x]
                     if rate := self.rate(r.node):
                         own = sum(p / split[x] for x, p in size.items())
-                        time += moved * own / (len(r.gpus) * rate)
+                        time += moved * own * c / (len(r.gpus) * rate)
                     times.append(time)
         return max(times)
 

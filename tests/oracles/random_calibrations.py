@@ -53,6 +53,8 @@ def calibrated(rng: Random, instance: Instance) -> Instance:
         "calibration": calibration(rng),
         "hop_factor": rng.choice([1, 1, 0.3]),
     }
+    if rng.random() < 0.5:
+        tree["workload"]["costs"]["activations"] = "calibrated"
     for gpu in tree["cluster"]["gpus"].values():
         gpu |= sheet(rng, gpu["peak_tflops"])
     return Instance.model_validate(tree, strict=False)

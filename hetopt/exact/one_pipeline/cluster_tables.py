@@ -74,8 +74,7 @@ class ClusterTables:
     @cached_property
     def even(self) -> bool:
         """Whether runs of equally many layers need equal memory."""
-        model = self.instance.model
-        return len(set(model.parameters)) == 1 and not self.table.profile.weighs
+        return self.table.even
 
     def allowed(
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
@@ -104,7 +103,7 @@ class ClusterTables:
         flight = int(self.cost.in_flight(n, k, 0))
         ends = (first == 0, last == self.layers)
         run = (last - first,) if self.even else (first, last)
-        return (self.cost.room[self.members[kind][0]], t, flight, *ends, most, *run)
+        return (kind, t, flight, *ends, most, *run)
 
     def _top(
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int

@@ -74,7 +74,7 @@ def solve(
     with run:
         if reason := impossible.reason(data):
             run.reasons = (reason,)
-        elif not data.workload.target.free:
+        elif _alike(data):
             _on_target(run, data)
         elif small.is_small(data):
             _small(run, data)
@@ -92,6 +92,12 @@ def recheck(
     interleaved pipelines and where a plan chooses its settings.
     """
     return certificates.missing(data, certificate, bound)
+
+
+def _alike(instance: Instance) -> bool:
+    """Whether pipelines must be alike, for the target or for experts divided."""
+    workload = instance.workload
+    return not workload.target.free or workload.costs.expert_parallel > 1
 
 
 def _on_target(run: Run, instance: Instance) -> None:

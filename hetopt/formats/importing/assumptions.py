@@ -72,9 +72,14 @@ def card(
         )
     if reserve_mib is None:
         value = f"{left:.1f} of {total_mib / 1024:.1f} GiB"
-        about = f"memory of {name} for tensors"
-        rows.append(Assumption(about, value, reserve().source, "-o reserve_mib=N"))
+        about, change = room_of(name), "-o reserve_mib=N"
+        rows.append(Assumption(about, value, reserve().source, change))
     return Assumed(efficiency, left, tuple(rows))
+
+
+def room_of(name: str) -> str:
+    """What a row of a card's memory is about."""
+    return f"memory of {name} for tensors"
 
 
 def of_the_peak(row: Assumption) -> bool:

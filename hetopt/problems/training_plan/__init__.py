@@ -39,8 +39,8 @@ from ...costs.compute import LinkRate
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from .. import Evaluation, Violation
+from . import divided, shapes, targets
 from . import links as plan_links
-from . import targets
 
 sense: Literal["minimise"] = "minimise"
 Data = Instance
@@ -63,11 +63,13 @@ def unit(data: Instance) -> str:
 
 def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     """Judge a training plan: every rule it breaks, its iteration time and parts."""
-    table = CostTable(data).under(zero=plan.zero)
-    broken = list(_structure(data, plan))
+    split = shapes.split_of(data, plan)
+    table = CostTable(data).under(zero=plan.zero, split=split)
+    broken = [*_structure(data, plan), *divided.groups(plan, split)]
     if broken:
         return Evaluation(None, tuple(broken))
     broken += targets.broken(data, plan)
+    broken += divided.experts_broken(data, plan, split)
     memory: dict[str, int] = {}
     tightest: list[dict[str, Any]] = []
     holders = _holders(table.layers, plan)
@@ -101,6 +103,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         "stages": timed,
+        "divided": {"zero": table.workload.costs.zero} | split._asdict(),
         "links": plan_links.used(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
@@ -140,6 +143,14 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     zeros, rules = instance.workload.zeros, instance.workload.recomputes
     if plan.zero is not None and plan.zero not in zeros:
         yield Violation("zero", "plan", f"{plan.zero} is not in {list(zeros)}")
+    splits = instance.workload.splits
+    for field, offered in (
+        ("context_parallel", {split.context for split in splits}),
+        ("expert_parallel", {split.experts for split in splits}),
+    ):
+        chosen = getattr(plan, field)
+        if chosen is not None and chosen not in offered:
+            yield Violation(field, "plan", f"{chosen} is not in {sorted(offered)}")
     for number, pipeline in enumerate(plan.pipelines):
         for j, stage in enumerate(pipeline.stages):
             if stage.recompute is not None and stage.recompute not in rules:
@@ -312,16 +323,18 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     ways = []
     for x, sending in {(r.node, r.degree) for r in sender.replicas}:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
-            copies = t if workload.costs.hop_parts == "whole" else 1
+            # Of a context-parallel group each part hands on its own tokens.
+            together = t // table.split.context
+            copies = together if workload.costs.hop_parts == "whole" else 1
             latency, there, back = table.cluster.ways(x, node)
             slow = Fraction(1)
             if x != node:
                 ends = (x, sending), (node, t)
                 slow = max(_slow(table, *end, copies) for end in ends)
             way = 2 * latency + slow * size * (1 / there + 1 / back)
-            if t > 1 and copies == 1:
+            if together > 1 and copies == 1:
                 latency, bandwidth = table.link(node, node)
-                way += 2 * (t - 1) * (latency + size / (t * bandwidth))
+                way += 2 * (together - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
     return _up(exact(workload.costs.hop_factor) * min(ways) * 10**6)
 
@@ -369,10 +382,22 @@ def _sync_us(
     def one(parameters: int, places: tuple[tuple[str, int], ...]) -> int:
         return _up(_layer_sync_s(table, parameters, places) * 10**6)
 
+    @cache
+    def experts(parameters: int, gpus: tuple[str, ...]) -> int:
+        return _up(_experts_sync_s(table, parameters, gpus) * 10**6)
+
     def among(parameters: int, replicas: list[Replica]) -> int:
         return one(parameters, tuple(sorted((r.node, r.degree) for r in replicas)))
 
-    by_layer = [among(table.model.parameters[x], holders[x]) for x in range(layers)]
+    def of_layer(x: int) -> int:
+        routed = divided.experts(table, x)
+        whole = among(table.model.parameters[x] - routed, holders[x])
+        if not routed:
+            return whole
+        gpus = sorted(r.node for r in holders[x] for _ in r.gpus)
+        return whole + experts(routed, tuple(gpus))
+
+    by_layer = [of_layer(x) for x in range(layers)]
     embedding = head = 0
     costs = table.workload.costs
     if costs.head == "include":
@@ -421,11 +446,18 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                 copies = min(copies, 1)
             at_end = stage.span[0] if j == 0 else stage.span[-1]
             for replica in stage.replicas:
-                t = replica.degree
-                layers = [
-                    (Fraction(model.parameters[x], t), holders[x]) for x in stage.span
-                ]
-                beside = (Fraction(copies * ends, t), holders[at_end])
+                c = table.split.context
+                t = Fraction(replica.degree, c)
+                layers = []
+                for x in stage.span:
+                    routed = divided.experts(table, x)
+                    whole = (model.parameters[x] - routed) / t
+                    layers.append((whole, c * holders[x]))
+                    if routed:
+                        e = table.split.experts
+                        gpus = holders[x] * replica.degree
+                        layers.append((Fraction(routed, e), max(1, gpus // e)))
+                beside = (copies * ends / t, c * holders[at_end])
                 own = _measured_update_us(table, replica, stage, holders)
                 if own is None:
                     own = table.update_us(replica.node, [*layers, beside])
@@ -458,21 +490,42 @@ def _measured_update_us(
 def _layer_sync_s(
     table: CostTable, parameters: int, places: tuple[tuple[str, int], ...]
 ) -> Fraction:
-    n = len(places)
-    if n == 1:
+    c = table.split.context
+    if len(places) * c == 1:
         return Fraction(0)
-    costs = table.workload.costs
-    smallest = min(t for _, t in places)
-    passes = 3 if costs.zero == 3 else 2
-    volume = costs.gradient_bytes * parameters
-    count = Counter(node for node, _ in places)
+    smallest = min(t for _, t in places) // c
+    count = Counter(node for node, _ in places for _ in range(c))
     slow = _ring_slow(table, count, smallest)
+    return _passes_s(table, Fraction(parameters, smallest), count, slow)
+
+
+def _experts_sync_s(
+    table: CostTable, parameters: int, gpus: tuple[str, ...]
+) -> Fraction:
+    """Of experts that blocks of GPUs divide; `gpus` are the nodes of all, sorted."""
+    e = table.split.experts
+    firsts = Counter(gpus[::e])
+    if firsts.total() == 1:
+        return Fraction(0)
+    slow = {}
+    for node, members in firsts.items():
+        rings = min(e, gpus.count(node))  # at once on the node
+        slow[node] = _ring_slow(table, Counter({node: members}), rings)[node]
+    return _passes_s(table, Fraction(parameters, e), firsts, slow)
+
+
+def _passes_s(
+    table: CostTable, held: Fraction, count: Counter[str], slow: "_Slow"
+) -> Fraction:
+    """All passes of a ring whose members hold so many parameters each."""
+    costs, n = table.workload.costs, count.total()
+    passes = 3 if costs.zero == 3 else 2
+    share = costs.gradient_bytes * held
     if costs.sync == "bottleneck":
         rates = [table.link(a, a)[1] for a in count if count[a] > 1]
         rates += _rates_between(table, slow)
-        share = Fraction(volume, smallest)
         return Fraction(passes * (n - 1), n) * share / min(rates)
-    chunk = Fraction(volume, smallest * n)
+    chunk = share / n
     worst = Fraction(0)
     for others in _slowest(table, count, slow, float(chunk)):
         away = Fraction(0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...schema import Instance
+from ...schema import Instance, Split
 from ...schema.targets import Feature
 
 
@@ -85,11 +85,29 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
     return frozenset(used | ({_ZERO[zero - 1]} if zero else set()))
 
 
+def split_of(data: Instance, plan: TrainingPlan) -> Split:
+    """How a plan divides sequences and experts."""
+    own = data.workload.costs.split
+    return Split(
+        plan.context_parallel or own.context, plan.expert_parallel or own.experts
+    )
+
+
+def of_split(split: Split) -> frozenset[Feature]:
+    """What a way to divide sequences and experts asks."""
+    asked = {
+        Feature.CONTEXT_PARALLEL: split.context > 1,
+        Feature.EXPERT_PARALLEL: split.experts > 1,
+    }
+    return frozenset(feature for feature, uses in asked.items() if uses)
+
+
 def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     costs = data.workload.costs
     stages = (stage for pipeline in plan.pipelines for stage in pipeline.stages)
     rules = {stage.recompute or costs.recompute for stage in stages}
-    return of_choice(costs.zero if plan.zero is None else plan.zero, *rules)
+    zero = costs.zero if plan.zero is None else plan.zero
+    return of_choice(zero, *rules) | of_split(split_of(data, plan))
 
 
 def _only_counted(data: Instance) -> bool:

@@ -8,9 +8,9 @@ from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature, Rule, indivisible
 from .. import Violation
-from .shapes import apart, features, normal
+from .shapes import apart, features, normal, split_of
 
-_RULES = ("tensor_parallel", "target")
+_RULES = ("tensor_parallel", "target", "expert_parallel")
 
 
 def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
@@ -54,8 +54,10 @@ def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
 
 def bad_degrees(data: Instance, plan: TrainingPlan) -> Iterator[str]:
     """Degrees of the plan with what each does not divide, in words."""
-    for t in sorted({replica.degree for replica in plan.replicas()}):
-        if whole := list(indivisible(data.model, t)):
+    split = split_of(data, plan)
+    for gpus in sorted({replica.degree for replica in plan.replicas()}):
+        t, rest = divmod(gpus, split.context)  # another rule is broken with a rest
+        if not rest and (whole := list(indivisible(data.model, t, split))):
             yield f"{t} does not divide {' and '.join(whole)}"
 
 

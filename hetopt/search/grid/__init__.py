@@ -21,8 +21,8 @@ from ...costs import under
 from ...errors import OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems import training_plan
-from ...problems.training_plan import targets
-from ...problems.training_plan.shapes import merged
+from ...problems.training_plan import divided, targets
+from ...problems.training_plan.shapes import merged, split_of
 from ...schema import Instance, Recompute
 from .. import choices
 from ..balancing import Balancer
@@ -197,7 +197,10 @@ class _Search:
     ) -> None:
         """Keep a better plan if the target runs it."""
         plan = setting.plan(shape, pipes)
+        split = split_of(self._instance, plan)
         if next(targets.broken(self._instance, plan), None) is not None:
+            return
+        if next(divided.experts_broken(self._instance, plan, split), None) is not None:
             return
         if shape.together > 1:  # it hands on by the cheapest way
             judged = training_plan.evaluate(self._instance, plan)

@@ -174,6 +174,8 @@ class Least:
             return self._layers  # rows tell layers apart: no run is the lightest
         runs = cost.costs.interleave
         low, high = 0, self._layers
+        if cost.table.weighing is not None and not cost.table.even:
+            return high  # fewer parameters may keep more for their backward passes
         while low < high:
             middle = (low + high + 1) // 2
             count = max(middle, runs)
@@ -204,7 +206,11 @@ class Least:
             return 0.0
         x = -(-self._layers // stages)
         first = self._lightest[x]
+        # Experts that are divided have fewer replicas: left out.
         parameters = float(self._sums[first + x] - self._sums[first])
+        if costs.expert_parallel > 1:
+            parameters -= float(sum(cost.instance.model.routed_parameters))
+            parameters = max(0.0, parameters)
         chunk = cost.costs.gradient_bytes * parameters / t / replicas
         rate, most = self._links(t, size)
         near = min(replicas, most) - 1
@@ -218,7 +224,10 @@ class Least:
         held = int(self._sums[-1])
         if cost.costs.head == "include":
             held += cost.instance.model.embedding_parameters
-        share = [(Fraction(held, t * stages), replicas)]
+        routed = sum(cost.instance.model.routed_parameters)
+        e = cost.costs.expert_parallel
+        each = Fraction(held - routed, t) + Fraction(routed, max(t, e))
+        share = [(each / stages, replicas if e == 1 else replicas * max(1, t // e))]
         speakers = {node.gpu: node.name for node in cost.nodes}.values()
         return min(cost.table.update_us(name, share) for name in speakers)
 

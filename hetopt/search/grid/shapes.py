@@ -35,7 +35,7 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
         for t in range(1, max(node.count for node in cost.nodes) + 1):
             groups = sum(groups_of(cost, t, size))
             for replicas in range(1, min(groups, shares) + 1):
-                if shares % replicas:
+                if shares % replicas or replicas * t % cost.costs.expert_parallel:
                     continue
                 n = shares // replicas
                 several = (k for k in _divisors(replicas) if k * size in sizes)

@@ -30,6 +30,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from ....schema import Instance
+from ....schema.targets import ONE
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
 from .node_kinds import fleet
@@ -53,6 +54,7 @@ def applies(instance: Instance) -> bool:
     fixed = len(workload.recomputes) == len(workload.zeros) == 1
     return (
         fixed
+        and workload.splits == (ONE,)
         and max(workload.micro_batch_sizes) == 1
         and workload.costs.interleave == 1
     )

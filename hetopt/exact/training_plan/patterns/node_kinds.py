@@ -144,7 +144,7 @@ def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
 
 def _starts(table: CostTable, x: int) -> range:
     """First layers of the runs to look at: one where all layers are equal."""
-    if len(set(table.model.parameters)) == 1 and not table.profile.weighs:
+    if table.even:
         return range(1)
     return range(table.layers - x + 1)
 

@@ -350,16 +350,16 @@ class StageTables:
         flight: int,
     ) -> int:
         t, b, rule = replica
-        model, workload = self.table.model, self._tables[rule].workload
+        model, table = self.table.model, self._tables[rule]
         parameters = sum(model.parameters[span.start : span.stop])
         if self.table.profile.weighs:
             layers = self.table.measured_mib(node, span, t, b, flight)
         else:
             layers = memory.states_mib(self.costs, parameters, t, self._replicas)
-            layers += memory.activations_mib(model, workload, len(span), t, b, flight)
+            layers += table.activations_mib(node, span, (t, b), flight, ends)
         return (
             layers
-            + memory.ends_mib(model, workload, *ends, t, b, self._replicas)
+            + memory.ends_mib(model, table.workload, *ends, t, b, self._replicas)
             + self.costs.reserve_mib
         )
 

@@ -1,0 +1,91 @@
+"""Bytes of activations, of the head, and of gathered weights, by fitted constants.
+
+What `costs.activations: calibrated` means, on one GPU (`hetopt.physics.memory`):
+
+    held      of a micro-batch in flight: what each layer keeps for its backward pass
+              under the rule of recomputation, operator by operator
+    once      the widest pass at hand, and beside what ZeRO divides: weights that were
+              gathered, gradients on their way
+    head      logits, their copies and gradients, as far as they are wider than the
+              pass, and blocks that are cut too short for them
+
+Bytes are whole numbers, each rounded up once.
+"""
+
+import math
+from functools import lru_cache
+
+from ..physics import activations, memory
+from ..physics.layout import Layout
+from .calibrated import Calibrated, Sort, layout_of
+
+
+class Weighing:
+    """Weights of runs of layers of one instance whose activations are calibrated."""
+
+    def __init__(self, times: Calibrated) -> None:
+        """By the constants and the architecture that `times` has."""
+        self._times = times
+        self._model = times.model
+        self._constant, self._architecture = times.constant, times.architecture
+        #: The sort of each layer: equal ones weigh alike.
+        self.sorts = times.sorts
+        # lru_cache on bound methods of this object only: it dies with the object.
+        self._run = lru_cache(None)(self._layout)
+        self._pass = lru_cache(None)(self._layer)
+
+    def held(self, gpu: str, layers: range, t: int, b: int, alone: bool) -> int:
+        """Of each micro-batch in flight; `alone` where the stage has no neighbour."""
+        handed_on = memory.passed_on(self._architecture, self._run(gpu, t, b, alone))
+        sorts = self.sorts[layers.start : layers.stop]
+        return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
+
+    def once(
+        self, gpu: str, layers: range, t: int, b: int, first: bool, last: bool
+    ) -> int:
+        """Beside what each micro-batch keeps, and the states."""
+        run = self._run(gpu, t, b, first and last)
+        held = self._parameters(layers, run, first, last)
+        more = memory.undivided(self._constant, self._architecture, run, held)
+        found = self._widest(gpu, layers, t, b) + math.ceil(more)
+        if not last or self._times.workload.costs.head == "omit":
+            return found
+        head = activations.head(self._constant, self._architecture, run)
+        cuts = memory.cuts(self._constant, self._architecture, run)
+        return max(found, math.ceil(head)) + math.ceil(cuts)
+
+    def _widest(self, gpu: str, layers: range, t: int, b: int) -> int:
+        sorts = self.sorts[layers.start : layers.stop]
+        return max((self._pass(gpu, t, b, x)[1] for x in set(sorts)), default=0)
+
+    def _layer(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
+        run = self._run(gpu, t, b, True)
+        of = activations.of_stage(
+            self._constant, self._architecture, run, (sort.parts,)
+        )
+        return math.ceil(of.held), math.ceil(of.working)
+
+    def _layout(self, gpu: str, t: int, b: int, alone: bool) -> Layout:
+        times = self._times
+        return layout_of(
+            times.calibration,
+            times.model,
+            times.workload,
+            times.workload.costs.recompute,
+            times.gpus[gpu],
+            t,
+            b,
+            stages=1 if alone else 2,
+        )
+
+    def _parameters(
+        self, layers: range, run: Layout, first: bool, last: bool
+    ) -> memory.Parameters:
+        model, routed = self._model, self._model.routed_parameters
+        dense = sum(model.parameters[x] - routed[x] for x in layers) / run.tp
+        experts = sum(routed[x] for x in layers) / run.ep
+        both = ((model.parameters[x] - routed[x]) / run.tp + routed[x] / run.ep
+                for x in layers)  # fmt: skip
+        tables = first + (last and not (first and model.tied_embeddings))
+        ends = tables * model.embedding_parameters / run.tp
+        return memory.Parameters(dense, experts, ends, max(both, default=0.0))

@@ -1,0 +1,37 @@
+"""What frameworks do where nobody says otherwise: one table, for runs and for plans."""
+
+from typing import NamedTuple
+
+
+class Framework(NamedTuple):
+    """How a framework computes, keeps and reduces."""
+
+    style: str = "eager"
+    kernel: str | None = "flash2"  # of attention; None: scores in memory
+    split_sequence: bool = True  # sequence parallelism along with tp
+    fp32_gradients: bool = False  # as they are reduced
+    overlapped: bool = True  # gradients behind the backward pass
+    sharding: str = "fsdp"  # who gathers where weights are divided
+    fused_loss: bool = False
+    dropout: bool = False
+
+
+_OLD = Framework(kernel=None, split_sequence=False, sharding="zero3")
+
+FRAMEWORKS: dict[str, Framework] = {
+    # Recipes of Megatron-Bridge and NeMo say grad_reduce_in_fp32 = False.
+    "megatron": Framework("fused", "cudnn", fused_loss=True),
+    "megatron-2021": _OLD._replace(style="fused", overlapped=False, dropout=True),
+    "deepspeed": _OLD,
+    "trainer": _OLD,
+    "torchtitan": Framework(fp32_gradients=True),
+    "nanotron": Framework(fp32_gradients=True, overlapped=False),
+    "llm-foundry": Framework(kernel="flash1", fused_loss=True),
+    "fms": Framework(),
+    "torch": Framework(),
+}
+
+
+def framework(name: str) -> Framework:
+    """What is known of a framework; of an unknown one, what PyTorch does."""
+    return FRAMEWORKS.get(name, FRAMEWORKS["torch"])

@@ -1,0 +1,63 @@
+"""What a plan needs whose groups or experts are divided further."""
+
+from collections.abc import Iterator
+
+from ...costs import CostTable
+from ...plans import Stage, TrainingPlan
+from ...schema import Instance, Split
+from .. import Violation
+
+
+def experts_broken(
+    data: Instance, plan: TrainingPlan, split: Split
+) -> Iterator[Violation]:
+    """Experts that no block of GPUs has, or GPUs that differ.
+
+    Tokens pass between all GPUs that divide the experts of a layer, so these are alike:
+    of one type, in groups of one size, with the same layers and samples.
+    """
+    if split.experts > 1:
+        yield from _experts(data, plan, split.experts)
+
+
+def experts(table: CostTable, layer: int) -> int:
+    """Parameters of a layer that expert parallelism divides."""
+    divided = table.split.experts > 1
+    return table.model.routed_parameters[layer] if divided else 0
+
+
+def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:
+    """Groups that cannot be divided into context-parallel parts."""
+    c = split.context
+    for number, pipeline in enumerate(plan.pipelines):
+        for j, stage in enumerate(pipeline.stages):
+            for r, replica in enumerate(stage.replicas):
+                if replica.degree % c:
+                    where = f"pipelines[{number}].stages[{j}].replicas[{r}]"
+                    what = f"{replica.degree} GPUs are no multiple of {c}"
+                    yield Violation("context_parallel", where, what)
+
+
+def _experts(data: Instance, plan: TrainingPlan, e: int) -> Iterator[Violation]:
+    cluster = data.planned_cluster
+    held: dict[int, list[Stage]] = {}
+    for pipeline in plan.pipelines:
+        for stage in pipeline.stages:
+            for layer in stage.span:
+                if data.model.routed_parameters[layer]:
+                    held.setdefault(layer, []).append(stage)
+    for layer, stages in held.items():
+        if held.get(layer - 1) == stages:
+            continue  # said of the layer before
+        replicas = [replica for stage in stages for replica in stage.replicas]
+        gpus = sum(replica.degree for replica in replicas)
+        if gpus % e:
+            what = f"{gpus} GPUs hold layer {layer}, no multiple of {e}"
+            yield Violation("expert_parallel", "plan", what)
+        kinds = {
+            (cluster.node[r.node].gpu, cluster.node[r.node].count, r.degree, r.samples)
+            for r in replicas
+        }
+        if len(kinds) > 1 or len({stage.layers for stage in stages}) > 1:
+            what = f"replicas that divide the experts of layer {layer} are not alike"
+            yield Violation("expert_parallel", "plan", what)

@@ -1,0 +1,161 @@
+"""Sequences and experts divided among GPUs: judge, searches, bounds, brute force."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_grids import best_grid
+from float_judge import FloatJudge
+from hypothesis import given
+from inputs import drawn, examples
+from random_calibrations import calibrated
+from random_pipelines import random_instance, random_pipes
+
+import hetopt
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.catalogue.constants import constants
+from hetopt.costs import under
+from hetopt.errors import InstanceError
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.search import choices
+from hetopt.search.fast_cost import FastCost, Pipe
+
+GPU = {"peak_tflops": 312, "memory_gib": 6, "memory_gbytes_per_s": 2039}
+GPU |= {"card": "A100", "generation": "Ampere", "peaks": {"bf16": 312}}
+CALIBRATION = {"framework": "megatron", "style": "fused", "kernel": "cudnn"}
+CALIBRATION |= {"precision": "bf16", "spread": 0.1, "constants": dict(constants())}
+
+
+def mixture(counts: list[int], **more: Any) -> Instance:
+    """A small mixture of experts on nodes of so many A100s."""
+    costs = {"layer_times": "calibrated", "activations": "calibrated"}
+    costs |= {"calibration": CALIBRATION, "sequence_parallel": True, "flash": True}
+    return Instance.model_validate(
+        {
+            "name": "mixture",
+            "model": {
+                **{"name": "m", "layers": 4, "hidden": 1024, "heads": 8},
+                **{"kv_heads": 4, "intermediate": 2048, "gated": True},
+                **{"vocabulary": 8000, "experts": 4, "active_experts": 2},
+                "dropout": False,
+            },
+            "cluster": {
+                "gpus": {"a": GPU},
+                "nodes": [
+                    {"name": f"n{i}", "gpu": "a", "count": count}
+                    | {"intra_gbytes_per_s": 300, "adapters": 2}
+                    for i, count in enumerate(counts)
+                ],
+                "inter": {"gbytes_per_s": 25},
+            },
+            "workload": {
+                **{"sequence_length": 8192, "global_batch": 4, "runs_on": "megatron"},
+                "costs": costs,
+                "alternatives": {
+                    **{"context_parallel": [1, 2], "expert_parallel": [1, 2, 4]},
+                    **{"zero": [0, 1], "recompute": ["none", "full"]},
+                },
+                **more,
+            },
+        },
+        strict=False,
+    )
+
+
+def doubled(instance: Instance) -> Instance:
+    """Every GPU in two, which share its sequences."""
+    tree = instance.model_dump(mode="json")
+    for node in tree["cluster"]["nodes"]:
+        node["count"] *= 2
+    costs = {"activations": "calibrated", "context_parallel": 2}
+    tree["workload"]["costs"] |= costs
+    return Instance.model_validate(tree, strict=False)
+
+
+@examples(15)
+@given(drawn(lambda random: (random, calibrated(random, random_instance(random)))))
+def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
+    random, alone = drawn
+    instance = doubled(alone)
+    cost, floats = FastCost(instance), FloatJudge(instance)
+    for _ in range(2):
+        pipes = [
+            Pipe(n, b, tuple(slot._replace(t=2 * slot.t) for slot in slots))
+            for n, b, slots in random_pipes(random, alone)
+        ]
+        plan = cost.plan(pipes)
+        judged = training_plan.evaluate(instance, plan)
+        assert cost.iteration_us(pipes) == judged.objective
+        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
+        assert fits == all(broken.rule != "memory" for broken in judged.violations)
+        theirs = 1e6 * floats.iteration(plan)
+        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
+        if judged.valid:
+            assert training_plan_bound(instance).value <= judged.objective
+
+
+@pytest.mark.parametrize("counts", [[4], [2, 2]])
+@pytest.mark.parametrize("gib", [0.8, 6])
+def test_plans_are_the_best_of_all_grids(counts: list[int], gib: float) -> None:
+    tree = mixture(counts).model_dump(mode="json")
+    tree["cluster"]["gpus"]["a"]["memory_gib"] = gib
+    instance = Instance.model_validate(tree, strict=False)
+    each = {
+        split: best_grid(under(instance, split=split))
+        for split in instance.workload.splits
+    }
+    known = {split: us for split, us in each.items() if us is not None}
+    found = hetopt.plan(instance, limits=20)
+    if not known:
+        assert found.plan is None
+        return
+    best = min(known.values())
+    assert found.bound is not None
+    assert found.bound.value <= best
+    assert found.objective == best
+    for split in known:
+        assert training_plan_bound(under(instance, split=split)).value <= known[split]
+
+
+def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
+    instance = mixture([4])
+    for way in choices.divided(instance):
+        found = hetopt.plan(way, "grid", limits=10)
+        if found.plan is None:
+            continue
+        said = choices.said(instance, way, found.plan)
+        assert training_plan.evaluate(instance, said).objective == found.objective
+        split = way.workload.costs.split
+        assert (said.context_parallel or 1, said.expert_parallel or 1) == split
+
+
+def test_experts_are_divided_among_equal_gpus() -> None:
+    way = under(mixture([4]), split=(1, 4))
+    plan = hetopt.plan(way, "grid", limits=10).plan
+    assert plan is not None
+    assert training_plan.evaluate(way, plan).valid
+    first = plan.pipelines[0]
+    alone = plan.model_copy(
+        update={"pipelines": (first.model_copy(update={"micro_batches": 4}),)}
+    )
+    rules = {broken.rule for broken in training_plan.evaluate(way, alone).violations}
+    assert ("expert_parallel" in rules) == bool(len(list(alone.replicas())) % 4)
+
+
+@pytest.mark.parametrize(
+    ("costs", "alternatives", "message"),
+    [
+        ({"activations": "standard"}, {"context_parallel": [2]}, "activations"),
+        ({"expert_parallel": 3}, {}, "does not divide"),
+        ({"context_parallel": 3}, {}, "sequence_length"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(
+    costs: dict[str, Any], alternatives: dict[str, Any], message: str
+) -> None:
+    tree = mixture([4]).model_dump(mode="json")
+    tree["workload"]["costs"] |= costs
+    tree["workload"]["alternatives"] = alternatives
+    with pytest.raises((ValueError, InstanceError), match=message):
+        Instance.model_validate(tree, strict=False)
