@@ -380,7 +380,7 @@ def _refuse(instance: Instance) -> None:
     asked += beyond(instance)
     asked += [
         f"model.{field} differ by layer, expected equal layers"
-        for field in ("parameters", "active_parameters")
+        for field in ("parameters", "active_parameters", "kinds")
         if len(set(getattr(instance.model, field))) > 1
     ]
     if asked:

@@ -166,7 +166,8 @@ def without_memory(instance: Instance) -> Instance:
     do, and times are known for all layers or for none: one layer stands for them.
     """
     cluster, workload = instance.planned_cluster, instance.workload
-    layer = {"layers": 1, "layer_parameters": (1,), "dense_layers": 0}
+    layer: dict[str, object] = {"layers": 1, "layer_parameters": (1,)}
+    layer |= {"dense_layers": 0, "layer_kinds": None, "mtp_layers": 0}
     others = {"parameters_per_layer": None, "active_layer_parameters": None}
     times = {"layer_us": (1,), "forward_us": None, "backward_us": None}
     weights = {"layer_mib": None, "activation_mib": None}

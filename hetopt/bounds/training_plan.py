@@ -166,14 +166,17 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
     profile = table.workload.costs.profile
     sorts = table.calibrated.sorts if table.calibrated else (None,) * table.layers
     for layer in range(table.layers):
-        alike = (model.parameters[layer], model.active_parameters[layer], sorts[layer])
+        size = (model.parameters[layer], model.active_parameters[layer])
+        alike = (*size, model.kinds[layer], sorts[layer])
         held = tuple(row.layer_mib[layer] for row in profile if row.layer_mib)
         key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
     columns = []
     by_formula = table.workload.costs.layer_times == "analytic"
-    reduced = [_reduce_us(table, node) for node in nodes] if by_formula else []
     for layers in costs.values():
+        reduced = []
+        if by_formula:
+            reduced = [_reduce_us(table, node, layers[0]) for node in nodes]
         pairs = [
             _layer_us(table, node, layers[0], fits, reduced[kind])
             if by_formula
@@ -192,16 +195,18 @@ _Least = tuple[Fraction | None, Fraction | None]
 _Reductions = tuple[tuple[Fraction, Fraction], ...]
 
 
-def _reduce_us(table: CostTable, node: str) -> _Reductions:
-    """All-reduces of a layer for a sample, t = 1, 2 ...: with, without latency."""
+def _reduce_us(table: CostTable, node: str, layer: int) -> _Reductions:
+    """All-reduces of the layer for a sample, t = 1, 2 ...: with, without latency."""
     model, workload = table.model, table.workload
     gpu, link = table.gpu(node), table.node_class[node].intra
-    alone = compute.layer_s(model, workload, 0, gpu, None, 1, 1)
+    alone = compute.layer_s(model, workload, layer, gpu, None, 1, 1)
     rows = [(Fraction(0), Fraction(0))]
     for t in range(2, table.cluster.node[node].count + 1):
         assert link is not None
-        both = compute.layer_s(model, workload, 0, gpu, link, t, 1)
-        free = compute.layer_s(model, workload, 0, gpu, (Fraction(0), link[1]), t, 1)
+        both = compute.layer_s(model, workload, layer, gpu, link, t, 1)
+        free = compute.layer_s(
+            model, workload, layer, gpu, (Fraction(0), link[1]), t, 1
+        )
         rows.append(((both - alone / t) * 10**6, (free - alone / t) * 10**6))
     return tuple(rows)
 

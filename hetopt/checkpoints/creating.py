@@ -26,10 +26,14 @@ def manifest_of(model: ModelSpec, dtype: DataType = "BF16") -> Manifest:
     gate and up, two blocks. Models with experts or listed layer sizes have other
     tensors: `InstanceError`. A head that is tied to the embedding is its norm alone.
     """
-    if model.experts or model.layer_parameters is not None:
+    plain = {("attention", "dense")} == {*model.kinds} and not (
+        model.latent or model.vectors or model.qk_norm or model.post_norm
+    )
+    if not plain or model.attention_bias != "none" or model.layer_parameters:
         raise InstanceError(
-            f"model {model.name!r}: found experts or layer_parameters, expected a "
-            "dense model of equal layers; write the manifest yourself"
+            f"model {model.name!r}: found experts, layer_parameters, layer_kinds, "
+            "biases or further norms, expected a dense model of equal layers without; "
+            "write the manifest yourself"
         )
     h = model.hidden
     width, heads = model.attention_width, model.heads

@@ -25,7 +25,14 @@ from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..physics import kernels, step
-from ..physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Layer
+from ..physics.architecture import (
+    FURTHER,
+    WINDOW,
+    Architecture,
+    Latent,
+    Layer,
+    Mamba,
+)
 from ..physics.frameworks import framework
 from ..physics.kernels import Constants
 from ..physics.layout import Layout
@@ -81,11 +88,14 @@ def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
 
 def architecture_of(model: ModelSpec) -> Architecture:
     """The shape of a model; its listed parameters are left out."""
-    dense = model.dense_layers if model.experts else model.layers
-    rest = model.layers - dense
     width = model.expert_intermediate or model.mlp_width
+    latent = mamba = None
+    if (x := model.latent) is not None:
+        latent = Latent(x.query_rank, x.key_rank, x.plain, x.rotary, x.value_dim)
+    if (m := model.mamba) is not None:
+        mamba = Mamba(m.heads, m.head_dim, m.state, m.groups)
     return Architecture(
-        layers=((ATTENTION, DENSE),) * dense + ((ATTENTION, EXPERTS),) * rest,
+        layers=model.kinds,
         hidden=model.hidden,
         heads=model.heads,
         kv_heads=model.kv_heads or model.heads,
@@ -99,6 +109,11 @@ def architecture_of(model: ModelSpec) -> Architecture:
         expert_intermediate=width,
         shared_intermediate=model.shared_experts * width,
         relu=model.activation == "relu",
+        latent=latent,
+        mamba=mamba,
+        # Without a kind that has it a window is of none.
+        window=model.window if any(WINDOW in kind for kind in model.kinds) else None,
+        chunked=model.chunked,
     )
 
 
@@ -196,8 +211,11 @@ class Calibrated:
         """Seconds of one layer, both passes, by what takes them, without pace."""
         parts = [self._parts(place, t, b, rule, part) for part in sort.parts]
         total = LayerTimes(*map(sum, zip(*parts, strict=True)))
+        # A layer that predicts further tokens has a pass through the head besides.
+        head = self._head_s(place, t, b) if FURTHER in sort.parts else 0.0
         return total._replace(
-            products=total.products * sort.share, experts=total.experts * sort.share
+            products=total.products * sort.share + head,
+            experts=total.experts * sort.share,
         )
 
     def _part_times(
@@ -260,16 +278,17 @@ class Calibrated:
 
     def head_us(self, place: NodeClass, t: int, b: int) -> int:
         """Head and loss, both passes; 0 where the head is omitted."""
+        return _us(self._head_s(place, t, b))
+
+    def _head_s(self, place: NodeClass, t: int, b: int) -> float:
         a, workload = self.architecture, self.workload
         if workload.costs.head == "omit" or not a.vocabulary:
-            return 0
+            return 0.0
         by = (self.calibration.style, self.calibration.framework)
         c = workload.costs.context_parallel
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
-        head = kernels.head_s(
-            self.constant, self._machine(place), a, tokens, degree, by, False
-        )
-        return _us(head)
+        machine = self._machine(place)
+        return kernels.head_s(self.constant, machine, a, tokens, degree, by, False)
 
     def update_s(self, gpu: str, shares: Iterable[Share]) -> Fraction:
         """The optimiser for (parameters on a GPU, replicas that hold them).

@@ -1,9 +1,16 @@
 """Times of layers and of the head, for one micro-batch on one tensor-parallel group.
 
-    flops_l = c (2 p_l b S + 4 b S^2 W)      c = 3, or 4 with full recomputation
+    flops_l = c (2 p_l b S + 4 b N_l W)      c = 3, or 4 with full recomputation
               (selective: 3 and 4 for the two terms, the scores are computed again)
     compute = flops_l / (t F_g)  +  bytes / rate of the memory (`traffic`), if given
     tp      = A (t - 1) (alpha + e b S H / (t beta))      A = 12 recomputed, else 8
+
+N_l = S^2 scores of a head. With flash attention a layer whose attention sees a window
+of w tokens has the S^2 - (S - w)^2 that twice the causal half of it has, one whose
+attention sees chunks the squares of those; without it windows are masks and save
+nothing. A Mamba-2 mixer has no scores and 7 b S inner state FLOPs of its scan (as
+Megatron-LM counts them). A layer of one part has half of A. A layer that predicts
+further tokens has a pass through the head besides, 2 V H b S.
 
 W = heads x head_dim (H in the papers), e = 2 bytes, 4 in single precision. The head,
 V H parameters without attention, is not recomputed: c = 3, and it needs no all-reduce
@@ -16,6 +23,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from ..schema.layers import ATTENTION, FURTHER, MAMBA, WINDOW
 from . import traffic
 
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
@@ -46,9 +54,32 @@ def flops_per_s(gpu: GpuType) -> Fraction:
 
 def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
     """FLOPs of the forward pass of one layer for `b` sequences."""
-    s = workload.sequence_length
-    parameters = model.active_parameters[layer]
-    return 2 * parameters * b * s + 4 * b * s * s * model.attention_width
+    s, kind = workload.sequence_length, model.kinds[layer]
+    flops = 2 * model.active_parameters[layer] * b * s
+    flops += scores_flops(model, workload, layer, b)
+    if MAMBA in kind:
+        assert model.mamba is not None
+        flops += 7 * b * s * model.mamba.inner * model.mamba.state
+    if FURTHER in kind and workload.costs.head == "include":
+        flops += 2 * model.embedding_parameters * b * s
+    return flops
+
+
+def scores_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
+    """FLOPs of the scores of a layer's attention and of what they weigh, forward."""
+    return 4 * b * scores(model, workload, layer) * model.attention_width
+
+
+def scores(model: ModelSpec, workload: Workload, layer: int) -> int:
+    """Scores of a head that are computed for a sequence."""
+    s, kind = workload.sequence_length, model.kinds[layer]
+    if WINDOW in kind and workload.costs.flash:
+        assert model.window is not None
+        seen = min(model.window, s)
+        if model.chunked:
+            return s // seen * seen**2 + (s % seen) ** 2
+        return s * s - (s - seen) ** 2
+    return s * s if ATTENTION in kind or WINDOW in kind else 0
 
 
 def passes(costs: CostSettings) -> int:
@@ -60,8 +91,14 @@ def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int
     """FLOPs of both passes of one layer for `b` sequences, and what is recomputed."""
     flops = passes(workload.costs) * forward_flops(model, workload, layer, b)
     if workload.costs.recompute == "selective":
-        flops += 4 * b * workload.sequence_length**2 * model.attention_width
+        flops += scores_flops(model, workload, layer, b)
     return flops
+
+
+def reductions(model: ModelSpec, costs: CostSettings, layer: int) -> int:
+    """Times (t - 1) / t of a layer's activation that a group exchanges."""
+    parts = len(model.kinds[layer]) - (FURTHER in model.kinds[layer])
+    return (6 if costs.recompute == "full" else 4) * parts
 
 
 def backward_share(costs: CostSettings) -> Fraction:
@@ -81,14 +118,14 @@ def layer_s(
     """Seconds of one layer, forward and backward; `link` is needed when t > 1."""
     compute = layer_flops(model, workload, layer, b) / (t * flops_per_s(gpu))
     if rate := traffic.bytes_per_s(gpu):
-        compute += traffic.layer_bytes(model, workload, t, b) / rate
+        compute += traffic.layer_bytes(model, workload, layer, t, b) / rate
     if t == 1:
         return compute
     assert link is not None
     latency, bandwidth = link
     each = workload.costs.element_bytes
     activation = Fraction(each * b * workload.sequence_length * model.hidden)
-    rounds = 12 if workload.costs.recompute == "full" else 8
+    rounds = reductions(model, workload.costs, layer)
     return compute + rounds * (t - 1) * (latency + activation / (t * bandwidth))
 
 

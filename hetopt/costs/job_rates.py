@@ -297,10 +297,11 @@ def _layers_s(
     b: int,
 ) -> Fraction:
     """All layers, forward and backward; equal layers are timed once."""
-    times: dict[int, Fraction] = {}
+    times: dict[object, Fraction] = {}
     total = Fraction(0)
-    for layer, active in enumerate(model.active_parameters):
-        if active not in times:
-            times[active] = layer_s(model, work, layer, gpu, link, t, b)
-        total += times[active]
+    sorts = zip(model.active_parameters, model.kinds, strict=True)
+    for layer, sort in enumerate(sorts):
+        if sort not in times:
+            times[sort] = layer_s(model, work, layer, gpu, link, t, b)
+        total += times[sort]
     return total

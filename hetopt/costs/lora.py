@@ -21,6 +21,13 @@ from .compute import flops_per_s, passes
 
 def fault(model: ModelSpec) -> str | None:
     """Why adapters of a model cannot be counted, with the remedy; None if they can."""
+    parts = {part for kind in model.kinds for part in kind}
+    if model.latent or parts & {"mamba", "further"} or min(map(len, model.kinds)) < 2:
+        return (
+            f"found layers of model {model.name!r} that are not attention and an MLP "
+            "(latent, mamba, mtp_layers, layer_kinds), whose adapters are not "
+            "modelled; train all weights"
+        )
     for field in ("layer_parameters", "parameters_per_layer"):
         if getattr(model, field) is not None:
             return (
@@ -48,7 +55,7 @@ def _adapters(model: ModelSpec, rank: int, experts: int | None) -> int:
     if experts:
         width = model.expert_intermediate or model.mlp_width
         sparse = matrices * (h + width) * (experts + model.shared_experts)
-    with_experts = model.layers - model.dense_layers if experts else 0
+    with_experts = sum("experts" in kind for kind in model.kinds)
     ends = attention * model.layers + sparse * with_experts
     return rank * (ends + dense * (model.layers - with_experts))
 

@@ -102,7 +102,7 @@ def cost_model(
         weights=(frozen + weights) * MIB,
         gradients=gradients * MIB,
         optimiser=(trained - weights - gradients) * MIB,
-        activations=activations_mib(model, work, model.layers, t, b, 1) * MIB,
+        activations=activations_mib(model, work, range(model.layers), t, b, 1) * MIB,
         logits=logits * MIB,
         reserved=costs.reserve_mib * MIB,
     )

@@ -12,6 +12,7 @@
                 = in flight * layers * a layer without scores, and those of one layer
                                                                         selective
                 = layers * e b S H                           activations: checkpoint
+                  of the layers of the stage the one that needs most
     a layer     = b S H (4 e + 2 + 12 e / t + (2 e + 1) a S / (H t)),  e = 2 bytes:
                   b S H (10 + 24 / t + 5 a S / (H t)); selectively recomputed, its first
                   term is divided by t under sequence parallelism
@@ -31,12 +32,14 @@ their own precision and, for the loss, in single precision: two live copies; onc
 `fused_loss`, and with `logit_gradients` the single-precision gradients of the loss too.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from ..schema import CostSettings, ModelSpec, Workload
+from ..schema.layers import Parts
 from .compute import Share, ceil
-from .saved import Saved, saved, working_bytes
+from .saved import Saved, saved, standard, working_bytes
 
 MIB = 2**20
 
@@ -94,57 +97,61 @@ def shares_mib(costs: CostSettings, held: Iterable[Share]) -> int:
     return mib(sum((bytes_each(costs, n) * p for p, n in held), start=Fraction(0)))
 
 
-def _full_layer(model: ModelSpec, workload: Workload, t: int, b: int) -> Saved:
-    """Bytes of all activations of one layer, as if nothing were recomputed."""
-    costs = workload.costs
-    if costs.activations == "architecture":
-        return saved(model, workload, t, b)
-    s, h, e = workload.sequence_length, model.hidden, costs.element_bytes
-    whole = Fraction(b * s * h * (4 * e + 2))
-    if costs.recompute == "selective" and costs.sequence_parallel:
-        whole /= t
-    scores = 0 if costs.flash else (2 * e + 1) * model.heads * s
-    return Saved(whole, Fraction(12 * e * b * s * h, t), Fraction(b * s * scores, t))
+def _full_layer(
+    model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
+) -> Saved:
+    """Bytes of all activations of a layer of a kind, as if nothing were recomputed."""
+    if workload.costs.activations == "architecture":
+        return saved(model, workload, kind, t, b)
+    return standard(model, workload, kind, t, b)
 
 
 def activations_mib(
     model: ModelSpec,
     workload: Workload,
-    layers: int,
+    layers: range,
     t: int,
     b: int,
     in_flight: int | Fraction,
 ) -> int:
-    """Activations of `layers` layers for `in_flight` micro-batches of `b`."""
+    """Activations of a run of layers for `in_flight` micro-batches of `b`."""
     return sum(map(mib, activation_bytes(model, workload, layers, t, b, in_flight)))
 
 
 def activation_bytes(
     model: ModelSpec,
     workload: Workload,
-    layers: int,
+    layers: range,
     t: int,
     b: int,
     in_flight: int | Fraction,
 ) -> tuple[Fraction, Fraction]:
-    """What each micro-batch in flight keeps, in all, and what is there once."""
+    """What each micro-batch in flight keeps, in all, and what is there once.
+
+    What is there once is that of the layer that needs most of it.
+    """
     costs = workload.costs
     boundary = Fraction(
         costs.element_bytes * b * workload.sequence_length * model.hidden
     )
     if costs.activations == "checkpoint":
-        return layers * boundary, Fraction(0)
+        return len(layers) * boundary, Fraction(0)
     if costs.sequence_parallel:
         boundary /= t
-    layer = _full_layer(model, workload, t, b)
-    kept, once = {
-        "none": (sum(layer, start=Fraction(0)), Fraction(0)),
-        "selective": (layer.whole + layer.shared, layer.scores),
-        "full": (boundary, sum(layer, start=Fraction(0))),
-    }[costs.recompute]
-    if costs.activations == "architecture":
-        once += in_flight * boundary + working_bytes(model, workload, t, b)
-    return in_flight * layers * kept, once
+    kept, once = Fraction(0), [Fraction(0)]
+    kinds = Counter(model.kinds[x] for x in layers) or {model.kinds[0]: 0}
+    for kind, count in kinds.items():
+        layer = _full_layer(model, workload, kind, t, b)
+        each, again = {
+            "none": (sum(layer, start=Fraction(0)), Fraction(0)),
+            "selective": (layer.whole + layer.shared, layer.scores),
+            "full": (boundary, sum(layer, start=Fraction(0))),
+        }[costs.recompute]
+        kept += count * each
+        if costs.activations == "architecture":
+            again += in_flight * boundary + working_bytes(model, workload, kind, t, b)
+        once.append(again)
+    return in_flight * kept, max(once)
 
 
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:

@@ -95,7 +95,7 @@ def _search(instance: Instance) -> Search:
             f"instance {instance.name!r}: provisioning needs offers and search "
             "(micro_batches, data_parallel, max_stages)"
         )
-    if len(set(instance.model.parameters)) > 1:
+    if not instance.model.even:
         raise InstanceError(
             f"instance {instance.name!r}: provisioning needs layers of equal size"
         )
@@ -142,8 +142,8 @@ def _memory_mib(instance: Instance, search: Search, b: int) -> tuple[int, int, i
     model, workload = instance.model, instance.workload
     costs = workload.costs
     states = memory.states_mib(costs, model.parameters[0], 1)
-    recomputed = memory.activations_mib(model, workload, 0, 1, b, 0)
-    each = memory.activations_mib(model, workload, 1, 1, b, 1) - recomputed
+    recomputed = memory.activations_mib(model, workload, range(0), 1, b, 0)
+    each = memory.activations_mib(model, workload, range(1), 1, b, 1) - recomputed
     once = costs.reserve_mib + recomputed
     if costs.activations == "checkpoint" or costs.in_flight == "one":
         return once, states + each, 0

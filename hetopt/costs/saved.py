@@ -19,12 +19,22 @@ numbers of 4 bytes, what Sailor's profiler finds of three families (SOSP 2025):
 3 H + 8 H / t + a S / t (OPT), 8 H + 20 H / t + a S / t (LLaMA with I = 4 H), and with
 the two masks 4.5 H + 12 H / t + a S / t (GPT-Neo). The eight of single operators are
 as measured there; a count of saved tensors finds six.
+
+A layer of one part has half of the norms and masks; norms behind a part, too, are as
+many again. Queries and keys that are normed are kept twice. A Mamba-2 mixer keeps five
+tensors of its width (gate, what the convolution takes and gives, output, gated) and
+four of its states; latent attention also what it compresses, whole. Experts keep the I
+of those that a token uses, and the token for each (where `layer_kinds` tell them); a
+layer that predicts further tokens 4 H e of what it joins. A window saves nothing:
+without flash attention it is a mask.
 """
 
 from fractions import Fraction
 from typing import NamedTuple
 
 from ..schema import ModelSpec, Workload
+from ..schema.layers import ATTENTION, DENSE, EXPERTS, FURTHER, MAMBA, WINDOW, Parts
+from .traffic import inner_width
 
 _NORM_TENSORS = {"layer": 4, "layer_from_output": 3, "rms": 4, "rms_unfused": 8}
 
@@ -37,40 +47,95 @@ class Saved(NamedTuple):
     scores: Fraction
 
 
-def saved(model: ModelSpec, workload: Workload, t: int, b: int) -> Saved:
+def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> Saved:
     """What a layer keeps on each of `t` GPUs for `b` sequences, nothing recomputed."""
     tokens, costs = b * workload.sequence_length, workload.costs
-    whole = Fraction(tokens * _whole(model, costs.element_bytes))
+    e = costs.element_bytes
+    whole = tokens * _whole(model, kind, e)
     if costs.sequence_parallel:
         whole /= t
-    shared = Fraction(tokens * _shared(model, costs.element_bytes), t)
-    scores = 0 if costs.flash else _scores(model, workload)
+    if model.latent and _attends(kind):
+        x = model.latent
+        low = x.query_rank + x.key_rank + x.rotary
+        whole += tokens * e * low
+    shared = Fraction(tokens * sum(_shared(model, part, e) for part in kind), t)
+    scores = 0 if costs.flash or not _attends(kind) else _scores(model, workload)
     return Saved(whole, shared, Fraction(tokens * scores, t))
 
 
-def working_bytes(model: ModelSpec, workload: Workload, t: int, b: int) -> Fraction:
+def standard(
+    model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
+) -> Saved:
+    """The same by the common formula; parts other than its two in proportion."""
+    costs, e, h = workload.costs, workload.costs.element_bytes, model.hidden
+    tokens = b * workload.sequence_length
+    parts = len(kind) - (FURTHER in kind)
+    whole = Fraction(tokens * parts * (2 * e + 1) * h)
+    if costs.recompute == "selective" and costs.sequence_parallel:
+        whole /= t
+    whole += tokens * 4 * e * h * (FURTHER in kind)
+    widths = {ATTENTION: 4 * h, WINDOW: 4 * h, DENSE: 8 * h, EXPERTS: 8 * h}
+    if model.mamba:
+        widths[MAMBA] = _mixed(model)
+    shared = e * sum(widths.get(part, 0) for part in kind)
+    scores = 0
+    if not costs.flash and _attends(kind):
+        scores = (2 * e + 1) * model.heads * workload.sequence_length
+    return Saved(whole, Fraction(tokens * shared, t), Fraction(tokens * scores, t))
+
+
+def working_bytes(
+    model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
+) -> Fraction:
     """What a layer's backward pass holds beside what was kept, at its widest.
 
     The gradients of a residual sum and of a branch, and either those of scores and
-    probabilities or those of the MLP's wide tensors.
+    probabilities or those of the MLP's, or the mixer's, wide tensors.
     """
     costs = workload.costs
     e, tokens = costs.element_bytes, b * workload.sequence_length
     sums = Fraction(2 * e * model.hidden, t if costs.sequence_parallel else 1)
-    scores = 0 if costs.flash else 2 * e * model.heads * workload.sequence_length
-    wide = (3 if model.gated else 2) * e * model.mlp_width
-    return tokens * (sums + Fraction(max(scores, wide), t))
+    wide = [0]
+    if not costs.flash and _attends(kind):
+        wide.append(2 * e * model.heads * workload.sequence_length)
+    for part in kind:
+        if part in (DENSE, EXPERTS):
+            wide.append((3 if model.gated else 2) * e * inner_width(model, part))
+        if part == MAMBA and model.mamba:
+            wide.append(3 * e * model.mamba.inner)
+    return tokens * (sums + Fraction(max(wide), t))
 
 
-def _whole(model: ModelSpec, e: int) -> int:
-    masks = 2 * model.hidden if model.dropout else 0
-    return _NORM_TENSORS[model.norm] * model.hidden * e + masks
+def _attends(kind: Parts) -> bool:
+    return ATTENTION in kind or WINDOW in kind
 
 
-def _shared(model: ModelSpec, e: int) -> int:
-    attention = 2 * model.attention_width + 2 * model.kv_width
-    copies = 4 if model.gated else 1 if model.activation == "relu" else 2
-    return e * (attention + copies * model.mlp_width)
+def _whole(model: ModelSpec, kind: Parts, e: int) -> Fraction:
+    parts = len(kind) - (FURTHER in kind)
+    norms = Fraction(_NORM_TENSORS[model.norm] * parts, 2) * (1 + model.post_norm)
+    masks = parts * model.hidden if model.dropout else 0
+    return norms * model.hidden * e + masks + 4 * model.hidden * e * (FURTHER in kind)
+
+
+def _shared(model: ModelSpec, part: str, e: int) -> int:
+    if part == FURTHER:
+        return 0
+    if part == MAMBA:
+        return e * _mixed(model)
+    if part in (DENSE, EXPERTS):
+        copies = 4 if model.gated else 1 if model.activation == "relu" else 2
+        kept = copies * inner_width(model, part)
+        if part == EXPERTS and model.layer_kinds is not None:
+            kept += (model.active_experts or 0) * model.hidden
+        return e * kept
+    normed = model.attention_width + model.kv_width if model.qk_norm else 0
+    return e * (2 * model.attention_width + 2 * model.kv_width + normed)
+
+
+def _mixed(model: ModelSpec) -> int:
+    """Elements of a token that a Mamba-2 mixer keeps."""
+    assert model.mamba is not None
+    return 5 * model.mamba.inner + 4 * model.mamba.groups * model.mamba.state
 
 
 def _scores(model: ModelSpec, workload: Workload) -> int:

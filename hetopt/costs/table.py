@@ -93,15 +93,16 @@ class CostTable:
             return self.calibrated.times_us(self.node_class[node], t, b)[0]
         if self.profile:
             return self.profile.times_us(self.cluster.node[node].gpu, t, b)[0]
-        seconds: dict[int, int] = {}
+        seconds: dict[object, int] = {}
         gpu, link = self.gpu(node), self.node_class[node].intra
-        for layer, parameters in enumerate(self.model.active_parameters):
-            if parameters not in seconds:
+        sorts = list(zip(self.model.active_parameters, self.model.kinds, strict=True))
+        for layer, sort in enumerate(sorts):
+            if sort not in seconds:
                 exactly = compute.layer_s(
                     self.model, self.workload, layer, gpu, link, t, b
                 )
-                seconds[parameters] = ceil(exactly * 10**6)
-        return tuple(seconds[p] for p in self.model.active_parameters)
+                seconds[sort] = ceil(exactly * 10**6)
+        return tuple(seconds[sort] for sort in sorts)
 
     def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """The backward part of `layer_us`."""
@@ -220,9 +221,9 @@ class CostTable:
         mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
         if whole:
             return mib
-        model, workload, count = self.model, self.workload, len(layers)
+        model, workload = self.model, self.workload
         more, one = (
-            sum(memory.activation_bytes(model, workload, count, t, b, flying))
+            sum(memory.activation_bytes(model, workload, layers, t, b, flying))
             for flying in (flight, 1)
         )
         return mib + memory.mib(Fraction(more - one))  # rounded once, and up
@@ -282,7 +283,7 @@ class CostTable:
         t, b = group
         if self.weighing is None:
             model, work = self.model, self.workload
-            return memory.activations_mib(model, work, len(layers), t, b, flight)
+            return memory.activations_mib(model, work, layers, t, b, flight)
         gpu = self.cluster.node[node].gpu
         held = self.weighing.held(gpu, layers, t, b, all(ends))
         once = self.weighing.once(gpu, layers, t, b, *ends)
@@ -291,7 +292,7 @@ class CostTable:
     @cached_property
     def even(self) -> bool:
         """Whether runs of equally many layers weigh alike."""
-        if len(set(self.model.parameters)) > 1 or self.profile.weighs:
+        if not self.model.even or self.profile.weighs:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
 

@@ -10,7 +10,13 @@ operator reads its inputs and writes its output once:
     sums      6 H e + 2 H dropout              6 H e + (4 H e + 2 H) dropout
     MLP       2 I e, gated 3 I e               3 I e, gated 5 I e
     context   2 W e                            2 W e
+    q/k norms 2 (W + K) e                      3 (W + K) e, where there are
+    Mamba-2   7 M e                            10 M e   (convolution, scan, gate, norm)
     scores    a S 4 e + a S (2 e + 1) dropout  a S 7 e + a S (2 e + 1) dropout
+
+A layer of one part has half of the norms and sums; norms behind a part, too, add a
+norm each. Where `layer_kinds` tell them, experts have the I of those that a token uses
+and move the token 4 A e H more, A being their number.
 
 Norms and sums are shared among the t GPUs under sequence parallelism only, the others
 always. Scores are written, softmaxed, and read by the product with the values: their
@@ -24,6 +30,7 @@ times: their norm, clipping (twice), the update and setting them to zero.
 from fractions import Fraction
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from ..schema.layers import ATTENTION, DENSE, EXPERTS, FURTHER, MAMBA, WINDOW, Parts
 
 
 def bytes_per_s(gpu: GpuType) -> Fraction | None:
@@ -33,14 +40,16 @@ def bytes_per_s(gpu: GpuType) -> Fraction | None:
     return exact(gpu.memory_gbytes_per_s) * 10**9
 
 
-def layer_bytes(model: ModelSpec, workload: Workload, t: int, b: int) -> Fraction:
+def layer_bytes(
+    model: ModelSpec, workload: Workload, layer: int, t: int, b: int
+) -> Fraction:
     """Bytes that the kernels of a layer move, both passes, on each of `t` GPUs."""
-    costs = workload.costs
+    costs, kind = workload.costs, model.kinds[layer]
     again = 2 if costs.recompute == "full" else 1
-    whole = _pair(_whole(model, costs.element_bytes), again)
-    shared = _pair(_shared(model, costs.element_bytes), again)
+    whole = _pair(_whole(model, kind, costs.element_bytes), again)
+    shared = _pair(_shared(model, kind, costs.element_bytes), again)
     scores = 0
-    if not costs.flash:
+    if not costs.flash and (ATTENTION in kind or WINDOW in kind):
         twice = 1 if costs.recompute == "none" else 2
         scores = _pair(_scores(model, workload), twice)
     parts = Fraction(whole, t if costs.sequence_parallel else 1)
@@ -58,18 +67,47 @@ def _pair(passes: tuple[int, int], forward: int) -> int:
     return forward * passes[0] + passes[1]
 
 
-def _whole(model: ModelSpec, e: int) -> tuple[int, int]:
-    forward, backward = 10 * e, 12 * e
+def _whole(model: ModelSpec, kind: Parts, e: int) -> tuple[int, int]:
+    forward, backward = 5 * e, 6 * e
+    if model.post_norm:
+        forward, backward = forward + 2 * e, backward + 3 * e
     if model.dropout:
-        forward, backward = forward + 2, backward + 4 * e + 2
-    return forward * model.hidden, backward * model.hidden
+        forward, backward = forward + 1, backward + 2 * e + 1
+    # What a layer that predicts further tokens joins and norms is about one part's.
+    return len(kind) * forward * model.hidden, len(kind) * backward * model.hidden
 
 
-def _shared(model: ModelSpec, e: int) -> tuple[int, int]:
-    context = 2 * model.attention_width
-    forward, backward = (3, 5) if model.gated else (2, 3)
-    width = model.mlp_width
-    return e * (forward * width + context), e * (backward * width + context)
+def _shared(model: ModelSpec, kind: Parts, e: int) -> tuple[int, int]:
+    each = [_of_part(model, part, e) for part in kind]
+    return sum(forward for forward, _ in each), sum(backward for _, backward in each)
+
+
+def _of_part(model: ModelSpec, part: str, e: int) -> tuple[int, int]:
+    if part == FURTHER:
+        return 0, 0
+    if part == MAMBA:
+        assert model.mamba is not None
+        return 7 * model.mamba.inner * e, 10 * model.mamba.inner * e
+    if part in (DENSE, EXPERTS):
+        forward, backward = (3, 5) if model.gated else (2, 3)
+        width, moved = inner_width(model, part), 0
+        if part == EXPERTS and model.layer_kinds is not None:
+            moved = 4 * (model.active_experts or 0) * model.hidden
+        return e * (forward * width + moved), e * (backward * width + moved)
+    context, normed = 2 * model.attention_width, 0
+    if model.qk_norm:
+        normed = model.attention_width + model.kv_width
+    return e * (context + 2 * normed), e * (context + 3 * normed)
+
+
+def inner_width(model: ModelSpec, part: str) -> int:
+    """Width between the matrices of an MLP, or of the experts that a token uses.
+
+    Without `layer_kinds` experts are weighed as the dense MLP is.
+    """
+    if part == EXPERTS and model.layer_kinds is not None:
+        return model.expert_width
+    return model.mlp_width
 
 
 def _scores(model: ModelSpec, workload: Workload) -> tuple[int, int]:

@@ -8,7 +8,14 @@ parallelism that is the 34 s b h + 5 a s^2 b of Korthikanti et al. (arXiv 2205.0
 
 from typing import NamedTuple
 
-from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture, Layer
+from .architecture import (
+    ATTENDING,
+    EXPERTS,
+    FURTHER,
+    MAMBA,
+    Architecture,
+    Layer,
+)
 from .kernels import ELEMENT, Constants
 from .layout import Layout
 
@@ -60,8 +67,12 @@ def _stream(a: Architecture, run: Layout) -> float:
 
 def kept(a: Architecture, run: Layout, part: str) -> Kept:
     """What backward passes need of a part."""
-    if part == ATTENTION:
+    if part in ATTENDING:
         return _attention(a, run)
+    if part == FURTHER:
+        joined = 2 * a.hidden / _split(run)
+        inputs, e = 2 * _stream(a, run), element(run)
+        return Kept(inputs, e * joined, 0, 0, 0, 0, 0, 0, joined)
     if part == MAMBA:
         return _mamba(a, run)
     return _mlp(a, run, part)
@@ -147,7 +158,7 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
     """Bytes of a token that a part keeps under the run's recomputation."""
     whole = sum(x) - x.width
     if run.recompute in ("full", "block"):
-        entry = x.stream if part == ATTENTION else 0.0
+        entry = x.stream if part in ATTENDING else 0.0
         if run.framework == "deepspeed":  # divides them as tensors are
             entry /= run.tp
         return run.recomputed * entry + (1 - run.recomputed) * whole
@@ -157,7 +168,7 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
         whole -= x.probabilities
     if "layernorm" in run.modules:
         whole -= x.normed
-    if "mla_up_proj" in run.modules and a.latent and part == ATTENTION:
+    if "mla_up_proj" in run.modules and a.latent and part in ATTENDING:
         whole -= x.projected
     if part == EXPERTS and "moe" in run.modules:
         return x.stream + x.normed
@@ -172,7 +183,7 @@ def _every_other(a: Architecture, run: Layout, part: str) -> float:
     Of queries, keys, values, output, and gate, up and down: the odd ones.
     """
     e = element(run)
-    if part == ATTENTION:
+    if part in ATTENDING:
         heads = a.heads / run.tp
         kv = max(a.kv_heads / run.tp, 1)
         inner = (2 * heads + kv) * a.value_width

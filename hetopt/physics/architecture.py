@@ -1,7 +1,9 @@
 """The parts of a layer and the matrices that they multiply with.
 
 A layer is one or two parts, in this order: `attention` (grouped-query, or latent as in
-DeepSeek-V2), `mamba` (Mamba-2), `dense` (an MLP), `experts` (a mixture). Matrices are
+DeepSeek-V2), `window` (the same, of the nearest tokens), `mamba` (Mamba-2), `dense` (an
+MLP), `experts` (a mixture); a third is `further`, what predicting further tokens takes
+beside a layer, without its pass through the head. Matrices are
 those of one GPU: of `t` tensor-parallel ones a t-th of the heads and of the width, of
 `ep` expert-parallel ones an ep-th of the experts.
 """
@@ -12,6 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 ATTENTION, MAMBA, DENSE, EXPERTS = "attention", "mamba", "dense", "experts"
+WINDOW, FURTHER = "window", "further"
+ATTENDING = (ATTENTION, WINDOW)
 Layer = tuple[str, ...]
 
 
@@ -33,7 +37,7 @@ class Matrix(NamedTuple):
 class Latent(NamedTuple):
     """Widths of latent attention (MLA): DeepSeek-V2, arXiv 2405.04434, section 2.1."""
 
-    queries: int
+    queries: int  # 0: they are not compressed
     keys: int
     plain: int  # of a head, without position
     rotary: int
@@ -68,13 +72,27 @@ class Architecture:
     shared_intermediate: int = 0
     latent: Latent | None = None
     mamba: Mamba | None = None
-    window: int | None = None  # of every other layer's attention
+    window: int | None = None  # of the part `window`; else of every other layer
+    chunked: bool = False  # windows are chunks, which do not slide
     relu: bool = False  # of a plain MLP; keeps its output alone
 
     @cached_property
     def kinds(self) -> Counter[Layer]:
         """How many layers there are of each kind."""
         return Counter(self.layers)
+
+    def seen(self, part: str, s: float) -> float:
+        """Tokens that one sees on average, of sequences of `s`."""
+        if not self.window:
+            return s / 2
+        if part != WINDOW and any(WINDOW in layer for layer in self.kinds):
+            return s / 2
+        if part != WINDOW:  # told of the model: every other layer has it
+            return (s / 2 + min(self.window, s / 2)) / 2
+        w = min(self.window, s)
+        if self.chunked:
+            return (s // w * w * w + (s % w) ** 2) / (2 * s)
+        return w - w * w / (2 * s)
 
     @property
     def score_width(self) -> int:
@@ -90,6 +108,8 @@ class Architecture:
         """The products of a part's forward pass on one GPU."""
         make = {
             ATTENTION: self._attention,
+            WINDOW: self._attention,
+            FURTHER: self._further,
             MAMBA: self._mamba,
             DENSE: self._dense,
             EXPERTS: self._experts,
@@ -113,9 +133,11 @@ class Architecture:
     def _attention(self, t: int, ep: int) -> tuple[Matrix, ...]:
         h, heads = self.hidden, self.heads / t
         if (x := self.latent) is not None:
+            scored = heads * (x.plain + x.rotary)
+            asked = [Matrix(scored, x.queries or h)]
             return (
-                Matrix(x.queries, h),
-                Matrix(heads * (x.plain + x.rotary), x.queries),
+                *([Matrix(x.queries, h)] if x.queries else []),
+                *asked,
                 Matrix(x.keys + x.rotary, h),
                 Matrix(heads * (x.plain + x.values), x.keys),
                 Matrix(h, heads * x.values),
@@ -130,6 +152,10 @@ class Architecture:
         inner = x.heads * x.head_dim
         joint = (2 * inner + x.heads + 2 * x.groups * x.state) / t
         return Matrix(joint, self.hidden), Matrix(self.hidden, inner / t)
+
+    def _further(self, t: int, ep: int) -> tuple[Matrix, ...]:
+        """The last hidden state and the next token's embedding, joined."""
+        return (Matrix(self.hidden / t, 2 * self.hidden),)
 
     def _mlp(
         self, width: float, rows: float = 1, times: float = 1, routed: bool = False

@@ -13,7 +13,15 @@ at a share of the 16-bit peak, lower for narrow heads and short sequences.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .architecture import ATTENTION, EXPERTS, MAMBA, Architecture, Matrix
+from .architecture import (
+    ATTENDING,
+    ATTENTION,
+    EXPERTS,
+    FURTHER,
+    MAMBA,
+    Architecture,
+    Matrix,
+)
 from .machine import Machine
 
 #: A constant by its name, further names being what it may deviate by.
@@ -81,14 +89,13 @@ def attention_s(
     cp: int,
     framework: str,
     kernel: str | None,
+    part: str = ATTENTION,
 ) -> float:
     """Seconds of the forward pass of one layer's attention."""
     heads = a.heads / t
     if kernel is None:
         return _unfused_s(c, machine, a, heads, sequences, s, framework)
-    seen = s / 2
-    if a.window:
-        seen = (s / 2 + min(a.window, s / 2)) / 2
+    seen = a.seen(part, s)
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
     share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.card)
     width = (a.score_width + a.value_width) / 2
@@ -127,11 +134,13 @@ def traffic_s(
     h = a.hidden / (t if split else 1)
     shared = 0.0
     each = 2.0
-    if part == ATTENTION:
+    if part in ATTENDING:
         shared = 2 * a.heads * a.value_width / t
     elif part == MAMBA:
         assert a.mamba is not None
         shared = c("mamba.passes") * a.mamba.heads * a.mamba.head_dim / t
+    elif part == FURTHER:
+        shared = 0.0
     elif part == EXPERTS:
         shared = (3 if a.gated else 2) * a.shared_intermediate / t
     else:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import kernels, wires
-from .architecture import ATTENTION, EXPERTS, Architecture
+from .architecture import ATTENDING, EXPERTS, FURTHER, Architecture
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -69,10 +69,11 @@ def part_times(
             dense += once
     passes = (c("lora.passes") if run.lora else 3) + products_again
     attention = 0.0
-    if part == ATTENTION:
+    if part in ATTENDING:
         forward = kernels.attention_s(
-            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.kernel
-        )
+            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.kernel,
+            part,
+        )  # fmt: skip
         attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
     moved = kernels.traffic_s(
         c, machine, a, part, tokens, t, run.split_sequence and t > 1, (run.style, fw),
@@ -83,8 +84,8 @@ def part_times(
     collective *= (2 + (products_again if run.recompute != "ops" else 0)) * c(
         "tp", fw, "overlapped" if run.overlap_tp else "plain"
     )
-    if part == EXPERTS and not a.shared_intermediate and run.split_sequence:
-        collective = 0.0  # tokens stay divided
+    if _stays_divided(a, run, part):
+        collective = 0.0
     exchange = 0.0
     launch, waits = c("launch", run.style, fw), 0.0
     if part == EXPERTS:
@@ -100,7 +101,7 @@ def part_times(
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
     context = 0.0
-    if part == ATTENTION:
+    if part in ATTENDING:
         context = 3 * wires.context_s(machine, a, run) * c("context", fw)
     return LayerTimes(
         dense * passes,
@@ -114,6 +115,13 @@ def part_times(
         weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def _stays_divided(a: Architecture, run: Layout, part: str) -> bool:
+    """Whether a part has no collective: experts of divided tokens; what is joined."""
+    if part == FURTHER:  # its product is part of the layer that follows
+        return True
+    return part == EXPERTS and not a.shared_intermediate and run.split_sequence
 
 
 def weights_s(

@@ -139,6 +139,7 @@ def _utilisation(
     model, s = trained.model, trained.sequence
     tokens = trained.batch * s
     matrices = sum(model.active_parameters) + model.embedding_parameters
-    attention = 2 * s * model.attention_width * model.layers
+    attending = sum({"attention", "window"} & {*kind} != set() for kind in model.kinds)
+    attention = 2 * s * model.attention_width * attending
     flops = 6 * tokens * (matrices + attention)
     return flops / (peak_tflops * 1e6 * step_us * gpus)

@@ -9,6 +9,7 @@ from .calibration import Calibration
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
 from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
+from .layers import LatentAttention, MambaMixer, Vectors
 from .model import ModelSpec
 from .record import (
     LONGEST_NAME,
@@ -59,8 +60,10 @@ __all__ = [
     "Inter",
     "Island",
     "LatencyUs",
+    "LatentAttention",
     "Length",
     "Link",
+    "MambaMixer",
     "MemoryGib",
     "ModelSpec",
     "Name",
@@ -79,6 +82,7 @@ __all__ = [
     "StateBytes",
     "Storage",
     "Usd",
+    "Vectors",
     "Workload",
     "exact",
     "link_of",

@@ -50,6 +50,13 @@ class Feature(StrEnum):
     MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
     MIXED_RECOMPUTE = "stages that recompute by different rules"
     LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
+    LATENT = "latent attention (MLA)"
+    MAMBA = "Mamba-2 layers"
+    WINDOWS = "layers whose attention sees a window or a chunk"
+    PLACED_EXPERTS = "experts in other layers than all behind the first dense ones"
+    SINGLE_PARTS = "layers that are attention or an MLP alone"
+    FURTHER_TOKENS = "layers that predict further tokens (MTP)"
+    MORE_NORMS = "norms of queries and keys, or behind attention and MLP"
     ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
     ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
     ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
@@ -102,6 +109,19 @@ _SHAPES = frozenset(
         Feature.MIXED_TYPES_IN_STAGE,
     }
 )
+#: What only targets take that do not write the model's shape.
+_LAYERS = frozenset(
+    {
+        Feature.LISTED_PARAMETERS,
+        Feature.LATENT,
+        Feature.MAMBA,
+        Feature.WINDOWS,
+        Feature.PLACED_EXPERTS,
+        Feature.SINGLE_PARTS,
+        Feature.FURTHER_TOKENS,
+        Feature.MORE_NORMS,
+    }
+)
 _GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
 _DIVIDED = {Feature.CONTEXT_PARALLEL, Feature.EXPERT_PARALLEL}
 _MEGATRON = {
@@ -130,8 +150,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "deepspeed": Target(
             frozenset(
                 _GRID
+                | _LAYERS
                 | {
-                    Feature.LISTED_PARAMETERS,
                     Feature.ZERO_1,
                     Feature.NOT_RECOMPUTED,
                     Feature.SINGLE_PRECISION,
@@ -144,8 +164,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "torchtitan": Target(
             frozenset(
                 _GRID
+                | _LAYERS
                 | {
-                    Feature.LISTED_PARAMETERS,
                     Feature.ZERO_1,
                     Feature.ZERO_2,
                     Feature.ZERO_3,
@@ -174,17 +194,15 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 | {
                     Feature.MIXED_DEGREES,
                     Feature.MIXED_REPLICAS,
-                    Feature.LISTED_PARAMETERS,
                     Feature.ZERO_2,
                     Feature.ZERO_3,
                     Feature.NOT_RECOMPUTED,
                 }
+                | _LAYERS
             ),
             frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
         ),
-        "hexiscale": Target(
-            _SHAPES | {Feature.LISTED_PARAMETERS}, frozenset({Rule.HANDED_ON})
-        ),
+        "hexiscale": Target(_SHAPES | _LAYERS, frozenset({Rule.HANDED_ON})),
         "sailor": Target(
             frozenset(
                 {
@@ -193,9 +211,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.MIXED_DEGREES_IN_STAGE,
                     Feature.MIXED_TYPES,
                     Feature.MIXED_TYPES_IN_STAGE,
-                    Feature.LISTED_PARAMETERS,
                     Feature.NOT_RECOMPUTED,
                 }
+                | _LAYERS
             ),
             frozenset({Rule.ALONE}),
         ),
@@ -216,6 +234,8 @@ def indivisible(model: ModelSpec, t: int, split: Split = ONE) -> Iterator[str]:
         width = getattr(model, name)
         if width is not None and width % t:
             yield f"{name} {width}"
+    if (mixer := model.mamba) is not None and (mixer.heads % t or mixer.groups % t):
+        yield f"{mixer.heads} heads and {mixer.groups} groups of Mamba-2"
 
 
 def permits(runs_on: str, model: ModelSpec, split: Split, gpus: int) -> bool:

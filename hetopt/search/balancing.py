@@ -52,10 +52,7 @@ class Balancer:
         calibrated = self.cost.table.calibrated
         if calibrated and len(set(calibrated.sorts)) > 1:
             return False
-        return all(
-            len(set(row)) == 1
-            for row in (model.parameters, model.active_parameters, *rows)
-        )
+        return model.even and all(len(set(row)) == 1 for row in rows)
 
     def balanced(
         self,

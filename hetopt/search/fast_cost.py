@@ -82,6 +82,7 @@ class FastCost:
         self._behind_parameters = list(accumulate(parameters, initial=0))
         routed = instance.model.routed_parameters
         self._behind_routed = list(accumulate(routed, initial=0))
+        self._kinds_differ = len(set(instance.model.kinds)) > 1
         self.syncs = SyncTimes(self.table, parameters, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
@@ -312,21 +313,21 @@ class FastCost:
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
-        count = slot.last - slot.first
+        layers = range(slot.first, slot.last)
         ends = (j == 0, j == stages - 1)
         rule = slot.recompute
-        key: tuple[object, ...]
-        routed = self._routed(slot)
-        key = (parameters, routed, count, slot.t, b, flight, ends, replicas, rule)
-        if self.table.weighing is not None:  # by kernels of a card, by kinds of layers
-            key += (self.kind[slot.node], 0 if self.table.even else slot.first)
+        run: object = (parameters, len(layers))
+        if self._kinds_differ or self.table.weighing is not None:
+            run = layers, self.kind[slot.node]  # by kernels of a card, too
+        key = (run, slot.t, b, flight, ends, replicas, rule)
         if key not in self._needs:
             model, table = self.table.model, self.table.under(rule)
-            run, group = range(slot.first, slot.last), (slot.t, b)
             node, work = self.names[slot.node], table.workload
             self._needs[key] = (
-                memory.states_mib(self.costs, parameters, slot.t, replicas or 1, routed)
-                + table.activations_mib(node, run, group, flight, ends)
+                memory.states_mib(
+                    self.costs, parameters, slot.t, replicas or 1, self._routed(slot)
+                )
+                + table.activations_mib(node, layers, (slot.t, b), flight, ends)
                 + memory.ends_mib(model, work, *ends, slot.t, b, replicas or 1)
                 + (self._flat_mib(slot, *ends) if copied else 0)
                 + self.costs.reserve_mib

@@ -23,6 +23,7 @@ from hetopt.schema import CostSettings, Instance, ModelSpec, Workload
 from hetopt.search.fast_cost import FastCost
 
 MIB = 2**20
+KIND = ("attention", "dense")
 
 
 def model(**fields: Any) -> ModelSpec:
@@ -57,7 +58,7 @@ def test_a_layer_keeps_what_was_measured_of_three_families(
 ) -> None:
     """Sailor (SOSP 2025), single precision: s h (whole + shared / t) + a s^2 / t."""
     s, h, a = 2048, 1024, 16
-    found = sum(saved(model(**fields), work(precision="fp32"), t, 1))
+    found = sum(saved(model(**fields), work(precision="fp32"), KIND, t, 1))
     assert found == 4 * (
         s * h * (Fraction(whole) + Fraction(shared, t)) + a * s * s / t
     )
@@ -71,7 +72,7 @@ def test_the_default_architecture_keeps_megatrons_formula(
     costs = {"flash": bool(flash), "sequence_parallel": bool(split)}
     costs |= {"recompute": {"f": "full", "s": "selective", "n": "none"}[rule]}
     b, t = 2, 4
-    derived = saved(model(), work(**costs), t, b)
+    derived = saved(model(), work(**costs), KIND, t, b)
     sbh = 2048 * b * 1024
     assert derived.whole == Fraction(10 * sbh, t if split else 1)
     assert derived.shared == Fraction(24 * sbh, t)
@@ -81,7 +82,7 @@ def test_the_default_architecture_keeps_megatrons_formula(
 def test_selective_recomputation_with_sequence_parallelism_leaves_34_bytes() -> None:
     """Arxiv 2205.05198, Eq. 6: s b h 34 / t a layer."""
     workload = work(recompute="selective", sequence_parallel=True, flash=True)
-    ten = memory.activations_mib(model(), workload, 10, 8, 2, 3)
+    ten = memory.activations_mib(model(layers=10), workload, range(10), 8, 2, 3)
     assert ten == memory.mib(Fraction(3 * 10 * 34 * 2048 * 2 * 1024, 8))
 
 

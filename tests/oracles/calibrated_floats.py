@@ -9,7 +9,7 @@ from typing import Any
 
 from hetopt.calibration.constants import Table
 from hetopt.physics import activations, kernels, memory
-from hetopt.physics.architecture import Architecture
+from hetopt.physics.architecture import Architecture, Latent, Mamba
 from hetopt.physics.layout import Layout
 from hetopt.physics.machine import Machine
 from hetopt.physics.step import layer_times
@@ -34,12 +34,21 @@ class FloatTimes:
         inner = m.intermediate or 4 * m.hidden
         sparse = bool(m.experts) and layer >= m.dense_layers
         width = m.expert_intermediate or inner
+        parts = ["attention", "experts" if sparse else "dense"]
+        if m.layer_kinds:
+            parts = m.layer_kinds[layer % len(m.layer_kinds)].split("+")
+        if layer >= m.layers - m.mtp_layers:
+            parts.append("further")
         return Architecture(
-            layers=(("attention", "experts" if sparse else "dense"),) * 2,
+            layers=(tuple(parts),) * 2,
             hidden=m.hidden,
             heads=m.heads,
             kv_heads=m.kv_heads or m.heads,
-            head_dim=m.head_dim or m.hidden // m.heads,
+            head_dim=(
+                m.head_dim or m.hidden // m.heads
+                if m.latent is None
+                else (m.latent.plain + m.latent.rotary + m.latent.value_dim) // 2
+            ),
             intermediate=inner,
             gated=m.gated,
             vocabulary=m.vocabulary,
@@ -48,6 +57,10 @@ class FloatTimes:
             expert_intermediate=width,
             shared_intermediate=m.shared_experts * width,
             relu=m.activation == "relu",
+            latent=m.latent and Latent(*dict(m.latent).values()),
+            mamba=m.mamba and Mamba(*[*dict(m.mamba).values()][:4]),
+            window=m.window if "window" in parts else None,
+            chunked=m.chunked,
         )
 
     def machine(self, node: str) -> Machine:
@@ -123,7 +136,7 @@ class FloatTimes:
     def routed(self, layer: int) -> float:
         """Parameters of a layer's experts, but for shared ones."""
         m = self.model
-        if not m.experts or layer < m.dense_layers:
+        if "experts" not in self.shape(layer).layers[0]:
             return 0
         width = m.expert_intermediate or m.intermediate or 4 * m.hidden
         each = (3 if m.gated else 2) * m.hidden * width
@@ -138,6 +151,8 @@ class FloatTimes:
             shape, run = self.shape(layer), self.run(node, t, b, rule)
             times = layer_times(self.constant, self.machine(node), shape, run)
             more = (times.products + times.experts) * (self.share(layer) - 1)
+            if "further" in shape.layers[0] and self.costs.head == "include":
+                more += self.head(node, t, b)
             host = times.launches  # beside the device
             device = sum(times) - host + more
             return (device**2 + host**2) ** 0.5 * self.pace

@@ -24,6 +24,8 @@ from hetopt.schema import Instance
 Tree = dict[str, Any]
 
 RULES = ["full", "selective", "none"]
+KINDS = ["attention+dense", "window+dense", "attention+experts", "window+experts"]
+KINDS += ["mamba+dense", "attention", "window", "mamba", "dense", "experts"]
 MOST_GIB, MOST_TFLOPS = 976_562.0, 999_999.0  # the largest that the schema takes
 
 
@@ -86,6 +88,14 @@ def _parameters(draw: Draw) -> list[int] | None:
 
 def _few_parameters(draw: Draw) -> list[int] | None:
     return draw.maybe(None, None, None, _counted(draw, draw.limit(10**6, 0), 10**7))
+
+
+def _layer_kinds(draw: Draw) -> list[str] | None:
+    """Kinds that repeat, or one for each layer."""
+    if draw.rng.random() > draw.spice / 2:
+        return None
+    many = draw.rng.randint(1, draw.layers)
+    return [draw.rng.choice(KINDS) for _ in range(many)]
 
 
 # Of a pair: latency, and the rate of the other direction.
@@ -237,6 +247,38 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "norm": lambda d: d.maybe("layer", "layer_from_output", "rms", "rms_unfused"),
         "dropout": lambda d: d.maybe(True, False),
         "attention_dropout": lambda d: d.maybe(True, False),
+        "layer_kinds": _layer_kinds,
+        "window": lambda d: d.maybe(None, 40, 256, 300),
+        "chunked": lambda d: d.maybe(False, True),
+        "latent": lambda d: d.maybe(None, None, record(d, schema.LatentAttention)),
+        "mamba": lambda d: d.maybe(None, record(d, schema.MambaMixer)),
+        "mtp_layers": lambda d: d.maybe(0, 0, min(1, d.layers - 1)),
+        "qk_norm": lambda d: d.maybe(False, True),
+        "post_norm": lambda d: d.maybe(False, True),
+        "attention_bias": lambda d: d.maybe("none", "qkv", "all"),
+        "vectors": lambda d: d.maybe(None, None, record(d, schema.Vectors)),
+        "other_parameters": lambda d: d.maybe(0, 5000),
+    },
+    schema.LatentAttention: {
+        "query_rank": lambda d: d.rng.choice([0, 64]),
+        "key_rank": lambda d: 32,
+        "plain": lambda d: d.rng.choice([16, 64]),
+        "rotary": lambda d: 16,
+        "value_dim": lambda d: d.rng.choice([16, 64]),
+    },
+    schema.MambaMixer: {
+        "heads": lambda d: d.rng.choice([8, 16]),
+        "head_dim": lambda d: 64,
+        "state": lambda d: d.rng.choice([16, 128]),
+        "groups": lambda d: d.maybe(1, 2),
+        "convolution": lambda d: d.maybe(4, 2),
+    },
+    schema.Vectors: {
+        "attention": lambda d: d.maybe(None, 0, 900),
+        "mamba": lambda d: d.maybe(None, 0, 700),
+        "dense": lambda d: d.maybe(None, 0, 1100),
+        "experts": lambda d: d.maybe(None, 3000),
+        "expert": lambda d: d.maybe(0, 33),
     },
     schema.CostSettings: {
         "bytes_per_parameter": lambda d: d.maybe(None, 12, d.limit(18, 1, 4, 64)),
@@ -377,6 +419,15 @@ def _possible_model(draw: Draw, model: Tree) -> Tree:
         model.setdefault("active_experts", draw.rng.randint(1, model["experts"]))
     else:
         model.pop("active_experts", None)
+    kinds = "+".join(model.get("layer_kinds", ()))
+    if kinds:
+        model.pop("dense_layers", None)
+        if "experts" in kinds:
+            model |= {"experts": 4, "active_experts": 2}
+        if "window" in kinds:
+            model.setdefault("window", 100)
+        if "mamba" in kinds:
+            model.setdefault("mamba", record(draw, schema.MambaMixer))
     return model
 
 

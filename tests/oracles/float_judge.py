@@ -84,18 +84,59 @@ class FloatJudge:
             return 1e-6 * sum(row.layer_us[layer] for row in self.rows(node, t, b))
         if self.costs.calibration:
             return self.calibrated.layer(layer, node, t, b)
-        p, s = self.model.active_parameters[layer], self.S
-        width = (self.model.head_dim or 0) * self.model.heads or self.H
-        c, rounds = (4, 12) if self.full else (3, 8)
-        scores = 4 * b * s**2 * width
+        p, s, parts = self.model.active_parameters[layer], self.S, self.parts(layer)
+        c, rounds = (4, 6) if self.full else (3, 4)
+        scores = 4 * b * self.pairs(parts) * self.widths()[0]
         flops = c * (2 * p * b * s + scores)
         if self.costs.recompute == "selective":
             flops += scores
-        time = flops / (t * self.flops(node)) + self.waiting(node, t, b)
+        if "mamba" in parts:
+            mixer = self.model.mamba
+            flops += c * 7 * b * s * mixer.heads * mixer.head_dim * mixer.state
+        if layer >= self.model.layers - self.model.mtp_layers:
+            v = self.model.vocabulary if self.costs.head == "include" else 0
+            flops += c * 2 * b * s * v * self.H
+        time = flops / (t * self.flops(node)) + self.waiting(layer, node, t, b)
         if t > 1:
             alpha, beta = self.link(node, node)
-            time += rounds * (t - 1) * (alpha + self.e * b * s * self.H / (t * beta))
+            each = alpha + self.e * b * s * self.H / (t * beta)
+            time += len(parts) * rounds * (t - 1) * each
         return time
+
+    def parts(self, layer: int) -> list[str]:
+        """What a layer is made of, by the fields that say so."""
+        model = self.model
+        if model.layer_kinds:
+            return model.layer_kinds[layer % len(model.layer_kinds)].split("+")
+        sparse = model.experts and layer >= model.dense_layers
+        return ["attention", "experts" if sparse else "dense"]
+
+    def pairs(self, parts: list[str]) -> float:
+        """Scores of a head: all, or twice the causal half that windows leave."""
+        s, w = self.S, self.model.window
+        if "window" in parts and self.costs.flash:
+            if self.model.chunked:
+                return sum(min(w, s - x) ** 2 for x in range(0, s, w))
+            seen = [min(i, w) for i in range(1, s + 1)]  # of each token, itself too
+            return 2 * sum(seen) - min(w, s)
+        return s * s if {"attention", "window"} & {*parts} else 0
+
+    def widths(self) -> tuple[float, float]:
+        """Of queries and of keys; of latent attention the mean of all."""
+        model = self.model
+        if x := model.latent:
+            width = model.heads * (x.plain + x.rotary + x.value_dim) // 2
+            return width, width
+        width = model.heads * (model.head_dim or self.H // model.heads)
+        return width, width * (model.kv_heads or model.heads) / model.heads
+
+    def inner(self, part: str) -> int:
+        """Width of an MLP, or of the experts of a token where kinds tell them."""
+        model, dense = self.model, self.model.intermediate or 4 * self.H
+        if part == "experts" and model.layer_kinds:
+            used = model.active_experts + model.shared_experts
+            return used * (model.expert_intermediate or dense)
+        return dense
 
     def rows(self, node: str, t: int, b: int) -> list[Any]:
         """Measurements that make up a size: at itself, or at its binary digits."""
@@ -114,28 +155,43 @@ class FloatJudge:
         gpu = self.cluster.gpus[self.nodes[node].gpu]
         return (gpu.memory_gbytes_per_s or 0) * 1e9
 
-    def waiting(self, node: str, t: int, b: int) -> float:
-        """Seconds in which one layer waits for memory."""
+    def waiting(self, layer: int, node: str, t: int, b: int) -> float:
+        """Seconds in which the layer waits for memory."""
         if not self.rate(node):
             return 0.0
         model, e, s, h = self.model, self.e, self.S, self.H
-        width = model.heads * (model.head_dim or h // model.heads)
-        inner = model.intermediate or 4 * h
+        parts, (width, keys) = self.parts(layer), self.widths()
         drop = 1 if model.dropout else 0
         # Forward and backward: norms, sums with dropout; MLP, context; scores.
         norms = [4 * e + 6 * e + 2 * drop, 6 * e + 6 * e + (4 * e + 2) * drop]
-        narrow = [x * h for x in norms]
+        norms = [
+            x + y * e * model.post_norm for x, y in zip(norms, (4, 6), strict=True)
+        ]
+        many = len(parts) + (layer >= model.layers - model.mtp_layers)
+        narrow = [x * h * many / 2 for x in norms]
         inside = (3, 5) if model.gated else (2, 3)
-        wide = [e * (x * inner + 2 * width) for x in inside]
+        wide = [0.0, 0.0]
+        for part in parts:
+            for i in (0, 1):
+                if part == "mamba":
+                    mixer = model.mamba
+                    wide[i] += e * (7, 10)[i] * mixer.heads * mixer.head_dim
+                elif part in ("dense", "experts"):
+                    wide[i] += e * inside[i] * self.inner(part)
+                    if part == "experts" and model.layer_kinds:
+                        wide[i] += 4 * e * model.active_experts * h
+                else:
+                    normed = (2, 3)[i] * (width + keys) * model.qk_norm
+                    wide[i] += e * (2 * width + normed)
         masked = (2 * e + 1) if model.attention_dropout else 0
         square = [(x * e + masked) * model.heads * s for x in (4, 7)]
-        if self.costs.flash:
+        if self.costs.flash or not {"attention", "window"} & {*parts}:
             square = [0, 0]
         again = {"full": (2, 2), "selective": (1, 2), "none": (1, 1)}
-        layer, scores = again[self.costs.recompute]
+        once, scores = again[self.costs.recompute]
         split = t if self.costs.sequence_parallel else 1
-        moved = (layer * narrow[0] + narrow[1]) / split
-        moved += (layer * wide[0] + wide[1] + scores * square[0] + square[1]) / t
+        moved = (once * narrow[0] + narrow[1]) / split
+        moved += (once * wide[0] + wide[1] + scores * square[0] + square[1]) / t
         return b * s * moved / self.rate(node)
 
     def head(self, node: str, t: int, b: int) -> float:
@@ -218,44 +274,74 @@ class FloatJudge:
         split = self.states[3 - self.costs.zero :]
         return sum(self.states) - sum(split) + sum(split) / replicas
 
-    def saved(self, t: int, b: int) -> tuple[float, float, float]:
-        """Bytes that a layer keeps, by architecture: whole, split, scores."""
+    def saved(self, layer: int, t: int, b: int) -> tuple[float, float, float]:
+        """Bytes that a layer keeps: whole, split, scores; by architecture or not."""
         model, e, h, tokens = self.model, self.e, self.H, b * self.S
+        parts, by_model = self.parts(layer), self.costs.activations == "architecture"
         norms = {"layer": 4, "layer_from_output": 3, "rms": 4, "rms_unfused": 8}
-        whole = norms[model.norm] * e * h + (2 * h if model.dropout else 0)
-        queries = model.heads * (model.head_dim or h // model.heads)
-        keys = queries * (model.kv_heads or model.heads) / model.heads
-        copies = 4 if model.gated else 1 if model.activation == "relu" else 2
-        inner = copies * (model.intermediate or 4 * h)
-        scores = model.heads * self.S * (2 * e + 1 if model.attention_dropout else e)
-        split = t if self.costs.sequence_parallel else 1
+        whole = norms[model.norm] * (2 if model.post_norm else 1) * e * h
+        whole += 2 * h if model.dropout else 0
+        whole = (whole if by_model else (4 * e + 2) * h) * len(parts) / 2
+        further = 4 * e * h if layer >= model.layers - model.mtp_layers else 0
+        split = 0.0
+        for part in parts:
+            split += e * self.kept(part) if by_model else e * self.common(part)
+        masked = 2 * e + 1 if model.attention_dropout or not by_model else e
+        attends = {"attention", "window"} & {*parts}
+        scores = model.heads * self.S * masked if attends else 0
+        group = t if self.costs.sequence_parallel else 1
+        if by_model:
+            whole = (whole + further) / group
+            if model.latent and attends:
+                x = model.latent
+                whole += e * (x.query_rank + x.key_rank + x.rotary)
+        else:
+            whole = whole / (group if self.costs.recompute == "selective" else 1)
+            whole += further
         return (
-            tokens * whole / split,
-            tokens * e * (2 * queries + 2 * keys + inner) / t,
+            tokens * whole,
+            tokens * split / t,
             0 if self.costs.flash else tokens * scores / t,
         )
 
-    def activations(self, layers: int, t: int, b: int, held: float) -> float:
+    def kept(self, part: str) -> float:
+        """Elements of a token that a part keeps inside, by architecture."""
+        model, (queries, keys) = self.model, self.widths()
+        if part == "mamba":
+            x = model.mamba
+            return 5 * x.heads * x.head_dim + 4 * x.groups * x.state
+        if part in ("attention", "window"):
+            return 2 * queries + 2 * keys + (queries + keys) * model.qk_norm
+        copies = 4 if model.gated else 1 if model.activation == "relu" else 2
+        more = part == "experts" and bool(model.layer_kinds)
+        routed = model.active_experts * self.H if more else 0
+        return copies * self.inner(part) + routed
+
+    def common(self, part: str) -> float:
+        """The same by the common formula."""
+        if part == "mamba":
+            return self.kept(part)
+        return (4 if part in ("attention", "window") else 8) * self.H
+
+    def activations(self, layers: range, t: int, b: int, held: float) -> float:
         """Bytes of activations of a stage."""
         costs, s, h, e = self.costs, self.S, self.H, self.e
         border, by_model = e * b * s * h, costs.activations == "architecture"
         if costs.activations == "checkpoint":
-            return layers * border
-        scores = 0 if costs.flash else (2 * e + 1) * self.model.heads * s / (h * t)
-        split = costs.sequence_parallel and costs.recompute == "selective"
-        parts: tuple[float, ...] = (
-            b * s * h * (4 * e + 2) / (t if split else 1),
-            b * s * h * 12 * e / t,
-            b * s * h * scores,
-        )
-        parts = self.saved(t, b) if by_model else parts
+            return len(layers) * border
         border /= t if costs.sequence_parallel else 1
-        total = held * border + self.working(t, b) if by_model else 0.0
-        if costs.recompute == "none":
-            return total + held * layers * sum(parts)
-        if costs.recompute == "selective":
-            return total + held * layers * (parts[0] + parts[1]) + parts[2]
-        return total + held * layers * border + sum(parts)
+        kept, once = 0.0, [0.0]
+        for layer in layers:
+            parts = self.saved(layer, t, b)
+            more = held * border + self.working(layer, t, b) if by_model else 0.0
+            if costs.recompute == "none":
+                kept, again = kept + sum(parts), 0.0
+            elif costs.recompute == "selective":
+                kept, again = kept + parts[0] + parts[1], parts[2]
+            else:
+                kept, again = kept + border, sum(parts)
+            once.append(again + more)
+        return held * kept + max(once)
 
     def measured(self, layers: range, node: str, t: int, b: int, held: float) -> float:
         """Bytes of a run of layers, from a profile that weighs them."""
@@ -268,14 +354,20 @@ class FloatJudge:
         total = 2**20 * sum(row.layer_mib[x] for row in rows for x in layers)
         if held <= 1:
             return total
-        more = self.activations(len(layers), t, b, held)
-        return total + more - self.activations(len(layers), t, b, 1)
+        more = self.activations(layers, t, b, held)
+        return total + more - self.activations(layers, t, b, 1)
 
-    def working(self, t: int, b: int) -> float:
+    def working(self, layer: int, t: int, b: int) -> float:
         """Bytes that the backward pass of a layer works with."""
-        model, e = self.model, self.e
-        scores = 0 if self.costs.flash else 2 * model.heads * self.S
-        wide = (3 if model.gated else 2) * (model.intermediate or 4 * self.H)
+        model, e, parts = self.model, self.e, self.parts(layer)
+        attends = {"attention", "window"} & {*parts}
+        scores = 2 * model.heads * self.S if attends and not self.costs.flash else 0
+        wide = 0
+        for part in parts:
+            if part in ("dense", "experts"):
+                wide = (3 if model.gated else 2) * self.inner(part)
+            if part == "mamba":
+                scores = max(scores, 3 * model.mamba.heads * model.mamba.head_dim)
         sums = 2 * self.H / (t if self.costs.sequence_parallel else 1)
         return b * self.S * e * (sums + max(scores, wide) / t)
 
@@ -310,7 +402,7 @@ class FloatJudge:
                 ends_ = [j == 0, j == stages - 1]
                 total += self.calibrated.weight(layers, node, t, b, held, ends_)
             else:
-                total += self.activations(len(layers), t, b, held)
+                total += self.activations(layers, t, b, held)
         if costs.flat_gradients and costs.zero < 2:
             copied = [self.model.parameters[x] for x in layers if many[x] > 1]
             total += self.g * sum(copied) * costs.context_parallel / t

@@ -26,6 +26,17 @@ def _drawn(seed: int) -> dict:
 TREES = [_drawn(seed) for seed in range(1500)]
 
 
+PARTS = {
+    schema.LatentAttention: "latent",
+    schema.MambaMixer: "mamba",
+    schema.Vectors: "vectors",
+}
+
+
+def _within(model: dict, kind: type[schema.Record]) -> list[dict]:
+    return [model[PARTS[kind]]] if PARTS[kind] in model else []
+
+
 def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
     cluster, workload = tree["cluster"], tree["workload"]
     return {
@@ -33,6 +44,7 @@ def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
         schema.Node: cluster["nodes"],
         schema.Inter: [cluster["inter"]],
         schema.ModelSpec: [tree["model"]],
+        **{kind: _within(tree["model"], kind) for kind in PARTS},
         schema.CostSettings: [workload["costs"]],
         schema.Alternatives: [workload["alternatives"]],
         schema.Workload: [workload],

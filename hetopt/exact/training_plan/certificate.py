@@ -53,7 +53,7 @@ def missing(
     interleaved pipelines and where a plan chooses its settings.
     """
     workload = instance.workload
-    if len(set(instance.model.parameters)) > 1:
+    if not instance.model.even:
         raise Unsupported("layers are uneven: plan again to prove the bound")
     if max(workload.micro_batch_sizes) > 1:
         raise Unsupported("stages may have several replicas: plan again instead")

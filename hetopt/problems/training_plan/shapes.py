@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...schema import Instance, Split
+from ...schema import Instance, ModelSpec, Split
 from ...schema.targets import Feature
 
 
@@ -66,12 +66,29 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     costs = data.workload.costs
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
+        **_of_layers(data.model),
         Feature.INTERLEAVED: costs.interleave > 1,
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.NO_MASTER: costs.precision == "bf16",
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
+
+
+def _of_layers(model: ModelSpec) -> dict[Feature, bool]:
+    """What layers that are not all attention and an MLP ask."""
+    parts = {part for kind in model.kinds for part in kind}
+    sparse = ["experts" in kind for kind in model.kinds]
+    alone = any(len({*kind} - {"further"}) < 2 for kind in model.kinds)
+    return {
+        Feature.LATENT: model.latent is not None,
+        Feature.MAMBA: "mamba" in parts,
+        Feature.WINDOWS: "window" in parts,
+        Feature.PLACED_EXPERTS: sparse != sorted(sparse),
+        Feature.SINGLE_PARTS: alone,
+        Feature.FURTHER_TOKENS: model.mtp_layers > 0,
+        Feature.MORE_NORMS: model.qk_norm or model.post_norm,
+    }
 
 
 def of_choice(zero: int, *rules: str) -> frozenset[Feature]:

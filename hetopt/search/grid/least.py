@@ -170,8 +170,8 @@ class Least:
         self, node: int, t: int, size: int, n: int, stages: int, j: int, replicas: int
     ) -> int:
         cost = self._cost
-        if cost.table.profile.weighs:
-            return self._layers  # rows tell layers apart: no run is the lightest
+        if cost.table.profile.weighs or len(set(cost.instance.model.kinds)) > 1:
+            return self._layers  # memory tells layers apart: no run is the lightest
         runs = cost.costs.interleave
         low, high = 0, self._layers
         if cost.table.weighing is not None and not cost.table.even:

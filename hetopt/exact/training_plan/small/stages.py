@@ -307,7 +307,7 @@ class StageTables:
         """Most micro-batches in flight of each run of layers; 0 where it never fits."""
         rule, layers = self.costs.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
-        weighs = self.table.profile.weighs
+        apart = self.table.profile.weighs or len(set(self.table.model.kinds)) > 1
         kept: dict[tuple[int, int], int] = {}
         found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
         ahead = np.cumsum([0, *self.table.model.parameters])
@@ -315,7 +315,7 @@ class StageTables:
             top = limit
             for end in range(start + 1, layers + 1):
                 alike = (int(ahead[end] - ahead[start]), end - start)
-                key = (start, end) if weighs else alike
+                key = (start, end) if apart else alike
                 if key not in kept:
                     span, ends = range(start, end), (first, final)
                     kept[key] = self._fitting(node, replica, span, ends, top)
