@@ -13,7 +13,7 @@ from ..problems import Violation, training_plan
 from ..schema import Instance
 from .changes import changes
 from .effects import Effect, effect
-from .layers import LayerTime, layer_times
+from .layers import LayersOfKind, LayerTime, layer_times, layers_by_kind
 from .times import StageTime, gpu_times, stage_times
 from .weights import GpuMemory, gpu_memory
 
@@ -35,6 +35,7 @@ class Explanation:
     violations: tuple[Violation, ...] = ()
     layers: tuple[LayerTime, ...] = ()  # of each sort, where times are calibrated
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
+    kinds: tuple[LayersOfKind, ...] = ()  # of layers, where they differ
 
     def __repr__(self) -> str:
         slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
@@ -96,6 +97,7 @@ class Explanation:
             "low_s": low,
             "high_s": high,
             "layers": [asdict(row) for row in self.layers],
+            "kinds": [asdict(row) for row in self.kinds],
             "gpu_time_us": self.gpu_time,
             "stages": [asdict(row) for row in self.stages],
             "memory": [_memory(row) for row in self.memory],
@@ -160,6 +162,7 @@ def explained(
         judged.violations,
         tuple(layer_times(table, plan)),
         interrupted,
+        tuple(layers_by_kind(table, plan)),
     )
 
 

@@ -1,8 +1,8 @@
-"""What the time of one layer is made of, where times are calibrated."""
+"""What layers take: by kind, and what the time of one is made of where calibrated."""
 
 from dataclasses import dataclass
 
-from ..costs import CostTable
+from ..costs import CostTable, memory
 from ..plans import TrainingPlan
 
 #: Terms in the order in which they are shown, and what they are.
@@ -33,18 +33,66 @@ class LayerTime:
         return sum(self.terms_us.values())
 
 
+@dataclass(frozen=True)
+class LayersOfKind:
+    """What one layer of a kind takes on the group that holds the first of them."""
+
+    kind: str
+    layers: int
+    parameters: int
+    active_parameters: int
+    gpu: str
+    tensor_parallel: int
+    samples: int
+    us: int  # both passes of a micro-batch
+    kept_mib: int  # of each micro-batch in flight, on each GPU
+
+
+def layers_by_kind(table: CostTable, plan: TrainingPlan) -> list[LayersOfKind]:
+    """A row a kind, in the order of their first layers; empty where there is one."""
+    model = table.model
+    kinds = list(dict.fromkeys(zip(model.kinds, model.parameters, strict=True)))
+    if len(kinds) < 2:
+        return []
+    rows = []
+    for kind, parameters in kinds:
+        many = [
+            x
+            for x in range(model.layers)
+            if (model.kinds[x], model.parameters[x]) == (kind, parameters)
+        ]
+        stage = next(x for x in plan.pipelines[0].stages if many[0] in x.span)
+        replica, mine = stage.replicas[0], table.under(stage.recompute)
+        at = (replica.degree, replica.samples)
+        one = range(many[0], many[0] + 1)
+        held, _ = memory.activation_bytes(model, mine.workload, one, *at, 1)
+        row = LayersOfKind(
+            kind="+".join(kind),
+            layers=len(many),
+            parameters=parameters,
+            active_parameters=model.active_parameters[many[0]],
+            gpu=table.cluster.node[replica.node].gpu,
+            tensor_parallel=replica.degree,
+            samples=replica.samples,
+            us=mine.layer_us(replica.node, *at)[many[0]],
+            kept_mib=memory.mib(held),
+        )
+        rows.append(row)
+    return rows
+
+
 def layer_times(table: CostTable, plan: TrainingPlan) -> list[LayerTime]:
-    """The first layer of each stage that differs from those before it.
+    """Each layer that differs from those before it, or lies elsewhere.
 
     Empty where times are not calibrated.
     """
     if table.calibrated is None:
         return []
     found: dict[object, LayerTime] = {}
-    for stage in (stage for pipeline in plan.pipelines for stage in pipeline.stages):
+    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+    for stage, layer in ((one, layer) for one in stages for layer in one.span):
         mine = table.under(stage.recompute)
         assert mine.calibrated is not None
-        layer = stage.span[0]
         for replica in stage.replicas:
             place = mine.node_class[replica.node]
             at = (place, replica.degree, replica.samples)

@@ -11,7 +11,7 @@ from ..schema import Instance
 from ..text import units
 from ..text.complaints import validated
 from . import calibrating
-from .importing import Imported, assumptions, document, put_in, typed
+from .importing import Imported, assumptions, imported, put_in, typed
 
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
 
@@ -28,13 +28,13 @@ def assembly(
 ) -> Imported:
     """An instance with the model of `config` and the cluster of `paths`.
 
-    `options` are those of the cluster's importer and of how the model is trained
-    (`importing.assumptions`), as `name=value`; `workload` has the rest of it, and
-    where that has `costs`, they say how it is trained. `islands` are hosts that a
-    faster network joins, as `a100-*=400Gb/s`. `times` are `calibrated`, where all cards
-    are in the catalogue and no `efficiency` is told, or `analytic`. Raises
-    `InstanceError` for a format that describes no cluster, and for what the importers
-    and the instance refuse.
+    `options` are those of the cluster's importer, `mtp` of the configuration's, and
+    of how the model is trained (`importing.assumptions`), as `name=value`;
+    `workload` has the rest of it, and where that has `costs`, they say how it is
+    trained. `islands` are hosts that a faster network joins, as `a100-*=400Gb/s`.
+    `times` are `calibrated`, where all cards are in the catalogue and no
+    `efficiency` is told, or `analytic`. Raises `InstanceError` for a format that
+    describes no cluster, and for what the importers and the instance refuse.
     """
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
@@ -47,9 +47,11 @@ def assembly(
     own: dict[str, Any] = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | calibrating.OPTIONS
-    told = typed(importer.OPTIONS | own, options)
+    told = typed(importer.OPTIONS | own | {"mtp": bool}, options)
     how = {name: told.pop(name) for name in own if name in told}
-    model = document("huggingface", [config], [], None)
+    mtp = f"mtp={'true' if told.pop('mtp', True) else 'false'}"
+    read = imported("huggingface", [config], [mtp], None)
+    model = read.document
     found = put_in(importer.read(paths, **told), format, None)
     cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
@@ -64,7 +66,7 @@ def assembly(
         "workload": {**workload, **trained},
     }
     validated(Instance, made, "the assembled instance", file="")
-    assumed = (*found.assumed, *rows)
+    assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)
     made, more = calibrating.calibrated(made, cards, how, "reserve_mib" in told)

@@ -1,23 +1,29 @@
 """A model's Hugging Face `config.json` as the model of an instance.
 
 `architectures.from_config` says which keys are read. The name of the model is the
-option `name`, else the configuration's `_name_or_path`, else the folder's name.
+option `name`, else the configuration's `_name_or_path`, else the folder's name. With
+`mtp=false` layers that predict further tokens are left out. What of a configuration is
+not modelled is among what is `assumed`.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..catalogue.architectures import from_config
+from ..catalogue.architectures import from_config, remarks
 from ..errors import InstanceError
-from ..schema import LONGEST_NAME, name_fault
+from ..schema import LONGEST_NAME, ModelSpec, name_fault
 from ..text.parsing import parse_tree, read_text
+from .importing.assumptions import Assumption
 
-OPTIONS: dict[str, type] = {"name": str}
+OPTIONS: dict[str, type] = {"name": str, "mtp": bool}
+_CHANGE = "model.layer_parameters of the instance"
 
 
-def read(paths: Sequence[Path], *, name: str | None = None) -> dict[str, Any]:
-    """`{"source": ..., "model": ...}` of one configuration; else `InstanceError`."""
+def read(
+    paths: Sequence[Path], *, name: str | None = None, mtp: bool = True
+) -> dict[str, Any]:
+    """`source`, `model` and `assumed` of one configuration; else `InstanceError`."""
     if len(paths) != 1:
         raise InstanceError(
             f"found {len(paths)} files, expected one config.json; name one"
@@ -28,13 +34,31 @@ def read(paths: Sequence[Path], *, name: str | None = None) -> dict[str, Any]:
     if fault := name_fault(called):
         raise InstanceError(f"{path}: name of the model: {fault}, or give --name NAME")
     try:
-        spec = from_config(config, called)
+        spec = from_config(config, called, mtp=mtp)
     except InstanceError as error:
         raise InstanceError(f"{path}: {error}") from None
     return {
         "source": f"configuration {path.name}",
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
+        "assumed": [*_further(spec), *map(_unmodelled, remarks(config))],
     }
+
+
+def _further(spec: ModelSpec) -> list[Assumption]:
+    if not spec.mtp_layers:
+        return []
+    return [
+        Assumption(
+            "layers that predict further tokens",
+            str(spec.mtp_layers),
+            "num_nextn_predict_layers",
+            "-o mtp=false, which leaves them out",
+        )
+    ]
+
+
+def _unmodelled(remark: str) -> Assumption:
+    return Assumption("not modelled", remark, "config.json", _CHANGE)
 
 
 def _name(config: dict[str, Any], path: Path) -> str:

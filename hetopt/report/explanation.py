@@ -171,6 +171,8 @@ def _sections(found: Explanation) -> Iterator[Section]:
     bars = time_bars(found)
     note = "shares of the iteration" + ("" if len(bars) > 1 else ", all stages alike")
     yield _section("Time", note, bars, times.PARTS, mib=False)
+    if found.kinds:
+        yield _kinds(found)
     if found.layers:
         yield _layers(found)
     yield _section("Memory", "of each GPU", memory_bars(found), weights.PARTS, mib=True)
@@ -181,6 +183,25 @@ def _sections(found: Explanation) -> Iterator[Section]:
         effects = (*found.helpful, *(e for e in found.effects if e.kind == "search"))
         table = _effect_table(effects)
         yield Section("What would help most", (f"{note}.",), table=table)
+
+
+def _kinds(found: Explanation) -> Section:
+    """A row a kind of layer."""
+    head = ("", "layers", "parameters", "of a token", "on", "both passes", "kept")
+    rows = [
+        [
+            row.kind,
+            str(row.layers),
+            f"{row.parameters:,}",
+            f"{row.active_parameters:,}",
+            f"{row.tensor_parallel} × {row.gpu}, {row.samples} samples",
+            words.duration(row.us / 1e6),
+            f"{row.kept_mib:,} MiB",
+        ]
+        for row in found.kinds
+    ]
+    note = "one layer of each, a micro-batch where the first of them lies."
+    return Section("Kinds of layers", (note,), table=Table.of(head, rows))
 
 
 def _layers(found: Explanation) -> Section:

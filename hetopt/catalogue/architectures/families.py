@@ -1,0 +1,116 @@
+"""What families of models do that their `config.json` does not say.
+
+Read off the families' classes in transformers 5.23 (`modeling_*.py`): which products
+have biases, which norms there are and whether they have a bias, what is tied, and what
+lies beside the layers.
+"""
+
+from typing import Literal, NamedTuple
+
+from .keys import Fields, whole
+
+Biased = Literal["none", "qkv", "all"]
+
+
+class Traits(NamedTuple):
+    """Of one family."""
+
+    gated: bool | None = None  # None: as the name of the activation says
+    tied: bool = False  # where the configuration is silent
+    attention_bias: Biased = "none"
+    said_bias: Biased = "all"  # what a key that says so gives a bias
+    bias_unless_said: bool = False
+    mlp_bias: bool = False
+    norms: int = 2  # of a layer
+    norm_bias: bool = False
+    qk_norm: bool = False
+    positions: int | None = None  # rows that learned ones have beside the context
+    embedding_norm: bool = False
+    head_bias: bool = False
+
+
+_GPT = Traits(
+    gated=False,
+    tied=True,
+    attention_bias="all",
+    mlp_bias=True,
+    norm_bias=True,
+)
+_GEMMA = Traits(gated=True, tied=True)
+_LATENT = Traits(said_bias="none")  # their flag is false in all that are published
+
+FAMILIES: dict[str, Traits] = {
+    "llama": Traits(),
+    "llama4_text": Traits(),
+    "mistral": Traits(),
+    "ministral": Traits(),
+    "mixtral": Traits(),
+    "qwen2": Traits(attention_bias="qkv"),
+    "qwen2_moe": Traits(said_bias="qkv", bias_unless_said=True),
+    "qwen3": Traits(qk_norm=True),
+    "qwen3_moe": Traits(qk_norm=True),
+    "deepseek": Traits(),
+    "deepseek_v2": _LATENT,
+    "deepseek_v3": _LATENT,
+    "kimi_k2": _LATENT,
+    "gemma": _GEMMA,
+    "gemma2": _GEMMA._replace(norms=4),
+    "gemma3_text": _GEMMA._replace(norms=4, qk_norm=True),
+    "gpt_oss": Traits(gated=True, attention_bias="all"),
+    "nemotron_h": Traits(gated=False, norms=2),
+    "glm": Traits(gated=True, said_bias="qkv", bias_unless_said=True),
+    "glm4": Traits(gated=True, said_bias="qkv", norms=4),
+    "glm4_moe": Traits(said_bias="qkv"),
+    "phi3": Traits(gated=True, said_bias="none"),
+    "phi": _GPT._replace(tied=False, norms=1, head_bias=True),
+    "falcon": Traits(gated=False, tied=True, norm_bias=True, norms=1),
+    "gpt2": _GPT._replace(positions=0),
+    "opt": _GPT._replace(positions=2),
+    "bloom": _GPT._replace(embedding_norm=True),
+    "gpt_neox": _GPT._replace(tied=False, attention_bias="none", bias_unless_said=True),
+    "gptj": _GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True),
+}
+#: Others that are known to have no gate, or to be tied.
+_UNGATED = {"mpt": Traits(gated=False, tied=True), "bert": Traits(tied=True)}
+_GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
+
+
+def known(family: str) -> bool:
+    """Whether norms and biases of a family are known."""
+    return family in FAMILIES
+
+
+def traits(config: Fields, family: str) -> Traits:
+    """Of a family, as its configuration has it; a family that is not known as Llama."""
+    found = FAMILIES.get(family) or _UNGATED.get(family) or Traits()
+    said = config.get("attention_bias", config.get("qkv_bias"))
+    if bool(said) if said is not None else found.bias_unless_said:
+        found = found._replace(attention_bias=found.said_bias)
+    if config.get("mlp_bias"):
+        found = found._replace(mlp_bias=True)
+    if family == "falcon":
+        found = _falcon(config, found)
+    if config.get("use_qk_norm") and family == "glm4_moe":
+        found = found._replace(qk_norm=True)
+    if found.gated is None:
+        found = found._replace(gated=_gated(config))
+    tied = config.get("tie_word_embeddings")
+    return found if tied is None else found._replace(tied=bool(tied))
+
+
+def _falcon(config: Fields, found: Traits) -> Traits:
+    """Two norms with the newer decoder, or one behind the other; biases if said."""
+    several = whole(config, "num_ln_in_parallel_attn")
+    newer = bool(config.get("new_decoder_architecture"))
+    if several is None:
+        several = 2 if newer or config.get("parallel_attn") is False else 1
+    biased = bool(config.get("bias"))
+    kind: Biased = "all" if biased else "none"
+    return found._replace(norms=several, attention_bias=kind, mlp_bias=biased)
+
+
+def _gated(config: Fields) -> bool:
+    activation = config.get("hidden_act") or config.get("hidden_activation")
+    activation = activation or config.get("activation_function") or ""
+    activation = activation or config.get("mlp_hidden_act") or ""
+    return str(activation).lower().startswith(_GATED_ACTIVATIONS)
