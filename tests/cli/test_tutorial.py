@@ -16,7 +16,7 @@ from hetopt.formats import exporting
 PAGE = Path(hetopt.__file__).parent / "formats" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8").partition("\n## From other tools' files")[0]
 TELLS = '#!/bin/sh\necho "$(basename "$0")" "$@" >> "$TOLD"\n'
-SSH = '#!/bin/sh\nhost=$1; shift\nexec sh -c "$*"\n'
+SSH = '#!/bin/sh\nhost=$2; shift 2\nexec sh -c "$*"\n'
 
 
 def blocks(kind: str) -> list[str]:

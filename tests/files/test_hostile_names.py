@@ -99,7 +99,7 @@ printf '\\n\\0' >&9
 exec 9>&-
 """
 SSH = """\
-while [ "$1" = -n ] || [ "$1" = -- ]; do shift; done
+while [ "$1" = -ntt ] || [ "$1" = -- ]; do shift; done
 case "$1" in -*) echo "an option: $1" >> "$STRUCK"; exit 1 ;; esac
 shift
 exec bash -c "$*"

@@ -116,7 +116,7 @@ def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) 
     for name, text in megatron.export(instance(), UNEVEN).items():
         (tmp_path / name).write_text(text)
     fake = tmp_path / "ssh"
-    fake.write_text('#!/bin/sh\nhost=$1; shift\nexport HOST=$host\nsh -c "$*"\n')
+    fake.write_text('#!/bin/sh\nhost=$2; shift 2\nexport HOST=$host\nsh -c "$*"\n')
     torchrun = tmp_path / "torchrun"
     torchrun.write_text(
         f'#!/bin/sh\nprintf "%s\\n" "$HOST" "$CUDA_VISIBLE_DEVICES" "$@" '

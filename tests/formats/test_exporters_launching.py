@@ -31,7 +31,7 @@ with open(os.environ["TOLD"], "a") as file:
 """
 SSH = """\
 #!/bin/sh
-while [ "$1" = -n ] || [ "$1" = -- ]; do shift; done
+while [ "$1" = -ntt ] || [ "$1" = -- ]; do shift; done
 shift
 exec bash -c "$*"
 """

@@ -184,3 +184,8 @@ SHAPES = [
     *(plan for plan in map(regular, range(40)) if valid(plan)),
     *(random_plan(instance(), seed) for seed in range(10)),
 ]
+
+
+def instance_for(target: str, **given: Any) -> Instance:
+    """The instance, as a target runs it."""
+    return instance(**given)

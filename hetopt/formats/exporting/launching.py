@@ -2,7 +2,8 @@
 
 A grid of ranks is started by one torchrun for every run of neighbouring ranks on a
 host, in the order of the ranks: so a host may take part in stages that are not
-neighbours.
+neighbours. `ssh -tt` gives each a terminal of its own, which it loses with its ssh: so
+where one part fails, the others end too.
 """
 
 import re
@@ -58,11 +59,13 @@ pids=()
 here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
 """
 
-# The script fails where a part of it did.
+# A part that fails ends the others, which would wait for it for ever, and the script
+# fails with its status; so does whoever stops the script.
 WAIT = """\
-status=0
-for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
-exit "$status"
+trap 'kill "${pids[@]}" 2> /dev/null || true; wait' EXIT
+trap 'exit 143' HUP INT TERM
+for _ in "${pids[@]}"; do wait -n; done
+trap - EXIT
 """
 
 
@@ -76,7 +79,7 @@ def torchruns(about: str, setup: str, gpus: Sequence[str]) -> str:
     for number, (host, indices) in enumerate(parts):
         devices = ",".join(map(str, indices))
         lines.append(
-            f'ssh {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
+            f'ssh -ntt {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
             f"--nnodes {len(parts)} --node-rank {number} "
             f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
             '--master-port $port $run" & pids+=($!)'

@@ -29,13 +29,16 @@ arguments="--retain-run-file --model-size $model --all_hetero_configs_path $plan
   --layer-num {layers} --micro_batch_num {counts} --global_batch_size {batches} \\
   --accum-iter 1 --master_addr {master} --master_port $port ${{*@Q}}"
 run="for one in llama-scripts-logs/$model-scripts/r*.sh; do
-  bash \\"\\$one\\" &
-done; wait"
+  [ -e \\"\\$one\\" ] || continue
+  bash \\"\\$one\\" & ranks+=(\\$!)
+done
+trap 'kill \\"\\${{ranks[@]}}\\" 2> /dev/null' EXIT
+for _ in \\"\\${{ranks[@]}}\\"; do wait -n || exit; done"
 there="cd $(printf %q "${{HEXISCALE:?}}")"
 pids=()
 while read -r number host; do
-  ssh -n -- "$host" "$there && python3 llama/generate_hetero_scripts.py $arguments \\
-    --current_device $number && $run" & pids+=($!)
+  ssh -ntt -- "$host" "$there && python3 llama/generate_hetero_scripts.py $arguments \\
+    --current_device $number && {{ $run; }}" & pids+=($!)
 done < machines
 """
 

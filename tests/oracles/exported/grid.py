@@ -42,7 +42,7 @@ def staged(
 def torchrun_parts(text: str, where: str) -> Parts:
     """Host and GPU indices of every torchrun, which must count up without a gap."""
     pattern = (
-        rf'ssh (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
+        rf'ssh -ntt (?P<host>{HOST}) "\$here CUDA_VISIBLE_DEVICES=(?P<gpus>[0-9,]+) '
         r"torchrun --nnodes (?P<of>\d+) --node-rank (?P<rank>\d+) "
         r"--nproc-per-node (?P<n>\d+) "
     )
