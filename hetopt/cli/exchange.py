@@ -134,6 +134,16 @@ def export(
         str | None,
         typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="What the target is told besides. slurm: partition, time, account, "
+            "cpus_per_gpu, mem_per_gpu.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
@@ -156,7 +166,7 @@ def export(
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
     with naming(plan):
-        texts = exporting.exported(to, data, made)
+        texts = exporting.exported(to, data, made, option or [])
     paths = exporting.write(out, texts)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})

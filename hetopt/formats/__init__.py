@@ -14,6 +14,7 @@ and their types: without it a module is no importer (`runs` reads what was measu
 Beside `export` may stand
 
     refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
+    OPTIONS: dict[str, Any]               what `export` is told besides, by name
 
 What a target can run is said in `hetopt.schema.targets`, whose rules planners keep to.
 

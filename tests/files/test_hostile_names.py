@@ -239,6 +239,8 @@ def run(target: str, files: dict[str, str], place: Ground, **env: str) -> str:
     """Start what was written as its users do; the complaints, where it failed."""
     folder = place.root / "written"
     hosts = {f"SLURM_JOB_NODELIST_HET_GROUP_{i}": f"h{i}a h{i}b" for i in range(4)}
+    hosts |= {f"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_{i}": "8(x2)" for i in range(4)}
+    hosts["SLURM_JOB_CPUS_PER_NODE"] = "8"
     env = {
         **{"SLURM_JOB_NODELIST": "h1 h2 h3 h4", "IMAGE": "i", "TRAIN": "train"},
         **{"BASE_CONFIG": "m:f", "HEXISCALE": str(place.root / "checkout")},

@@ -79,6 +79,8 @@ def test_slurm_starts_the_program_on_every_node_of_every_component(
         {"srun": TELLS, "scontrol": SCONTROL},
         SLURM_JOB_NODELIST_HET_GROUP_0="n7 n8",
         SLURM_JOB_NODELIST_HET_GROUP_1="m3",
+        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
+        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4",
     )
     rows = sorted(
         (words[0], words[3], words[-1], told["MASTER_ADDR"]) for _, words, told in calls
@@ -99,6 +101,7 @@ def test_slurm_fails_where_a_node_fails(started: Callable[..., list[Any]]) -> No
             "bash job.sbatch",
             {"srun": "#!/bin/sh\nexit 3\n", "scontrol": SCONTROL},
             SLURM_JOB_NODELIST="n7",
+            SLURM_JOB_CPUS_PER_NODE="8",
         )
 
 

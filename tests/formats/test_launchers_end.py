@@ -61,6 +61,8 @@ def test_a_part_that_fails_ends_the_others(target: str, tmp_path: Path) -> None:
             "HEXISCALE": str(tmp_path),
             "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
             "SLURM_JOB_NODELIST_HET_GROUP_1": "m3 m4",
+            "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0": "8(x2)",
+            "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1": "4,6",
         },
         check=False,
         timeout=60,  # for a part that is not ended: nothing here takes a second

@@ -18,6 +18,7 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
+from ..importing import typed
 from .launching import bad_hosts
 
 #: Targets that take devices of any maker; what others start asks for CUDA or ROCm.
@@ -79,12 +80,17 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     return rows
 
 
-def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """The texts for `target` by file name.
+def exported(
+    target: str, data: Instance, plan: TrainingPlan, options: Iterable[str] = ()
+) -> dict[str, str]:
+    """The texts for `target` by file name; `options` are its own, as `name=value`.
 
     Raises `InstanceError` for a plan that the judge refuses, `Unsupported` for one
-    that the target cannot express, with every reason.
+    that the target cannot express, with every reason, `UnknownName` for an option that
+    the target has not.
     """
+    exporter: Any = formats.exporter(target)
+    told = typed(getattr(exporter, "OPTIONS", {}), options)
     if broken := training_plan.evaluate(data, plan).violations:
         listed = "; ".join(map(str, broken[:5]))
         raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
@@ -94,8 +100,7 @@ def exported(target: str, data: Instance, plan: TrainingPlan) -> dict[str, str]:
             f"(hetopt export --explain) or another plan{_made_for(target)}"
         )
     data, plan = choices.settled(data, plan)
-    exporter: Any = formats.exporter(target)
-    files: dict[str, str] = exporter.export(data, plan)
+    files: dict[str, str] = exporter.export(data, plan, **told)
     return files
 
 

@@ -14,18 +14,27 @@ JOB = "job.sbatch"
 def validate(files: dict[str, str]) -> list[str]:
     """Where the job asks for other machines than the plan has, or forgets the plan."""
     broken = disagreements(files, _asked(files[JOB]))
+    if _directives(files[JOB]).count("--exclusive --mem=0") not in (
+        0,
+        len(_asked(files[JOB])),
+    ):
+        broken.append("some components ask for whole nodes, others for a share")
     if f"/{PLAN}" not in files[JOB]:
         broken.append(f"{JOB} does not name {PLAN}")
     return broken
 
 
-def _asked(text: str) -> list[Share]:
-    """The components and the nodes that they stand for."""
-    directives = [
+def _directives(text: str) -> list[str]:
+    return [
         line.removeprefix("#SBATCH ")
         for line in text.splitlines()
         if line.startswith("#SBATCH ")
     ]
+
+
+def _asked(text: str) -> list[Share]:
+    """The components and the nodes that they stand for."""
+    directives = _directives(text)
     names = re.search(r"^names=\((.*)\)$", text, re.MULTILINE)
     rows = re.findall(r'"([^"]*)"', names[1]) if names else []
     asked: list[Share] = []
