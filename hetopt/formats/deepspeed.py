@@ -5,12 +5,15 @@ for DeepSpeed's own ways to cut know only numbers of layers or of parameters
 (deepspeed/runtime/pipe/module.py). The layers themselves are the user's, whatever
 their shape, and so are their tensor-parallel groups (`mpu`). Ranks are in the order of
 `PipeModelDataParallelTopology`: stages, replicas, tensor-parallel ranks. The launcher
-gives a host neighbouring ranks, on its GPUs in the order of `--include`.
+gives a host neighbouring ranks, on those of its GPUs that `--include` names, by
+number: it sorts them (deepspeed/launcher/runner.py). Cards of a host are alike, so
+which of them serves a stage is the launcher's.
 """
 
 import json
 
 from ..plans import TrainingPlan
+from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from .exporting.launching import ranks, runs
@@ -69,7 +72,7 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`pipeline_plan.py`, `ds_config.json`, `hostfile` and `launch.sh`."""
-    pipeline = normal(plan).pipelines[0]
+    pipeline = together(normal(plan).pipelines[0])
     replicas = pipeline.stages[0].replicas
     cluster, parts = data.planned_cluster, runs(ranks(pipeline))
     module = _MODULE.format(
@@ -88,7 +91,9 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "fp16": {"enabled": costs.precision == "fp16_mixed"},
         "zero_optimization": {"stage": costs.zero},
     }
-    include = "@".join(f"{host}:{','.join(map(str, held))}" for host, held in parts)
+    include = "@".join(
+        f"{host}:{','.join(map(str, sorted(held)))}" for host, held in parts
+    )
     hosts = (f"{host} slots={cluster.node[host].count}\n" for host, _ in parts)
     return {
         MODULE: module,

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
+from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..text.parsing import yaml_text
@@ -64,7 +65,7 @@ def _labelled(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`config.yaml`, `train/plan.yaml` and `hostfile`."""
-    pipeline = normal(plan).pipelines[0]
+    pipeline = together(normal(plan).pipelines[0])
     labelled = _labelled(data, pipeline)
     meshes: list[int] = []
     types: list[str] = []

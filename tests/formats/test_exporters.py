@@ -55,7 +55,7 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(target: str) -> None:
         back = reader(target).read(files)
         if target == "hexiscale":  # which of its GPUs a host takes is not told
             assert on_hosts(back) == on_hosts(plan), number
-        elif target == "flagscale":  # nor here
+        elif target in ("deepspeed", "flagscale"):  # nor here
             assert by_hosts(back) == by_hosts(plan), number
         else:
             assert normal(back) == normal(plan), number
@@ -67,8 +67,14 @@ def by_hosts(plan: TrainingPlan) -> list[object]:
         (
             pipeline.micro_batches,
             pipeline.micro_batch_size,
-            [
-                (stage.layers, [(r.node, r.degree, r.samples) for r in stage.replicas])
+            [stage.layers for stage in pipeline.stages],
+            Counter(
+                tuple((r.node, r.degree, r.samples) for r in column)
+                for column in zip(*(s.replicas for s in pipeline.stages), strict=True)
+            )
+            if len({len(stage.replicas) for stage in pipeline.stages}) == 1
+            else [
+                [(r.node, r.degree, r.samples) for r in stage.replicas]
                 for stage in pipeline.stages
             ],
         )
@@ -236,6 +242,28 @@ def test_broken_flagscale_files_are_told_by_its_rules(
     change(tree)
     broken = {**files, "train/plan.yaml": yaml.safe_dump(tree)}
     assert any(rule in one for one in reader("flagscale").validate(broken))
+
+
+# --- hosts that serve neighbouring ranks -------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["deepspeed", "flagscale"])
+def test_replicas_are_ordered_so_that_hosts_serve_neighbours(target: str) -> None:
+    gpus = [f"a0:{i}" for i in range(8)]
+    gpus += [f"{node}:{i + j}" for i in (0, 2) for node in ("b0", "b1") for j in (0, 1)]
+    plan = TrainingPlan(pipelines=(pipeline(gpus, [(9, 2, 4), (3, 2, 4)], 8, 4),))
+    runs = [r.node for r in normal(plan).pipelines[0].stages[1].replicas]
+    assert runs == ["b0", "b1", "b0", "b1"]
+    files = exporting.exported(target, instance(), plan)
+    assert reader(target).validate(files) == []
+    assert by_hosts(reader(target).read(files)) == by_hosts(plan)
+
+
+def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
+    gpus = ["a0:3", "a0:1", "b0:2", "b0:0"]
+    plan = TrainingPlan(pipelines=(pipeline(gpus, [(3, 1, 1)] * 4, 8, 4),))
+    files = exporting.exported("deepspeed", instance(), plan)
+    assert '--include "a0:1,3@b0:0,2"' in files["launch.sh"]
 
 
 # --- refusals --------------------------------------------------------------------

@@ -5,7 +5,7 @@ by walking the plan as the target would: nothing of it is shared with the export
 """
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, permutations
 from typing import Any
 
 import pytest
@@ -125,7 +125,7 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         return
     if target != "deepspeed":
         yield from (f"degree {t} does not divide" for t in degrees if 8 % t)
-    if target in {"deepspeed", "flagscale"}:
+    if target in {"deepspeed", "flagscale"} and not neighbourly(rows):
         yield from (f"{h!r} serves stages" for h in set(hosts) if hosts.count(h) > 1)
     if target == "flagscale":
         yield from _flagscale(rows)
@@ -140,6 +140,18 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         yield from _sailor(rows)
     if target == "hexiscale":
         yield from _hexiscale(plan)
+
+
+def neighbourly(rows: list[Row]) -> bool:
+    """Whether replicas have an order in which every host serves neighbouring ranks."""
+    if len({len(row) for row in rows}) > 1:
+        return False
+    for order in permutations(range(len(rows[0]))):
+        held = [where(row[i][0][0])[0] for row in rows for i in order]
+        runs = [host for host, _ in groupby(held)]
+        if len(set(runs)) == len(runs):
+            return True
+    return False
 
 
 def _flagscale(rows: list[Row]) -> Iterator[str]:

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
 
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature, Rule, indivisible
 from .. import Violation
+from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
 _RULES = ("tensor_parallel", "target", "expert_parallel")
@@ -107,11 +107,9 @@ def _equal_stages(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> lis
 
 
 def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    held = (replica.node for stage in pipeline.stages for replica in stage.replicas)
-    runs = [node for node, _ in groupby(held)]
     return [
         f"host {host!r} serves stages or replicas that are not neighbours"
-        for host in sorted({host for host in runs if runs.count(host) > 1})
+        for host in hosts_apart(together(pipeline))
     ]
 
 

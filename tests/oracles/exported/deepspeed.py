@@ -66,7 +66,8 @@ def _parts(files: dict[str, str]) -> list[tuple[str, list[int]]]:
         one = re.fullmatch(rf"(?P<host>{HOST}):(?P<gpus>[0-9]+(,[0-9]+)*)", word)
         if one is None:
             raise InstanceError(f"{LAUNCH}: found {word!r}, expected HOST:GPU,GPU")
-        held[one["host"]] = [int(index) for index in one["gpus"].split(",")]
+        # `parse_inclusion_exclusion` sorts them (0.19.8).
+        held[one["host"]] = sorted(int(index) for index in one["gpus"].split(","))
     parts = []
     for line in files[HOSTS].splitlines():
         one = re.fullmatch(rf"(?P<host>{HOST}) slots=(?P<slots>[0-9]+)", line)
