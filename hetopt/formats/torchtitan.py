@@ -2,9 +2,9 @@
 
 `hetopt_plan.py` has a function `plan`, for `--module hetopt_plan --config plan`: it
 takes the user's configuration (model, data, optimiser) and puts the plan into it,
-by the names that the installed release has: `module_fqns_per_model_part`, in the
-newest `pipeline_parallel_module_fqns_per_model_part` (torchtitan/config). `plan.toml`
-is for releases up to 0.2 (`--job.config_file`).
+by the names that the installed release has (torchtitan/config). That is 0.3.0 and
+later; `plan.toml` is for releases up to 0.2.2 (`--job.config_file`). Newer releases
+capture CUDA graphs unless told not to, and refuse that of pipelines.
 
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
@@ -36,7 +36,6 @@ torchtitan.models.llama3.config_registry:llama3_8b.
 """
 
 import os
-import warnings
 from importlib import import_module
 
 PLAN = {plan}
@@ -63,12 +62,23 @@ def plan():
             "max_context_length": length,
         }},
     )
-    mode = PLAN["activation_checkpoint"]
-    if hasattr(getattr(config, "activation_checkpoint", None), "mode"):
-        config.activation_checkpoint.mode = mode
-    else:
-        warnings.warn(f"set activation checkpointing to {{mode!r}} yourself")
+    if stages > 1 and hasattr(config.training, "disable_cuda_graphs"):
+        config.training.disable_cuda_graphs = True
+    _recomputation(config)
     return config
+
+
+def _recomputation(config):
+    mode = PLAN["activation_checkpoint"]
+    if hasattr(config.activation_checkpoint, "mode"):
+        config.activation_checkpoint.mode = mode
+        return
+    from torchtitan.distributed import activation_checkpoint as policies
+
+    kinds = {{"full": "FullAC", "selective": "SelectiveAC"}}
+    config.activation_checkpoint = (
+        getattr(policies, kinds[mode]).Config() if mode in kinds else None
+    )
 
 
 def _parallelism(section):
@@ -83,14 +93,13 @@ def _parallelism(section):
     from torchtitan.distributed import pipeline_parallel
 
     # A model of one layer in one part: the release's names of what is around it.
-    first, _, *last = pipeline_parallel.generate_llm_fqn_per_model_part(1, 1)[0]
+    name = "generate_llm_fqn_per_model_part"
+    generate = getattr(pipeline_parallel, name, None)
+    generate = generate or getattr(pipeline_parallel, f"_{{name}}")
+    first, _, *last = generate(1, 1)[0]
     parts = [[first, *parts[0]], *parts[1:-1], [*parts[-1], *last]]
     put(section, {{"pipeline_parallel_schedule": PLAN["schedule"]}})
-    put(
-        section,
-        {{"pipeline_parallel_module_fqns_per_model_part": parts}},
-        {{"module_fqns_per_model_part": parts}},
-    )
+    put(section, {{"module_fqns_per_model_part": parts}})
     put(
         section,
         {{"num_pp_microbatches": PLAN["micro_batches"]}},

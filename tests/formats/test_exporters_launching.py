@@ -336,23 +336,25 @@ OLDER = {
     "training": {"local_batch_size": 8, "global_batch_size": -1, "seq_len": 2048},
     "activation_checkpoint": {"mode": "selective"},
 }
+NEW = {
+    "parallelism": OLDER["parallelism"],
+    "training": {**OLDER["training"], "disable_cuda_graphs": False},
+    "activation_checkpoint": {},
+}
 NEWEST = {
     "parallelism": {
-        "pipeline_parallel_degree": 1,
-        "tensor_parallel_degree": 1,
-        "data_parallel_shard_degree": -1,
-        "data_parallel_replicate_degree": 1,
-        "fsdp_reshard_after_forward": "default",
-        "pipeline_parallel_schedule": "",
-        "pipeline_parallel_module_fqns_per_model_part": None,
-        "num_pp_microbatches": 1,
-    },
+        key: value
+        for key, value in OLDER["parallelism"].items()
+        if key != "pipeline_parallel_microbatch_size"
+    }
+    | {"num_pp_microbatches": 1},
     "training": {
         "num_tokens_per_microbatch_per_dp_rank": 1,
         "num_tokens_per_train_step": -1,
         "max_context_length": 1,
+        "disable_cuda_graphs": False,
     },
-    "activation_checkpoint": {"mode": "selective"},
+    "activation_checkpoint": {},
 }
 TITAN = """\
 from types import SimpleNamespace
@@ -361,28 +363,44 @@ def base():
     return SimpleNamespace(**{{k: SimpleNamespace(**v) for k, v in RELEASE.items()}})
 """
 SPLIT = """\
-def generate_llm_fqn_per_model_part(stages, layers):
+def {name}(stages, layers):
     return [["tok_embeddings", "layers.0", "norm", "{head}"]]
 """
 TELL = (
     "import json\n"
     "from hetopt_plan import plan\n"
     "made = plan()\n"
-    "print(json.dumps({k: vars(v) for k, v in vars(made).items()}))\n"
+    "told = {k: vars(v) for k, v in vars(made).items() if v is not None}\n"
+    "print(json.dumps(told))\n"
 )
 
 
+POLICIES = """\
+from types import SimpleNamespace
+class FullAC:
+    Config = staticmethod(lambda: SimpleNamespace(policy="full"))
+class SelectiveAC:
+    Config = staticmethod(lambda: SimpleNamespace(policy="selective"))
+"""
+
+
 def titan(release: dict[str, Any], head: str) -> dict[str, str]:
+    old = release is OLDER
+    name = "generate_llm_fqn_per_model_part"
+    split = SPLIT.format(head=head, name=name if old else f"_{name}")
     return {
         "titan_base.py": TITAN.format(release=release),
         "torchtitan/__init__.py": "",
         "torchtitan/distributed/__init__.py": "",
-        "torchtitan/distributed/pipeline_parallel.py": SPLIT.format(head=head),
+        "torchtitan/distributed/pipeline_parallel.py": split,
+        "torchtitan/distributed/activation_checkpoint.py": "" if old else POLICIES,
     }
 
 
 @pytest.mark.parametrize(
-    ("release", "head"), [(OLDER, "output"), (NEWEST, "lm_head")], ids=["older", "new"]
+    ("release", "head"),
+    [(OLDER, "output"), (NEW, "lm_head"), (NEWEST, "lm_head")],
+    ids=["older", "new", "newest"],
 )
 def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
     release: dict[str, Any], head: str, tmp_path: Path
@@ -400,9 +418,13 @@ def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
     assert [len(part) for part in parts] == [6, 4, 5]
     assert parts[0][:2] == ["tok_embeddings", "layers.0"]
     assert parts[2] == ["layers.9", "layers.10", "layers.11", "norm", head]
-    assert found["activation_checkpoint"] == {"mode": "full"}
     training = found["training"]
     if release is OLDER:
+        assert found["activation_checkpoint"] == {"mode": "full"}
+    else:
+        assert found["activation_checkpoint"] == {"policy": "full"}
+        assert training.pop("disable_cuda_graphs")
+    if release is not NEWEST:
         assert fields["pipeline_parallel_microbatch_size"] == 2
         wanted = {"local_batch_size": 16, "global_batch_size": 32, "seq_len": 128}
     else:
@@ -413,6 +435,18 @@ def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
             "max_context_length": 128,
         }
     assert training == wanted
+
+
+@pytest.mark.parametrize("rule", ["none", "selective"])
+def test_torchtitan_recomputes_by_the_rule_of_the_plan(
+    rule: str, tmp_path: Path
+) -> None:
+    data = instance(costs={"recompute": rule})
+    exporting.write(tmp_path, exporting.exported("torchtitan", data, UNEVEN))
+    base = {"BASE_CONFIG": "titan_base:base"}
+    found = ran(tmp_path, titan(NEW, "lm_head"), TELL, **base)
+    wanted = None if rule == "none" else {"policy": rule}
+    assert found.get("activation_checkpoint") == wanted
 
 
 def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) -> None:
