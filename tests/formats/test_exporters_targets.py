@@ -9,7 +9,7 @@ from itertools import groupby, permutations
 from typing import Any
 
 import pytest
-from exporter_plans import ALONE, EVEN, SHAPES, instance
+from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance
 from exporter_plans import one as pipelined
 
 from hetopt import formats
@@ -309,3 +309,20 @@ def test_torchtitan_gathers_weights_for_both_passes_of_one_micro_batch() -> None
     text = "\n".join(exporting.exported("torchtitan", data, alone).values())
     assert '"reshard": "always"' in text
     assert '= "always"' in text
+
+
+def test_bf16_is_refused_on_cards_that_have_none() -> None:
+    text = instance(costs={"precision": "bf16_mixed"}).model_dump_json()
+    cards = {'"big"': '"A100-80GB-SXM4"', '"small"': '"V100-32GB-SXM2"'}
+    for old, new in cards.items():
+        text = text.replace(old, new)
+    data = Instance.model_validate_json(text)
+    for target in ("megatron", "deepspeed", "torchtitan", "galvatron"):
+        why = exporting.reasons(target, data, EVEN)
+        assert why == []
+        (reason,) = exporting.reasons(target, data, UNEVEN)
+        assert "'V100-32GB-SXM2' has no bf16" in reason
+    text = text.replace("bf16_mixed", "fp16_mixed")
+    assert (
+        exporting.reasons("megatron", Instance.model_validate_json(text), UNEVEN) == []
+    )

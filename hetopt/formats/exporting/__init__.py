@@ -8,7 +8,7 @@ from shutil import rmtree
 from typing import Any
 
 from ... import formats
-from ...catalogue import known
+from ...catalogue import Gpu, known
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
 from ...problems import training_plan
@@ -47,19 +47,38 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     own: list[str] = []
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
-    return [*bad_hosts(plan), *_bad_cards(name, data, plan), *ruled, *own]
+    cards = [*_bad_cards(name, data, plan), *_bad_precision(name, data, plan)]
+    return [*bad_hosts(plan), *cards, *ruled, *own]
 
 
 def _bad_cards(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     """Reasons to refuse cards that are no GPUs of NVIDIA or AMD."""
-    node = data.planned_cluster.node
-    types = sorted({node[replica.node].gpu for replica in plan.replicas()})
-    cards = {name: known(name) for name in types if target not in ANY_MAKER}
     return [
         f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
-        for name, card in cards.items()
-        if card is not None and not card.is_gpu
+        for name, card in _cards(data, plan).items()
+        if target not in ANY_MAKER and not card.is_gpu
     ]
+
+
+def _bad_precision(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Reasons for trainers to refuse cards that lack the 16 bits of the instance."""
+    word = str(data.workload.costs.precision).removesuffix("_mixed")
+    if target not in TARGETS or word not in ("bf16", "fp16"):
+        return []
+    return [
+        f"GPU type {name!r} has no {word}: train in a precision that all cards have "
+        "(workload.costs.precision)"
+        for name, card in _cards(data, plan).items()
+        if word not in card.tflops
+    ]
+
+
+def _cards(data: Instance, plan: TrainingPlan) -> dict[str, Gpu]:
+    """The GPU types of a plan that the catalogue knows."""
+    node = data.planned_cluster.node
+    types = sorted({node[replica.node].gpu for replica in plan.replicas()})
+    cards = {name: known(name) for name in types}
+    return {name: card for name, card in cards.items() if card is not None}
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
