@@ -209,6 +209,30 @@ def test_ray_places_a_bundle_on_every_node_and_trains_there(
     assert {told["MASTER_ADDR"] for *_, told in trained} == {"10.0.0.1"}
 
 
+def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
+    written(tmp_path / "lib", RAY)
+    exporting.write(tmp_path / "run", exporting.exported("ray", instance(), MIXED))
+    ended = subprocess.run(
+        [sys.executable, "launch.py"],
+        cwd=tmp_path / "run",
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path / "lib"),
+            "TOLD": str(tmp_path / "told"),
+            "UNLABELLED": "yes",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    for words in (
+        "2 of gpu-type=big with 8 GPUs; 1 of gpu-type=small with 4 GPUs",
+        "found 10.0.0.7 gpu-type=None with 8 GPUs. Start",
+    ):
+        assert words in ended.stderr
+
+
 @pytest.mark.parametrize("target", ["jobset", "ray", "skypilot", "slurm"])
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path

@@ -10,6 +10,9 @@ def tell(*words):
         print(json.dumps(words), file=file)
 def init(**options): tell("init", options)
 def get(value): return value
+def nodes():
+    there = {"Alive": True, "NodeManagerAddress": "10.0.0.7", "Resources": {"GPU": 8.0}}
+    return [there, {**there, "Alive": False}]
 def remote(function):
     class Remote:
         def options(self, **options):
@@ -20,9 +23,10 @@ def remote(function):
 """,
     "ray/util/__init__.py": 'def get_node_ip_address(): return "10.0.0.1"\n',
     "ray/util/placement_group.py": """\
+import os
 import ray
 class Group:
-    def ready(self): return self
+    def wait(self, seconds): return "UNLABELLED" not in os.environ
 def placement_group(bundles, **options):
     ray.tell("group", bundles, options)
     return Group()
