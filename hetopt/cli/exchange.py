@@ -141,7 +141,7 @@ def export(
             "-o",
             metavar="NAME=VALUE",
             help="What the target is told besides. slurm: partition, time, account, "
-            "cpus_per_gpu, mem_per_gpu.",
+            "cpus_per_gpu, mem_per_gpu; jobset: name, queue.",
         ),
     ] = None,
     as_json: AsJson = False,

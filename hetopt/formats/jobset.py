@@ -5,20 +5,33 @@ A pod is a node of the plan: it asks for the GPUs of that node, by the label
 with no other pod of the run. The label's value is the product of the catalogue, with
 dashes for blanks, or else the instance's name of the type. The plan is a ConfigMap;
 `launch.sh` makes it and puts IMAGE into `jobset.yaml`
-(https://jobset.sigs.k8s.io, v1alpha2).
+(https://jobset.sigs.k8s.io, v1alpha2). Both are named by the plan, so that runs of
+different plans stand side by side; the option `name` names them otherwise, and `queue`
+is the queue of Kueue that the JobSet is submitted to.
 """
 
+import re
+from hashlib import sha256
 from typing import Any
 
 from ..catalogue import known
+from ..errors import InstanceError, quoted
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting import allocation
 from .exporting.allocation import PLAN, Share, plan_text, shares
 
-JOBSET, LAUNCH, NAME = "jobset.yaml", "launch.sh", "hetopt"
+JOBSET, LAUNCH = "jobset.yaml", "launch.sh"
+OPTIONS: dict[str, Any] = {"name": str, "queue": str}
 LARGEST = 2**20  # bytes of a ConfigMap
+LONGEST = 63  # letters of a pod's name
+_TAIL = len("-0-00000-xxxxx")  # what JobSet and Job add to the name of a pod
+_WORD = {
+    "name": r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?",
+    "queue": r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?",
+}
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _PRODUCT, _GPU, _HOST = (
     "nvidia.com/gpu.product",
     "nvidia.com/gpu",
@@ -35,14 +48,14 @@ _LAUNCH = """\
 # arguments are passed to kubectl.
 set -euo pipefail
 cd "$(dirname "$0")"
-kubectl create configmap hetopt-plan --from-file=plan.json --dry-run=client -o yaml \\
+kubectl create configmap {name}-plan --from-file=plan.json --dry-run=client -o yaml \\
   | kubectl apply -f - "$@"
 text="$(<jobset.yaml)"
 # They stand in single quotes of YAML, in which only such a quote is written otherwise.
 shopt -u patsub_replacement 2> /dev/null || true
-quote="'" image="${IMAGE:?}" train="${TRAIN:-./train.sh}"
-text="${text//@IMAGE@/${image//$quote/$quote$quote}}"
-text="${text//@TRAIN@/${train//$quote/$quote$quote}}"
+quote="'" image="${{IMAGE:?}}" train="${{TRAIN:-./train.sh}}"
+text="${{text//@IMAGE@/${{image//$quote/$quote$quote}}}}"
+text="${{text//@TRAIN@/${{train//$quote/$quote$quote}}}}"
 kubectl apply -f - "$@" <<< "$text"
 """
 
@@ -62,31 +75,56 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     return found
 
 
-def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """`jobset.yaml`, `launch.sh` and `plan.json`."""
+def export(
+    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = ""
+) -> dict[str, str]:
+    """`jobset.yaml`, `launch.sh` and `plan.json`.
+
+    Raises `InstanceError` for names that Kubernetes does not take.
+    """
+    for option, word in {"name": name, "queue": queue or None}.items():
+        if word is not None and not re.fullmatch(_WORD[option], word):
+            raise InstanceError(
+                f"option {option}: found {quoted(word)}, expected small letters, "
+                "digits and dashes, a letter first"
+            )
     found = shares(data, plan)
-    head = f"{NAME}-{found[0].label}-0-0.{NAME}"
+    decisions = plan.model_dump_json().encode()
+    called = name or f"hetopt-{sha256(decisions).hexdigest()[:8]}"
+    for share in found:
+        if len(f"{called}-{share.label}") + _TAIL > LONGEST:
+            raise InstanceError(
+                f"option name: pods of {called}-{share.label} have more than {LONGEST} "
+                "letters; give a shorter name"
+            )
+    head = f"{called}-{found[0].label}-0-0.{called}"
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": NAME},
+        "metadata": {
+            "name": called,
+            **({"labels": {QUEUE_NAME: queue}} if queue else {}),
+        },
         "spec": {
-            "network": {"enableDNSHostnames": True, "subdomain": NAME},
+            "network": {"enableDNSHostnames": True, "subdomain": called},
             "replicatedJobs": [
                 {
                     "name": share.label,
                     "replicas": 1,
-                    "template": {"spec": _job(share, head)},
+                    "template": {"spec": _job(share, head, called)},
                 }
                 for share in found
             ],
         },
     }
-    text = yaml_text(jobset, width=88)
-    return {JOBSET: text, LAUNCH: _LAUNCH, PLAN: plan_text(data, plan)}
+    return {
+        JOBSET: yaml_text(jobset, width=88),
+        LAUNCH: _LAUNCH.format(name=called),
+        PLAN: plan_text(data, plan),
+    }
 
 
-def _job(share: Share, head: str) -> dict[str, Any]:
+def _job(share: Share, head: str, called: str) -> dict[str, Any]:
     count = len(share.nodes)
     container = {
         "name": "train",
@@ -105,7 +143,7 @@ def _job(share: Share, head: str) -> dict[str, Any]:
         "volumeMounts": [{"name": "plan", "mountPath": "/plan"}],
     }
     alone = {
-        "labelSelector": {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": NAME}},
+        "labelSelector": {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": called}},
         "topologyKey": _HOST,
     }
     pod = {
@@ -117,7 +155,7 @@ def _job(share: Share, head: str) -> dict[str, Any]:
             }
         },
         "containers": [container],
-        "volumes": [{"name": "plan", "configMap": {"name": "hetopt-plan"}}],
+        "volumes": [{"name": "plan", "configMap": {"name": f"{called}-plan"}}],
     }
     return {
         "parallelism": count,

@@ -17,6 +17,7 @@ import yaml
 from exporter_plans import EVEN, MIXED, UNEVEN, asymmetric, instance
 from fake_ray import RAY, written
 
+from hetopt.errors import InstanceError
 from hetopt.files import load_plan
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -161,6 +162,34 @@ def test_a_jobset_is_applied_with_its_plan_and_image(
         container = pod["containers"][0]
         assert container["image"] == "me/train:1"
         assert {"name": "TRAIN", "value": "t"} in container["env"]
+
+
+def test_jobsets_of_different_plans_have_different_names() -> None:
+    trees = [
+        yaml.safe_load(exporting.exported("jobset", instance(), plan)["jobset.yaml"])
+        for plan in (EVEN, MIXED)
+    ]
+    assert trees[0]["metadata"]["name"] != trees[1]["metadata"]["name"]
+    options = ["name=mine", "queue=team-a"]
+    files = exporting.exported("jobset", instance(), MIXED, options)
+    tree = yaml.safe_load(files["jobset.yaml"])
+    assert tree["metadata"] == {
+        "name": "mine",
+        "labels": {"kueue.x-k8s.io/queue-name": "team-a"},
+    }
+    assert tree["spec"]["network"]["subdomain"] == "mine"
+    for job in tree["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        assert pod["volumes"][0]["configMap"]["name"] == "mine-plan"
+        told = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+        assert told["MASTER_ADDR"] == "mine-big-8-0-0.mine"
+    assert "configmap mine-plan " in files["launch.sh"]
+
+
+@pytest.mark.parametrize("name", ["1a", "Mine", "a_b", "a" * 42])
+def test_names_that_kubernetes_does_not_take_are_refused(name: str) -> None:
+    with pytest.raises(InstanceError, match="option name"):
+        exporting.exported("jobset", instance(), MIXED, [f"name={name}"])
 
 
 def test_pods_ask_for_the_gpus_of_their_nodes_by_product() -> None:
