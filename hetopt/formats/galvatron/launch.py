@@ -1,21 +1,25 @@
 """Galvatron: its parallel strategy, layer by layer, and a torchrun for each host.
 
-`galvatron_config.json` is what `--galvatron_config_path` takes: lists of one number a
+`galvatron_config.json` is what `galvatron_config_path` names: lists of one number a
 layer, separated by commas (galvatron/utils/config_utils.py). Every stage has as many
 GPUs; within it each layer has its own tensor-parallel degree, and the GPUs left are
 replicas. Ranks are in the order of stages, replicas, tensor-parallel ranks
 (`tp_consecutive_flags` 1). A global batch is cut into `chunks` micro-batches; embedding
-and head are cut alike (`vtp`).
+and head are cut alike (`vtp`). Its training script takes `train_dist.yaml`, a
+configuration for Hydra, and `name=value` words that change it; up to 2.4.0 it took
+flags instead.
 """
 
 import json
+from typing import Any
 
-from ...plans import TrainingPlan
+from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
+from ...text.parsing import yaml_text
 from ..exporting.launching import ranks, torchruns
 
-CONFIG, LAUNCH = "galvatron_config.json", "launch.sh"
+CONFIG, TRAIN, LAUNCH = "galvatron_config.json", "train_dist.yaml", "launch.sh"
 _LISTS = (
     "tp_sizes_enc",
     "tp_consecutive_flags",
@@ -26,12 +30,18 @@ _LISTS = (
 )
 _REPLICAS = {0: "ddp", 2: "zero2", 3: "zero3"}
 _ABOUT = """\
-# TRAIN is the path of the model's training script; further arguments (model, data,
-# optimiser) are passed on.
+# TRAIN is the path of the model's training script; further arguments are passed on:
+# words as runtime.data.data_path=CORPUS. With RELEASE=2.4 the script is started as
+# releases up to 2.4.0 want it, and the model is told by flags.
 """
 _SETUP = """\
 train="$(printf %q "${TRAIN:-train_dist.py}")"
-run="$train --galvatron_config_path ./galvatron_config.json ${*@Q}"
+plan="$(printf %q "$PWD/galvatron_config.json")"
+if [ "${RELEASE:-}" = 2.4 ]; then
+  run="$train --galvatron_config_path $plan ${*@Q}"
+else
+  run="$train ./train_dist.yaml runtime.parallel.galvatron_config_path=$plan ${*@Q}"
+fi
 """
 
 
@@ -59,11 +69,65 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "vtp": degrees[0],
         "vsp": 0,
     }
+    if data.model.experts:
+        config["ep_sizes_enc"] = _list([1] * layers)
+        config["tp_of_ep_sizes_enc"] = _list(degrees)
     return {
         CONFIG: json.dumps(config, indent=1) + "\n",
+        TRAIN: yaml_text({"runtime": _runtime(data, pipeline)}, width=88),
         LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline)),
     }
 
 
 def _list(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
+
+
+def _runtime(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+    """Arguments of a run by section (galvatron/core/runtime/args_schema.py).
+
+    Data are the user's: what stands here of them is empty.
+    """
+    costs, length = data.workload.costs, data.workload.sequence_length
+    return {
+        "parallel": {
+            "galvatron_config_path": CONFIG,
+            "mixed_precision": "fp16" if costs.precision == "fp16_mixed" else "bf16",
+        },
+        "model": _model(data),
+        "train": {
+            "global_batch_size": data.workload.global_batch,
+            "chunks": pipeline.micro_batches,
+            "seq_length": length,
+            "sequence_parallel": costs.sequence_parallel,
+            "use_flash_attn": costs.flash,
+            "train_iters": 1000,
+        },
+        "data": {"data_path": None, "tokenizer_type": None, "tokenizer_model": None},
+        "ckpt": {"load": None, "save": None, "save_interval": None},
+    }
+
+
+def _model(data: Instance) -> dict[str, Any]:
+    model = data.model
+    told: dict[str, Any] = {
+        "model_size": "planned",
+        "num_layers": model.layers,
+        "hidden_size": model.hidden,
+        "num_attention_heads": model.heads,
+        "num_query_groups": model.kv_heads or model.heads,
+        "ffn_hidden_size": model.mlp_width,
+        "vocab_size": model.vocabulary,
+        "gated_linear_unit": model.gated,
+        "untie_embeddings_and_output_weights": not model.tied_embeddings,
+    }
+    if model.head_dim is not None:
+        told["kv_channels"] = model.head_dim
+    if model.experts:
+        told |= {
+            "is_moe_model": True,
+            "num_moe_experts": model.experts,
+            "moe_router_topk": model.active_experts,
+            "moe_ffn_hidden_size": model.expert_intermediate or model.mlp_width,
+        }
+    return told
