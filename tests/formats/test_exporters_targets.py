@@ -169,9 +169,6 @@ def _sailor(rows: list[Row]) -> Iterator[str]:
     for host, several in held.items():
         if len(several) > 1:
             yield f"{host!r} serves {len(several)} replicas"
-        for gpus in several:
-            if list(map(index, gpus)) != list(range(len(gpus))):
-                yield f"{host!r} serves with GPUs"
 
 
 def _hexiscale(plan: TrainingPlan) -> Iterator[str]:

@@ -54,8 +54,8 @@ _broken(
     ("sailor_plan.json", '"dp": [2, 2]', '"dp": [2, 1]', "dp is not the number"),
     ("sailor_plan.json", "[0, 1, 2", "[0, 2, 1", "in one stage, in order"),
     ("sailor_plan.json", '"gbs": 32', '"gbs": 33', "not divisible by micro-batch"),
-    ("nodes.json", "a1:50051", "a0:50051", "not one node for each"),
-    ("nodes.json", '"small",\n    4', '"small",\n    1', "has not 4 GPUs of small"),
+    ("nodes", "a1\n", "a0\n", "not one node for each"),
+    ("launch.py", '"nodes"', '"hosts"', "does not name sailor_plan.json and nodes"),
 )
 _broken(
     "slurm",

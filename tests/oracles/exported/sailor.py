@@ -1,6 +1,5 @@
 """Sailor's files: what it takes for granted, and the plan that it would run."""
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +7,7 @@ from hetopt.errors import InstanceError
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.text.parsing import parse_tree
 
-PLAN, NODES = "sailor_plan.json", "nodes.json"
+PLAN, NODES, LAUNCH = "sailor_plan.json", "nodes", "launch.py"
 
 
 def validate(files: dict[str, str]) -> list[str]:
@@ -27,11 +26,10 @@ def validate(files: dict[str, str]) -> list[str]:
     if made["gbs"] % (made["mbs"] * replicas[0]):
         broken.append("the global batch is not divisible by micro-batch x dp")
     machines = [one for stage in stages for one in stage]
-    if len(nodes) != len(machines) or len({node[0] for node in nodes}) < len(nodes):
+    if len(nodes) != len(machines) or len(set(nodes)) < len(nodes):
         broken.append("there is not one node for each replica")
-    for (endpoint, _, gpu, room), (asked, degree) in zip(nodes, machines, strict=False):
-        if asked[0][0] != gpu or degree > room:
-            broken.append(f"node {endpoint} has not {degree} GPUs of {asked[0][0]}")
+    if f'"{PLAN}"' not in files[LAUNCH] or f'"{NODES}"' not in files[LAUNCH]:
+        broken.append(f"{LAUNCH} does not name {PLAN} and {NODES}")
     return broken
 
 
@@ -41,7 +39,7 @@ def read(files: dict[str, str]) -> TrainingPlan:
     counts = [len(stage) for stage in pipeline["layers_per_stage"]]
     cuts = [sum(counts[:stage]) for stage in range(len(counts) + 1)]
     last = cuts[-1] - 2
-    hosts = iter(node[0].rpartition(":")[0] for node in nodes)
+    hosts = iter(nodes)
     samples = made["mbs"]
     stages = []
     for (a, b), row in zip(pairwise(cuts), pipeline["tmp_per_stage"], strict=True):
@@ -71,5 +69,6 @@ def _parsed(files: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any], list
             f"{PLAN}: pipeline_list: found {len(made['pipeline_list'])} pipelines, "
             "expected the one that Sailor runs"
         )
-    nodes = json.loads(files[NODES])[0]["nodes"]
+    # The controller takes all letters of a line but its last.
+    nodes = [line[:-1] for line in files[NODES].splitlines(keepends=True)]
     return made, made["pipeline_list"][0], nodes
