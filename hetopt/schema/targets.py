@@ -202,7 +202,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             ),
             frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
         ),
-        "hexiscale": Target(_SHAPES | _LAYERS, frozenset({Rule.HANDED_ON})),
+        "hexiscale": Target(
+            _SHAPES | _LAYERS | {Feature.FLOAT16}, frozenset({Rule.HANDED_ON})
+        ),
         "sailor": Target(
             frozenset(
                 {

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from exporter_plans import SHAPES, instance
+from exporter_plans import SHAPES, instance_for
 from fake_ray import RAY, written
 
 from hetopt.errors import InstanceError, Unsupported
@@ -190,7 +190,8 @@ def ground(root: Path, tools: Path) -> Ground:
 @cache
 def plan_for(target: str) -> TrainingPlan:
     """The plan on most nodes that the target takes."""
-    taken = [plan for plan in SHAPES if not exporting.reasons(target, instance(), plan)]
+    data = instance_for(target)
+    taken = [plan for plan in SHAPES if not exporting.reasons(target, data, plan)]
     return max(taken, key=lambda plan: len({r.node for r in plan.replicas()}))
 
 
@@ -200,7 +201,7 @@ def named(
     """The trees of an instance and of its plan with a name in a field; its old name."""
     plan = plan_for(target)
     node = plan.pipelines[0].stages[0].replicas[0].node
-    data = json.loads(instance().model_dump_json())
+    data = json.loads(instance_for(target).model_dump_json())
     tree = json.loads(plan.model_dump_json())
     if field == "name":
         data["name"] = name
@@ -350,7 +351,7 @@ def _is_data(files: dict[str, str], name: str) -> None:
 SETS = {
     "deepspeed": ("TRAIN",),
     "galvatron": ("TRAIN", "PORT"),
-    "hexiscale": ("MODEL", "PORT"),
+    "hexiscale": ("PORT",),
     "jobset": ("IMAGE", "TRAIN"),
     "megatron": ("PRETRAIN", "PORT"),
     "skypilot": ("CLUSTER", "TRAIN"),

@@ -19,6 +19,7 @@ from exporter_plans import (
     UNEVEN,
     asymmetric,
     instance,
+    instance_for,
     pipeline,
 )
 from model_configs import LLAMA_3_8B as CONFIG
@@ -42,7 +43,7 @@ TARGETS = list(formats.exporters())
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_plan_is_read_back_equal_or_refused_for_a_reason(target: str) -> None:
-    data = instance()
+    data = instance_for(target)
     for number, plan in enumerate(SHAPES):
         why = exporting.reasons(target, data, plan)
         if why:

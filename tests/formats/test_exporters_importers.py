@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exporter_plans import ALONE, UNEVEN, asymmetric, instance
+from exporter_plans import ALONE, UNEVEN, asymmetric, instance_for
 
 from hetopt import formats
 from hetopt.formats import exporting
@@ -26,7 +26,7 @@ def test_an_importer_reads_the_plan_that_was_exported(
     target: str, file: str, plan: TrainingPlan, options: dict[str, Any], tmp_path: Path
 ) -> None:
     importer: Any = formats.importer(f"{target}_plan")
-    data = instance()
+    data = instance_for(target)
     exporting.write(tmp_path, exporting.exported(target, data, plan))
     (claim,) = importer.claims(tmp_path / file, data, **options)
     assert normal(claim.plan) == normal(plan)

@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import ALONE, EVEN, MIXED, UNEVEN, asymmetric, instance
+from exporter_plans import (
+    ALONE,
+    EVEN,
+    MIXED,
+    UNEVEN,
+    asymmetric,
+    instance,
+    instance_for,
+)
 from fake_ray import RAY, written
 
 from hetopt.errors import InstanceError
@@ -47,7 +55,8 @@ def started(tmp_path: Path) -> Callable[..., list[Any]]:
         target: str, plan: TrainingPlan, command: str, tools: dict[str, str], **env: str
     ) -> list[Any]:
         folder = tmp_path / "a folder"
-        exporting.write(folder, exporting.exported(target, instance(), plan))
+        data = instance_for(target)
+        exporting.write(folder, exporting.exported(target, data, plan))
         programs = tmp_path / "bin"
         programs.mkdir()
         for name, text in tools.items():

@@ -9,7 +9,7 @@ from itertools import groupby, permutations
 from typing import Any
 
 import pytest
-from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance
+from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance, instance_for
 from exporter_plans import one as pipelined
 
 from hetopt import formats
@@ -189,7 +189,7 @@ def test_the_table_has_every_target() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_reasons_are_those_that_the_plan_gives(target: str) -> None:
-    data = instance()
+    data = instance_for(target)
     for number, plan in enumerate(SHAPES):
         found = exporting.reasons(target, data, plan)
         lacking = {WORDS[key] for key in has(data, plan) & LACKS[target]}
@@ -203,7 +203,8 @@ def test_reasons_are_those_that_the_plan_gives(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_enough_plans_are_exported_and_enough_refused(target: str) -> None:
-    taken = [not exporting.reasons(target, instance(), plan) for plan in SHAPES]
+    data = instance_for(target)
+    taken = [not exporting.reasons(target, data, plan) for plan in SHAPES]
     assert sum(taken) >= 5
     assert sum(taken) == len(SHAPES) if target in LAUNCHERS else sum(taken) <= 45
 
@@ -226,7 +227,11 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         {"megatron", "flagscale", "torchtitan"},
     ),
     ({"precision": "fp32"}, "single", {"megatron", "flagscale", "deepspeed"}),
-    ({"precision": "fp16_mixed"}, "fp16", {"megatron", "flagscale", "deepspeed"}),
+    (
+        {"precision": "fp16_mixed"},
+        "fp16",
+        {"megatron", "flagscale", "deepspeed", "hexiscale"},
+    ),
     ({"precision": "bf16"}, "without a master copy", set()),
     (
         {"recompute": "none"},
@@ -241,7 +246,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
 def test_settings_that_a_target_has_no_word_for_are_refused(
     target: str, costs: dict[str, Any], reason: str, takers: set[str]
 ) -> None:
-    data = instance(costs=costs)
+    data = instance_for(target, costs=costs)
     plan = ALONE[3] if target in ("sailor", "hexiscale") else EVEN
     why = exporting.reasons(target, data, plan)
     if target in takers | LAUNCHERS:

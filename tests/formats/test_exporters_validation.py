@@ -2,7 +2,7 @@
 
 import pytest
 from exported import reader
-from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance
+from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance_for
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -97,7 +97,7 @@ def test_broken_files_are_told_by_the_rules_of_their_target(
     target: str, change: Change
 ) -> None:
     name, old, new, rule, plan = change
-    files = exporting.exported(target, instance(), plan)
+    files = exporting.exported(target, instance_for(target), plan)
     broken = {**files, name: files[name].replace(old, new)}
     assert broken != files
     assert any(rule in one for one in reader(target).validate(broken))

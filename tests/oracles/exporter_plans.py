@@ -186,6 +186,26 @@ SHAPES = [
 ]
 
 
-def instance_for(target: str, **given: Any) -> Instance:
-    """The instance, as a target runs it."""
-    return instance(**given)
+#: What HexiScale is fixed to: one of its models, fp16, sequences of 4096 tokens.
+_LLAMA = {
+    "hidden": 4096,
+    "heads": 32,
+    "vocabulary": 32_000,
+    "intermediate": 11_008,
+    "gated": True,
+}
+
+
+def instance_for(
+    target: str, batch: int = 32, costs: dict[str, Any] | None = None, **model: Any
+) -> Instance:
+    """The same machines, with a model and settings that a target runs."""
+    if target != "hexiscale":
+        return instance(batch, costs, **model)
+    costs = {"precision": "fp16_mixed", **(costs or {})}
+    text = instance(batch, costs, **{**_LLAMA, **model}).model_dump_json()
+    tree = json.loads(text)
+    tree["workload"]["sequence_length"] = 4096
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 4096
+    return Instance.model_validate_json(json.dumps(tree))
