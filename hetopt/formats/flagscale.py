@@ -20,7 +20,8 @@ from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
-from .megatron import fields as megatron_fields
+from .megatron.model import fields as megatron_fields
+from .megatron.model import inexpressible
 
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
 
@@ -35,6 +36,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
         for name in sorted(types)
         if not re.fullmatch(LABEL, _kind(name))
     ]
+    found += inexpressible(data.model)
     if len({_kind(name) for name in types}) < len(types):
         found.append(f"GPU types {', '.join(sorted(types))} differ by blanks alone")
     return found

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from .architecture import Architecture
 from .layers import (
     ATTENTION,
     DENSE,
@@ -40,6 +41,7 @@ class ModelSpec(Record):
     them all are attention and an MLP, of experts behind the first `dense_layers`. The
     last `mtp_layers` of `layers` predict further tokens: each has a product of 2 H x H,
     three norms and one more pass through the head, whose weights it shares.
+    `architecture` is for the trainer alone; absent where no configuration told it.
     """
 
     name: Name
@@ -77,6 +79,7 @@ class ModelSpec(Record):
     attention_bias: Literal["none", "qkv", "all"] = "none"
     vectors: Vectors | None = None
     other_parameters: Annotated[int, Field(ge=0, le=10**12)] = 0
+    architecture: Architecture | None = None
 
     _of_layers = (
         "layer_kinds",
@@ -92,7 +95,7 @@ class ModelSpec(Record):
     )
     _later = frozenset(
         {"activation", "norm", "dropout", "attention_dropout", "other_parameters"}
-        | {*_of_layers}
+        | {"architecture", *_of_layers}
     )
 
     @model_validator(mode="after")

@@ -29,7 +29,8 @@ from typer.testing import CliRunner
 from hetopt import cli, formats
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_plan
-from hetopt.formats import exporting, flagscale, hostfile, megatron
+from hetopt.formats import exporting, flagscale, hostfile
+from hetopt.formats.megatron import launch as megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan.shapes import apart, normal
 from hetopt.schema import Instance

@@ -6,6 +6,7 @@ That of any family is read by the names that the families share, and by what
 
 from ...errors import InstanceError
 from ...schema import ModelSpec
+from ..families import architecture
 from . import families, kinds, vectors
 from .families import Traits
 from .keys import Fields, need, whole
@@ -54,6 +55,8 @@ def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     if told := vectors.of_parts(config, family, own, spec):
         fields["vectors"] = told
     fields["other_parameters"] = vectors.beside_layers(config, own, spec)
+    if (told := architecture(config)) is not None:
+        fields["architecture"] = told.model_dump()
     return _spec(fields)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
+from ...schema.architecture import Architecture
 from ...text.parsing import yaml_text
 from ..exporting.launching import ranks, torchruns
 
@@ -43,6 +44,14 @@ else
   run="$train ./train_dist.yaml runtime.parallel.galvatron_config_path=$plan ${*@Q}"
 fi
 """
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """What of the model it has no words for."""
+    told = data.model.architecture
+    if told is None or told.rope_scaling is None:
+        return []
+    return [f"rope scaling {told.rope_scaling.kind}, for which it has no word"]
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
@@ -129,5 +138,34 @@ def _model(data: Instance) -> dict[str, Any]:
             "num_moe_experts": model.experts,
             "moe_router_topk": model.active_experts,
             "moe_ffn_hidden_size": model.expert_intermediate or model.mlp_width,
+        }
+    if model.architecture is not None:
+        told |= _architecture(model.architecture)
+    return told
+
+
+def _architecture(of: Architecture) -> dict[str, Any]:
+    """What the shape does not tell; rope is scaled by nothing here."""
+    functions = {"gelu_tanh": "gelu"}
+    told: dict[str, Any] = {
+        "normalization": "RMSNorm" if of.normalization == "rms" else "LayerNorm",
+        "norm_epsilon": of.norm_epsilon,
+        "layernorm_epsilon": of.norm_epsilon,
+        "activation_func": "torch.nn.functional."
+        + functions.get(of.activation, of.activation),
+        "add_bias_linear": of.bias,
+        "add_qkv_bias": of.qkv_bias and not of.bias,
+        "qk_layernorm": of.query_key_norm,
+        "hidden_dropout": of.dropout,
+        "attention_dropout": of.attention_dropout,
+        "make_vocab_size_divisible_by": 1,
+        "position_embedding_type": "learned_absolute",
+    }
+    if of.rope_base is not None:
+        told |= {"position_embedding_type": "rope", "rotary_base": int(of.rope_base)}
+    if of.router is not None:
+        told |= {
+            "moe_aux_loss_coeff": of.router.auxiliary_loss,
+            "moe_router_pre_softmax": not of.router.normalised,
         }
     return told

@@ -1,0 +1,1 @@
+"""Megatron-LM: its launch, its arguments of a model, plans of running jobs."""

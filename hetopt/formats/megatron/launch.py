@@ -1,0 +1,84 @@
+"""Megatron-LM: its arguments, the layout of the pipeline, and a torchrun for each host.
+
+Stage s owns the ranks [s W/P, (s + 1) W/P), in the order tp-cp-ep-dp-pp. `launch.sh`
+starts one torchrun for every run of neighbouring ranks on a host, in the order of the
+ranks, so a host may take part in stages that are not neighbours. Uneven stages are told
+by `--pipeline-model-parallel-layout` (megatron/core/transformer/
+pipeline_parallel_layer_layout.py); where they suffice, the arguments of older releases
+stand beside it as a comment. Equal stages need neither.
+"""
+
+import shlex
+from typing import Any
+
+from ...errors import escaped
+from ...plans import TrainingPlan
+from ...problems.training_plan.shapes import normal
+from ...schema import Instance
+from ..exporting.launching import ranks, torchruns
+from . import model, weights
+
+ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
+OPTIONS: dict[str, Any] = {"init_from": str}
+_ABOUT = """\
+# PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
+# optimiser) are passed on.
+"""
+_SETUP = """\
+arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
+run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
+"""
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """What of the model it has no arguments for."""
+    return list(model.inexpressible(data.model))
+
+
+def export(
+    data: Instance, plan: TrainingPlan, *, init_from: str | None = None
+) -> dict[str, str]:
+    """`arguments.txt`, one argument a line, and `launch.sh`.
+
+    `init_from` is a folder of Hugging Face weights: `weights.sh` converts them, and the
+    arguments begin with what it wrote.
+    """
+    pipeline = normal(plan).pipelines[0]
+    replica = pipeline.stages[0].replicas[0]
+    layers = [len(stage.span) for stage in pipeline.stages]
+    given = {
+        "tensor_model_parallel_size": replica.degree,
+        "pipeline_model_parallel_size": len(layers),
+        "micro_batch_size": replica.samples,
+        **model.fields(data, replica.degree),
+    }
+    lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
+    lines += [f"# not told: {word}" for word in model.untold(data)]
+    for name, value in given.items():
+        option = "--" + name.replace("_", "-")
+        lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+    if len(set(layers)) > 1:
+        lines += _older(layers)
+        layout = shlex.quote(layout_of(layers))
+        lines.append(f"--pipeline-model-parallel-layout {layout}")
+    made = {LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline))}
+    if init_from is not None:
+        lines += weights.ARGUMENTS
+        made[weights.SCRIPT] = weights.script(init_from)
+    return {ARGUMENTS: "\n".join(lines) + "\n", **made}
+
+
+def layout_of(layers: list[int]) -> str:
+    """The layout of stages with these numbers of layers, `Et*6|t*10|t*4L`."""
+    parts = [f"t*{count}" if count > 1 else "t" for count in layers]
+    return "E" + "|".join(parts) + "L"
+
+
+def _older(layers: list[int]) -> list[str]:
+    if len(set(layers[1:-1])) > 1 or len(layers) < 2:
+        return []
+    return [
+        "# before the layout there were, instead of it: "
+        f"--decoder-first-pipeline-num-layers {layers[0]} "
+        f"--decoder-last-pipeline-num-layers {layers[-1]}"
+    ]

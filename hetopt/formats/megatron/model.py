@@ -1,0 +1,144 @@
+"""Megatron-LM's arguments of a model and of how it is trained.
+
+Names are those of `megatron/training/arguments.py` and of its configuration classes
+(core_v0.13.0 to 0.20.0), without dashes. Data, tokenizer, optimiser and checkpoints are
+the user's. Where the instance has no `model.architecture`, norms, positions, biases and
+dropout are left to the user, too: Megatron's own defaults are GPT-2's.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...schema import Instance, ModelSpec
+from ...schema.architecture import Architecture, RopeScaling
+
+#: What `--use-rope-scaling` takes for granted besides the factor (Llama 3.1).
+_LLAMA_3 = (1.0, 4.0, 8192)
+
+
+def fields(data: Instance, degree: int) -> dict[str, Any]:
+    """Arguments by name, True for a flag; `degree` is the largest in the plan."""
+    model, workload = data.model, data.workload
+    made: dict[str, Any] = {
+        "num_layers": model.layers,
+        "hidden_size": model.hidden,
+        "num_attention_heads": model.heads,
+        "seq_length": workload.sequence_length,
+        "max_position_embeddings": workload.sequence_length,
+        "global_batch_size": workload.global_batch,
+    }
+    if workload.costs.precision != "fp32":
+        made["fp16" if workload.costs.precision == "fp16_mixed" else "bf16"] = True
+    if model.kv_heads is not None and model.kv_heads != model.heads:
+        made |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
+    if model.head_dim is not None:
+        made["kv_channels"] = model.head_dim
+    if model.intermediate is not None:
+        made["ffn_hidden_size"] = model.intermediate
+    if model.gated:
+        made["swiglu"] = True
+    if not model.tied_embeddings:
+        made["untie_embeddings_and_output_weights"] = True
+    if workload.costs.recompute == "full":
+        made |= {
+            "recompute_granularity": "full",
+            "recompute_method": "uniform",
+            "recompute_num_layers": 1,
+        }
+    if workload.costs.recompute == "selective":
+        made["recompute_granularity"] = "selective"
+    if workload.costs.zero:
+        made["use_distributed_optimizer"] = True
+    # Megatron demands it for experts with tensor parallelism.
+    if degree > 1 and (workload.costs.sequence_parallel or model.experts):
+        made["sequence_parallel"] = True
+    if model.experts:
+        made |= _experts(data)
+    if model.vocabulary and model.vocabulary % degree == 0:
+        made |= {"vocab_size": model.vocabulary, "make_vocab_size_divisible_by": 1}
+    if model.architecture is not None:
+        made |= architecture(model.architecture)
+    return made
+
+
+def architecture(told: Architecture) -> dict[str, Any]:
+    """Arguments of what the shape does not tell."""
+    made: dict[str, Any] = {
+        "normalization": "RMSNorm" if told.normalization == "rms" else "LayerNorm",
+        "norm_epsilon": told.norm_epsilon,
+        "hidden_dropout": told.dropout,
+        "attention_dropout": told.attention_dropout,
+        "max_position_embeddings": told.longest,
+    }
+    if told.rope_base is not None:
+        made |= {"position_embedding_type": "rope", "rotary_base": int(told.rope_base)}
+        made |= _scaling(told.rope_scaling)
+    else:
+        made["position_embedding_type"] = "learned_absolute"
+    if not told.bias:
+        made["disable_bias_linear"] = True
+        if told.qkv_bias:
+            made["add_qkv_bias"] = True
+    if told.query_key_norm:
+        made["qk_layernorm"] = True
+    if told.router is not None:
+        made["moe_router_load_balancing_type"] = "aux_loss"
+        made["moe_aux_loss_coeff"] = told.router.auxiliary_loss
+        if not told.router.normalised:
+            made["moe_router_pre_softmax"] = True
+    return made
+
+
+def _scaling(told: RopeScaling | None) -> dict[str, Any]:
+    if told is None:
+        return {}
+    if told.kind == "linear":
+        return {"rotary_seq_len_interpolation_factor": int(told.factor)}
+    return {"use_rope_scaling": True, "rope_scaling_factor": told.factor}
+
+
+def inexpressible(model: ModelSpec) -> Iterator[str]:
+    """What of a model Megatron has no arguments for, in words."""
+    told = model.architecture
+    if told is None:
+        return
+    if told.rope_base is not None and told.rope_base != int(told.rope_base):
+        yield f"a rope base that is no whole number, {told.rope_base}"
+    scaling = told.rope_scaling
+    if scaling is not None and scaling.kind == "linear":
+        if scaling.factor != int(scaling.factor):
+            yield f"a rope scaling that is no whole number, {scaling.factor}"
+    elif scaling is not None:
+        rest = (scaling.low_freq_factor, scaling.high_freq_factor)
+        if (*rest, scaling.original_length) != _LLAMA_3:
+            yield "a rope scaling other than that of Llama 3.1"
+    if told.activation == "relu" or (model.gated and told.activation != "silu"):
+        gate = "a gated " if model.gated else ""
+        yield f"{gate}activation {told.activation}"
+
+
+def untold(data: Instance) -> list[str]:
+    """What the user must add to the arguments, in words."""
+    if data.model.architecture is not None:
+        return []
+    return [
+        "normalization, positions, biases, dropout: add --normalization, "
+        "--position-embedding-type, --disable-bias-linear and their like, or assemble "
+        "the instance from a config.json"
+    ]
+
+
+def _experts(data: Instance) -> dict[str, Any]:
+    model = data.model
+    width = model.expert_intermediate or model.intermediate or 4 * model.hidden
+    made: dict[str, Any] = {
+        "num_experts": model.experts,
+        "moe_router_topk": model.active_experts,
+        "moe_ffn_hidden_size": width,
+    }
+    if model.shared_experts:
+        made["moe_shared_expert_intermediate_size"] = model.shared_experts * width
+    if model.dense_layers:
+        sparse = model.layers - model.dense_layers
+        made["moe_layer_freq"] = f"([0]*{model.dense_layers}+[1]*{sparse})"
+    return made

@@ -1,0 +1,158 @@
+"""The model's configuration travels to the trainer: nothing is left to its defaults."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from exporter_plans import EVEN, instance
+from model_configs import LLAMA_3_8B
+
+from hetopt.catalogue.architectures import from_config
+from hetopt.formats import exporting
+from hetopt.schema import Instance
+
+LLAMA_31 = {
+    **LLAMA_3_8B,
+    "num_hidden_layers": 12,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+MIXTRAL = {
+    **LLAMA_3_8B,
+    "model_type": "mixtral",
+    "num_hidden_layers": 12,
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "router_aux_loss_coef": 0.02,
+}
+QWEN = {**LLAMA_3_8B, "model_type": "qwen2", "num_hidden_layers": 12}
+GPT = {
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_positions": 1024,
+    "vocab_size": 50304,
+}
+
+
+def made_of(config: dict[str, Any]) -> Instance:
+    """The machines of the other tests with the model of a configuration."""
+    tree = json.loads(instance().model_dump_json())
+    tree["model"] = json.loads(from_config(config, "m").model_dump_json())
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 4096
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+def arguments(config: dict[str, Any], *options: str) -> set[str]:
+    files = exporting.exported("megatron", made_of(config), EVEN, options)
+    return set(files["arguments.txt"].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            LLAMA_31,
+            "--normalization RMSNorm|--norm-epsilon 1e-05|--disable-bias-linear|"
+            "--position-embedding-type rope|--rotary-base 500000|--use-rope-scaling|"
+            "--rope-scaling-factor 8.0|--hidden-dropout 0.0|--attention-dropout 0.0|"
+            "--untie-embeddings-and-output-weights|--vocab-size 128256|--swiglu|"
+            "--make-vocab-size-divisible-by 1|--max-position-embeddings 131072",
+        ),
+        (
+            MIXTRAL,
+            "--num-experts 8|--moe-router-topk 2|--moe-aux-loss-coeff 0.02|"
+            "--moe-router-load-balancing-type aux_loss|--rotary-base 1000000|"
+            "--moe-ffn-hidden-size 14336",
+        ),
+        (QWEN, "--add-qkv-bias|--disable-bias-linear|--norm-epsilon 1e-06"),
+        (
+            GPT,
+            "--normalization LayerNorm|--position-embedding-type learned_absolute|"
+            "--hidden-dropout 0.1|--attention-dropout 0.1",
+        ),
+    ],
+    ids=["llama", "mixtral", "qwen", "gpt"],
+)
+def test_megatron_is_told_the_whole_model(config: dict[str, Any], told: str) -> None:
+    found = arguments(config)
+    assert set(told.split("|")) <= found
+    assert not any("not told" in line for line in found)
+    assert ("--disable-bias-linear" in found) == (config is not GPT)
+
+
+def test_what_no_configuration_told_is_named() -> None:
+    files = exporting.exported("megatron", instance(), EVEN)
+    assert "# not told: normalization" in files["arguments.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"factor": 8.0, "low_freq_factor": 2.0}, "other than that of Llama 3.1"),
+        ({"rope_type": "linear", "factor": 1.5}, "no whole number, 1.5"),
+    ],
+)
+def test_ropes_that_megatron_does_not_have_are_refused(
+    change: dict[str, Any], reason: str
+) -> None:
+    rope = {**LLAMA_31["rope_scaling"], **change}
+    data = made_of({**LLAMA_31, "rope_scaling": rope})
+    for target in ("megatron", "flagscale"):
+        (why,) = exporting.reasons(target, data, EVEN)
+        assert reason in why
+
+
+def test_a_family_with_more_than_the_record_tells_has_none() -> None:
+    assert from_config({**LLAMA_31, "attention_bias": True}, "m").architecture is None
+    assert from_config({**LLAMA_31, "model_type": "gemma"}, "m").architecture is None
+    yarn = {"rope_type": "yarn", "factor": 4.0}
+    assert from_config({**QWEN, "rope_scaling": yarn}, "m").architecture is None
+
+
+def test_transformers_5_writes_rope_elsewhere() -> None:
+    rope = {**LLAMA_31["rope_scaling"], "rope_theta": 500000.0}
+    newer = {
+        key: value
+        for key, value in LLAMA_31.items()
+        if key not in ("rope_theta", "rope_scaling")
+    } | {"rope_parameters": rope}
+    assert from_config(newer, "m") == from_config(LLAMA_31, "m")
+
+
+def test_flagscale_and_galvatron_are_told_the_same() -> None:
+    files = exporting.exported("flagscale", made_of(LLAMA_31), EVEN)
+    model = yaml.safe_load(files["train/plan.yaml"])["model"]
+    assert model["normalization"] == "RMSNorm"
+    assert model["rotary_base"] == 500000
+    assert model["disable_bias_linear"] is True
+    files = exporting.exported("galvatron", made_of(MIXTRAL), EVEN)
+    model = yaml.safe_load(files["train_dist.yaml"])["runtime"]["model"]
+    assert model["normalization"] == "RMSNorm"
+    assert model["rotary_base"] == 1000000
+    assert model["activation_func"] == "torch.nn.functional.silu"
+    assert str(model["moe_aux_loss_coeff"]) == "0.02"
+    (why,) = exporting.reasons("galvatron", made_of(LLAMA_31), EVEN)
+    assert "rope scaling llama3" in why
+
+
+def test_weights_are_converted_before_they_are_loaded(tmp_path: Path) -> None:
+    files = exporting.exported(
+        "megatron", made_of(LLAMA_31), EVEN, ["init_from=/my models/llama"]
+    )
+    assert "'/my models/llama' weights" in files["weights.sh"]
+    assert "--load weights" in files["arguments.txt"].splitlines()
+    assert "weights.sh" not in exporting.exported("megatron", instance(), EVEN)
