@@ -591,7 +591,16 @@ def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) 
     ("config", "words"),
     [
         ("", ["--no-python", "--module", "hetopt_plan", "BASE_CONFIG=m:f"]),
-        ("toml", ["-m", "--job.config_file", "plan.toml", "--model.name", "llama 3"]),
+        (
+            "toml",
+            [
+                "--no-python",
+                "--job.config_file",
+                "plan.toml",
+                "--model.name",
+                "llama 3",
+            ],
+        ),
     ],
 )
 def test_torchtitan_is_started_with_either_configuration(

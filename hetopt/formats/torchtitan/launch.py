@@ -6,6 +6,10 @@ by the names that the installed release has (torchtitan/config). That is 0.3.0 a
 later; `plan.toml` is for releases up to 0.2.2 (`--job.config_file`). Newer releases
 capture CUDA graphs unless told not to, and refuse that of pipelines.
 
+A model of Llama 3's kind (RMSNorm, rope, gated MLP, no biases, no experts) is told
+whole: the configuration's own is given its shape, and `hetopt_flavour.py` registers it
+with older releases. Any other is the user's, by BASE_CONFIG.
+
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
 no more memory than the judge counts. With ZeRO 3 the judge prices weights that are
@@ -17,115 +21,32 @@ micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
 """
 
 import json
+import os
 from typing import Any
 
-from ..costs import under
-from ..plans import Pipeline, TrainingPlan
-from ..problems import training_plan
-from ..problems.training_plan.shapes import normal
-from ..schema import Instance
-from .exporting.launching import ranks, torchruns
+from ...costs import under
+from ...plans import Pipeline, TrainingPlan
+from ...problems import training_plan
+from ...problems.training_plan.shapes import normal
+from ...schema import Instance, ModelSpec
+from ..exporting.launching import ranks, torchruns
+from . import module
 
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
+FLAVOUR = "hetopt_flavour.py"
+OPTIONS: dict[str, Any] = {"init_from": str}
+_BASE = "torchtitan.models.llama3.config_registry:llama3_8b"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
-_MODULE = '''\
-"""A plan of hetopt for torchtitan: `--module hetopt_plan --config plan`.
-
-BASE_CONFIG names the function that makes the rest of the configuration, such as
-torchtitan.models.llama3.config_registry:llama3_8b.
-"""
-
-import os
-from importlib import import_module
-
-PLAN = {plan}
-
-
-def plan():
-    """The configuration that BASE_CONFIG names, with the plan put in."""
-    module, _, name = os.environ["BASE_CONFIG"].partition(":")
-    config = getattr(import_module(module), name)()
-    _parallelism(config.parallelism)
-    size, steps = PLAN["micro_batch_size"], PLAN["micro_batches"]
-    length, batch = PLAN["sequence_length"], PLAN["global_batch"]
-    stages = len(PLAN["module_fqns_per_model_part"])
-    put(
-        config.training,
-        {{
-            "local_batch_size": size * (steps if stages > 1 else 1),
-            "global_batch_size": batch,
-            "seq_len": length,
-        }},
-        {{
-            "num_tokens_per_microbatch_per_dp_rank": size * length,
-            "num_tokens_per_train_step": batch * length,
-            "max_context_length": length,
-        }},
-    )
-    if stages > 1 and hasattr(config.training, "disable_cuda_graphs"):
-        config.training.disable_cuda_graphs = True
-    _recomputation(config)
-    return config
-
-
-def _recomputation(config):
-    mode = PLAN["activation_checkpoint"]
-    if hasattr(config.activation_checkpoint, "mode"):
-        config.activation_checkpoint.mode = mode
-        return
-    from torchtitan.distributed import activation_checkpoint as policies
-
-    kinds = {{"full": "FullAC", "selective": "SelectiveAC"}}
-    config.activation_checkpoint = (
-        getattr(policies, kinds[mode]).Config() if mode in kinds else None
-    )
-
-
-def _parallelism(section):
-    for name in ("pipeline", "tensor"):
-        put(section, {{f"{{name}}_parallel_degree": PLAN[f"{{name}}_parallel_degree"]}})
-    put(section, {{"data_parallel_shard_degree": PLAN["replicas"]}})
-    put(section, {{"data_parallel_replicate_degree": 1}})
-    put(section, {{"fsdp_reshard_after_forward": PLAN["reshard"]}})
-    parts = PLAN["module_fqns_per_model_part"]
-    if len(parts) == 1:
-        return
-    from torchtitan.distributed import pipeline_parallel
-
-    # A model of one layer in one part: the release's names of what is around it.
-    name = "generate_llm_fqn_per_model_part"
-    generate = getattr(pipeline_parallel, name, None)
-    generate = generate or getattr(pipeline_parallel, f"_{{name}}")
-    first, _, *last = generate(1, 1)[0]
-    parts = [[first, *parts[0]], *parts[1:-1], [*parts[-1], *last]]
-    put(section, {{"pipeline_parallel_schedule": PLAN["schedule"]}})
-    put(section, {{"module_fqns_per_model_part": parts}})
-    put(
-        section,
-        {{"num_pp_microbatches": PLAN["micro_batches"]}},
-        {{"pipeline_parallel_microbatch_size": PLAN["micro_batch_size"]}},
-    )
-
-
-def put(section, *generations):
-    """Set the fields of the first generation of names that the release has."""
-    for fields in generations:
-        if all(hasattr(section, name) for name in fields):
-            for name, value in fields.items():
-                setattr(section, name, value)
-            return
-    raise AttributeError(f"this torchtitan has none of {{generations}}")
-'''
 _ABOUT = """\
 # BASE_CONFIG names the rest of the configuration (see hetopt_plan.py). With CONFIG=toml
-# plan.toml is used instead; the model is then told by --model.name and --model.flavor.
-# Further arguments are passed on.
+# plan.toml is used instead. Further arguments are passed on.
 """
 _SETUP = """\
 if [ "${CONFIG:-}" = toml ]; then
-  run="-m torchtitan.train --job.config_file plan.toml ${*@Q}"
+  run="--no-python env PYTHONPATH=.:\"\${PYTHONPATH:-}\" \
+python3 -m torchtitan.train --job.config_file plan.toml ${*@Q}"
 else
-  base="$(printf %q "${BASE_CONFIG:?}")"
+  base="$(printf %q "${BASE_CONFIG:@BASE@}")"
   run="--no-python env BASE_CONFIG=$base PYTHONPATH=.:\\"\\${PYTHONPATH:-}\\" \
 python3 -m torchtitan.train --module hetopt_plan --config plan ${*@Q}"
 fi
@@ -148,16 +69,76 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     return []
 
 
-def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """`hetopt_plan.py`, `plan.toml` and `launch.sh`."""
+def export(
+    data: Instance, plan: TrainingPlan, *, init_from: str | None = None
+) -> dict[str, str]:
+    """`hetopt_plan.py`, `plan.toml`, `launch.sh`; a flavour of the model if it is told.
+
+    `init_from` is a folder of Hugging Face weights, which torchtitan reads itself.
+    """
     pipeline = normal(plan).pipelines[0]
     told = _told(data, pipeline)
+    if init_from is not None:
+        told["weights"] = os.path.abspath(init_from)
     literal = json.dumps(told, indent=4)
-    return {
-        MODULE: _MODULE.format(plan=literal),
+    base = "-" + _BASE if "model" in told else "?"
+    setup = _SETUP.replace("@BASE@", base)
+    files = {
+        MODULE: module.MODULE.replace("@PLAN@", literal),
         TOML: _toml(told),
-        LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline)),
+        LAUNCH: torchruns(_ABOUT, setup, ranks(pipeline)),
     }
+    if _has_flavour(told):
+        shape = json.dumps(told["model"], indent=4)
+        files[FLAVOUR] = module.FLAVOUR.replace("@MODEL@", shape)
+    return files
+
+
+def _has_flavour(told: dict[str, Any]) -> bool:
+    """Whether releases up to 0.2.2 have it: untied, heads that divide the width."""
+    model = told.get("model")
+    if model is None or "tied" in model:
+        return False
+    return bool(model["head_dim"] * model["n_heads"] == model["dim"])
+
+
+def _model(model: ModelSpec) -> dict[str, Any]:
+    """The shape of a model that is one of Llama 3's kind, else nothing.
+
+    By the names of torchtitan's arguments; what is absent is not so.
+    """
+    of = model.architecture
+    if of is None or of.rope_base is None or of.normalization != "rms":
+        return {}
+    other = (of.bias, of.qkv_bias, of.query_key_norm, of.dropout, of.attention_dropout)
+    if any(other) or model.experts or not model.gated or of.activation != "silu":
+        return {}
+    made: dict[str, Any] = {
+        "dim": model.hidden,
+        "n_layers": model.layers,
+        "n_heads": model.heads,
+        "n_kv_heads": model.kv_heads or model.heads,
+        "head_dim": model.attention_width // model.heads,
+        "hidden_dim": model.mlp_width,
+        "vocab_size": model.vocabulary,
+        "norm_eps": of.norm_epsilon,
+        "rope_theta": of.rope_base,
+        "max_seq_len": of.longest,
+    }
+    scaling = of.rope_scaling
+    if scaling is not None and scaling.kind != "llama3":
+        return {}
+    if scaling is not None:
+        made["rope_scaling"] = {
+            "scaling": "llama",
+            "scaling_factor": scaling.factor,
+            "low_freq_factor": scaling.low_freq_factor,
+            "high_freq_factor": scaling.high_freq_factor,
+            "original_max_position_embeddings": scaling.original_length,
+        }
+    if model.tied_embeddings:
+        made["tied"] = 1
+    return {"model": made}
 
 
 def _reshard(data: Instance, pipeline: Pipeline) -> str:
@@ -170,6 +151,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
     return {
+        **_model(data.model),
         "pipeline_parallel_degree": len(pipeline.stages),
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),
@@ -211,6 +193,16 @@ def _toml(told: dict[str, Any]) -> str:
             "pipeline_parallel_schedule": told["schedule"],
             "pipeline_parallel_microbatch_size": told["micro_batch_size"],
             "module_fqns_per_model_part": around,
+        }
+    if _has_flavour(told):
+        sections["job"] = {"custom_config_module": FLAVOUR.removesuffix(".py")}
+        sections["model"] = {"name": "llama3", "flavor": "planned"}
+    if "weights" in told:
+        sections.setdefault("model", {})["hf_assets_path"] = told["weights"]
+        sections["checkpoint"] = {
+            "enable": True,
+            "initial_load_path": told["weights"],
+            "initial_load_in_hf": True,
         }
     lines = ["# A plan of hetopt for releases of torchtitan that read TOML"]
     for name, fields in sections.items():

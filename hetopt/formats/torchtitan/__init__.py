@@ -1,0 +1,1 @@
+"""torchtitan: its launch, plans of running jobs."""
