@@ -104,6 +104,12 @@ class SolverFailed(HetoptError, RuntimeError):
     kind = "solver_failed"
 
 
+class RunFailed(HetoptError, RuntimeError):
+    """A rank of a training run ended early; the message says which, and how."""
+
+    kind = "run_failed"
+
+
 class NoPlan(HetoptError):
     """A planner's reason for returning no plan; callers turn it into a result."""
 

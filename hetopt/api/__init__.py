@@ -23,6 +23,7 @@ from .provisioning import alternatives, frontier, provision, tradeoffs
 from .solving import carriers, methods_for, options_of, solve, write_statement
 
 if TYPE_CHECKING:
+    from .executing import run
     from .nodes import choose_nodes, without_each_group
     from .predicting import calibrate, predict
     from .recovering import recover
@@ -56,6 +57,7 @@ __all__ = [
     "provision",
     "recover",
     "replay",
+    "run",
     "run_of",
     "schedule",
     "solve",
@@ -69,6 +71,7 @@ _HOME = {
     "predict": "predicting",
     "choose_nodes": "nodes",
     "without_each_group": "nodes",
+    "run": "executing",
     "run_of": "runs",
     "recover": "recovering",
     "replay": "replaying",

@@ -160,7 +160,7 @@ def _write(path: Path, unit: Unit, found: dict[str, _Found]) -> None:
 def _units(source: Path) -> _Units:
     """Every tensor under its unit."""
     found: _Units = {}
-    for file in _files(source):
+    for file in weight_files(source):
         for name in sorted(file.tensors):
             unit, tensor = _placed(name, file)
             if name in found.setdefault(unit, {}):
@@ -179,7 +179,7 @@ def _units(source: Path) -> _Units:
     return found
 
 
-def _files(source: Path) -> list[TensorFile]:
+def weight_files(source: Path) -> list[TensorFile]:
     """The files that the index lists, or the only one."""
     index = source / INDEX
     if not os.path.isfile(index):

@@ -10,6 +10,7 @@ from . import (
     benchmarks,
     checkpoints,
     exchange,
+    executing,
     explaining,
     importing,
     measuring,
@@ -36,6 +37,7 @@ for _group in (
     recovering,
     replaying,
     predicting,
+    executing,
 ):
     _group.register(app)
 

@@ -56,6 +56,8 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["checkpoint", "nowhere"]),
     ("unsupported", ["checkpoint", "nowhere", "--split", "plan.json"]),
     ("instance_error", ["explain", "nowhere.json"]),
+    ("instance_error", ["run", "nowhere.json", "--steps", "1"]),
+    ("usage_error", ["run", "nowhere.json"]),
     ("instance_error", ["predict", "nowhere.json"]),
     ("instance_error", ["calibrate", "nowhere.csv"]),
     ("instance_error", ["recover", "nowhere.json", SMALL]),

@@ -1,0 +1,58 @@
+"""Plans run: an executor on PyTorch, on this machine or as one of torchrun's ranks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NoPlan, Unsupported
+from ..plans import TrainingPlan
+from ..result import Result
+from ..schema import Record
+from ..text.complaints import validated
+from .calling import Place
+from .judging import posed_training
+
+if TYPE_CHECKING:
+    from ..runtime.supervisor import Ran
+
+
+def run(
+    plan: Result | Place | TrainingPlan,
+    instance: Place | Record | None = None,
+    *,
+    steps: int,
+    data: Place = "synthetic",
+    model: Place | None = None,
+    progress: Callable[[dict[str, Any]], Any] | None = None,
+    **settings: Any,
+) -> "Ran":
+    """Train by a plan: every one that the judge calls valid runs, or is refused.
+
+    `data` is a file of tokens or "synthetic", `model` a `config.json` in place of the
+    instance's model, `init` a released model to begin with, whose `config.json` is then
+    taken, too. `progress` hears of each step: its loss, the gradients' norm, the
+    learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
+    and `Optimiser`: seed, cpu, precision, checkpoint, every, init, trace, timeout_s;
+    learning_rate, warmup, decay, weight_decay, clip.
+
+    Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
+    rules, `Unsupported` for what is not run, by name, before anything starts, and
+    `RunFailed` where a rank ends early.
+    """
+    from ..runtime import supervisor
+    from ..runtime.jobs import Optimiser, Settings, job
+
+    rules = {k: settings.pop(k) for k in [*settings] if k in Optimiser.model_fields}
+    if unknown := [name for name in settings if name not in Settings.model_fields]:
+        raise Unsupported(f"run: unknown setting {', '.join(unknown)}")
+    fields = {"steps": steps, "data": str(data), "optimiser": rules, **settings}
+    told = validated(Settings, fields, "run", file="")
+    if isinstance(plan, Result):
+        if plan.plan is None:
+            raise NoPlan("the result has no plan, and so no run")
+        posed = posed_training(plan.plan, plan.data)
+    else:
+        posed = posed_training(plan, instance)
+    config = model or told.init
+    asked = job(*posed, told, None if config is None else Path(config))
+    return supervisor.run(asked, progress or (lambda row: None))

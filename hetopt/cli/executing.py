@@ -1,0 +1,171 @@
+"""The command that runs a plan, registered by `hetopt.cli`."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import output
+from .options import AsJson, flag
+from .quantities import count, duration
+
+if TYPE_CHECKING:
+    from ..runtime.supervisor import Ran
+
+
+class Precision(StrEnum):
+    """Words of --precision."""
+
+    FP64 = "fp64"
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class Decay(StrEnum):
+    """Words of --decay."""
+
+    COSINE = "cosine"
+    NONE = "none"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(run)
+
+
+def run(
+    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    steps: Annotated[int, count(metavar="N", help="Steps in all, resumed ones too.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Tokens: .npy, or raw 2-byte numbers (4-byte above 65,536 words); "
+            "`synthetic` counts.",
+        ),
+    ] = "synthetic",
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG", help="A config.json for the instance's model."),
+    ] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Begin with the weights of a released model."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save states here, and go on from them."),
+    ] = None,
+    every: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Steps from one save to the next.")
+    ] = 100,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write a Chrome trace of each rank."),
+    ] = None,
+    cpu: Annotated[bool, flag("--cpu", help="Run on CPUs, in single precision.")] = (
+        False
+    ),
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="In place of what the instance and the card say."),
+    ] = None,
+    learning_rate: Annotated[
+        float, typer.Option("--lr", min=0, metavar="X", help="After the warm-up.")
+    ] = 3e-4,
+    warmup: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Steps of growth up to it.")
+    ] = 0,
+    decay: Annotated[
+        Decay, typer.Option(help="Down to a tenth at the last step, or not.")
+    ] = Decay.COSINE,
+    weight_decay: Annotated[
+        float, typer.Option(min=0, metavar="X", help="Of matrices.")
+    ] = 0.1,
+    clip: Annotated[
+        float, typer.Option(min=0, metavar="X", help="Of the global norm; 0: none.")
+    ] = 1.0,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of first weights and batches.")
+    ] = 0,
+    timeout: Annotated[
+        float, duration(metavar="S", help="That a rank waits for another one.")
+    ] = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Train by a plan, a process for each of its GPUs on this machine.
+
+    Every plan that `check` calls valid runs; what does not is refused by name before
+    anything starts. The same seed gives the same first weights and batches under every
+    plan. Ctrl-C ends the run; with `--checkpoint` the next one goes on. Over hosts:
+    `hetopt export PLAN --to torchrun`. Needs `pip install 'hetopt[run]'`.
+
+    Example: `hetopt run plan.json --steps 20 --cpu`
+    """
+    from .. import api
+    from .progress import Steps
+    from .terminal import console
+
+    with Steps(console(stderr=True), "training") as bar:
+        ran = api.run(
+            plan,
+            instance,
+            steps=steps,
+            data=data,
+            model=model,
+            progress=_listener(bar.report, steps, as_json),
+            init=_text(init),
+            checkpoint=_text(checkpoint),
+            every=every,
+            trace=_text(trace),
+            cpu=cpu,
+            precision=None if precision is None else precision.value,
+            learning_rate=learning_rate,
+            warmup=warmup,
+            decay=decay.value,
+            weight_decay=weight_decay,
+            clip=clip,
+            seed=seed,
+            timeout_s=timeout,
+        )
+    if ran.interrupted:
+        output.complain("interrupted: these are the steps that were done until then")
+    if as_json and _speaks(ran):
+        output.print_json(ran.to_json())
+
+
+def _listener(
+    report: Callable[[int, int], None], steps: int, as_json: bool
+) -> Callable[[dict[str, Any]], None]:
+    """Shows each step as it ends, on a terminal with a bar below."""
+
+    def heard(row: dict[str, Any]) -> None:
+        report(row["step"], steps)
+        if not as_json:
+            output.print_text(_line(row) + "\n")
+
+    return heard
+
+
+def _line(row: dict[str, Any]) -> str:
+    words = (
+        f"step {row['step']}  loss {row['loss']:.4f}  norm {row['norm']:.3f}  "
+        f"lr {row['rate']:.2e}  {row['seconds']:.3f} s"
+    )
+    return f"{words}  skipped: gradients overflowed" if row["skipped"] else words
+
+
+def _speaks(ran: "Ran") -> bool:
+    """Whether this process tells of the run: of torchrun's ranks the first does."""
+    return bool(ran.steps)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

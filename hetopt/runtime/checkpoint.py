@@ -1,0 +1,159 @@
+"""Writes and reads a run's states by `torch.distributed.checkpoint`.
+
+Every parameter, and each moment of the optimiser, is one tensor of the whole model's
+shape, of which each owner of a piece writes that piece. So a run may go on under
+another plan: a rank reads of each tensor what it holds. The folder must be one that
+all hosts see.
+"""
+
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InstanceError
+from ..text.writing import write_json
+from .optimiser import Update
+from .pytorch import Size, Tensor, dist, torch
+from .saved import LATEST, Saved
+
+_PARTS = "torch.distributed.checkpoint"
+dcp: Any = import_module(_PARTS)
+defaults: Any = import_module(f"{_PARTS}.default_planner")
+metadata: Any = import_module(f"{_PARTS}.metadata")
+planner: Any = import_module(f"{_PARTS}.planner")
+helpers: Any = import_module(f"{_PARTS}.planner_helpers")
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class _Chunk(NamedTuple):
+    """A part of a whole tensor: its place there, and the numbers."""
+
+    name: str
+    size: Size
+    place: Any
+    tensor: Tensor
+    owned: bool
+
+    @property
+    def index(self) -> Any:
+        """How a checkpoint calls it."""
+        return metadata.MetadataIndex(self.name, self.place.offsets)
+
+
+class _Save(defaults.DefaultSavePlanner):  # type: ignore[misc]
+    """Writes the owned chunks."""
+
+    def __init__(self, chunks: list[_Chunk]) -> None:
+        super().__init__(flatten_state_dict=False)
+        self._chunks = {chunk.index: chunk for chunk in chunks if chunk.owned}
+
+    def create_local_plan(self) -> Any:
+        self.plan = planner.SavePlan(
+            [
+                planner.WriteItem(
+                    index=index,
+                    type=planner.WriteItemType.SHARD,
+                    tensor_data=planner.TensorWriteData(
+                        chunk=chunk.place,
+                        properties=metadata.TensorProperties.create_from_tensor(
+                            chunk.tensor
+                        ),
+                        size=chunk.size,
+                    ),
+                )
+                for index, chunk in self._chunks.items()
+            ]
+        )
+        return self.plan
+
+    def lookup_object(self, index: Any) -> Tensor:
+        return self._chunks[metadata.MetadataIndex(index.fqn, index.offset)].tensor
+
+
+class _Load(defaults.DefaultLoadPlanner):  # type: ignore[misc]
+    """Reads what the own chunks have, from whichever pieces were written."""
+
+    def __init__(self, chunks: list[_Chunk]) -> None:
+        super().__init__(flatten_state_dict=False)
+        self._chunks = {chunk.index: chunk for chunk in chunks}
+
+    def create_local_plan(self) -> Any:
+        there = self.metadata.state_dict_metadata
+        found: list[Any] = []
+        for chunk in self._chunks.values():
+            if chunk.name not in there or there[chunk.name].size != chunk.size:
+                raise InstanceError(
+                    f"checkpoint: found no {chunk.name} of shape {list(chunk.size)}; "
+                    "is it of another model?"
+                )
+            found += helpers.create_read_items_for_chunk_list(
+                chunk.name, there[chunk.name], [chunk.place]
+            )
+        return planner.LoadPlan(found)
+
+    def lookup_tensor(self, index: Any) -> Tensor:
+        return self._chunks[metadata.MetadataIndex(index.fqn, index.offset)].tensor
+
+
+def save(update: Update, folder: str, state: Saved) -> None:
+    """Write states, and then that they are the latest; older ones but one are removed.
+
+    A run that is killed meanwhile leaves the ones before as they were.
+    """
+    root, first = Path(folder), dist.get_rank() == 0
+    draft = root / f".{state.folder}.tmp"
+    if first:
+        draft.mkdir(parents=True, exist_ok=True)
+        for file in draft.iterdir():
+            file.unlink()
+    dist.barrier()
+    writer = dcp.FileSystemWriter(draft)
+    dcp.save({}, storage_writer=writer, planner=_Save(list(_chunks(update))))
+    if first:
+        before = Saved.of(folder)
+        place = root / state.folder
+        shutil.rmtree(place, ignore_errors=True)
+        draft.rename(place)
+        write_json(root / LATEST, state.model_dump(mode="json"))
+        keep = {state.folder, before.folder if before else ""}
+        for old in root.glob("step-*"):
+            if old.name not in keep:
+                shutil.rmtree(old, ignore_errors=True)
+    dist.barrier()
+
+
+def load(update: Update, folder: str, state: Saved) -> None:
+    """Read the states that `save` wrote, under this plan or another one."""
+    chunks = list(_chunks(update))
+    reader = dcp.FileSystemReader(Path(folder, state.folder))
+    dcp.load({}, storage_reader=reader, planner=_Load(chunks))
+    for updated in update.pieces:
+        if updated.master.numel():
+            update.adam.state[updated.master]["step"].fill_(float(state.updates))
+    update.spread()
+
+
+def _chunks(update: Update) -> Iterator[_Chunk]:
+    """Master weights and moments of all pieces; moments are 0 before the first step."""
+    for piece, _, master in update.pieces:
+        if master.numel() == 0:
+            continue
+        state = update.adam.state[master]
+        if not state:
+            state["step"] = torch.zeros(())
+            for moment in _MOMENTS:
+                state[moment] = torch.zeros_like(master)
+        shape = piece.parameter.shape
+        offsets = [0] * len(shape)
+        if piece.parameter.axis is not None:
+            offsets[piece.parameter.axis] = piece.start
+        place = metadata.ChunkStorageMetadata(torch.Size(offsets), master.shape)
+        for kind, tensor in (
+            ("weight", master),
+            *((moment, state[moment]) for moment in _MOMENTS),
+        ):
+            name = f"{kind}/{piece.parameter.name}"
+            yield _Chunk(name, torch.Size(shape), place, tensor, piece.owned)

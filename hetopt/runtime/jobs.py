@@ -1,0 +1,190 @@
+"""What the ranks of a run need to know; or, by name, why a plan is not run."""
+
+from collections.abc import Iterator
+from math import cos, pi
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..errors import InstanceError, Unsupported
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..problems.training_plan import shapes, targets
+from ..schema import Count, Instance, Record
+from ..schema.record import NotNegative
+from ..schema.targets import Feature
+from .decoder import Decoder, of_config, of_spec
+from .schedule import Schedule
+
+Precision = Literal["fp64", "fp32", "bf16", "fp16"]
+_MOST_SHOWN = 5
+
+
+class Optimiser(Record):
+    """AdamW, its learning rate over the steps, and the limit of gradients' norm."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 3e-4
+    warmup: Annotated[
+        int, Field(ge=0, description="Steps of linear growth from 0.")
+    ] = 0
+    decay: Literal["cosine", "none"] = "cosine"
+    weight_decay: NotNegative = 0.1
+    clip: Annotated[
+        NotNegative, Field(description="Of the global norm; 0: no limit.")
+    ] = 1.0
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of step `step` of `steps`, counted from 1.
+
+        It grows during `warmup` and falls along half a cosine to a tenth.
+        """
+        if step <= self.warmup:
+            return self.learning_rate * step / self.warmup
+        if self.decay == "none":
+            return self.learning_rate
+        done = (step - self.warmup - 1) / max(1, steps - self.warmup)
+        return self.learning_rate * (0.1 + 0.45 * (1 + cos(pi * done)))
+
+
+class Settings(Record):
+    """What a user says of a run, beside the plan."""
+
+    steps: Count
+    data: str = "synthetic"
+    seed: Annotated[int, Field(ge=0)] = 0
+    cpu: bool = False
+    precision: Precision | None = None
+    optimiser: Optimiser = Optimiser()
+    init: str | None = None
+    checkpoint: str | None = None
+    every: Count = 100
+    trace: str | None = None
+    timeout_s: Annotated[float, Field(gt=0)] = 600
+
+
+class Job(Record):
+    """A run as its ranks see it; `gpus` are those of the plan by rank."""
+
+    decoder: Decoder
+    plan: TrainingPlan
+    gpus: tuple[str, ...]
+    sequence_length: Count
+    schedule: Schedule
+    zero: Annotated[int, Field(ge=0, le=1)]
+    sequence_parallel: bool
+    precision: Precision
+    wide_gradients: bool
+    settings: Settings
+
+
+def job(
+    data: Instance, plan: TrainingPlan, settings: Settings, model: Path | None = None
+) -> Job:
+    """The run of a plan; `model` is a `config.json` in place of the instance's model.
+
+    Raises `InstanceError` for a plan that breaks rules, `Unsupported` with every
+    reason for one that is not run.
+    """
+    if broken := training_plan.evaluate(data, plan).violations:
+        listed = "; ".join(map(str, broken[:_MOST_SHOWN]))
+        raise InstanceError(f"the plan cannot be run, it breaks rules: {listed}")
+    length = data.workload.sequence_length
+    if reasons := list(_not_run(data, plan, model is not None)):
+        raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
+    decoder = of_spec(data.model, length) if model is None else of_config(model, length)
+    if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
+        raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
+    costs = data.workload.costs
+    return Job(
+        decoder=decoder,
+        plan=_told(data, plan),
+        gpus=_by_host(data, plan),
+        sequence_length=length,
+        schedule=costs.in_flight,
+        zero=costs.zero if plan.zero is None else plan.zero,
+        sequence_parallel=costs.sequence_parallel,
+        precision=settings.precision or _precision(data, settings),
+        wide_gradients=costs.precision == "bf16_fp32_gradients",
+        settings=settings,
+    )
+
+
+# --- what is not run ---------------------------------------------------------------
+
+
+def _not_run(data: Instance, plan: TrainingPlan, by_config: bool) -> Iterator[str]:
+    yield from targets.lacking("executor", data, plan)
+    if Feature.LISTED_PARAMETERS in shapes.of_instance(data) and not by_config:
+        yield f"{Feature.LISTED_PARAMETERS.value}: give its shape, or --model"
+
+
+def _different(data: Instance, decoder: Decoder, model: Path | None) -> Iterator[str]:
+    """Where a `config.json` is of another model than the plan's."""
+    spec = data.model
+    pairs = {
+        "layers": (decoder.layers, spec.layers),
+        "hidden": (decoder.hidden, spec.hidden),
+        "heads": (decoder.heads, spec.heads),
+        "vocabulary": (decoder.vocabulary, spec.vocabulary or decoder.vocabulary),
+    }
+    for name, (found, planned) in pairs.items():
+        if found != planned:
+            yield f"{model} has {name} {found}, the plan's model {planned}"
+    learned = decoder.positions == "learned"
+    if learned and decoder.max_positions < data.workload.sequence_length:
+        yield (
+            f"{model} has {decoder.max_positions} positions, fewer than the sequence "
+            f"length of {data.workload.sequence_length}"
+        )
+
+
+def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str]:
+    """Degrees that would leave a GPU of a group without work."""
+    parts = {
+        "key-value heads": decoder.kv_heads,
+        "columns of the MLP": decoder.intermediate,
+        "words of the vocabulary": decoder.vocabulary,
+    }
+    if data.workload.costs.sequence_parallel:
+        parts["tokens of a sequence"] = data.workload.sequence_length
+    most = max(replica.degree for replica in plan.replicas())
+    for name, count in parts.items():
+        if count < most:
+            yield f"tensor-parallel degree {most} is above the {count} {name}"
+
+
+# --- what is settled ---------------------------------------------------------------
+
+
+def _told(data: Instance, plan: TrainingPlan) -> TrainingPlan:
+    """The plan with the rule of recomputation of every stage said."""
+    rule = data.workload.costs.recompute
+    pipelines = tuple(
+        pipeline.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"recompute": stage.recompute or rule})
+                    for stage in pipeline.stages
+                )
+            }
+        )
+        for pipeline in plan.pipelines
+    )
+    return plan.model_copy(update={"pipelines": pipelines})
+
+
+def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
+    """The plan's GPUs, host by host in the order of the cluster's nodes."""
+    order = {node.name: i for i, node in enumerate(data.planned_cluster.nodes)}
+    places = [shapes.place(gpu) for r in plan.replicas() for gpu in r.gpus]
+    places.sort(key=lambda place: (order[place[0]], place[1]))
+    return tuple(f"{node}:{index}" for node, index in places)
+
+
+def _precision(data: Instance, settings: Settings) -> Precision:
+    """Of the instance on GPUs, single precision on CPUs; cards change bf16 to fp16."""
+    told = data.workload.costs.precision
+    if settings.cpu or told == "fp32":
+        return "fp32"
+    return "fp16" if told == "fp16_mixed" else "bf16"

@@ -1,0 +1,252 @@
+"""Who holds what and talks to whom: ranks, parts of parameters, hops, sums.
+
+A rank is a GPU of the plan, counted host by host. All of it is arithmetic on the plan,
+done alike on every rank, so that nothing has to be agreed upon.
+
+A layer may lie on replicas of different tensor-parallel degrees. Its parameters are
+then summed lane by lane: the borders of all degrees cut them into lanes, and in each
+lane one rank of every replica has it.
+"""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..plans import TrainingPlan
+from ..schema import Recompute
+from .parameters import EMBEDDING, HEAD, Parameter
+
+Ranks = tuple[int, ...]  # ascending, as process groups have them
+
+
+class Team(NamedTuple):
+    """A replica of a stage: its ranks, its layers, and its share of each micro-batch.
+
+    It takes the samples `first_sample` up to `first_sample + samples` of the pipeline's
+    micro-batch, which has `micro_batch_size`; the pipeline's samples begin at `base`
+    in the global batch.
+    """
+
+    ranks: Ranks
+    pipeline: int
+    stage: int
+    stages: int
+    layers: range
+    recompute: Recompute
+    first_sample: int
+    samples: int
+    micro_batches: int
+    micro_batch_size: int
+    base: int
+
+    @property
+    def degree(self) -> int:
+        """Tensor-parallel degree."""
+        return len(self.ranks)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it has the embedding."""
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it has the head."""
+        return self.stage == self.stages - 1
+
+    @property
+    def units(self) -> frozenset[str]:
+        """The units that it computes."""
+        ends = [EMBEDDING] * self.is_first + [HEAD] * self.is_last
+        return frozenset([*map(str, self.layers), *ends])
+
+    def holds(self, parameter: Parameter) -> bool:
+        """Whether a parameter lies here."""
+        return not self.units.isdisjoint(parameter.units)
+
+    def samples_of(self, micro_batch: int) -> range:
+        """Its samples of a micro-batch, by their places in the global batch."""
+        first = self.base + micro_batch * self.micro_batch_size + self.first_sample
+        return range(first, first + self.samples)
+
+
+class Hop(NamedTuple):
+    """Rows of a rank's own samples that it exchanges with another rank."""
+
+    first: int
+    stop: int
+    peer: int
+
+
+class Lane(NamedTuple):
+    """A part of some parameters, and the ranks that have it: one of each replica.
+
+    Of parameters that are cut it is what lies between two shares. Those that are not
+    cut belong to the first lane, whose ranks pass sums on within their replicas.
+    """
+
+    ranks: Ranks
+    start: Fraction
+    stop: Fraction
+    cut: tuple[Parameter, ...]
+    uncut: tuple[Parameter, ...]
+
+
+class Piece(NamedTuple):
+    """What a rank updates of a parameter: indices along its axis, all if it has none.
+
+    Of all ranks with the same piece, one is its owner.
+    """
+
+    parameter: Parameter
+    start: int
+    stop: int
+    owned: bool
+
+
+class Layout:
+    """A plan and the parameters of a model, laid out over ranks."""
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        gpus: Iterable[str],
+        parameters: Iterable[Parameter],
+        zero: int,
+    ) -> None:
+        self.rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
+        self.parameters = tuple(parameters)
+        self.zero = zero
+        self.teams = tuple(self._teams(plan))
+        self.team_of = {rank: team for team in self.teams for rank in team.ranks}
+        self.global_batch = sum(
+            pipeline.micro_batches * pipeline.micro_batch_size
+            for pipeline in plan.pipelines
+        )
+
+    def _teams(self, plan: TrainingPlan) -> Iterator[Team]:
+        base = 0
+        for p, pipeline in enumerate(plan.pipelines):
+            for j, stage in enumerate(pipeline.stages):
+                first = 0
+                for replica in stage.replicas:
+                    yield Team(
+                        tuple(sorted(self.rank_of[gpu] for gpu in replica.gpus)),
+                        p,
+                        j,
+                        len(pipeline.stages),
+                        stage.span,
+                        stage.recompute or "none",
+                        first,
+                        replica.samples,
+                        pipeline.micro_batches,
+                        pipeline.micro_batch_size,
+                        base,
+                    )
+                    first += replica.samples
+            base += pipeline.micro_batches * pipeline.micro_batch_size
+
+    # --- activations -------------------------------------------------------------
+
+    def received(self, rank: int, step: int) -> list[Hop]:
+        """From whom a rank gets which rows: `step` -1 of inputs, +1 of gradients."""
+        team = self.team_of[rank]
+        place = team.ranks.index(rank)
+        return [
+            Hop(first, stop, other.ranks[place % other.degree])
+            for other, first, stop in self._neighbours(team, step)
+        ]
+
+    def sent(self, rank: int, step: int) -> list[Hop]:
+        """To whom a rank gives which rows: `step` +1 of outputs, -1 of gradients."""
+        team = self.team_of[rank]
+        place = team.ranks.index(rank)
+        return [
+            Hop(first, stop, peer)
+            for other, first, stop in self._neighbours(team, step)
+            for i, peer in enumerate(other.ranks)
+            if i % team.degree == place
+        ]
+
+    def _neighbours(self, team: Team, step: int) -> Iterator[tuple[Team, int, int]]:
+        """Replicas of the next or last stage with the own samples that they share."""
+        for other in self.teams:
+            if (other.pipeline, other.stage) != (team.pipeline, team.stage + step):
+                continue
+            first = max(team.first_sample, other.first_sample)
+            stop = min(
+                team.first_sample + team.samples, other.first_sample + other.samples
+            )
+            if first < stop:
+                yield other, first - team.first_sample, stop - team.first_sample
+
+    # --- parameters --------------------------------------------------------------
+
+    def held(self, rank: int) -> list[Parameter]:
+        """The parameters that a rank has a part of."""
+        return [p for p in self.parameters if self.team_of[rank].holds(p)]
+
+    def span(self, rank: int, parameter: Parameter) -> tuple[int, int]:
+        """What a rank has of a parameter, along its axis."""
+        team = self.team_of[rank]
+        return parameter.span(team.ranks.index(rank), team.degree)
+
+    @cached_property
+    def lanes(self) -> list[Lane]:
+        """All lanes, in one order for all ranks."""
+        alike: dict[tuple[Ranks, ...], list[Parameter]] = {}
+        for parameter in self.parameters:
+            holders = tuple(t.ranks for t in self.teams if t.holds(parameter))
+            alike.setdefault(holders, []).append(parameter)
+        return [
+            lane for holders, mine in alike.items() for lane in _lanes(holders, mine)
+        ]
+
+    def lanes_of(self, rank: int) -> list[Lane]:
+        """The lanes that a rank takes part in."""
+        return [lane for lane in self.lanes if rank in lane.ranks]
+
+    def pieces(self, rank: int) -> list[Piece]:
+        """What a rank updates; with ZeRO 1 the ranks of a lane divide what is cut."""
+        team = set(self.team_of[rank].ranks)
+        found = [
+            Piece(parameter, 0, 0, lane.ranks[0] == rank)
+            for lane in self.lanes
+            if lane.start == 0 and not team.isdisjoint(lane.ranks)
+            for parameter in lane.uncut
+        ]
+        for lane in self.lanes_of(rank):
+            found += [self._piece(rank, lane, parameter) for parameter in lane.cut]
+        return found
+
+    def _piece(self, rank: int, lane: Lane, parameter: Parameter) -> Piece:
+        start, stop = parameter.edge(lane.start), parameter.edge(lane.stop)
+        if self.zero == 0:
+            return Piece(parameter, start, stop, lane.ranks[0] == rank)
+        shares = divided(start, stop, len(lane.ranks))
+        return Piece(parameter, *shares[lane.ranks.index(rank)], True)
+
+    @cached_property
+    def groups(self) -> list[Ranks]:
+        """Sets of ranks that exchange something, in one order for all ranks."""
+        wanted = [team.ranks for team in self.teams]
+        wanted += [lane.ranks for lane in self.lanes]
+        return list(dict.fromkeys(g for g in wanted if len(g) > 1))
+
+
+def divided(start: int, stop: int, count: int) -> list[tuple[int, int]]:
+    """A run of indices in `count` parts as equal as they can be."""
+    length = stop - start
+    edges = [start + length * i // count for i in range(count + 1)]
+    return list(pairwise(edges))
+
+
+def _lanes(holders: tuple[Ranks, ...], parameters: list[Parameter]) -> Iterator[Lane]:
+    borders = {Fraction(j, len(ranks)) for ranks in holders for j in range(len(ranks))}
+    cut = tuple(p for p in parameters if p.axis is not None)
+    uncut = tuple(p for p in parameters if p.axis is None)
+    for start, stop in pairwise(sorted({*borders, Fraction(1)})):
+        ranks = sorted(team[int(start * len(team))] for team in holders)
+        yield Lane(tuple(ranks), start, stop, cut, () if start else uncut)

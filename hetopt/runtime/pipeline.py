@@ -1,0 +1,126 @@
+"""One iteration of a stage: its passes in order, and what crosses its borders."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from .groups import Groups
+from .layout import Hop, Layout
+from .model import StageModel
+from .pytorch import Device, Dtype, Size, Tensor, dist, torch
+from .schedule import Schedule, actions
+
+Span = Callable[[str], AbstractContextManager[None]]
+
+
+class _Sent(NamedTuple):
+    """What is on its way; the tensor stays until it has arrived."""
+
+    work: Any
+    rows: Tensor
+
+
+class Border:
+    """Exchanges of one rank with the stages before and after its own."""
+
+    def __init__(
+        self, layout: Layout, rank: int, groups: Groups, dtypes: list[Dtype]
+    ) -> None:
+        self._groups, self._dtypes = groups, dtypes
+        self._sent_to = {step: layout.sent(rank, step) for step in (+1, -1)}
+        self._got_from = {step: layout.received(rank, step) for step in (+1, -1)}
+        self._dtype = dtypes[rank]
+        self._under_way: list[_Sent] = []
+
+    def send(self, x: Tensor, step: int) -> None:
+        """Give rows to the next stage (+1) or gradients to the one before (-1)."""
+        self._under_way = [s for s in self._under_way if not s.work.is_completed()]
+        for hop in self._sent_to[step]:
+            rows = x[hop.first : hop.stop].contiguous()
+            work = dist.isend(rows, hop.peer, group=self._groups.hops[step])
+            self._under_way.append(_Sent(work, rows))
+
+    def receive(self, like: Size, device: Device, step: int) -> Any:
+        """Rows from the stage before (step -1), or gradients from the next (+1)."""
+        hops = self._got_from[step]
+        parts = [self._buffer(like, device, hop) for hop in hops]
+        group = self._groups.hops[-step]
+        works = [
+            dist.irecv(part, hop.peer, group=group)
+            for part, hop in zip(parts, hops, strict=True)
+        ]
+        for work in works:
+            work.wait()
+        return torch.cat([part.to(self._dtype) for part in parts])
+
+    def drain(self) -> None:
+        """Wait until everything that was sent has arrived."""
+        for sent in self._under_way:
+            sent.work.wait()
+        self._under_way = []
+
+    def _buffer(self, like: Size, device: Device, hop: Hop) -> Any:
+        size = (hop.stop - hop.first, *like[1:])
+        return torch.empty(size, dtype=self._dtypes[hop.peer], device=device)
+
+
+class Pipeline:
+    """The passes of one rank's stage over an iteration's micro-batches."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        rank: int,
+        model: StageModel,
+        border: Border,
+        schedule: Schedule,
+        length: int,
+    ) -> None:
+        self._team, self._model, self._border = layout.team_of[rank], model, border
+        team = self._team
+        self._actions = actions(schedule, team.stage, team.stages, team.micro_batches)
+        self._tokens = layout.global_batch * length
+        self._size = torch.Size((team.samples, length, model.shape.hidden))
+
+    def run(self, rows: Tensor, scale: float, span: Span) -> Tensor:
+        """All passes, each within `span`; the stage's part of the loss, a scalar.
+
+        `rows` are the samples of all micro-batches, (samples, length + 1), on the
+        device. Gradients are those of the mean loss of the global batch, times `scale`.
+        """
+        self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
+        live: dict[int, tuple[Any, Any]] = {}
+        batches = rows.split(self._team.samples)
+        for kind, i in self._actions:
+            with span(f"{kind} {i}"):
+                if kind == "forward":
+                    live[i] = self._forward(batches[i], scale)
+                else:
+                    self._backward(*live.pop(i))
+        self._border.drain()
+        return self._loss
+
+    def _forward(self, rows: Tensor, scale: float) -> tuple[Any, Any]:
+        came = None
+        cut = self._model.cut
+        if self._team.is_first:
+            x = self._model.embedded(rows[:, :-1])
+        else:
+            came = self._border.receive(self._size, rows.device, -1).requires_grad_()
+            x = cut.split(came)
+        x = self._model.through_layers(x)
+        if not self._team.is_last:
+            x = cut.join(x)
+            self._border.send(x.detach(), +1)
+            return came, x
+        mean = self._model.loss(x, rows[:, 1:]) / self._tokens
+        self._loss += mean.detach()
+        return came, mean * scale
+
+    def _backward(self, came: Any, went: Any) -> None:
+        if self._team.is_last:
+            went.backward()
+        else:
+            went.backward(self._border.receive(self._size, went.device, +1))
+        if came is not None:
+            self._border.send(came.grad, -1)

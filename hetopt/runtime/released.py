@@ -1,0 +1,108 @@
+"""Where the weights of a released model lie: Hugging Face folders of safetensors files.
+
+Llama and its kin (Mistral, Qwen2, Qwen3) have a tensor for each parameter; GPT-2 keeps
+matrices transposed, and query, key and value in one.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..checkpoints.huggingface import weight_files
+from ..errors import InstanceError
+from .parameters import Parameter
+
+_LLAMA = {
+    "norm_1": "input_layernorm",
+    "norm_2": "post_attention_layernorm",
+    "attention.out": "self_attn.o_proj",
+    "attention.q_norm": "self_attn.q_norm",
+    "attention.k_norm": "self_attn.k_norm",
+    **{f"attention.{part}": f"self_attn.{part}_proj" for part in "qkv"},
+    **{f"mlp.{part}": f"mlp.{part}_proj" for part in ("gate", "up", "down")},
+}
+_GPT2 = {
+    "norm_1": "ln_1",
+    "norm_2": "ln_2",
+    "attention.out": "attn.c_proj",
+    **{f"attention.{part}": "attn.c_attn" for part in "qkv"},
+    "mlp.up": "mlp.c_fc",
+    "mlp.down": "mlp.c_proj",
+}
+_LLAMA_ENDS = {
+    "embedding.weight": "model.embed_tokens.weight",
+    "head.norm.weight": "model.norm.weight",
+    "head.weight": "lm_head.weight",
+}
+_GPT2_ENDS = {
+    "embedding.weight": "wte.weight",
+    "embedding.positions": "wpe.weight",
+    "head.norm.weight": "ln_f.weight",
+    "head.norm.bias": "ln_f.bias",
+}
+_LAYER = re.compile(r"layers\.(\d+)\.(.+)\.(weight|bias)")
+
+
+class Stored(NamedTuple):
+    """A parameter in a file: its tensor, of which it is the third `third`, if any."""
+
+    path: Path
+    tensor: str
+    third: int | None
+    transposed: bool
+
+
+def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
+    """Where each parameter lies, by its name.
+
+    Raises `InstanceError` for a parameter that is not there, or of another shape.
+    """
+    held = {name: f for f in weight_files(folder) for name in f.tensors}
+    prefix = "transformer." if "transformer.wte.weight" in held else ""
+    gpt2 = f"{prefix}wte.weight" in held
+    found = {}
+    for parameter in parameters:
+        name = prefix + _gpt2(parameter.name) if gpt2 else _llama(parameter.name)
+        if name not in held:
+            raise InstanceError(
+                f"{folder}: found no tensor {name!r}, which the model's "
+                f"{parameter.name} begins with; is it of this model?"
+            )
+        third = None
+        if gpt2 and (matched := re.search(r"\.attention\.([qkv])\.", parameter.name)):
+            third = "qkv".index(matched[1])
+        matrix = len(parameter.shape) == 2 and _LAYER.fullmatch(parameter.name)
+        one = Stored(Path(held[name].path), name, third, gpt2 and bool(matrix))
+        _check(one, tuple(held[name].tensors[name].shape), parameter)
+        found[parameter.name] = one
+    return found
+
+
+def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:
+    want = parameter.shape
+    if one.third is not None:
+        want = (3 * want[0], *want[1:])
+    if one.transposed:
+        want = want[::-1]
+    if shape != want:
+        raise InstanceError(
+            f"{one.path}: tensor {one.tensor!r} has shape {list(shape)}, expected "
+            f"{list(want)}; is it of this model?"
+        )
+
+
+def _llama(name: str) -> str:
+    matched = _LAYER.fullmatch(name)
+    if matched is None:
+        return _LLAMA_ENDS.get(name, name)
+    return (
+        f"model.layers.{matched[1]}.{_LLAMA.get(matched[2], matched[2])}.{matched[3]}"
+    )
+
+
+def _gpt2(name: str) -> str:
+    matched = _LAYER.fullmatch(name)
+    if matched is None:
+        return _GPT2_ENDS.get(name, name)
+    return f"h.{matched[1]}.{_GPT2.get(matched[2], matched[2])}.{matched[3]}"

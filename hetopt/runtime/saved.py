@@ -1,0 +1,54 @@
+"""What a folder of states says of itself: `latest.json`, read before ranks start."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from ..errors import InstanceError, Unsupported
+from ..schema import Record
+from ..text.complaints import validated
+from ..text.parsing import read_tree
+from .decoder import Decoder
+
+LATEST = "latest.json"
+
+
+class Saved(Record):
+    """The newest states of a run: after which step, and of which model."""
+
+    step: Annotated[int, Field(ge=0)]
+    folder: str
+    updates: Annotated[int, Field(ge=0, description="Steps that were not skipped.")]
+    loss_scale: float = Field(gt=0)
+    seed: Annotated[int, Field(ge=0)]
+    decoder: Decoder
+
+    @classmethod
+    def of(cls, folder: str | None) -> Self | None:
+        """What a folder has; None where there is nothing yet."""
+        if folder is None or not Path(folder, LATEST).is_file():
+            return None
+        file = Path(folder, LATEST)
+        return validated(cls, read_tree(file), str(file))
+
+    def fits(self, folder: str, decoder: Decoder, seed: int, steps: int) -> None:
+        """Raises `Unsupported` where a run cannot go on from here, with the reason."""
+        pairs = self.decoder.model_dump().items()
+        other = decoder.model_dump()
+        if different := [name for name, value in pairs if other[name] != value]:
+            names = ", ".join(different)
+            raise Unsupported(
+                f"{folder}: the states are of a model with another {names}; give "
+                "another --checkpoint"
+            )
+        if self.seed != seed:
+            raise Unsupported(
+                f"{folder}: the run began with seed {self.seed}, found seed {seed}; "
+                f"give --seed {self.seed}, or another --checkpoint"
+            )
+        if self.step >= steps:
+            raise InstanceError(
+                f"{folder}: step {self.step} is saved, found --steps {steps}: expected "
+                "more; give more, or another --checkpoint"
+            )

@@ -1,0 +1,272 @@
+"""One rank of a run: it joins the others, steps, and says what came of each step."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .gradients import Sums
+from .groups import Groups
+from .jobs import Job
+from .layout import Layout
+from .model import StageModel
+from .optimiser import Update
+from .parameters import TABLE, parameters
+from .pipeline import Border, Pipeline
+from .pytorch import Device, Dtype, Tensor, dist, torch
+from .released import stored
+from .saved import Saved
+from .tensor_parallel import Cut
+from .tokens import Tokens
+from .tracing import Trace
+from .weights import Source, drawn, own_weights, released
+
+_DTYPES = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+_SCALE, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 1000
+
+
+class Step(NamedTuple):
+    """What came of a step; `skipped` where 16-bit gradients overflowed."""
+
+    step: int
+    loss: float
+    norm: float
+    rate: float
+    seconds: float
+    skipped: bool
+
+
+class LossScale:
+    """What the loss is multiplied by where a stage computes in fp16; else 1.
+
+    It is halved where gradients overflow, and doubled after many steps without.
+    """
+
+    def __init__(self, needed: bool) -> None:
+        self.value, self._good, self._needed = _SCALE if needed else 1.0, 0, needed
+
+    def learn(self, overflowed: bool) -> None:
+        """Take note of a step."""
+        if not self._needed:
+            return
+        self._good = 0 if overflowed else self._good + 1
+        if overflowed:
+            self.value = max(1.0, self.value / 2)
+        elif self._good % _PATIENCE == 0:
+            self.value = min(_LARGEST, self.value * 2)
+
+
+@contextmanager
+def joined(job: Job, rank: int, meeting: str) -> Iterator[Device]:
+    """The device of a rank, within the group of all; `meeting` is torch's address."""
+    timeout = timedelta(seconds=job.settings.timeout_s)
+    device = torch.device("cpu")
+    backend = "gloo"
+    if job.settings.cpu:
+        torch.set_num_threads(1)
+    else:
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(
+        backend,
+        init_method=meeting,
+        rank=rank,
+        world_size=len(job.gpus),
+        timeout=timeout,
+    )
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+class _Wide:
+    """Gradients added up over micro-batches in single precision."""
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        self._sums: dict[str, Tensor] = {}
+        for name, weight in weights.items():
+            weight.register_post_accumulate_grad_hook(partial(self._add, name))
+
+    def _add(self, name: str, weight: Tensor) -> None:
+        wide = weight.grad.to(torch.promote_types(weight.dtype, torch.float32))
+        self._sums[name] = self._sums[name] + wide if name in self._sums else wide
+        weight.grad = None
+
+    def taken(self) -> dict[str, Tensor]:
+        """The sums, which begin anew then."""
+        found, self._sums = self._sums, {}
+        return found
+
+
+class Trainer:
+    """A rank's stage, its optimiser and its tokens."""
+
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        device: Device,
+        *,
+        dtype: Dtype | None = None,
+    ) -> None:
+        self.job, self.rank, self.device = job, rank, device
+        self.layout = Layout(job.plan, job.gpus, parameters(job.decoder), job.zero)
+        self.team = self.layout.team_of[rank]
+        dtypes = _agreed(dtype or _dtype(job, device), len(job.gpus))
+        groups = Groups(self.layout, job.settings.timeout_s)
+        source = _begun(job)
+        self.weights = own_weights(self.layout, rank, source, dtypes[rank], device)
+        self._wide = _Wide(self.weights) if job.wide_gradients else None
+        kinds = [torch.promote_types(d, torch.float32) for d in dtypes]
+        sums = Sums(self.layout, rank, groups, kinds if self._wide else dtypes)
+        rules = job.settings.optimiser
+        self.update = Update(
+            self.layout, rank, groups, sums, self.weights, dtypes, rules
+        )
+        self._sums = sums
+        self.scale = LossScale(torch.float16 in dtypes)
+        self._tokens = Tokens(job, self.layout.global_batch)
+        self._pipeline = self._built(groups, dtypes)
+        self.gradients: dict[str, Tensor] = {}
+        self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
+        self._updates = 0
+
+    def _built(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
+        job, team = self.job, self.team
+        length = job.sequence_length
+        place = team.ranks.index(self.rank)
+        cut = Cut(
+            groups.of(team.ranks),
+            place,
+            team.degree,
+            length if job.sequence_parallel else None,
+        )
+        self._sequence_cut = cut.by_sequence
+        table = next(p for p in self.layout.parameters if p.name == TABLE)
+        first_word, _ = self.layout.span(self.rank, table)
+        model = StageModel(
+            job.decoder, team.layers, self.weights, cut, team.recompute, first_word
+        )
+        border = Border(self.layout, self.rank, groups, dtypes)
+        return Pipeline(self.layout, self.rank, model, border, job.schedule, length)
+
+    def step(self, number: int) -> Step:
+        """One iteration over the global batch of step `number`, counted from 1."""
+        start = time.perf_counter()
+        scale, span = self.scale.value, self.trace.span
+        own = self._pipeline.run(self._rows(number), scale, span)
+        self.gradients = self._taken()
+        with span("sum of gradients"):
+            self._sums.sum(self.gradients, self._sequence_cut)
+            norm = self.update.norm(self.gradients, scale)
+        rate = self.job.settings.optimiser.rate(number, self.job.settings.steps)
+        overflowed = not math.isfinite(norm)
+        if not overflowed:
+            with span("update"):
+                self.update.step(self.gradients, norm, scale, rate)
+            self._updates += 1
+        self.scale.learn(overflowed)
+        loss = self._total(own)
+        seconds = time.perf_counter() - start
+        return Step(number, loss, norm, rate, seconds, overflowed)
+
+    def resume(self, state: Saved) -> None:
+        """Go on from states in the run's folder."""
+        from . import checkpoint  # loads a good deal of PyTorch
+
+        folder = self.job.settings.checkpoint
+        assert folder is not None
+        checkpoint.load(self.update, folder, state)
+        self._updates = state.updates
+        self.scale.value = state.loss_scale
+
+    def save(self, number: int) -> None:
+        """Write the states after step `number` into the run's folder."""
+        from . import checkpoint
+
+        job = self.job
+        assert job.settings.checkpoint is not None
+        state = Saved(
+            step=number,
+            folder=f"step-{number:08}",
+            updates=self._updates,
+            loss_scale=self.scale.value,
+            seed=job.settings.seed,
+            decoder=job.decoder,
+        )
+        checkpoint.save(self.update, job.settings.checkpoint, state)
+
+    def _rows(self, number: int) -> Tensor:
+        """The samples of all of its micro-batches; of inner stages they are empty."""
+        team = self.team
+        if not (team.is_first or team.is_last):
+            count = team.samples * team.micro_batches
+            return torch.empty((count, 0), dtype=torch.long, device=self.device)
+        samples = [g for i in range(team.micro_batches) for g in team.samples_of(i)]
+        return torch.from_numpy(self._tokens.rows(number, samples)).to(self.device)
+
+    def _taken(self) -> dict[str, Tensor]:
+        """The gradients that the passes left, which begin anew then."""
+        if self._wide:
+            return self._wide.taken()
+        found = {}
+        for name, weight in self.weights.items():
+            found[name] = weight.grad
+            weight.grad = None
+        return found
+
+    def _total(self, loss: Tensor) -> float:
+        """The loss of the whole batch, of which each pipeline has a part."""
+        if not self.team.is_last or self.team.ranks[0] != self.rank:
+            loss = torch.zeros_like(loss)
+        dist.all_reduce(loss)
+        return float(loss)
+
+
+def train(trainer: Trainer, tell: Callable[[Step], Any]) -> None:
+    """All steps, from the latest states that were saved on; `tell` hears of each."""
+    settings = trainer.job.settings
+    state = Saved.of(settings.checkpoint)
+    if state is not None:
+        trainer.resume(state)
+    for number in range(state.step + 1 if state else 1, settings.steps + 1):
+        tell(trainer.step(number))
+        due = number % settings.every == 0 or number == settings.steps
+        if settings.checkpoint and due:
+            trainer.save(number)
+    trainer.trace.write()
+
+
+def _begun(job: Job) -> Source:
+    """What weights begin with: those of a released model, or of the seed."""
+    if job.settings.init is None:
+        return drawn(job.decoder, job.settings.seed)
+    return released(stored(Path(job.settings.init), parameters(job.decoder)))
+
+
+def _dtype(job: Job, device: Device) -> Dtype:
+    """The job's, but fp16 on cards that cannot multiply in bf16."""
+    dtype = _DTYPES[job.precision]
+    asked = job.settings.precision is not None
+    if dtype == torch.bfloat16 and device.type == "cuda" and not asked:
+        capable = torch.cuda.get_device_capability(device) >= (8, 0)
+        return dtype if capable else torch.float16
+    return dtype
+
+
+def _agreed(dtype: Dtype, world: int) -> list[Dtype]:
+    """What every rank computes in; what crosses borders has its sender's."""
+    names: list[Any] = [None] * world
+    dist.all_gather_object(names, str(dtype))
+    return [getattr(torch, name.removeprefix("torch.")) for name in names]

@@ -1,0 +1,95 @@
+"""Random tiny instances and plans of theirs that the executor runs."""
+
+from random import Random
+from typing import Any
+
+from random_plans import any_plan
+
+from hetopt.errors import Unsupported
+from hetopt.problems import training_plan
+from hetopt.runtime.jobs import Job, Optimiser, Settings, job
+from hetopt.schema import Instance
+
+RULES = Optimiser(learning_rate=1e-2, warmup=1, clip=0.5)
+
+
+def tiny(rng: Random, gpus: int) -> Instance:
+    """A decoder of a few thousand parameters, on nodes of some GPUs in all."""
+    heads = rng.choice([2, 4])
+    gated = rng.random() < 0.5
+    model: dict[str, Any] = {
+        "name": "tiny",
+        "layers": rng.randint(1, 5),
+        "hidden": 16,
+        "heads": heads,
+        "vocabulary": rng.choice([31, 32]),
+        "gated": gated,
+        "tied_embeddings": rng.random() < 0.5,
+        "activation": rng.choice(["gelu", "relu", "silu"]),
+    }
+    if gated:
+        model |= {
+            "kv_heads": rng.choice([2, heads]),
+            "intermediate": rng.randint(9, 24),
+        }
+    nodes, left = [], gpus
+    while left:
+        count = rng.randint(1, min(left, 4))
+        left -= count
+        nodes.append(
+            {
+                "name": f"n{len(nodes)}",
+                "gpu": rng.choice(["old", "new"]),
+                "count": count,
+                "intra_gbytes_per_s": 20,
+            }
+        )
+    used = {node["gpu"] for node in nodes}
+    return Instance.model_validate(
+        {
+            "name": "tiny",
+            "model": model,
+            "cluster": {
+                "gpus": {
+                    name: {"peak_tflops": 10, "memory_gib": 16} for name in sorted(used)
+                },
+                "nodes": tuple(nodes),
+                "inter": {"gbytes_per_s": 1},
+            },
+            "workload": {
+                "sequence_length": rng.randint(5, 8),
+                "global_batch": rng.randint(2, 9),
+                "micro_batch_sizes": (1, 2, 3),
+                "costs": {
+                    "recompute": rng.choice(["full", "selective", "none"]),
+                    "in_flight": rng.choice(["1f1b", "1f1b", "gpipe", "one"]),
+                    "sequence_parallel": rng.random() < 0.4,
+                    "zero": rng.choice([0, 1]),
+                },
+                "alternatives": {"recompute": ("none", "full"), "zero": (0, 1)},
+            },
+        }
+    )
+
+
+def runnable(rng: Random, least: int, most: int) -> Job:
+    """A random plan on `least` to `most` GPUs that the executor does not refuse."""
+    while True:
+        data = tiny(rng, most)
+        plan = any_plan(data, rng)
+        if plan is None or sum(r.degree for r in plan.replicas()) < least:
+            continue
+        if training_plan.evaluate(data, plan).violations:
+            continue
+        settings = Settings(
+            steps=3,
+            seed=rng.randrange(1000),
+            cpu=True,
+            precision="fp64",
+            optimiser=RULES,
+            timeout_s=30,
+        )
+        try:
+            return job(data, plan, settings)
+        except Unsupported:
+            continue

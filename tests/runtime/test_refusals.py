@@ -1,0 +1,156 @@
+"""What is not run is refused by name, before anything starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.errors import BackendMissing, InstanceError, Unsupported
+from hetopt.plans import TrainingPlan
+from hetopt.runtime import supervisor
+from hetopt.runtime.decoder import of_config
+from hetopt.runtime.jobs import Settings, job
+from hetopt.schema import Instance
+from hetopt.text.complaints import validated
+
+MODEL = {"name": "m", "layers": 2, "hidden": 16, "heads": 4, "vocabulary": 32}
+SETTINGS = Settings(steps=1, cpu=True)
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 16,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+    "vocab_size": 32,
+    "hidden_act": "silu",
+    "max_position_embeddings": 64,
+}
+
+
+def instance(model: dict[str, Any], **costs: Any) -> Instance:
+    tree = {
+        "name": "i",
+        "model": MODEL | model,
+        "cluster": {
+            "gpus": {"g": {"peak_tflops": 1, "memory_gib": 8}},
+            "nodes": [{"name": "n", "gpu": "g", "count": 4, "intra_gbytes_per_s": 1}],
+            "inter": {"gbytes_per_s": 1},
+        },
+        "workload": {
+            "sequence_length": 8,
+            "global_batch": 2,
+            "costs": costs,
+            "alternatives": {"zero": [3]},
+        },
+    }
+    return validated(Instance, tree, "instance")
+
+
+def plan(degree: int = 1, **more: Any) -> TrainingPlan:
+    gpus = [f"n:{i}" for i in range(degree)]
+    stages = [{"layers": [0, 2], "replicas": [{"gpus": gpus}]}]
+    tree = {"pipelines": [{"micro_batches": 2, "stages": stages}], **more}
+    return validated(TrainingPlan, tree, "plan")
+
+
+@pytest.mark.parametrize(
+    ("model", "costs", "made", "words"),
+    [
+        ({}, {"zero": 2}, plan(), "ZeRO 2"),
+        ({}, {}, plan(zero=3), "ZeRO 3"),
+        ({}, {"interleave": 2}, plan(), "interleaved"),
+        ({}, {"precision": "bf16"}, plan(), "without a master copy"),
+        ({"layer_parameters": [9, 9]}, {}, plan(), "--model"),
+        ({"parameters_per_layer": 9}, {}, plan(), "numbers of parameters"),
+        ({"vocabulary": 0}, {}, plan(), "vocabulary of 0"),
+        ({"experts": 4, "active_experts": 2}, {}, plan(), "experts"),
+        ({"kv_heads": 2}, {}, plan(3), "degree 3 is above the 2 key-value heads"),
+    ],
+)
+def test_by_name(
+    model: dict[str, Any], costs: dict[str, Any], made: TrainingPlan, words: str
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        job(instance(model, **costs), made, SETTINGS)
+
+
+def test_a_plan_that_breaks_rules_is_not_run() -> None:
+    made = plan()
+    one = made.pipelines[0].model_copy(update={"micro_batches": 3})
+    broken = made.model_copy(update={"pipelines": (one,)})
+    with pytest.raises(InstanceError, match="breaks rules: global_batch"):
+        job(instance({}), broken, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model_type": "mamba"}, "model_type: found 'mamba'"),
+        ({"hidden_act": "cube"}, "hidden_act: found 'cube'"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"sliding_window": 4}, "sliding_window"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling: found 'yarn'"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2}, "experts"),
+    ],
+)
+def test_configurations_by_name(
+    tmp_path: Path, fields: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | fields))
+    with pytest.raises(Unsupported, match=words):
+        of_config(path, 8)
+
+
+def test_a_configuration_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"hidden_size": 32}))
+    with pytest.raises(Unsupported, match="hidden 32, the plan's model 16"):
+        job(instance({"gated": True}), plan(), SETTINGS, path)
+
+
+def test_families_say_how_they_compute(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"model_type": "qwen2", "rope_theta": 1e6}))
+    qwen = of_config(path, 8)
+    assert (qwen.qkv_biased, qwen.biased, qwen.norm) == (True, False, "rms")
+    assert qwen.rope_theta == pytest.approx(1e6)
+    gpt2 = {"n_layer": 2, "n_embd": 16, "n_head": 4, "vocab_size": 32, "n_positions": 9}
+    path.write_text(json.dumps({"model_type": "gpt2", **gpt2}))
+    old = of_config(path, 8)
+    assert (old.positions, old.max_positions, old.tied) == ("learned", 9, True)
+    assert (old.biased, old.activation, old.norm) == (True, "gelu_tanh", "layer")
+
+
+def test_without_pytorch_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "find_spec", lambda name: None)
+    asked = job(instance({}), plan(), SETTINGS)
+    with pytest.raises(BackendMissing, match=r"pip install 'hetopt\[run\]'"):
+        supervisor.run(asked)
+
+
+def test_the_command_line_exits_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    whole = {
+        "instance": instance({}, zero=2).model_dump(mode="json"),
+        "plan": plan().model_dump(mode="json"),
+    }
+    path.write_text(json.dumps(whole))
+    told = CliRunner().invoke(cli.app, ["run", str(path), "--steps", "1", "--json"])
+    assert told.exit_code == 2
+    assert "ZeRO 2" in json.loads(told.stdout)["error"]["message"]
+
+
+def test_tokens_that_cannot_be_read_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "find_spec", lambda name: name)
+    short = tmp_path / "tokens.bin"
+    short.write_bytes(bytes(8))
+    for data, words in ((short, "found 4 tokens"), (tmp_path / "no", "cannot be read")):
+        settings = SETTINGS.model_copy(update={"data": str(data)})
+        with pytest.raises(InstanceError, match=words):
+            supervisor.run(job(instance({}), plan(), settings))
