@@ -127,6 +127,7 @@ def _of_config(config: dict[str, Any], sequence_length: int) -> Decoder:
     _refuse(config, sequence_length)
     return plain.model_copy(
         update={
+            "gated": not gpt2,
             "activation": _activation(config, gpt2),
             "norm": "layer" if gpt2 else "rms",
             "norm_eps": _number(

@@ -1,0 +1,101 @@
+"""States of a run: it goes on exactly, or under another plan; and other precisions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from executed import Ranks
+from made_plans import ALONE, MIXED, UNEVEN, made, with_settings
+from runnable import RULES
+
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.runtime.jobs import Job
+from hetopt.runtime.saved import Saved
+
+NEAR = 1e-10
+# Learning rates that do not depend on the number of steps.
+CONSTANT = RULES.model_copy(update={"decay": "none"})
+
+
+def ran(pool: Ranks, one: Job) -> tuple[list[Any], list[Any]]:
+    """The steps of the first rank, and the weights of all."""
+    from executed_runs import weights_after
+
+    answers = pool.call(weights_after, one)
+    return answers[0][0], [weights for _, weights in answers]
+
+
+def furthest(some: list[Any], others: list[Any]) -> float:
+    """The largest difference of equal parts of weights."""
+    return max(
+        abs(part[name][1] - other[name][1]).max()
+        for part, other in zip(some, others, strict=True)
+        for name in part
+        if part[name][1].size
+    )
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_last_bit(
+    four: Ranks, tmp_path: Path
+) -> None:
+    one = with_settings(made(MIXED, zero=1, recompute="none"), optimiser=CONSTANT)
+    folder = str(tmp_path)
+    _, whole = ran(four, one)
+    ran(four, with_settings(one, checkpoint=folder, steps=2))
+    steps, parts = ran(four, with_settings(one, checkpoint=folder))
+    assert [step.step for step in steps] == [3]
+    assert furthest(parts, whole) == 0
+    saved = Saved.of(folder)
+    assert saved is not None
+    assert saved.step == 3
+
+
+def test_it_goes_on_under_another_plan(four: Ranks, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    first = with_settings(
+        made(MIXED, True, zero=1), optimiser=CONSTANT, checkpoint=folder, steps=2
+    )
+    second = with_settings(made(UNEVEN, True), optimiser=CONSTANT)
+    _, whole = ran(four, second)
+    ran(four, first)
+    steps, parts = ran(four, with_settings(second, checkpoint=folder))
+    assert len(steps) == 1
+    assert furthest(parts, whole) < NEAR
+
+
+def test_states_of_another_run_are_refused(four: Ranks, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    one = with_settings(made(ALONE), checkpoint=folder, steps=1)
+    ran(four, one)
+    saved = Saved.of(folder)
+    assert saved is not None
+    wider = one.decoder.model_copy(update={"intermediate": 24})
+    with pytest.raises(Unsupported, match="another intermediate"):
+        saved.fits(folder, wider, 0, 2)
+    with pytest.raises(Unsupported, match="seed 0, found seed 1"):
+        saved.fits(folder, one.decoder, 1, 2)
+    with pytest.raises(InstanceError, match="step 1 is saved"):
+        saved.fits(folder, one.decoder, 0, 1)
+
+
+def test_other_precisions_come_near(four: Ranks) -> None:
+    from executed_runs import losses_in
+
+    one = made(MIXED, True, zero=1, precision="bf16_fp32_gradients")
+    exact = [step.loss for step in ran(four, one)[0]]
+    kinds = ["bfloat16", "bfloat16", "float16", "float32"]
+    steps = four.call(losses_in, one, kinds)[0]
+    assert not any(step.skipped for step in steps)
+    assert [step.loss for step in steps] == pytest.approx(exact, rel=0.02)
+    assert four.call(losses_in, one, ["float32"] * 4)[0][-1].loss == pytest.approx(
+        exact[-1], rel=1e-4
+    )
+
+
+def test_a_step_that_overflows_changes_nothing_but_the_scale(four: Ranks) -> None:
+    from executed_runs import overflowing
+
+    for skipped, same, before, after in four.call(overflowing, made(UNEVEN)):
+        assert skipped
+        assert same
+        assert after == pytest.approx(before / 2)

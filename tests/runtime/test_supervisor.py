@@ -1,0 +1,97 @@
+"""Runs by processes: nobody is left behind, and what failed is named."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_plans import ALONE, made, pipeline, stage, with_settings
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.errors import RunFailed
+from hetopt.runtime import supervisor
+
+LONG = 10**6
+TWO = [pipeline(4, 2, stage(0, 2, (2, "a:0")), stage(2, 4, (2, "a:1")))]
+Processes = list[subprocess.Popen[str]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    """The processes that the supervisor has started; PyTorch is there."""
+    pytest.importorskip("torch")
+    found: Processes = []
+    start = subprocess.Popen
+
+    def noted(*words: Any, **more: Any) -> Any:
+        found.append(start(*words, **more))
+        return found[-1]
+
+    monkeypatch.setattr(supervisor.subprocess, "Popen", noted)
+    return found
+
+
+def test_a_rank_that_is_killed_ends_the_others(started: Processes) -> None:
+    def kill(row: Any) -> None:
+        if row["step"] == 1:
+            os.kill(started[1].pid, signal.SIGKILL)
+
+    with pytest.raises(RunFailed, match=r"rank 1 \(a:1\) ended by signal 9"):
+        supervisor.run(with_settings(made(TWO), steps=LONG), kill)
+    assert [process.poll() is not None for process in started] == [True, True]
+
+
+def test_an_interrupt_keeps_what_was_done(started: Processes) -> None:
+    def interrupt(row: Any) -> None:
+        if row["step"] == 2:
+            raise KeyboardInterrupt
+
+    ran = supervisor.run(with_settings(made(TWO), steps=LONG), interrupt)
+    assert ran.interrupted
+    assert [row["step"] for row in ran.steps] == [1, 2]
+    assert [process.poll() is not None for process in started] == [True, True]
+
+
+@pytest.mark.slow
+def test_an_error_of_a_rank_is_told(started: Processes, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.bin"
+    tokens.write_bytes(bytes([40, 0]) * 100)
+    with pytest.raises(RunFailed, match="found token 40, expected numbers below the"):
+        supervisor.run(with_settings(made(ALONE), data=str(tokens)))
+
+
+@pytest.mark.slow
+def test_the_command_trains_and_traces(started: Processes, tmp_path: Path) -> None:
+    place = tmp_path / "plan.json"
+    tree = {
+        "name": "i",
+        "model": {**made(ALONE).decoder.model_dump(include={"layers", "hidden"})},
+        "cluster": {
+            "gpus": {"g": {"peak_tflops": 1, "memory_gib": 8}},
+            "nodes": [{"name": "a", "gpu": "g", "count": 2, "intra_gbytes_per_s": 1}],
+            "inter": {"gbytes_per_s": 1},
+        },
+        "workload": {
+            "sequence_length": 8,
+            "global_batch": 8,
+            "micro_batch_sizes": [2],
+        },
+    }
+    tree["model"] |= {"name": "m", "heads": 4, "vocabulary": 32}
+    place.write_text(json.dumps({"instance": tree, "plan": {"pipelines": TWO}}))
+    words = ["run", str(place), "--steps", "4", "--cpu", "--lr", "0.01", "--json"]
+    told = CliRunner().invoke(cli.app, [*words, "--trace", str(tmp_path / "trace")])
+    assert told.exit_code == 0, told.output
+    ran = json.loads(told.stdout)
+    losses = [row["loss"] for row in ran["steps"]]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+    assert (ran["restarts"], ran["ranks"]) == (0, 2)
+    for rank in range(2):
+        trace = json.loads((tmp_path / "trace" / f"rank-{rank}.json").read_text())
+        names = [event["name"] for event in trace["traceEvents"]]
+        assert names.count("forward 0") == names.count("backward 3") == 4
