@@ -150,7 +150,7 @@ def export(
 
     Trainers: megatron, flagscale, deepspeed, torchtitan, hexiscale, sailor, galvatron.
     Schedulers, which get the machines, and the plan beside them: slurm, jobset
-    (Kubernetes), skypilot, ray.
+    (Kubernetes), skypilot, ray. The executor, `hetopt run`, over hosts: torchrun.
 
     Example: `hetopt export plan.json --to megatron --out run`
     """

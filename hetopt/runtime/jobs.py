@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..errors import InstanceError, Unsupported
+from ..formats import torchrun
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import shapes, targets
@@ -175,11 +176,9 @@ def _told(data: Instance, plan: TrainingPlan) -> TrainingPlan:
 
 
 def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
-    """The plan's GPUs, host by host in the order of the cluster's nodes."""
-    order = {node.name: i for i, node in enumerate(data.planned_cluster.nodes)}
-    places = [shapes.place(gpu) for r in plan.replicas() for gpu in r.gpus]
-    places.sort(key=lambda place: (order[place[0]], place[1]))
-    return tuple(f"{node}:{index}" for node, index in places)
+    """The plan's GPUs by rank, as the launch files count them."""
+    hosts = torchrun.by_host(data, plan)
+    return tuple(f"{node}:{index}" for node in hosts for index in hosts[node])
 
 
 def _precision(data: Instance, settings: Settings) -> Precision:

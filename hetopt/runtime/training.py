@@ -1,6 +1,7 @@
 """One rank of a run: it joins the others, steps, and says what came of each step."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,7 +75,8 @@ def joined(job: Job, rank: int, meeting: str) -> Iterator[Device]:
     if job.settings.cpu:
         torch.set_num_threads(1)
     else:
-        device = torch.device("cuda", rank % torch.cuda.device_count())
+        # A launcher shows each host its own GPUs, counted from 0.
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(

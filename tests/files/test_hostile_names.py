@@ -127,6 +127,7 @@ OURS = {
     "sailor": set(),
     "skypilot": {"sky", "train"},
     "slurm": {"scontrol", "srun"},
+    "torchrun": {"ssh", "torchrun"},
     "torchtitan": {"ssh", "torchrun"},
 }
 

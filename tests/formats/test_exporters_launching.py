@@ -271,13 +271,47 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
         assert words in ended.stderr
 
 
-@pytest.mark.parametrize("target", ["jobset", "ray", "skypilot", "slurm"])
+@pytest.mark.parametrize("target", ["jobset", "ray", "skypilot", "slurm", "torchrun"])
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path
 ) -> None:
     exporting.write(tmp_path, exporting.exported(target, instance(), MIXED))
     name, data, plan = load_plan(tmp_path / "plan.json")
     assert (name, data.digest, plan) == ("training_plan", instance().digest, MIXED)
+
+
+# --- the executor --------------------------------------------------------------------
+
+
+def test_the_executor_is_started_on_every_host_with_its_gpus(
+    started: Callable[..., list[Any]],
+) -> None:
+    calls = started(
+        "torchrun",
+        MIXED,
+        "bash launch.sh --steps 7 --data 'tok*.bin'",
+        {"ssh": SSH, "torchrun": TELLS},
+    )
+    rows = {}
+    for _, words, told in calls:
+        assert told["MASTER_ADDR"] == "a0"
+        options = dict(zip(words[:10:2], words[1:10:2], strict=True))
+        count = len(told["CUDA_VISIBLE_DEVICES"].split(","))
+        assert options["--nproc-per-node"] == str(count)
+        rows[options["--node-rank"]] = count
+        place = words.index("-m")
+        assert words[place:] == [
+            *("-m", "hetopt", "run", "plan.json"),
+            *("--steps", "7", "--data", "tok*.bin"),
+        ]
+    assert rows == {"0": 8, "1": 8, "2": 4}
+
+
+def test_a_scheduler_s_node_that_is_not_the_plan_s_is_refused(
+    started: Callable[..., list[Any]],
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        started("torchrun", MIXED, "bash train.sh plan.json b7", {"torchrun": TELLS})
 
 
 # --- HexiScale ---------------------------------------------------------------------

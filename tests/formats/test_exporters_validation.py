@@ -82,6 +82,15 @@ _broken(
     ("launch.sh", "--from-file=plan.json", "--from-file=x", "does not name plan.json"),
 )
 _broken(
+    "torchrun",
+    MIXED,
+    ("train.sh", "rank=1 gpus=0,", "rank=1 gpus=", "the GPUs"),
+    ("train.sh", "b0) rank=2", "b0) rank=3", "does not count its hosts"),
+    ("train.sh", "--nnodes 3", "--nnodes 2", "another number of hosts"),
+    ("launch.sh", '"$here a1"', '"$here a0"', "every host as itself once"),
+    ("launch.sh", "MASTER_ADDR=a0", "MASTER_ADDR=b0", "another first host"),
+)
+_broken(
     "ray",
     MIXED,
     ("launch.py", "'GPU': 4", "'GPU': 3", "the plan needs 4 small on each of b0"),
