@@ -55,8 +55,8 @@ def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     if told := vectors.of_parts(config, family, own, spec):
         fields["vectors"] = told
     fields["other_parameters"] = vectors.beside_layers(config, own, spec)
-    if (told := architecture(config)) is not None:
-        fields["architecture"] = told.model_dump()
+    if (trained := architecture(config)) is not None:
+        fields["architecture"] = trained.model_dump()
     return _spec(fields)
 
 

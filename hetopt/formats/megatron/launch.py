@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import escaped
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import normal
-from ...schema import Instance
+from ...schema import Instance, Split
 from ..exporting.launching import ranks, torchruns
 from . import model, weights
 
@@ -46,11 +46,14 @@ def export(
     pipeline = normal(plan).pipelines[0]
     replica = pipeline.stages[0].replicas[0]
     layers = [len(stage.span) for stage in pipeline.stages]
+    split = data.workload.costs.split
+    degree = replica.degree // split.context
     given = {
-        "tensor_model_parallel_size": replica.degree,
+        "tensor_model_parallel_size": degree,
         "pipeline_model_parallel_size": len(layers),
         "micro_batch_size": replica.samples,
-        **model.fields(data, replica.degree),
+        **_divided(split),
+        **model.fields(data, degree),
     }
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     lines += [f"# not told: {word}" for word in model.untold(data)]
@@ -66,6 +69,17 @@ def export(
         lines += weights.ARGUMENTS
         made[weights.SCRIPT] = weights.script(init_from)
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
+
+
+def _divided(split: Split) -> dict[str, int]:
+    """Degrees of sequences and of experts, which are whole on a GPU then."""
+    made = {}
+    if split.context > 1:
+        made["context_parallel_size"] = split.context
+    if split.experts > 1:
+        made["expert_model_parallel_size"] = split.experts
+        made["expert_tensor_parallel_size"] = 1
+    return made
 
 
 def layout_of(layers: list[int]) -> str:
