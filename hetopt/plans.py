@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from .schema import Count, GpuId, Name, Recompute, Record
+from .schema.splits import FIELDS
 
 
 class Replica(Record):
@@ -59,15 +60,16 @@ class TrainingPlan(Record):
 
     `zero` is one of the workload's alternatives; None is the workload's own. It is of
     the whole plan: the replicas of a layer must divide its states alike. So are
-    `context_parallel` and `expert_parallel`.
+    `context_parallel`, `expert_parallel` and `interleave`.
     """
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
     context_parallel: Count | None = None
     expert_parallel: Count | None = None
+    interleave: Count | None = None
 
-    _later = frozenset({"zero", "context_parallel", "expert_parallel"})
+    _later = frozenset({"zero", *FIELDS})
 
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""

@@ -84,7 +84,7 @@ def shares(
     costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
 ) -> Iterator[Share]:
     """What each of `t` GPUs of a replica holds, and how many hold the same."""
-    c, e = costs.split
+    c, e, _ = costs.split
     if e == 1:
         routed = 0
     yield Fraction((parameters - routed) * c, t), replicas * c

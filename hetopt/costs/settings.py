@@ -1,6 +1,7 @@
 """Instances under one of the settings that their workload lets a plan choose."""
 
 from ..schema import Alternatives, Instance, Split
+from ..schema.splits import FIELDS
 
 
 def under(
@@ -22,9 +23,8 @@ def under(
         costs = costs.model_copy(update={"zero": zero})
         other = other.model_copy(update={"zero": ()})
     if split is not None:
-        fields = ("context_parallel", "expert_parallel")
-        costs = costs.model_copy(update=dict(zip(fields, split, strict=True)))
-        other = other.model_copy(update=dict.fromkeys(fields, ()))
+        costs = costs.model_copy(update=dict(zip(FIELDS, split, strict=True)))
+        other = other.model_copy(update=dict.fromkeys(FIELDS, ()))
     made = workload.model_copy(update={"costs": costs, "alternatives": other})
     return instance.model_copy(update={"workload": made})
 

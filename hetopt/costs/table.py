@@ -175,7 +175,7 @@ class CostTable:
 
     def _exposed_us(self, seconds: Fraction) -> int:
         """What of a hop nothing hides."""
-        return ceil(exact(self.workload.costs.hop_factor) * seconds * 10**6)
+        return ceil(exact(self.workload.costs.shown_hop_factor) * seconds * 10**6)
 
     @cached_property
     def adapters(self) -> dict[str, int | None]:

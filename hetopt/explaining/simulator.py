@@ -19,6 +19,7 @@ from typing import Any, Literal
 from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..problems import training_plan
+from ..problems.training_plan.shapes import split_of
 from ..schema import CostSettings, Instance, exact
 from .delays import Delays, Idle, delays, idle
 from .timeline import Schedule, Timeline, Times, simulated
@@ -144,7 +145,7 @@ def simulate(
     costs = data.workload.costs
     if schedule is None:
         schedule = "gpipe" if costs.in_flight == "gpipe" else "1f1b"
-    runs = costs.interleave if schedule == "1f1b" else 1
+    runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
     lines = tuple(
         simulated(
             _times(costs, rows, transfers), pipeline.micro_batches, schedule, runs

@@ -158,8 +158,9 @@ def _exposed(
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
         exposed = constant("dp", framework, overlap) * (2 + width) / told
-    runs = "interleaved" if costs.interleave > 1 else "plain"
-    found = {"sync_factor": exposed, "hop_factor": constant("hop", framework, runs)}
+    found = {"sync_factor": exposed}
+    for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
+        found[f"{field}hop_factor"] = constant("hop", framework, runs)
     if "iteration_overhead_us" in CostSettings.model_fields:
         found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
     return {field: float(f"{value:.4g}") for field, value in found.items()}

@@ -164,6 +164,9 @@ def _divided(degrees: dict[str, int]) -> str:
         "states, ZeRO {}": degrees["zero"],
         "sequences by {}": degrees["context"] if degrees["context"] > 1 else 0,
         "experts by {}": degrees["experts"] if degrees["experts"] > 1 else 0,
+        "stages in {} runs of layers": (
+            degrees["interleave"] if degrees["interleave"] > 1 else 0
+        ),
     }
     return ", ".join(text.format(degree) for text, degree in ways.items() if degree)
 

@@ -1,4 +1,4 @@
-"""How plans divide sequences and experts among GPUs."""
+"""How plans divide sequences, experts and the layers of stages."""
 
 from typing import Annotated, NamedTuple
 
@@ -8,10 +8,16 @@ Parallel = Annotated[int, Field(ge=1, le=4096)]
 
 
 class Split(NamedTuple):
-    """Context-parallel and expert-parallel degree: `CostSettings` says what they are.
+    """Context-parallel and expert-parallel degree, and runs of layers of a stage.
 
-    A group of g GPUs is `context` tensor-parallel ones of g / context GPUs.
+    `CostSettings` says what they are. A group of g GPUs is `context` tensor-parallel
+    ones of g / context GPUs.
     """
 
     context: int = 1
     experts: int = 1
+    interleave: int = 1
+
+
+#: The fields of costs, alternatives and plans that say so.
+FIELDS = ("context_parallel", "expert_parallel", "interleave")

@@ -123,7 +123,10 @@ _LAYERS = frozenset(
     }
 )
 _GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
-_DIVIDED = {Feature.CONTEXT_PARALLEL, Feature.EXPERT_PARALLEL}
+_DIVIDED = {
+    Feature.CONTEXT_PARALLEL,
+    Feature.EXPERT_PARALLEL,
+}
 _MEGATRON = {
     Feature.ZERO_1,
     Feature.SELECTIVE,
@@ -146,7 +149,10 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 *_DIVIDED,
             }
         ),
-        "megatron": Target(frozenset(_GRID | _MEGATRON | _DIVIDED), symmetric=True),
+        "megatron": Target(
+            frozenset(_GRID | _MEGATRON | _DIVIDED | {Feature.INTERLEAVED}),
+            symmetric=True,
+        ),
         "deepspeed": Target(
             frozenset(
                 _GRID

@@ -1,6 +1,7 @@
 """What is trained, and by which variant of the cost model it is timed and weighed."""
 
 from collections import Counter
+from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -18,7 +19,7 @@ from .record import (
     ReserveMib,
     Seconds,
 )
-from .splits import Parallel, Split
+from .splits import FIELDS, Parallel, Split
 from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
@@ -142,7 +143,8 @@ class CostSettings(Record):
     keeps one copy of the logits, in their own precision; `logit_gradients` counts
     those of the loss beside them. `hop_parts: whole` has each GPU of a group send all
     activations to its partner, in place of a part that the receivers gather.
-    `hop_factor` is the share of a hop that nothing hides. `tied_sync` times the
+    `hop_factor` is the share of a hop that nothing hides, `interleaved_hop_factor` that
+    of interleaved pipelines where it is another. `tied_sync` times the
     all-reduce of tied embeddings between first and last stage,
     `iteration_overhead_us` is what an iteration takes beside what is told apart:
     launches, clipping, loss. `flat_gradients` weighs the flat copy from which the
@@ -183,6 +185,7 @@ class CostSettings(Record):
     iteration_overhead_us: LatencyUs = 0
     flat_gradients: bool = False
     hop_factor: NotNegative = 1
+    interleaved_hop_factor: NotNegative | None = None
     context_parallel: Parallel = 1
     expert_parallel: Parallel = 1
     reserve_mib: ReserveMib = 0
@@ -195,7 +198,7 @@ class CostSettings(Record):
             *("precision", "zero", "fused_loss", "interleave", "hops"),
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
-            *("context_parallel", "expert_parallel"),
+            *("context_parallel", "expert_parallel", "interleaved_hop_factor"),
         }
     )
 
@@ -295,7 +298,13 @@ class CostSettings(Record):
     @property
     def split(self) -> Split:
         """How sequences and experts are divided."""
-        return Split(self.context_parallel, self.expert_parallel)
+        return Split(self.context_parallel, self.expert_parallel, self.interleave)
+
+    @property
+    def shown_hop_factor(self) -> float:
+        """The share of a hop that nothing hides."""
+        other = self.interleaved_hop_factor
+        return self.hop_factor if other is None or self.interleave == 1 else other
 
     @property
     def kept_bytes(self) -> int:
@@ -324,15 +333,16 @@ class Alternatives(Record):
 
     `recompute` is chosen for each stage. `zero` is chosen for the whole plan: the
     replicas of a layer, which lie in different pipelines, must divide it alike; so are
-    `context_parallel` and `expert_parallel`.
+    `context_parallel`, `expert_parallel` and `interleave`.
     """
 
     recompute: tuple[Recompute, ...] = ()
     zero: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
     context_parallel: tuple[Parallel, ...] = ()
     expert_parallel: tuple[Parallel, ...] = ()
+    interleave: tuple[Parallel, ...] = ()
 
-    _later = frozenset({"context_parallel", "expert_parallel"})
+    _later = frozenset({"context_parallel", "expert_parallel", "interleave"})
 
 
 class Workload(Record):
@@ -375,6 +385,14 @@ class Workload(Record):
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:
         costs, other = self.costs, self.alternatives
+        if max(other.interleave, default=1) > 1 and (
+            costs.in_flight == "gpipe" or costs.pipeline == "lockstep"
+        ):
+            raise ValueError(
+                f"found alternatives.interleave and in_flight {costs.in_flight!r}, "
+                f"pipeline {costs.pipeline!r}: give in_flight '1f1b' and pipeline "
+                "'critical', or remove the alternatives"
+            )
         for c in sorted({split.context for split in self.splits}):
             if c > 1 and self.sequence_length % (2 * c):
                 raise ValueError(
@@ -421,11 +439,13 @@ class Workload(Record):
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """How a plan may divide sequences and experts, as `costs` says first."""
+        """How a plan may be divided, as `costs` says first."""
         costs, other = self.costs, self.alternatives
-        contexts = dict.fromkeys((costs.context_parallel, *other.context_parallel))
-        experts = dict.fromkeys((costs.expert_parallel, *other.expert_parallel))
-        return tuple(Split(c, e) for c in contexts for e in experts)
+        each = (
+            dict.fromkeys((getattr(costs, field), *getattr(other, field)))
+            for field in FIELDS
+        )
+        return tuple(Split(*degrees) for degrees in product(*each))
 
     @property
     def zeros(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from ..plans import Stage, TrainingPlan
 from ..problems.training_plan import shapes
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute
+from ..schema.splits import FIELDS
 
 
 def has_choices(instance: Instance) -> bool:
@@ -25,7 +26,7 @@ def offered(instance: Instance) -> list[tuple[int, Recompute]]:
 
 
 def divided(instance: Instance) -> list[Instance]:
-    """The instance once for each way to divide sequences and experts that it offers.
+    """The instance once for each way to be divided that it offers.
 
     Those alone that its target runs, if it runs any.
     """
@@ -66,8 +67,6 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         return None if chosen == own.recompute else chosen
 
     zero = new.zero if plan.zero is None else plan.zero
-    context = plan.context_parallel or new.context_parallel
-    experts = plan.expert_parallel or new.expert_parallel
     pipelines = tuple(
         pipeline.model_copy(
             update={
@@ -79,12 +78,10 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         )
         for pipeline in plan.pipelines
     )
-    fields = {
-        "pipelines": pipelines,
-        "zero": None if zero == own.zero else zero,
-        "context_parallel": None if context == own.context_parallel else context,
-        "expert_parallel": None if experts == own.expert_parallel else experts,
-    }
+    fields = {"pipelines": pipelines, "zero": None if zero == own.zero else zero}
+    for field in FIELDS:
+        degree = getattr(plan, field) or getattr(new, field)
+        fields[field] = None if degree == getattr(own, field) else degree
     return plan.model_copy(update=fields)
 
 
@@ -106,7 +103,7 @@ def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingP
     split = split_of(instance, plan)
     rules = {stage.recompute or costs.recompute for stage in stages}
     if len(rules) > 1:
-        own = dict.fromkeys(("zero", "context_parallel", "expert_parallel"))
+        own = dict.fromkeys(("zero", *FIELDS))
         data = under(instance, zero=zero, split=split)
         return data, plan.model_copy(update=own)
     (rule,) = rules

@@ -12,6 +12,7 @@ from ..costs import under
 from ..plans import TrainingPlan
 from ..problems.training_plan import shapes
 from ..schema import Instance, Recompute
+from ..schema.splits import FIELDS
 from .balancing import shared
 from .fast_cost import FastCost, Pipe, Slot
 
@@ -35,8 +36,7 @@ def descended(
     better = descent.run(pipes)
     if better == pipes:
         return plan
-    fields = ("zero", "context_parallel", "expert_parallel")
-    said = {field: getattr(plan, field) for field in fields}
+    said = {field: getattr(plan, field) for field in ("zero", *FIELDS)}
     return descent.cost.plan(better).model_copy(update=said)
 
 

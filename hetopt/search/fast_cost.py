@@ -23,6 +23,7 @@ from ..costs import CostTable, memory
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance, Recompute, exact
+from ..schema.splits import FIELDS
 from .synchronisation import KEPT, Slot, SyncTimes
 
 _NEVER_MIB = 1 << 40
@@ -413,7 +414,7 @@ class FastCost:
         stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
         if any(len(stage.replicas) > 1 for stage in stages):
             return None
-        split = plan.context_parallel, plan.expert_parallel
+        split = [getattr(plan, field) for field in FIELDS]
         own = self.costs.zero, *self.costs.split
         if any(
             said not in (None, mine)

@@ -50,7 +50,7 @@ class SyncTimes:
     ) -> None:
         """`check()` is called before what takes long where there are many nodes."""
         self._check = check
-        self._context, self._experts = table.split
+        self._context, self._experts, _ = table.split
         routed = table.model.routed_parameters
         # Of each layer those of experts that are divided; and all others.
         self._routed = routed if self._experts > 1 else (0,) * len(routed)

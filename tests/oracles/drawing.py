@@ -309,6 +309,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
         "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
         "expert_parallel": lambda d: None,  # of grids alone: tests of its own
+        "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
         "layer_times": lambda d: (
@@ -322,6 +323,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "zero": _stages,
         "context_parallel": lambda d: None,
         "expert_parallel": lambda d: None,
+        "interleave": lambda d: None,
     },
     schema.Workload: {
         "sequence_length": lambda d: d.limit(d.rng.choice([256, 512]), 1),

@@ -223,7 +223,8 @@ class FloatJudge:
         if t > 1 and not each:
             alpha, beta = self.link(y[0], y[0])
             total += 2 * (t - 1) * (alpha + size / (parts * t * beta))
-        return total * self.costs.hop_factor
+        factor, other = self.costs.hop_factor, self.costs.interleaved_hop_factor
+        return total * (factor if other is None or self.runs == 1 else other)
 
     def ring(self, a: str, b: str, members: dict[str, int], t: int) -> float:
         """Bytes/s that one of `t` rings has between two nodes, its slower direction."""

@@ -17,7 +17,8 @@ from hetopt.catalogue.constants import constants
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, Split
+from hetopt.schema.splits import FIELDS
 from hetopt.search import choices
 from hetopt.search.fast_cost import FastCost, Pipe
 
@@ -55,6 +56,7 @@ def mixture(counts: list[int], **more: Any) -> Instance:
                 "alternatives": {
                     **{"context_parallel": [1, 2], "expert_parallel": [1, 2, 4]},
                     **{"zero": [0, 1], "recompute": ["none", "full"]},
+                    "interleave": [1, 2],
                 },
                 **more,
             },
@@ -95,11 +97,23 @@ def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -
             assert training_plan_bound(instance).value <= judged.objective
 
 
-@pytest.mark.parametrize("counts", [[4], [2, 2]])
-@pytest.mark.parametrize("gib", [0.8, 6])
-def test_plans_are_the_best_of_all_grids(counts: list[int], gib: float) -> None:
+@pytest.mark.parametrize(
+    ("counts", "gib", "offers"),
+    [
+        ([4], 0.8, {"interleave": [2]}),
+        ([4], 6, {"zero": [1], "recompute": ["none"]}),
+        ([2, 2], 0.8, {"zero": [1], "recompute": ["full"]}),
+    ],
+)
+def test_plans_are_the_best_of_all_grids(
+    counts: list[int], gib: float, offers: dict[str, Any]
+) -> None:
     tree = mixture(counts).model_dump(mode="json")
     tree["cluster"]["gpus"]["a"]["memory_gib"] = gib
+    tree["workload"]["alternatives"] = {
+        **{"context_parallel": [2], "expert_parallel": [2, 4]},
+        **offers,
+    }
     instance = Instance.model_validate(tree, strict=False)
     each = {
         split: best_grid(under(instance, split=split))
@@ -127,11 +141,11 @@ def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
         said = choices.said(instance, way, found.plan)
         assert training_plan.evaluate(instance, said).objective == found.objective
         split = way.workload.costs.split
-        assert (said.context_parallel or 1, said.expert_parallel or 1) == split
+        assert tuple(getattr(said, field) or 1 for field in FIELDS) == split
 
 
 def test_experts_are_divided_among_equal_gpus() -> None:
-    way = under(mixture([4]), split=(1, 4))
+    way = under(mixture([4]), split=Split(experts=4))
     plan = hetopt.plan(way, "grid", limits=10).plan
     assert plan is not None
     assert training_plan.evaluate(way, plan).valid

@@ -1,19 +1,22 @@
-"""Ways to divide sequences and experts that an assembled instance offers a plan.
+"""Ways to be divided that an assembled instance offers a plan.
 
-Powers of two: of long sequences up to the GPUs of a host, of experts up to all GPUs. A
-trainer that has none of it is planned for without (`hetopt.search.choices`).
+Powers of two: of long sequences up to the GPUs of a host, of experts up to all GPUs,
+and stages of one, two or four runs of layers. A trainer that has none of it is planned
+for without (`hetopt.search.choices`).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import InstanceError
+from ...schema.splits import FIELDS
 from .assumptions import Assumption
 
 #: Options, as lists of degrees: `1,2,4`.
-OPTIONS: dict[str, Any] = {"context_parallel": str, "expert_parallel": str}
+OPTIONS: dict[str, Any] = dict.fromkeys(FIELDS, str)
 
 _LONG = 32_768  # tokens, from where sequences are divided unless told
+_RUNS = (1, 2, 4)
 _MOST = 64  # GPUs that divide experts unless told
 
 
@@ -30,6 +33,7 @@ def offered(
     usual = {
         "context_parallel": _contexts(tokens, max(counts)),
         "expert_parallel": _experts(made["model"].get("experts") or 1, sum(counts)),
+        "interleave": (v for v in _RUNS if v == 1 or sum(counts) > max(counts)),
     }
     found, rows = {}, []
     for field, degrees in usual.items():

@@ -60,7 +60,9 @@ def export(
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
         lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
-    if len(set(layers)) > 1:
+    if split.interleave > 1:
+        lines += _interleaved(layers, split.interleave)
+    elif len(set(layers)) > 1:
         lines += _older(layers)
         layout = shlex.quote(layout_of(layers))
         lines.append(f"--pipeline-model-parallel-layout {layout}")
@@ -80,6 +82,19 @@ def _divided(split: Split) -> dict[str, int]:
         made["expert_model_parallel_size"] = split.experts
         made["expert_tensor_parallel_size"] = 1
     return made
+
+
+def _interleaved(layers: list[int], runs: int) -> list[str]:
+    """Runs of layers: as many on every stage, or the layout of all of them.
+
+    Of a stage's layers that no number of runs divides, the first runs have one more.
+    """
+    if len(set(layers)) == 1 and layers[0] % runs == 0:
+        return [f"--num-virtual-stages-per-pipeline-rank {runs}"]
+    parts = [
+        count // runs + (run < count % runs) for run in range(runs) for count in layers
+    ]
+    return [f"--pipeline-model-parallel-layout {shlex.quote(layout_of(parts))}"]
 
 
 def layout_of(layers: list[int]) -> str:

@@ -38,6 +38,7 @@ from ...costs import CostTable
 from ...costs.compute import LinkRate
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
+from ...schema.splits import FIELDS
 from .. import Evaluation, Violation
 from . import divided, shapes, targets
 from . import links as plan_links
@@ -74,10 +75,10 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     tightest: list[dict[str, Any]] = []
     holders = _holders(table.layers, plan)
     for number, pipeline in enumerate(plan.pipelines):
-        broken += _runs_of_layers(data, number, pipeline)
+        broken += _runs_of_layers(split.interleave, number, pipeline)
         broken += _memory(table, number, pipeline, memory, tightest, holders)
 
-    costs = data.workload.costs
+    costs = table.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
     pipeline_us = [
         _pipeline_us(costs, pipeline.micro_batches, rows)
@@ -143,11 +144,8 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     zeros, rules = instance.workload.zeros, instance.workload.recomputes
     if plan.zero is not None and plan.zero not in zeros:
         yield Violation("zero", "plan", f"{plan.zero} is not in {list(zeros)}")
-    splits = instance.workload.splits
-    for field, offered in (
-        ("context_parallel", {split.context for split in splits}),
-        ("expert_parallel", {split.experts for split in splits}),
-    ):
+    each = zip(*instance.workload.splits, strict=True)
+    for field, offered in zip(FIELDS, map(set, each), strict=True):
         chosen = getattr(plan, field)
         if chosen is not None and chosen not in offered:
             yield Violation(field, "plan", f"{chosen} is not in {sorted(offered)}")
@@ -243,10 +241,8 @@ def _holders(layers: int, plan: TrainingPlan) -> list[int]:
     return held
 
 
-def _runs_of_layers(
-    instance: Instance, number: int, pipeline: Pipeline
-) -> Iterator[Violation]:
-    v, stages = instance.workload.costs.interleave, len(pipeline.stages)
+def _runs_of_layers(v: int, number: int, pipeline: Pipeline) -> Iterator[Violation]:
+    stages = len(pipeline.stages)
     if v > 1 and pipeline.micro_batches % stages:
         what = f"{pipeline.micro_batches} micro-batches, no multiple of {stages} stages"
         yield Violation("interleave", f"pipelines[{number}]", what)
@@ -336,7 +332,11 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (together - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
-    return _up(exact(workload.costs.hop_factor) * min(ways) * 10**6)
+    factor = workload.costs.hop_factor
+    other = workload.costs.interleaved_hop_factor
+    if workload.costs.interleave > 1 and other is not None:
+        factor = other
+    return _up(exact(factor) * min(ways) * 10**6)
 
 
 def _slow(table: CostTable, node: str, gpus: int, copies: int) -> Fraction:

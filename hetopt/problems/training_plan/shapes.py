@@ -5,6 +5,7 @@ from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance, ModelSpec, Split
+from ...schema.splits import FIELDS
 from ...schema.targets import Feature
 
 
@@ -67,7 +68,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
         **_of_layers(data.model),
-        Feature.INTERLEAVED: costs.interleave > 1,
+        Feature.INTERLEAVED: all(x.interleave > 1 for x in data.workload.splits),
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.NO_MASTER: costs.precision == "bf16",
@@ -103,18 +104,17 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
 
 
 def split_of(data: Instance, plan: TrainingPlan) -> Split:
-    """How a plan divides sequences and experts."""
-    own = data.workload.costs.split
-    return Split(
-        plan.context_parallel or own.context, plan.expert_parallel or own.experts
-    )
+    """How a plan divides sequences, experts and the layers of its stages."""
+    costs = data.workload.costs
+    return Split(*(getattr(plan, field) or getattr(costs, field) for field in FIELDS))
 
 
 def of_split(split: Split) -> frozenset[Feature]:
-    """What a way to divide sequences and experts asks."""
+    """What a way to be divided asks."""
     asked = {
         Feature.CONTEXT_PARALLEL: split.context > 1,
         Feature.EXPERT_PARALLEL: split.experts > 1,
+        Feature.INTERLEAVED: split.interleave > 1,
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 
