@@ -8,6 +8,7 @@ way beats is a bound.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import TypeVar
 
 from ..bounds.training_plan import training_plan_bound
 from ..errors import NoPlan
@@ -21,6 +22,7 @@ from ..search import choices
 #: Planners whose pipelines are alike, as GPUs that divide experts must be.
 _ALIKE = ("megatron", "grid")
 
+_Item = TypeVar("_Item")
 _Make = Callable[[Instance, float | None], TrainingPlan | None]
 
 
@@ -39,17 +41,19 @@ def best_of(
     ways: Sequence[Instance], make: _Make, deadline: float | None
 ) -> tuple[Instance, TrainingPlan | None]:
     """The best plan that `make` finds, with its way; raises what the last one does."""
+    if len(ways) == 1:
+        return ways[0], make(ways[0], deadline)
     found: tuple[int, Instance, TrainingPlan] | None = None
     failed: NoPlan | None = None
-    for way, until in _in_turn(ways, deadline):
+    for (way, bound), until in _in_turn(_by_bound(ways), deadline):
+        if found is not None and bound.value >= found[0]:
+            break  # nor does any way behind it have a better plan
         try:
             plan = make(way, until)
         except NoPlan as error:
             failed = error
             continue
-        if plan is None or len(ways) == 1:
-            if len(ways) == 1:
-                return way, plan
+        if plan is None:
             continue
         judged = training_plan.evaluate(way, plan)
         value = judged.objective
@@ -64,55 +68,60 @@ def best_of(
     return found[1], found[2]
 
 
+def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:
+    """The ways with what no plan of each beats, the least first."""
+    pairs = [(way, training_plan_bound(way)) for way in ways]
+    return sorted(pairs, key=lambda pair: pair[1].value)
+
+
 def _in_turn(
-    ways: Sequence[Instance], deadline: float | None
-) -> Iterator[tuple[Instance, float | None]]:
-    """Every way with the end of its share of the time."""
-    for number, way in enumerate(ways):
+    items: Sequence[_Item], deadline: float | None
+) -> Iterator[tuple[_Item, float | None]]:
+    """Every item with the end of its share of the time."""
+    for number, item in enumerate(items):
         if deadline is None:
-            yield way, None
+            yield item, None
             continue
         now = monotonic()
-        yield way, now + max(0.0, deadline - now) / (len(ways) - number)
+        yield item, now + max(0.0, deadline - now) / (len(items) - number)
 
 
 def solved(
     data: Instance, limits: Limits, solve: Callable[[Instance, Limits], Result]
 ) -> Result:
     """What an exact method finds over all ways, each by `solve`, as one result."""
-    ways = choices.divided(data)
     start = monotonic()
     end = None if limits.time_s is None else start + limits.time_s
-    results = []
-    for way, until in _in_turn(ways, end):
+    results: list[Result] = []
+    bounds: list[Bound] = []
+    for (way, bound), until in _in_turn(_by_bound(choices.divided(data)), end):
+        best = _best(results)
+        interrupted = bool(results) and results[-1].stop is Stop.INTERRUPTED
+        if interrupted or (best and bound.value >= (best.objective or 0)):
+            bounds.append(bound)
+            continue
         left = None if until is None else max(0.0, until - monotonic())
         results.append(solve(way, replace(limits, time_s=left)))
-        if results[-1].stop is Stop.INTERRUPTED:
-            break
+        if results[-1].status is not Status.INFEASIBLE:
+            bounds.append(results[-1].bound or bound)
     spent = {"solve": monotonic() - start}
-    return replace(_together(data, ways, results), seconds=spent)
+    return replace(_together(results, bounds), seconds=spent)
 
 
-def _together(
-    data: Instance, ways: Sequence[Instance], results: Sequence[Result]
-) -> Result:
-    planned = [r for r in results if r.objective is not None]
-    whole = len(results) == len(ways)
-    if not planned:
-        open_ = [r for r in results if r.status is not Status.INFEASIBLE]
-        return open_[0] if open_ else results[0]
-    best = min(planned, key=lambda result: result.objective or 0)
-    if best.stop is Stop.PROVED and len(results) > 1:
-        best = replace(best, stop=Stop.FINISHED)
-    bounds = [
-        r.bound or training_plan_bound(r.data)
-        for r in results
-        if r.status is not Status.INFEASIBLE
-    ]
-    least = min(bounds, key=lambda bound: bound.value) if whole else None
-    least = least or training_plan_bound(data)
-    value = best.objective
-    if value is not None and least.value >= value:
-        proved = Bound(value, least.source)
+def _best(results: Sequence[Result]) -> Result | None:
+    planned = [result for result in results if result.objective is not None]
+    return min(planned, key=lambda result: result.objective or 0, default=None)
+
+
+def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
+    """The best result, with what no way beats; `bounds` of all that may have plans."""
+    best = _best(results)
+    if best is None or best.objective is None:
+        unknown = [r for r in results if r.status is not Status.INFEASIBLE]
+        return unknown[0] if unknown else results[0]
+    least = min(bounds, key=lambda bound: bound.value)
+    if least.value >= best.objective:
+        proved = Bound(best.objective, least.source)
         return replace(best, status=Status.OPTIMAL, stop=Stop.PROVED, bound=proved)
-    return replace(best, status=Status.FEASIBLE, bound=least)
+    stop = Stop.FINISHED if best.stop is Stop.PROVED else best.stop
+    return replace(best, status=Status.FEASIBLE, stop=stop, bound=least)
