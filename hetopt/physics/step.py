@@ -58,15 +58,7 @@ def part_times(
     tokens = run.micro_batch * run.sequence / run.cp
     products_again, attention_again, traffic_again = again(c, run)
     precision = run.precision
-    dense = grouped = 0.0
-    for matrix in a.matrices(part, t, run.ep):
-        once = kernels.product_s(c, machine, precision, tokens, matrix, fw)
-        if run.rowwise:
-            once /= c("product.rowwise")
-        if matrix.routed:
-            grouped += once
-        else:
-            dense += once
+    dense, grouped = _products_s(c, machine, a, run, part, tokens)
     passes = (c("lora.passes") if run.lora else 3) + products_again
     attention = 0.0
     if part in ATTENDING:
@@ -115,6 +107,29 @@ def part_times(
         weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def _products_s(
+    c: Constants,
+    machine: Machine,
+    a: Architecture,
+    run: Layout,
+    part: str,
+    tokens: float,
+) -> tuple[float, float]:
+    """Seconds of one pass over a part's matrices: those alone, those of experts."""
+    dense = grouped = 0.0
+    for matrix in a.matrices(part, run.tp, run.ep):
+        once = kernels.product_s(
+            c, machine, run.precision, tokens, matrix, run.framework
+        )
+        if run.rowwise:
+            once /= c("product.rowwise")
+        if matrix.routed:
+            grouped += once
+        else:
+            dense += once
+    return dense, grouped
 
 
 def _stays_divided(a: Architecture, run: Layout, part: str) -> bool:

@@ -14,8 +14,11 @@ import yaml
 from parameter_counts import COUNTS
 
 from hetopt.catalogue.architectures import from_config, remarks
-from hetopt.costs import compute, memory
-from hetopt.schema import ModelSpec, Workload
+from hetopt.costs import CostTable, compute, memory
+from hetopt.formats.assembling import assembly
+from hetopt.problems.training_plan.shapes import of_instance
+from hetopt.schema import Instance, ModelSpec, Workload
+from hetopt.schema.targets import TARGETS, Feature
 
 HERE = Path(__file__).parent
 CONFIGS = {path.stem: path for path in sorted((HERE / "configs").glob("*.json"))}
@@ -133,6 +136,69 @@ def test_kinds_keep_what_is_theirs() -> None:
     assert min(kept["dense",], kept["mamba",]) > kept["attention",]
     run = memory.activation_bytes(spec, costs, range(spec.layers), 1, 1, 1)[0]
     assert run == 24 * kept["mamba",] + 24 * kept["dense",] + 4 * kept["attention",]
+
+
+HOSTS = "fast-1 slots=8 type=H100-80GB-SXM5\nold-1 slots=4 type=A100-80GB-SXM4\n"
+WORK = {"sequence_length": 8192, "global_batch": 32}
+LINK = ["inter_gbytes_per_s=12.5"]
+
+
+def assembled(name: str, hosts: Path, *options: str, times: str = "calibrated") -> Any:
+    hosts.write_text(HOSTS)
+    words = [*LINK, *options]
+    return assembly(CONFIGS[name], "hostfile", [hosts], words, WORK, times=times)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_public_model_is_assembled_and_timed_layer_by_layer(
+    name: str, tmp_path: Path
+) -> None:
+    found = assembled(name, tmp_path / "hosts")
+    instance = Instance.model_validate(found.document, strict=False)
+    assert instance.model == model(name).model_copy(
+        update={"name": instance.model.name}
+    )
+    table = CostTable(instance)
+    sorts = list(zip(instance.model.kinds, instance.model.parameters, strict=True))
+    rows = [table.layer_us(node, 1, 1) for node in ("fast-1", "old-1")]
+    for fast, slow in zip(*rows, strict=True):
+        assert 0 < fast < slow
+    # Layers alike take as long, and full attention longer than the same with a window.
+    times = dict(zip(sorts, rows[0], strict=True))
+    assert [times[sort] for sort in sorts] == list(rows[0])
+    by_kind = {"+".join(kind): us for (kind, _), us in times.items()}
+    for kind, us in by_kind.items():
+        if kind.startswith("window") and instance.model.window < 8192:
+            assert us < by_kind.get(kind.replace("window", "attention"), us + 1)
+
+
+def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> None:
+    told = assembled("deepseek-v3", tmp_path / "hosts")
+    assert any("further tokens" in row.what for row in told.assumed)
+    found = assembled("deepseek-v3", tmp_path / "hosts", "mtp=false")
+    assert found.document["model"]["layers"] == 61
+    assert "mtp_layers" not in found.document["model"]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("llama-3-8b", set()),
+        ("mixtral-8x7b", set()),
+        ("deepseek-v3", {Feature.LATENT, Feature.FURTHER_TOKENS}),
+        ("gemma-3-27b", {Feature.WINDOWS, Feature.MORE_NORMS}),
+        ("llama-4-maverick", {Feature.WINDOWS, Feature.PLACED_EXPERTS}),
+        ("nemotron-h-8b", {Feature.MAMBA, Feature.SINGLE_PARTS}),
+    ],
+)
+def test_targets_that_write_the_model_refuse_layers_by_name(
+    name: str, refused: set[Feature], tmp_path: Path
+) -> None:
+    found = assembled(name, tmp_path / "hosts", times="analytic")
+    instance = Instance.model_validate(found.document, strict=False)
+    asked = of_instance(instance)
+    assert asked - TARGETS["megatron"].supports == refused
+    assert refused <= TARGETS["any"].supports
 
 
 def test_what_is_not_modelled_is_said() -> None:
