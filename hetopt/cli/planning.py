@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
-    from ..result import Result
+    from ..plans import TrainingPlan
+    from ..result import Bound, Result
+    from ..schema import Instance
 
 
 class Kind(StrEnum):
@@ -367,7 +369,9 @@ def provision(
 
 
 def check(
-    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    plan: Annotated[
+        str | None, typer.Argument(help="A plan file, or a result document.")
+    ] = None,
     instance: Annotated[
         str | None,
         typer.Option(
@@ -379,6 +383,20 @@ def check(
         flag("--bound", help="Derive the bound of a result document again."),
     ] = False,
     runs_on: RunsOn = None,
+    from_megatron: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge a run of Megatron-LM by its arguments, in place of a plan.",
+        ),
+    ] = None,
+    from_torchtitan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge a run of torchtitan by its configuration (.toml or .json).",
+        ),
+    ] = None,
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
@@ -386,23 +404,40 @@ def check(
 ) -> None:
     """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
 
-    Example: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`
+    Examples: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`;
+    `hetopt check --from-megatron args.txt --instance hosts.yaml`, whose bound says how
+    far the run is from the best one.
     """
     from .. import api, problems
 
     asked = runs.length(tokens, dataset, epochs)
-    name, data, made = api.posed_plan(plan, instance)
+    running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
+    files = {format: file for format, file in running.items() if file is not None}
+    if len(files) + (plan is not None) != 1:
+        raise Unsupported(
+            "expected a plan, --from-megatron FILE or --from-torchtitan FILE; give one"
+        )
+    if plan is None:
+        if bound:
+            raise Unsupported("--bound: a run has no bound to derive; leave it out")
+        name, data, made = "training_plan", *_running(files, instance)
+        other = None
+    else:
+        name, data, made = api.posed_plan(plan, instance)
+        other = None if instance is None else _other_origin(plan, data)
     problem = problems.get(name)
-    other = None if instance is None else _other_origin(plan, data)
     if runs_on is not None:
         if name != "training_plan":
             raise Unsupported(f"--for: {plan} has a plan of {name}, no training plan")
         data = data.on(runs_on)
     found = problem.evaluate(data, made)
     beside = runs.answers(data, made, found, asked)
-    missing = api.check_bound(plan, instance) if bound else None
+    missing = api.check_bound(plan, instance) if plan and bound else None
+    reached = api.no_plan_is_shorter(data) if plan is None else None
     if as_json:
         document = _judgement(name, data, made, found) | beside.to_json()
+        if reached is not None:
+            document |= {"bound": reached.value, "bound_source": reached.source}
         if other is not None:
             document |= {"made_for": other._asdict()}
         if missing is not None:
@@ -412,17 +447,45 @@ def check(
         from ..report import results
 
         output.show([*results.judged(data, made, found), *beside.shown()])
+        if reached is not None and found.objective is not None:
+            output.show([_distance(found.objective, reached)])
         if missing == []:
             output.show(["the bound is proved again"])
     if other is not None:
         output.tell(f"{plan}: this plan was made for {_worded(other)}")
     if not found.valid:
         count = len(found.violations)
-        output.complain(f"{plan}: the plan breaks {count} rule{'s' * (count > 1)}")
+        output.complain(
+            f"{plan or instance}: the plan breaks {count} rule{'s' * (count > 1)}"
+        )
         raise typer.Exit(output.BAD_INPUT)
     if missing:
         output.complain(f"{plan}: the bound is not proved: {'; '.join(missing)}")
         raise typer.Exit(output.BAD_INPUT)
+
+
+def _running(
+    files: dict[str, Path], instance: str | None
+) -> "tuple[Instance, TrainingPlan]":
+    """The instance and the plan of a run, by the arguments of its trainer."""
+    from ..files import load_instance
+    from ..formats import importing
+    from ..plans import TrainingPlan
+
+    ((format, file),) = files.items()
+    document = importing.document(format, [file], [], instance)
+    assert instance is not None  # the importer asks for it
+    made = TrainingPlan.model_validate(document["plan"], strict=False)
+    return load_instance(instance), made
+
+
+def _distance(objective: float, bound: "Bound") -> str:
+    """How far a run is at most from the best one."""
+    share = objective / bound.value - 1 if bound.value else 0.0
+    return (
+        f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source}): the run is "
+        f"at most {share:.1%} slower than the best one; hetopt plan looks for it"
+    )
 
 
 def list_entries(

@@ -1,4 +1,12 @@
-"""A `config.json` that many tests start from: Llama-3-8B's, as Hugging Face has it."""
+"""Configurations of models that many tests start from, as Hugging Face has them."""
+
+import json
+from typing import Any
+
+from exporter_plans import instance
+
+from hetopt.catalogue.architectures import from_config
+from hetopt.schema import Instance
 
 LLAMA_3_8B = {
     "model_type": "llama",
@@ -10,3 +18,44 @@ LLAMA_3_8B = {
     "vocab_size": 128256,
     "hidden_act": "silu",
 }
+LLAMA_31 = {
+    **LLAMA_3_8B,
+    "num_hidden_layers": 12,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+MIXTRAL = {
+    **LLAMA_3_8B,
+    "model_type": "mixtral",
+    "num_hidden_layers": 12,
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "router_aux_loss_coef": 0.02,
+}
+QWEN = {**LLAMA_3_8B, "model_type": "qwen2", "num_hidden_layers": 12}
+GPT = {
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_positions": 1024,
+    "vocab_size": 50304,
+}
+
+
+def made_of(config: dict[str, Any]) -> Instance:
+    """The machines of the other tests with the model of a configuration."""
+    tree = json.loads(instance().model_dump_json())
+    tree["model"] = json.loads(from_config(config, "m").model_dump_json())
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 4096
+    return Instance.model_validate_json(json.dumps(tree))

@@ -43,7 +43,7 @@ _ABOUT = """\
 """
 _SETUP = """\
 if [ "${CONFIG:-}" = toml ]; then
-  run="--no-python env PYTHONPATH=.:\"\${PYTHONPATH:-}\" \
+  run="--no-python env PYTHONPATH=.:\\"\\${PYTHONPATH:-}\\" \
 python3 -m torchtitan.train --job.config_file plan.toml ${*@Q}"
 else
   base="$(printf %q "${BASE_CONFIG:@BASE@}")"

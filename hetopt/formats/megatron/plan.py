@@ -1,0 +1,176 @@
+"""Arguments of a Megatron-LM run that goes on, against its instance.
+
+The file has the words of the command line, as `pretrain_gpt.py` gets them, with
+comments and line breaks of the shell; variables are no words. Ranks are the GPUs of the
+hosts in the order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.
+Layers lie as `--pipeline-model-parallel-layout`, `--decoder-first-pipeline-num-layers`
+and `-last` tell, else equally. Context and expert parallelism and interleaved stages
+have no form here.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import InstanceError
+from ...schema import Instance, Recompute
+from ...text.parsing import read_text
+from ..importing.current import Layout, gpus, plan_of, replicas_of, same
+from ..importing.placing import Claim
+
+OPTIONS: dict[str, type] = {"hosts": str}
+_RECOMPUTE: dict[str | None, Recompute] = {
+    None: "none",
+    "full": "full",
+    "selective": "selective",
+}
+_ONE = ("context-parallel-size", "expert-model-parallel-size")
+_RUNS = (
+    "num-layers-per-virtual-pipeline-stage",
+    "num-virtual-stages-per-pipeline-rank",
+)
+
+
+def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
+    """The one plan of the file, which claims no time."""
+    place = str(path)
+    given = _arguments(read_text(path), place)
+    ranks = gpus(data, hosts)
+    stages, degree = (
+        _number(given, f"{name}-model-parallel-size", place, 1)
+        for name in ("pipeline", "tensor")
+    )
+    replicas = replicas_of(len(ranks), stages * degree, place)
+    samples = _number(given, "micro-batch-size", place)
+    batch = _number(given, "global-batch-size", place, samples * replicas)
+    _same_model(given, batch, data, place)
+    if batch % (samples * replicas):
+        raise InstanceError(
+            f"{place}: global-batch-size: found {batch}, expected a multiple of "
+            f"micro-batch-size x {replicas} replicas; correct it"
+        )
+    layout = Layout(
+        layers=_layers(given, stages, data.model.layers, place),
+        replicas=replicas,
+        degree=degree,
+        samples=samples,
+        micro_batches=batch // (samples * replicas),
+        recompute=_RECOMPUTE[_recomputed(given, place)],
+        zero=int("use-distributed-optimizer" in given),
+    )
+    yield Claim(1, None, plan_of(layout, ranks, data, place))
+
+
+def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -> None:
+    for name in _ONE:
+        if _number(given, name, place, 1) != 1:
+            raise InstanceError(
+                f"{place}: {name}: expected 1; plans here have no other"
+            )
+    for name in _RUNS:
+        if name in given:
+            raise InstanceError(
+                f"{place}: {name}: plans here have no interleaved stages"
+            )
+    model, workload = data.model, data.workload
+    names = {
+        "num-layers": model.layers,
+        "hidden-size": model.hidden,
+        "num-attention-heads": model.heads,
+        "seq-length": workload.sequence_length,
+    }
+    told = {name: _number(given, name, place) for name in names if name in given}
+    expected = {**names, "global-batch-size": workload.global_batch}
+    same(place, {**told, "global-batch-size": batch}, expected)
+
+
+def _recomputed(given: dict[str, str], place: str) -> str | None:
+    if "recompute-activations" in given:
+        return "selective"
+    found = given.get("recompute-granularity")
+    if found not in _RECOMPUTE:
+        raise InstanceError(
+            f"{place}: recompute-granularity: found {found!r}, expected full "
+            "or selective"
+        )
+    return found
+
+
+def _layers(
+    given: dict[str, str], stages: int, layers: int, place: str
+) -> tuple[int, ...]:
+    layout = given.get("pipeline-model-parallel-layout")
+    if layout is not None:
+        found = tuple(one.count("t") for one in _unrolled(layout).split("|"))
+    else:
+        found = _ends(given, stages, layers, place)
+    if len(found) != stages or sum(found) != layers:
+        raise InstanceError(
+            f"{place}: found {sum(found)} layers on {len(found)} stages, expected "
+            f"{layers} on {stages}; plans here have no interleaved stages"
+        )
+    return found
+
+
+def _ends(
+    given: dict[str, str], stages: int, layers: int, place: str
+) -> tuple[int, ...]:
+    """Layers of the stages where the first and the last may be told."""
+    first, last = (
+        _number(given, f"decoder-{end}-pipeline-num-layers", place, 0)
+        for end in ("first", "last")
+    )
+    between = stages - bool(first) - bool(last)
+    each, over = divmod(layers - first - last, between) if between else (0, 0)
+    if over or each < 0:
+        raise InstanceError(
+            f"{place}: {layers - first - last} layers are not divisible by {between} "
+            "stages; tell the layout"
+        )
+    ends = [[first] if first else [], [last] if last else []]
+    return (*ends[0], *[each] * between, *ends[1])
+
+
+def _unrolled(layout: str) -> str:
+    """A layout without commas and multiplications."""
+    text = re.sub(r"[,\s]", "", layout)
+    for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
+    return text
+
+
+def _arguments(text: str, place: str) -> dict[str, str]:
+    """Words by the names of their arguments; those of a flag are empty."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError as error:
+        raise InstanceError(f"{place}: {error}; quote it as a shell does") from None
+    given: dict[str, Any] = {}
+    name = None
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
+            name = name.replace("_", "-")
+            given[name] = value
+        elif name is not None:
+            given[name] = f"{given[name]} {word}".strip()
+    if not given:
+        raise InstanceError(
+            f"{place}: found no argument, expected some as --num-layers"
+        )
+    return given
+
+
+def _number(
+    given: dict[str, str], name: str, place: str, default: int | None = None
+) -> int:
+    if name not in given and default is not None:
+        return default
+    text = given.get(name, "")
+    if not re.fullmatch(r"[0-9]{1,12}", text):
+        raise InstanceError(
+            f"{place}: {name}: found {text!r}, expected a whole number; correct it"
+        )
+    return int(text)

@@ -1,0 +1,157 @@
+"""A run that goes on is read as a plan, by the arguments of its trainer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import SHAPES, instance
+from exporter_plans import one as pipelined
+from typer.testing import CliRunner
+
+from hetopt import cli, formats
+from hetopt.errors import InstanceError
+from hetopt.formats import exporting
+from hetopt.plans import TrainingPlan
+from hetopt.problems.training_plan.shapes import normal
+from hetopt.schema import Instance
+
+WHOLE = pipelined([(5, 4, 2), (4, 4, 2), (3, 4, 2)])  # on all GPUs, in their order
+
+
+def settings(target: str) -> Instance:
+    """torchtitan's replicas are FSDP's: ZeRO 2 where weights are kept."""
+    return instance(costs={"zero": 2} if target == "torchtitan" else {})
+
+
+def read(target: str, file: Path, data: Instance, hosts: str = "") -> TrainingPlan:
+    importer: Any = formats.importer(f"{target}-plan")
+    (claim,) = importer.claims(file, data, hosts)
+    assert claim.plan is not None
+    return claim.plan
+
+
+@pytest.mark.parametrize(
+    ("target", "file"), [("megatron", "arguments.txt"), ("torchtitan", "plan.toml")]
+)
+def test_what_is_exported_is_read_as_the_run_that_it_is(
+    target: str, file: str, tmp_path: Path
+) -> None:
+    data, found = settings(target), 0
+    everything = sum(node.count for node in data.planned_cluster.nodes)
+    for number, plan in enumerate([WHOLE, *SHAPES]):
+        ranks = TrainingPlan(pipelines=normal(plan).pipelines[:1])
+        used = [gpu for one in ranks.replicas() for gpu in one.gpus]
+        in_order = used == list(data.planned_cluster.gpu_ids())
+        if len(used) < everything or not in_order:
+            continue
+        if exporting.reasons(target, data, plan):
+            continue
+        folder = tmp_path / str(number)
+        exporting.write(folder, exporting.exported(target, data, plan))
+        assert normal(read(target, folder / file, data)) == normal(plan)
+        found += 1
+    assert found
+
+
+def arguments(tmp_path: Path, *changes: str) -> Path:
+    words = {
+        "--num-layers": "12",
+        "--hidden-size": "512",
+        "--tensor-model-parallel-size": "4",
+        "--pipeline-model-parallel-size": "3",
+        "--micro-batch-size": "2",
+        "--global-batch-size": "32",
+        "--seq-length": "128",
+        "--recompute-granularity": "full",
+    }
+    for change in changes:
+        name, _, value = change.partition(" ")
+        words[name] = value
+    text = "torchrun pretrain_gpt.py \\\n  # a comment\n"
+    text += " \\\n".join(f"  {name} {value}" for name, value in words.items())
+    path = tmp_path / "args.txt"
+    path.write_text(text)
+    return path
+
+
+def test_layers_lie_as_older_arguments_tell(tmp_path: Path) -> None:
+    path = arguments(
+        tmp_path,
+        "--decoder-first-pipeline-num-layers 6",
+        "--decoder-last-pipeline-num-layers 2",
+    )
+    found = read("megatron", path, instance())
+    spans = [stage.layers for stage in found.pipelines[0].stages]
+    assert spans == [(0, 6), (6, 10), (10, 12)]
+
+
+def test_hosts_are_taken_in_the_order_that_is_told(tmp_path: Path) -> None:
+    path = arguments(tmp_path, "--pipeline-model-parallel-size 2")
+    found = read("megatron", path, instance(), "b1,b0,a0")
+    nodes = [one.node for stage in found.pipelines[0].stages for one in stage.replicas]
+    assert nodes == ["b1", "b0", "a0", "a0"]
+
+
+def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    parallel = {
+        "pipeline_parallel_degree": 3,
+        "tensor_parallel_degree": 4,
+        "pipeline_parallel_microbatch_size": 2,
+    }
+    training = {"local_batch_size": 16, "global_batch_size": 32, "seq_len": 128}
+    policy = {"preserve_rng_state": True}
+    path.write_text(
+        json.dumps(
+            {
+                "parallelism": parallel,
+                "training": training,
+                "activation_checkpoint": policy,
+            }
+        )
+    )
+    found = read("torchtitan", path, settings("torchtitan"))
+    (pipeline,) = found.pipelines
+    assert [stage.layers for stage in pipeline.stages] == [(0, 4), (4, 9), (9, 12)]
+    assert (pipeline.micro_batches, pipeline.micro_batch_size) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--num-layers 13", "num-layers: found 13, expected 12"),
+        ("--global-batch-size 30", "found 30, expected 32"),
+        ("--tensor-model-parallel-size 5", "expected a multiple of stages"),
+        ("--context-parallel-size 2", "context-parallel-size: expected 1"),
+        ("--recompute-granularity selective", "the instance weighs full"),
+        ("--num-layers-per-virtual-pipeline-stage 2", "no interleaved stages"),
+        ("--pipeline-model-parallel-layout Et*6|t*6L", "12 layers on 2 stages"),
+    ],
+)
+def test_another_run_than_the_instances_is_refused(
+    change: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        read("megatron", arguments(tmp_path, change), instance())
+
+
+def test_the_command_says_how_far_the_run_is_from_the_best(tmp_path: Path) -> None:
+    path = arguments(tmp_path)
+    file = tmp_path / "hosts.json"
+    file.write_text(instance().model_dump_json())
+    words = ["check", "--from-megatron", str(path), "--instance", str(file)]
+    shown = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert shown.exit_code == 0, shown.output
+    document = json.loads(shown.stdout)
+    assert 0 < document["bound"] <= document["objective"]
+    shown = CliRunner().invoke(cli.app, words)
+    assert "slower than the best one" in shown.stdout.replace("\n", " ")
+    both = [*words, "--from-torchtitan", str(path)]
+    assert CliRunner().invoke(cli.app, both).exit_code == 2
+    assert CliRunner().invoke(cli.app, ["check"]).exit_code == 2
+    out = tmp_path / "plan.json"
+    told = ["import", "megatron-plan", str(path), "--instance", str(file)]
+    made = CliRunner().invoke(cli.app, [*told, "--out", str(out)])
+    assert made.exit_code == 0, made.output
+    assert CliRunner().invoke(cli.app, ["check", str(out)]).exit_code == 0

@@ -1,0 +1,85 @@
+"""Megatron-core's own model on every rank of what is exported."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import EVEN, UNEVEN
+from exporter_plans import one as pipelined
+from model_configs import GPT, LLAMA_31, MIXTRAL, made_of
+
+from hetopt.formats import exporting
+from hetopt.plans import TrainingPlan
+
+pytestmark = pytest.mark.targets
+SINGLE = pipelined([(7, 1, 2), (3, 1, 2), (2, 1, 2)])
+
+
+def ranks_of(
+    config: dict[str, Any],
+    plan: TrainingPlan,
+    told: Callable[..., Any],
+    folder: Path,
+    target: str = "megatron",
+) -> list[dict[str, Any]]:
+    data = made_of(config)
+    exporting.write(folder, exporting.exported(target, data, plan))
+    world = sum(replica.degree for replica in plan.replicas())
+    env = {}
+    if checkout := os.environ.get("MEGATRON_LM"):
+        env["PYTHONPATH"] = checkout
+    found: list[dict[str, Any]] = told(
+        "megatron_core.py", "megatron.core", str(world), **env
+    )
+    return found
+
+
+@pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])
+@pytest.mark.parametrize("plan", [EVEN, UNEVEN, SINGLE], ids=["even", "uneven", "one"])
+def test_every_rank_has_the_layers_and_groups_of_the_plan(
+    config: dict[str, Any],
+    plan: TrainingPlan,
+    told: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    ranks = ranks_of(config, plan, told, tmp_path)
+    (pipeline,) = plan.pipelines
+    order = [
+        (stage, replica, rank)
+        for stage, one in enumerate(pipeline.stages)
+        for replica, held in enumerate(one.replicas)
+        for rank in range(held.degree)
+    ]
+    assert len(order) == len(ranks)
+    last = len(pipeline.stages) - 1
+    for (stage, replica, rank), found in zip(order, ranks, strict=True):
+        groups = (found["pipeline"], found["replica"], found["tensor"])
+        assert groups == (stage, replica, rank)
+        assert found["layers"] == list(pipeline.stages[stage].span)
+        assert found["ends"] == [stage == 0, stage == last]
+
+
+@pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])
+def test_parameters_are_those_that_the_plan_was_judged_with(
+    config: dict[str, Any], told: Callable[..., Any], tmp_path: Path
+) -> None:
+    ranks = ranks_of(config, SINGLE, told, tmp_path)
+    model = made_of(config).model
+    found = sum(one["parameters"] for one in ranks if one["replica"] == 0)
+    # The judge leaves the last norm out.
+    judged = sum(model.parameters) + 2 * model.embedding_parameters
+    assert found == judged + model.hidden
+
+
+def test_a_gpt_has_its_biases_and_positions_besides(
+    told: Callable[..., Any], tmp_path: Path
+) -> None:
+    plan = pipelined([(12, 1, 1)])
+    (rank,) = ranks_of(GPT, plan, told, tmp_path)
+    model = made_of(GPT).model
+    # Left out by the judge: norms of two vectors, biases, positions.
+    layer = 2 * 2 * 768 + (3 + 1 + 4 + 1) * 768
+    besides = 12 * layer + 2 * 768 + 1024 * 768
+    assert rank["parameters"] == 12 * 12 * 768**2 + model.embedding_parameters + besides
