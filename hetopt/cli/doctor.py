@@ -1,6 +1,7 @@
 """What hetopt finds on this machine: solvers, each tried on a small problem."""
 
 import os
+import shutil
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,6 +60,32 @@ def _tried(name: str) -> Finding:
             "optimal; install the solver again"
         )
     return Finding(name, result.method.version, right, seconds, reason)
+
+
+def tools() -> list[dict[str, Any]]:
+    """The targets of exports, and which release of each is installed.
+
+    `unknown` is why that cannot be told of a tool that is no Python package.
+    """
+    from ..formats.versions import HELD
+
+    programs = {"slurm": "sbatch", "jobset": "kubectl"}
+    return [
+        {
+            "target": name,
+            "tool": held.tool,
+            "installed": held.installed or _program(programs.get(name)),
+            "unknown": None if held.package or name in programs else "no package",
+            "oldest": held.oldest,
+            "held_against": list(held.held),
+        }
+        for name, held in HELD.items()
+    ]
+
+
+def _program(name: str | None) -> str | None:
+    """Where a program is that starts jobs of a target."""
+    return None if name is None else shutil.which(name)
 
 
 def report(findings: list[Finding]) -> dict[str, Any]:

@@ -229,13 +229,37 @@ def simulate(
 
 
 def doctor(
+    targets: Annotated[
+        bool,
+        flag("--targets", help="Look for the tools that plans are exported to."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look for the solvers, and try each on a problem of a second.
 
-    Example: `hetopt doctor`
+    Examples: `hetopt doctor`; `hetopt doctor --targets`
     """
-    from .doctor import examined, report
+    from .doctor import examined, report, tools
+
+    if targets:
+        rows = tools()
+        headings = ("target", "tool", "installed", "oldest", "held against")
+        cells = [
+            (
+                row["target"],
+                row["tool"],
+                row["installed"] or row["unknown"] or "no",
+                row["oldest"],
+                ", ".join(row["held_against"]),
+            )
+            for row in rows
+        ]
+        output.give(
+            {"targets": rows},
+            [output.table(headings, cells, texts=headings)],
+            as_json,
+        )
+        return
 
     found = report(examined())
     output.give(found, _examined(found), as_json)
@@ -305,8 +329,9 @@ def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
         lacking = ", ".join(column for column, each in has.items() if not each)
         told = f"lacks {lacking}" if lacking else "; ".join(row["reasons"])
         marks = ("yes" if each else "NO" for each in has.values())
-        cells.append((row["name"], *marks, told or "can run it"))
-    headings = ("target", *columns, "verdict")
+        releases = f"{row['oldest']} on; {', '.join(row['held_against'])}"
+        cells.append((row["name"], releases, *marks, told or "can run it"))
+    headings = ("target", "oldest; held against", *columns, "verdict")
     yield output.table(headings, cells, texts=headings)
 
 

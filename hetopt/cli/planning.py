@@ -483,8 +483,8 @@ def _distance(objective: float, bound: "Bound") -> str:
     """How far a run is at most from the best one."""
     share = objective / bound.value - 1 if bound.value else 0.0
     return (
-        f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source}): the run is "
-        f"at most {share:.1%} slower than the best one; hetopt plan looks for it"
+        f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source}): the run "
+        f"is at most {share:.1%} slower than the best one; hetopt plan looks for it"
     )
 
 

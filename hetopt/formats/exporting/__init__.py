@@ -19,6 +19,7 @@ from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
 from ..importing import typed
+from ..versions import HELD
 from .launching import bad_hosts
 
 #: Targets that take devices of any maker; what others start asks for CUDA or ROCm.
@@ -87,9 +88,13 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     rows = []
     for target in names():
         supports = TARGETS[target if target in TARGETS else "any"].supports
+        held = HELD[target]
         rows.append(
             {
                 "name": target,
+                "tool": held.tool,
+                "oldest": held.oldest,
+                "held_against": list(held.held),
                 "features": {
                     str(one.value): one in supports for one in Feature if one in used
                 },

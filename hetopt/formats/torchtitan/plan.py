@@ -2,9 +2,10 @@
 
 TOML of releases up to 0.2.2, or the JSON that newer ones save
 (`--debug.save_config_file`). Ranks are the GPUs of the hosts in the order of `hosts`,
-else of the instance, on the mesh [pp, dp, tp]. Layers lie as `module_fqns_per_model_part` tells, else as torchtitan
-divides them: embedding and head count as so many layers as the configuration says, by
-default one each. Context and expert parallelism and looped schedules have no form here.
+else of the instance, on the mesh [pp, dp, tp]. Layers lie as
+`module_fqns_per_model_part` tells, else as torchtitan divides them: embedding and head
+count as so many layers as the configuration says, by default one each. Context and
+expert parallelism and looped schedules have no form here.
 """
 
 import json

@@ -65,7 +65,7 @@ def configuration(given):
         "tensor_model_parallel_size": number(given, "tensor_model_parallel_size"),
         "pipeline_model_parallel_size": number(given, "pipeline_model_parallel_size"),
         "pipeline_dtype": torch.float32,
-        "sequence_parallel": "sequence_parallel" in given,
+        "sequence_parallel": False,  # which PyTorch's own norms do not have
         "use_cpu_initialization": True,
         "perform_initialization": False,
         "gradient_accumulation_fusion": False,

@@ -1,0 +1,54 @@
+"""Which releases of each target exports were held against, and which is the oldest."""
+
+from collections.abc import Mapping
+from importlib import metadata
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Held(NamedTuple):
+    """What exports were held against; `oldest` is by source or notes where not among it.
+
+    `package` is its name in the package index, None where it is no package.
+    """
+
+    tool: str
+    oldest: str
+    held: tuple[str, ...]
+    package: str | None = None
+
+    @property
+    def installed(self) -> str | None:
+        """The release on this machine; None where there is none, or no telling."""
+        if self.package is None:
+            return None
+        try:
+            return metadata.version(self.package)
+        except metadata.PackageNotFoundError:
+            return None
+
+
+#: By the names of targets. Uneven stages of Megatron-LM need 0.13, or 0.12 by the
+#: older arguments that stand beside the layout.
+HELD: Mapping[str, Held] = MappingProxyType(
+    {
+        "deepspeed": Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed"),
+        "flagscale": Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)",)),
+        "galvatron": Held(
+            "Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron"
+        ),
+        "hexiscale": Held("FlashFlex", "5ee1726", ("5ee1726",)),
+        "jobset": Held("JobSet", "v1alpha2", ("v1alpha2",)),
+        "megatron": Held(
+            "Megatron-LM",
+            "core 0.12.0",
+            ("core 0.12.0", "core 0.13.0", "core 0.16.1", "0.20.0 (d98e8a6)"),
+            "megatron-core",
+        ),
+        "ray": Held("Ray", "2.49", ("2.60.0",), "ray"),
+        "sailor": Held("Sailor", "cf2c8e3", ("cf2c8e3",)),
+        "skypilot": Held("SkyPilot", "0.9", ("0.14.1",), "skypilot"),
+        "slurm": Held("Slurm", "20.02", ("22.05.8",)),
+        "torchtitan": Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan"),
+    }
+)
