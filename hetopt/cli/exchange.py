@@ -141,7 +141,8 @@ def export(
             "-o",
             metavar="NAME=VALUE",
             help="What the target is told besides. slurm: partition, time, account, "
-            "cpus_per_gpu, mem_per_gpu; jobset: name, queue.",
+            "cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, "
+            "queue; megatron, torchtitan: init_from, a folder of Hugging Face weights.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -149,8 +150,9 @@ def export(
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
     Trainers: megatron, flagscale, deepspeed, torchtitan, hexiscale, sailor, galvatron.
-    Schedulers, which get the machines, and the plan beside them: slurm, jobset
-    (Kubernetes), skypilot, ray. The executor, `hetopt run`, over hosts: torchrun.
+    Schedulers, which get the machines, and the plan beside them: slurm, jobset, kueue,
+    volcano (Kubernetes), skypilot, ray. The executor, `hetopt run`, over hosts:
+    torchrun.
 
     Example: `hetopt export plan.json --to megatron --out run`
     """

@@ -32,12 +32,12 @@ _WORD = {
     "queue": r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?",
 }
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
-_PRODUCT, _GPU, _HOST = (
+_PRODUCT, GPU, _HOST = (
     "nvidia.com/gpu.product",
     "nvidia.com/gpu",
     "kubernetes.io/hostname",
 )
-_TYPE = "hetopt/gpu-type"
+TYPE = "hetopt/gpu-type"
 _RUN = """\
 names=($NODES)
 exec "$TRAIN" /plan/plan.json "${names[$JOB_COMPLETION_INDEX]}"
@@ -82,36 +82,23 @@ def export(
 
     Raises `InstanceError` for names that Kubernetes does not take.
     """
-    for option, word in {"name": name, "queue": queue or None}.items():
-        if word is not None and not re.fullmatch(_WORD[option], word):
-            raise InstanceError(
-                f"option {option}: found {quoted(word)}, expected small letters, "
-                "digits and dashes, a letter first"
-            )
     found = shares(data, plan)
-    decisions = plan.model_dump_json().encode()
-    called = name or f"hetopt-{sha256(decisions).hexdigest()[:8]}"
-    for share in found:
-        if len(f"{called}-{share.label}") + _TAIL > LONGEST:
-            raise InstanceError(
-                f"option name: pods of {called}-{share.label} have more than {LONGEST} "
-                "letters; give a shorter name"
-            )
-    head = f"{called}-{found[0].label}-0-0.{called}"
+    run = called(plan, found, name, queue)
+    head = f"{run}-{found[0].label}-0-0.{run}"
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {
-            "name": called,
+            "name": run,
             **({"labels": {QUEUE_NAME: queue}} if queue else {}),
         },
         "spec": {
-            "network": {"enableDNSHostnames": True, "subdomain": called},
+            "network": {"enableDNSHostnames": True, "subdomain": run},
             "replicatedJobs": [
                 {
                     "name": share.label,
                     "replicas": 1,
-                    "template": {"spec": _job(share, head, called)},
+                    "template": {"spec": _job(share, head, run)},
                 }
                 for share in found
             ],
@@ -119,17 +106,61 @@ def export(
     }
     return {
         JOBSET: yaml_text(jobset, width=88),
-        LAUNCH: _LAUNCH.format(name=called),
+        LAUNCH: launch(run),
         PLAN: plan_text(data, plan),
     }
 
 
+def called(plan: TrainingPlan, found: list[Share], name: str | None, queue: str) -> str:
+    """The name of a run: that which is told, else one of the plan's own.
+
+    Raises `InstanceError` for names that Kubernetes does not take.
+    """
+    for option, word in {"name": name, "queue": queue or None}.items():
+        if word is not None and not re.fullmatch(_WORD[option], word):
+            raise InstanceError(
+                f"option {option}: found {quoted(word)}, expected small letters, "
+                "digits and dashes, a letter first"
+            )
+    decisions = plan.model_dump_json().encode()
+    run = name or f"hetopt-{sha256(decisions).hexdigest()[:8]}"
+    for share in found:
+        if len(f"{run}-{share.label}") + _TAIL > LONGEST:
+            raise InstanceError(
+                f"option name: pods of {run}-{share.label} have more than {LONGEST} "
+                "letters; give a shorter name"
+            )
+    return run
+
+
+def launch(name: str) -> str:
+    """A script that applies the plan and the job of a name."""
+    return _LAUNCH.format(name=name)
+
+
 def _job(share: Share, head: str, called: str) -> dict[str, Any]:
     count = len(share.nodes)
+    alone = {"jobset.sigs.k8s.io/jobset-name": called}
+    return {
+        "parallelism": count,
+        "completions": count,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {
+            "metadata": {"annotations": {TYPE: share.gpu}},
+            "spec": pod(share, head, called, _RUN, alone),
+        },
+    }
+
+
+def pod(
+    share: Share, head: str, called: str, run: str, labels: dict[str, str]
+) -> dict[str, Any]:
+    """A pod of a share, on a machine with no other pod of these labels."""
     container = {
         "name": "train",
         "image": "@IMAGE@",
-        "command": ["bash", "-ec", _RUN],
+        "command": ["bash", "-ec", run],
         "env": [
             {"name": name, "value": value}
             for name, value in {
@@ -139,16 +170,16 @@ def _job(share: Share, head: str, called: str) -> dict[str, Any]:
                 "TRAIN": "@TRAIN@",
             }.items()
         ],
-        "resources": {"limits": {_GPU: share.gpus}},
+        "resources": {"limits": {GPU: share.gpus}},
         "volumeMounts": [{"name": "plan", "mountPath": "/plan"}],
     }
     alone = {
-        "labelSelector": {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": called}},
+        "labelSelector": {"matchLabels": labels},
         "topologyKey": _HOST,
     }
-    pod = {
+    return {
         "restartPolicy": "Never",
-        "nodeSelector": {_PRODUCT: _product(share.gpu)},
+        "nodeSelector": selector(share.gpu),
         "affinity": {
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [alone]
@@ -157,19 +188,15 @@ def _job(share: Share, head: str, called: str) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "plan", "configMap": {"name": f"{called}-plan"}}],
     }
-    return {
-        "parallelism": count,
-        "completions": count,
-        "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "template": {
-            "metadata": {"annotations": {_TYPE: share.gpu}},
-            "spec": pod,
-        },
-    }
 
 
-def _product(gpu: str) -> str:
+def selector(gpu: str) -> dict[str, str]:
+    """The label of the machines of a GPU type."""
     card = known(gpu)
     product = None if card is None else card.product
-    return gpu if product is None else product.replace(" ", "-")
+    return {_PRODUCT: gpu if product is None else product.replace(" ", "-")}
+
+
+def plain(gpu: str) -> str:
+    """A GPU type in the letters of a name."""
+    return re.sub(r"[^a-z0-9-]", "-", gpu.lower()).strip("-") or "gpu"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Held(NamedTuple):
-    """What exports were held against; `oldest` is by source or notes where not among it.
+    """What exports were held against; `oldest` may be by its notes or source alone.
 
     `package` is its name in the package index, None where it is no package.
     """
@@ -39,6 +39,7 @@ HELD: Mapping[str, Held] = MappingProxyType(
         ),
         "hexiscale": Held("FlashFlex", "5ee1726", ("5ee1726",)),
         "jobset": Held("JobSet", "v1alpha2", ("v1alpha2",)),
+        "kueue": Held("Kueue", "v1beta1", ("v1beta1, by its documentation",)),
         "megatron": Held(
             "Megatron-LM",
             "core 0.12.0",
@@ -50,5 +51,6 @@ HELD: Mapping[str, Held] = MappingProxyType(
         "skypilot": Held("SkyPilot", "0.9", ("0.14.1",), "skypilot"),
         "slurm": Held("Slurm", "20.02", ("22.05.8",)),
         "torchtitan": Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan"),
+        "volcano": Held("Volcano", "v1alpha1", ("v1alpha1, by its documentation",)),
     }
 )

@@ -122,6 +122,7 @@ OURS = {
     "galvatron": {"ssh", "torchrun"},
     "hexiscale": {"ssh", "python3"},
     "jobset": {"kubectl", "train"},
+    "kueue": {"kubectl", "train"},
     "megatron": {"ssh", "torchrun"},
     "ray": {"train"},
     "sailor": set(),
@@ -129,6 +130,7 @@ OURS = {
     "slurm": {"scontrol", "srun"},
     "torchrun": {"ssh", "torchrun"},
     "torchtitan": {"ssh", "torchrun"},
+    "volcano": {"kubectl", "train"},
 }
 
 
@@ -271,7 +273,12 @@ def nodes_of(
                 task = yaml.safe_load(files[name])
                 ranks = {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}
                 yield task["run"], {**task["envs"], **ranks}
-    if target == "jobset":
+    if target == "volcano":
+        for task in yaml.safe_load(files["volcano.yaml"])["spec"]["tasks"]:
+            (container,) = task["template"]["spec"]["containers"]
+            env = {one["name"]: one["value"] for one in container["env"]}
+            yield container["command"][2], {**env, "VC_TASK_INDEX": "0"}
+    if target in ("jobset", "kueue"):
         for job in yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]:
             pod = job["template"]["spec"]["template"]["spec"]
             (container,) = pod["containers"]

@@ -271,7 +271,9 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
         assert words in ended.stderr
 
 
-@pytest.mark.parametrize("target", ["jobset", "ray", "skypilot", "slurm", "torchrun"])
+@pytest.mark.parametrize(
+    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"]
+)
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path
 ) -> None:

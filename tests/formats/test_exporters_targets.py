@@ -19,7 +19,7 @@ from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 TARGETS = list(formats.exporters())
-LAUNCHERS = {"jobset", "ray", "skypilot", "slurm", "torchrun"}
+LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"}
 Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
 
 WORDS = {

@@ -1,0 +1,74 @@
+"""Kueue: the queue that a JobSet waits in, a flavour for each GPU type.
+
+`queue.yaml` has a `ResourceFlavor` for each GPU type, by the label of its product, a
+`ClusterQueue` with as many GPUs of each as the plan takes, and a `LocalQueue`; an
+administrator applies it once (https://kueue.sigs.k8s.io, v1beta1). The JobSet beside
+it is that of `jobset`, submitted to the queue: it starts when all of its machines are
+free.
+The option `queue` is the queue's name, `name` the JobSet's.
+"""
+
+from typing import Any
+
+from ..plans import TrainingPlan
+from ..schema import Instance
+from ..text.parsing import yaml_text
+from . import jobset
+from .exporting.allocation import shares
+
+OPTIONS: dict[str, Any] = {"name": str, "queue": str}
+QUEUE, NAME = "queue.yaml", "hetopt"
+_API = "kueue.x-k8s.io/v1beta1"
+refusals = jobset.refusals
+
+
+def export(
+    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = NAME
+) -> dict[str, str]:
+    """`queue.yaml`, and the files of `jobset`."""
+    files = jobset.export(data, plan, name=name, queue=queue)
+    counts: dict[str, int] = {}
+    for share in shares(data, plan):
+        counts[share.gpu] = counts.get(share.gpu, 0) + share.gpus * len(share.nodes)
+    flavours = {gpu: f"{queue}-{jobset.plain(gpu)}" for gpu in counts}
+    documents = [
+        *(
+            {
+                "apiVersion": _API,
+                "kind": "ResourceFlavor",
+                "metadata": {"name": flavour},
+                "spec": {"nodeLabels": jobset.selector(gpu)},
+            }
+            for gpu, flavour in flavours.items()
+        ),
+        {
+            "apiVersion": _API,
+            "kind": "ClusterQueue",
+            "metadata": {"name": queue},
+            "spec": {
+                "namespaceSelector": {},
+                "resourceGroups": [
+                    {
+                        "coveredResources": [jobset.GPU],
+                        "flavors": [
+                            {
+                                "name": flavours[gpu],
+                                "resources": [
+                                    {"name": jobset.GPU, "nominalQuota": count}
+                                ],
+                            }
+                            for gpu, count in counts.items()
+                        ],
+                    }
+                ],
+            },
+        },
+        {
+            "apiVersion": _API,
+            "kind": "LocalQueue",
+            "metadata": {"name": queue},
+            "spec": {"clusterQueue": queue},
+        },
+    ]
+    whole = {"apiVersion": "v1", "kind": "List", "items": documents}
+    return {**files, QUEUE: yaml_text(whole, width=88)}

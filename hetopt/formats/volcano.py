@@ -1,0 +1,68 @@
+"""Volcano: a job with a task for each GPU type, whose pods start together.
+
+A pod is a node of the plan, as in `jobset`: it asks for the GPUs of that node by the
+label of its product, and shares its machine with no other pod of the run.
+`minAvailable` is the number of all pods: Volcano starts none before it can start all,
+and ends the job where one fails. The names of pods are resolved by its `svc` plug-in
+(https://volcano.sh, batch.volcano.sh/v1alpha1). Options are `name` and `queue`.
+"""
+
+from typing import Any
+
+from ..plans import TrainingPlan
+from ..schema import Instance
+from ..text.parsing import yaml_text
+from . import jobset
+from .exporting.allocation import PLAN, Share, plan_text, shares
+
+OPTIONS: dict[str, Any] = {"name": str, "queue": str}
+JOB, LAUNCH = "volcano.yaml", "launch.sh"
+_RUN = """\
+names=($NODES)
+exec "$TRAIN" /plan/plan.json "${names[${VC_TASK_INDEX:-$VK_TASK_INDEX}]}"
+"""
+refusals = jobset.refusals
+
+
+def export(
+    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = ""
+) -> dict[str, str]:
+    """`volcano.yaml`, `launch.sh` and `plan.json`.
+
+    Raises `InstanceError` for names that Kubernetes does not take.
+    """
+    found = shares(data, plan)
+    called = jobset.called(plan, found, name, queue)
+    head = f"{called}-{found[0].label}-0.{called}"
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": called},
+        "spec": {
+            "schedulerName": "volcano",
+            "minAvailable": sum(len(share.nodes) for share in found),
+            **({"queue": queue} if queue else {}),
+            "plugins": {"svc": [], "env": []},
+            "policies": [{"event": "PodFailed", "action": "AbortJob"}],
+            "tasks": [_task(share, head, called) for share in found],
+        },
+    }
+    launch = jobset.launch(called).replace(jobset.JOBSET, JOB)
+    return {
+        JOB: yaml_text(job, width=88),
+        LAUNCH: launch.replace("the JobSet", "the job"),
+        PLAN: plan_text(data, plan),
+    }
+
+
+def _task(share: Share, head: str, called: str) -> dict[str, Any]:
+    alone = {"volcano.sh/job-name": called}
+    pod = jobset.pod(share, head, called, _RUN, alone)
+    return {
+        "name": share.label,
+        "replicas": len(share.nodes),
+        "template": {
+            "metadata": {"annotations": {jobset.TYPE: share.gpu}},
+            "spec": pod,
+        },
+    }

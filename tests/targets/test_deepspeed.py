@@ -1,0 +1,68 @@
+"""DeepSpeed reads the hosts, and trains the pipeline on processors."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import UNEVEN, instance, pipeline
+from exporter_plans import one as pipelined
+
+from hetopt.formats import exporting
+from hetopt.plans import TrainingPlan
+
+pytestmark = pytest.mark.targets
+ZIGZAG = ["a0:3", "a0:1", "b0:2", "b0:0"]
+
+
+def test_hosts_and_gpus_are_read_as_they_are_written(
+    told: Callable[..., Any], tmp_path: Path
+) -> None:
+    for plan in (
+        UNEVEN,
+        TrainingPlan(pipelines=(pipeline([*ZIGZAG], [(3, 1, 1)] * 4, 8, 4),)),
+    ):
+        exporting.write(tmp_path, exporting.exported("deepspeed", instance(), plan))
+        found = told("include_deepspeed.py", "deepspeed", DS_ACCELERATOR="cpu")
+        used = sorted({gpu for one in plan.replicas() for gpu in one.gpus})
+        assert sorted(f"{h}:{i}" for h, gpus in found for i in gpus) == used
+        order = [r.node for stage in plan.pipelines[0].stages for r in stage.replicas]
+        assert [host for host, _ in found] == list(dict.fromkeys(order))
+
+
+def test_two_steps_lose_alike_on_all_ranks_and_end(tmp_path: Path) -> None:
+    if util.find_spec("deepspeed") is None:
+        pytest.skip("deepspeed is not installed")
+    plan = pipelined([(7, 1, 1), (5, 1, 1)], size=2, batch=8)
+    data = instance(batch=8, costs={"precision": "fp32"})
+    exporting.write(tmp_path, exporting.exported("deepspeed", data, plan))
+    program = Path(__file__).parent / "programs" / "train_deepspeed.py"
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ended = subprocess.run(
+        [sys.executable, "-m", *launch, str(program)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "DS_ACCELERATOR": "cpu",
+            # Its shared-memory collectives are compiled at the first start.
+            "TORCH_EXTENSIONS_DIR": str(tmp_path / "extensions"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("told.*"))]
+    assert [one["held"] for one in found] == [[0, 8], [8, 15]]
+    assert {one["steps"] for one in found} == {4}
+    assert found[0]["losses"] == pytest.approx(found[1]["losses"])
+    assert found[0]["losses"][1] < found[0]["losses"][0]
