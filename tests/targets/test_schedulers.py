@@ -1,0 +1,49 @@
+"""Tasks and jobs as the schedulers' own parsers read them."""
+
+import shutil
+import subprocess
+from importlib import util
+from pathlib import Path
+
+import pytest
+import yaml
+from exporter_plans import MIXED, instance
+
+from hetopt.formats import exporting
+from hetopt.schema import Instance
+
+pytestmark = pytest.mark.targets
+
+
+def test_skypilot_reads_every_task(tmp_path: Path) -> None:
+    if util.find_spec("sky") is None:
+        pytest.skip("skypilot is not installed")
+    import sky
+
+    text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')
+    data = Instance.model_validate_json(text.replace('"small"', '"V100-32GB-SXM2"'))
+    exporting.write(tmp_path, exporting.exported("skypilot", data, MIXED))
+    asked = {}
+    for path in tmp_path.glob("*.yaml"):
+        task = sky.Task.from_yaml_config(yaml.safe_load(path.read_text()))
+        for one in task.resources:
+            asked |= {name: (task.num_nodes, n) for name, n in one.accelerators.items()}
+    assert asked == {"A100-80GB": (2, 8), "V100-32GB": (1, 4)}
+
+
+def test_slurm_parses_the_job(tmp_path: Path) -> None:
+    if shutil.which("sinfo") is None:
+        pytest.skip("slurm is not installed")
+    if subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
+        pytest.skip("no slurmctld answers")
+    exporting.write(tmp_path, exporting.exported("slurm", instance(), MIXED))
+    ended = subprocess.run(
+        ["sbatch", "--test-only", "job.sbatch"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # The cluster may have no such GPUs; its parser takes every line all the same.
+    refused = "Requested node configuration is not available"
+    assert ended.returncode == 0 or refused in ended.stderr, ended.stderr
