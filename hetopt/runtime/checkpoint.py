@@ -132,16 +132,17 @@ def load(update: Update, folder: str, state: Saved) -> None:
     dcp.load({}, storage_reader=reader, planner=_Load(chunks))
     for updated in update.pieces:
         if updated.master.numel():
-            update.adam.state[updated.master]["step"].fill_(float(state.updates))
+            update.state(updated)["step"].fill_(float(state.updates))
     update.spread()
 
 
 def _chunks(update: Update) -> Iterator[_Chunk]:
     """Master weights and moments of all pieces; moments are 0 before the first step."""
-    for piece, _, master in update.pieces:
+    for updated in update.pieces:
+        piece, _, master = updated
         if master.numel() == 0:
             continue
-        state = update.adam.state[master]
+        state = update.state(updated)
         if not state:
             state["step"] = torch.zeros(())
             for moment in _MOMENTS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from .groups import Groups
+from .groups import Groups, batches
 from .layout import Lane, Layout
 from .parameters import Parameter
 from .pytorch import Dtype, Tensor, dist, torch
@@ -92,10 +92,16 @@ def _together(
     dtype: Dtype | None,
     exchange: Callable[[Tensor], object],
 ) -> None:
-    """Exchange tensors as one flat one, and put back what it has then."""
-    flat = torch.cat([part.reshape(-1) for part in parts])
-    wide = flat if dtype is None else flat.to(dtype)
-    exchange(wide)
+    """Exchange tensors as flat ones, and put back what these have then."""
+    for run in batches(parts, lambda part: int(part.numel())):
+        flat = torch.cat([part.reshape(-1) for part in run])
+        wide = flat if dtype is None else flat.to(dtype)
+        exchange(wide)
+        put_back(wide, run)
+
+
+def put_back(flat: Tensor, parts: list[Tensor]) -> None:
+    """Copy a flat tensor into those that it was made of."""
     sizes = [part.numel() for part in parts]
-    for part, values in zip(parts, wide.split(sizes), strict=True):
+    for part, values in zip(parts, flat.split(sizes), strict=True):
         part.copy_(values.view_as(part))

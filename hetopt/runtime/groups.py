@@ -1,11 +1,14 @@
 """Process groups of a run, and exchanges within them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from .layout import Layout, Ranks
 from .pytorch import Tensor, dist, torch
+
+T = TypeVar("T")
+_MOST = 2**26  # elements
 
 
 class Groups:
@@ -30,6 +33,20 @@ class Groups:
     def of(self, ranks: Ranks) -> Any:
         """The group of some ranks; None for one rank alone."""
         return self._made.get(ranks)
+
+
+def batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in runs of a bounded size, one at least: what is copied to be exchanged."""
+    run: list[T] = []
+    room = _MOST
+    for item in items:
+        if run and size(item) > room:
+            yield run
+            run, room = [], _MOST
+        run.append(item)
+        room -= size(item)
+    if run:
+        yield run
 
 
 def gathered(x: Tensor, sizes: Sequence[int], dim: int, group: Any) -> Any:

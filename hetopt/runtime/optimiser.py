@@ -4,10 +4,10 @@ With ZeRO 1 the ranks of a lane divide its parameters: each updates its piece, t
 gather the lane. The global norm counts every element once, on the piece's owner.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .gradients import Sums, Tensors, View, common
-from .groups import Groups, gathered
+from .gradients import Sums, Tensors, View, common, put_back
+from .groups import Groups, batches, gathered
 from .jobs import Optimiser
 from .layout import Lane, Layout, Piece, divided
 from .pytorch import Dtype, Tensor, dist, torch
@@ -49,20 +49,19 @@ class Update:
             for lane in layout.lanes_of(rank)
             if layout.zero and len(lane.ranks) > 1 and lane.cut
         ]
-        self.adam = torch.optim.AdamW(
-            [
-                {"params": params, "weight_decay": decay}
-                for decay, params in (
-                    (rules.weight_decay, self._masters(True)),
-                    (0.0, self._masters(False)),
-                )
-            ],
-            betas=_BETAS,
-            eps=_EPS,
-        )
+        # One after another, or all gradients would be there in wide numbers at once.
+        self._parts = [
+            (run, _adam(run, rules))
+            for run in batches(self.pieces, lambda one: int(one.master.numel()))
+        ]
+        self._adam_of = {id(u.master): adam for run, adam in self._parts for u in run}
 
-    def _masters(self, decays: bool) -> list[Tensor]:
-        return [p.master for p in self.pieces if p.piece.parameter.decays == decays]
+    def state(self, updated: Updated) -> dict[str, Tensor]:
+        """The moments and the number of updates of a piece; empty before the first."""
+        found: dict[str, Tensor] = self._adam_of[id(updated.master)].state[
+            updated.master
+        ]
+        return found
 
     def norm(self, gradients: Tensors, scale: float) -> float:
         """The norm of the whole model's gradient, which is held times `scale`."""
@@ -81,13 +80,14 @@ class Update:
         factor = 1 / scale
         if limit and norm > limit:
             factor *= limit / (norm + 1e-6)
-        for updated in self.pieces:
-            part = updated.view.of(gradients)
-            updated.master.grad = part.to(updated.master.dtype) * factor
-        for group in self.adam.param_groups:
-            group["lr"] = rate
-        self.adam.step()
-        self.adam.zero_grad()
+        for run, adam in self._parts:
+            for updated in run:
+                part = updated.view.of(gradients)
+                updated.master.grad = part.to(updated.master.dtype) * factor
+            for group in adam.param_groups:
+                group["lr"] = rate
+            adam.step()
+            adam.zero_grad()
         self.spread()
 
     def spread(self) -> None:
@@ -102,7 +102,6 @@ class Update:
 
     def _gather(self, lane: Lane) -> None:
         """Exchange what the ranks of a lane have updated, all parameters at once."""
-        place = lane.ranks.index(dist.get_rank())
         shares: list[list[Tensor]] = [[] for _ in lane.ranks]
         for view in self._sums.views(lane):
             if view.parameter.axis is None:
@@ -112,15 +111,22 @@ class Update:
             ):
                 part = view._replace(first=view.first + start, length=stop - start)
                 share.append(part.of(self._weights))
-        own = torch.cat([part.reshape(-1) for part in shares[place]])
+        own = [part.reshape(-1) for part in shares[lane.ranks.index(dist.get_rank())]]
         sizes = [sum(part.numel() for part in share) for share in shares]
-        group = self._groups.of(lane.ranks)
-        flat = gathered(own.to(common(lane, self._dtypes)), sizes, 0, group)
-        parts = [part for share in shares for part in share]
-        for part, values in zip(
-            parts, flat.split([part.numel() for part in parts]), strict=True
-        ):
-            part.copy_(values.view_as(part))
+        dtype = common(lane, self._dtypes)
+        flat = gathered(torch.cat(own).to(dtype), sizes, 0, self._groups.of(lane.ranks))
+        put_back(flat, [part for share in shares for part in share])
+
+
+def _adam(run: list[Updated], rules: Optimiser) -> Any:
+    groups = [
+        {
+            "params": [u.master for u in run if u.piece.parameter.decays == decays],
+            "weight_decay": rules.weight_decay if decays else 0.0,
+        }
+        for decays in (True, False)
+    ]
+    return torch.optim.AdamW(groups, betas=_BETAS, eps=_EPS)
 
 
 def _updated(layout: Layout, rank: int, piece: Piece, weights: Tensors) -> Updated:

@@ -167,6 +167,7 @@ class Trainer:
         """One iteration over the global batch of step `number`, counted from 1."""
         start = time.perf_counter()
         scale, span = self.scale.value, self.trace.span
+        self.gradients = {}  # the last step's make room for this one's
         own = self._pipeline.run(self._rows(number), scale, span)
         self.gradients = self._taken()
         with span("sum of gradients"):

@@ -45,6 +45,7 @@ def test_a_rank_that_is_killed_ends_the_others(started: Processes) -> None:
     assert [process.poll() is not None for process in started] == [True, True]
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_done(started: Processes) -> None:
     def interrupt(row: Any) -> None:
         if row["step"] == 2:
