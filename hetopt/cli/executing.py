@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from . import output
 from .options import AsJson, flag
 from .quantities import count, duration
-
-if TYPE_CHECKING:
-    from ..runtime.supervisor import Ran
 
 
 class Precision(StrEnum):
@@ -137,8 +134,12 @@ def run(
         )
     if ran.interrupted:
         output.complain("interrupted: these are the steps that were done until then")
-    if as_json and _speaks(ran):
+    if as_json and ran.steps:  # of torchrun's ranks the first tells of the run
         output.print_json(ran.to_json())
+    elif ran.median_s is not None and not cpu:
+        output.print_text(
+            f"{ran.median_s:.3f} s a step, {ran.predicted_s:.3f} s predicted\n"
+        )
 
 
 def _listener(
@@ -160,11 +161,6 @@ def _line(row: dict[str, Any]) -> str:
         f"lr {row['rate']:.2e}  {row['seconds']:.3f} s"
     )
     return f"{words}  skipped: gradients overflowed" if row["skipped"] else words
-
-
-def _speaks(ran: "Ran") -> bool:
-    """Whether this process tells of the run: of torchrun's ranks the first does."""
-    return bool(ran.steps)
 
 
 def _text(path: Path | None) -> str | None:

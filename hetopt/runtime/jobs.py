@@ -65,7 +65,11 @@ class Settings(Record):
 
 
 class Job(Record):
-    """A run as its ranks see it; `gpus` are those of the plan by rank."""
+    """A run as its ranks see it.
+
+    `gpus` are those of the plan by rank, `predicted_s` the judge's time of a step on
+    them.
+    """
 
     decoder: Decoder
     plan: TrainingPlan
@@ -76,6 +80,7 @@ class Job(Record):
     sequence_parallel: bool
     precision: Precision
     wide_gradients: bool
+    predicted_s: float
     settings: Settings
 
 
@@ -87,8 +92,9 @@ def job(
     Raises `InstanceError` for a plan that breaks rules, `Unsupported` with every
     reason for one that is not run.
     """
-    if broken := training_plan.evaluate(data, plan).violations:
-        listed = "; ".join(map(str, broken[:_MOST_SHOWN]))
+    judged = training_plan.evaluate(data, plan)
+    if judged.violations:
+        listed = "; ".join(map(str, judged.violations[:_MOST_SHOWN]))
         raise InstanceError(f"the plan cannot be run, it breaks rules: {listed}")
     length = data.workload.sequence_length
     if reasons := list(_not_run(data, plan, model is not None)):
@@ -107,6 +113,7 @@ def job(
         sequence_parallel=costs.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
         wide_gradients=costs.precision == "bf16_fp32_gradients",
+        predicted_s=judged.parts["iteration_us"] / 10**6,
         settings=settings,
     )
 

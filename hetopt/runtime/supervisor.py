@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
@@ -29,16 +30,26 @@ Tell = Callable[[_Line], Any]
 
 
 class Ran(NamedTuple):
-    """What a run did: a row a step, and after which saved step it began."""
+    """What a run did: a row a step, and after which saved step it began.
+
+    `predicted_s` is the judge's time of a step on the plan's GPUs.
+    """
 
     steps: list[_Line]
     resumed_after: int | None
     interrupted: bool
     ranks: int
+    predicted_s: float
+
+    @property
+    def median_s(self) -> float | None:
+        """Seconds of a step, without the first, which warms up; None without others."""
+        times = [row["seconds"] for row in self.steps[1:]]
+        return median(times) if times else None
 
     def to_json(self) -> dict[str, Any]:
         """The document of a run."""
-        return {**self._asdict(), "restarts": 0}
+        return {**self._asdict(), "median_s": self.median_s, "restarts": 0}
 
 
 class _Rank(NamedTuple):
@@ -113,7 +124,8 @@ def run(job: Job, tell: Tell = lambda row: None) -> Ran:
         if not steps:
             raise
         interrupted = True
-    return Ran(steps, state.step if state else None, interrupted, len(job.gpus))
+    after = state.step if state else None
+    return Ran(steps, after, interrupted, len(job.gpus), job.predicted_s)
 
 
 def _as_rank(job: Job, note: Tell) -> None:
