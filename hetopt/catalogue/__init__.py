@@ -21,6 +21,8 @@ from ..errors import InstanceError, UnknownName
 from ..schema import Name, Record
 
 Fields = dict[str, Any]
+#: What prints the memory of a maker's cards.
+_TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "amd-smi", "Intel": "hl-smi"}
 # A whole number stays one, and is written as one.
 Rate = Annotated[int | float, Field(gt=0)]
 Source = Annotated[str, Field(min_length=1, max_length=400)]
@@ -80,6 +82,16 @@ class Gpu(Record):
         False, description="Whether NVLinks need a bridge, bought with the card or not."
     )
     source: Source
+    sources: dict[Name, Source] = Field(
+        {}, description="Of figures that are not from `source`, by their names."
+    )
+    link_sources: dict[Name, Source] = Field({}, description="Of its links' rates.")
+
+    @model_validator(mode="after")
+    def _sources_are_of_figures(self) -> Self:
+        if other := sorted(set(self.sources) - set(type(self).model_fields)):
+            raise ValueError(f"{self.name}: sources has {other[0]!r}: no such figure")
+        return self
 
     @model_validator(mode="after")
     def _can_be_planned(self) -> Self:
@@ -90,6 +102,18 @@ class Gpu(Record):
         if self.pcie_gbytes_per_s is None and (self.bridged or not self.nvlinks):
             raise ValueError(f"{self.name}: found no bus and no links: give one")
         return self
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Where each figure is from, by its name; what is not known is left out.
+
+        Rates by precision are `tflops`, all from one place.
+        """
+        names = ("memory_gib", "memory_gbytes_per_s", "watts", "tflops", "nvlinks")
+        found = {x: self.source for x in names if getattr(self, x)}
+        if self.driver_mib is not None:
+            found["driver_mib"] = f"{_TOOLS[self.maker]}, as users' listings have it"
+        return found | self.link_sources | self.sources
 
     @property
     def peak_tflops(self) -> int | float:
@@ -351,10 +375,12 @@ def model(name: str) -> Fields:
 
 def _gpu(name: str, card: Fields, links: Fields) -> Gpu:
     fields = {"name": name} | {key: card[key] for key in card if key != "bus"}
-    if "bus" in card:
-        fields["pcie_gbytes_per_s"] = links[card["bus"]]["gbytes_per_s"]
-    if "nvlink" in card:
-        fields["nvlink_gbytes_per_s"] = links[card["nvlink"]]["gbytes_per_s"]
+    fields["link_sources"] = {}
+    for kind, rate in (("bus", "pcie"), ("nvlink", "nvlink")):
+        if kind in card:
+            link, figure = links[card[kind]], f"{rate}_gbytes_per_s"
+            fields[figure] = link["gbytes_per_s"]
+            fields["link_sources"][figure] = link["source"]
     return Gpu.model_validate_json(json.dumps(fields))
 
 

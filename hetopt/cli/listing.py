@@ -84,6 +84,7 @@ def _gpus() -> list[dict[str, Any]]:
             "description": card.source,
             **card.model_dump(mode="json", include={*shown}),
             "link_gbytes_per_s": card.link_gbytes_per_s,
+            "sources": card.figures,
             "also": [*card.own_names[1:], *card.aliases],
             "machine": catalogue.machine(name).name,
         }

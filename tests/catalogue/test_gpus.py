@@ -1,6 +1,7 @@
 """Data sheets: every spelling means one card, and instances keep their figures."""
 
 import pytest
+from pydantic import ValidationError
 
 from hetopt import catalogue
 from hetopt.catalogue import Gpu
@@ -43,6 +44,77 @@ def test_a_data_sheet_is_plausible_and_says_where_it_is_from(card: Gpu) -> None:
     assert card.link_gbytes_per_s >= (card.pcie_gbytes_per_s or 0)
     assert card.memory_gbytes_per_s > card.link_gbytes_per_s
     assert {"fp16", "bf16"} & set(card.tflops)
+
+
+@pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)
+def test_every_figure_of_a_card_says_where_it_is_from(card: Gpu) -> None:
+    given = card.model_dump(exclude_none=True, exclude_defaults=True)
+    beside = {"name", "product", "maker", "generation", "aliases", "skypilot"}
+    beside |= {"accelerator", "beyond_skypilot", "nvlink", "bridged"}
+    beside |= {"source", "sources", "link_sources"}
+    assert set(card.figures) == set(given) - beside
+    assert all(len(source) > 10 for source in card.figures.values())
+
+
+def test_a_source_of_no_figure_is_refused() -> None:
+    card = GPUS["T4"].model_dump() | {"sources": {"wats": "a data sheet"}}
+    with pytest.raises(ValidationError, match="T4: sources has 'wats': no such figure"):
+        Gpu.model_validate(card, strict=False)
+
+
+ASKED = [
+    "A10",
+    "A10G",
+    "A6000",
+    "B200",
+    "B300",
+    "GB200",
+    "GB200-NVL72",
+    "GB300",
+    "GB300-NVL72",
+    "GH200",
+    "H200",
+    "L4",
+    "L40S",
+    "T4",
+    "V100-16",
+    "V100-32",
+    "MI250X",
+    "MI300X",
+    "MI325X",
+    "MI355X",
+    "Gaudi2",
+    "Gaudi3",
+    "Trainium1",
+    "Trainium2",
+    "3090",
+    "4090",
+    "5090",
+    "TPUv5e",
+    "TPUv5p",
+    "TPUv6e",
+    "tpu-v5p-slice",
+    "Ascend-910B",
+    "RTX-PRO-6000-Blackwell",
+]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_cards_that_clusters_have_are_known_by_short_names(name: str) -> None:
+    card = catalogue.known(name)
+    assert card is not None
+    assert catalogue.machine(card.name).card == card.name
+
+
+@pytest.mark.parametrize("name", ["GB200", "GB300"])
+def test_a_rack_of_72_is_a_machine_of_one_node(name: str) -> None:
+    rack = catalogue.machine(f"{name}-NVL72-rack")
+    tray = catalogue.machine(name)
+    assert (rack.gpus, rack.domain, tray.domain) == (72, 72, 72)
+    assert rack.link_gbytes_per_s == tray.link_gbytes_per_s
+    assert rack.adapters is not None
+    assert tray.adapters is not None
+    assert rack.adapters * tray.gpus == tray.adapters * rack.gpus
 
 
 def test_a_name_that_means_several_cards_is_asked_about() -> None:
