@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
-    from ..plans import TrainingPlan
+    from ..plans import Plan, TrainingPlan
     from ..result import Bound, Result
     from ..schema import Instance
 
@@ -417,11 +417,12 @@ def check(
         raise Unsupported(
             "expected a plan, --from-megatron FILE or --from-torchtitan FILE; give one"
         )
+    other = None
+    made: Plan
     if plan is None:
         if bound:
             raise Unsupported("--bound: a run has no bound to derive; leave it out")
-        name, data, made = "training_plan", *_running(files, instance)
-        other = None
+        name, (data, made) = "training_plan", _running(files, instance)
     else:
         name, data, made = api.posed_plan(plan, instance)
         other = None if instance is None else _other_origin(plan, data)
@@ -448,7 +449,7 @@ def check(
 
         output.show([*results.judged(data, made, found), *beside.shown()])
         if reached is not None and found.objective is not None:
-            output.show([_distance(found.objective, reached)])
+            output.show([_distance(float(found.objective), reached)])
         if missing == []:
             output.show(["the bound is proved again"])
     if other is not None:
