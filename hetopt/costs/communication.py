@@ -5,6 +5,9 @@ hop  = 2 min over x, y of (alpha_xy + e b S H / beta_xy
 sync = 2 max over r of sum over r' != r of (alpha_rr' + g p / (t_min n beta_rr'))
 or, `sync: bottleneck`,  2 (n - 1) / n * g p / t_min / lowest beta
 
+With ZeRO-3 and `gathers: micro_batch` a plan of pipelines of one stage takes sync as
+often as it has micro-batches: `rounds`.
+
 e and g are 2 bytes, or those of `precision`. With ZeRO-3 the 2 passes of sync are 3:
 weights are gathered for the forward pass and for the backward pass, once an iteration.
 
@@ -49,6 +52,20 @@ def hop_s(
     if within is not None and parts > 1:
         one_way += (parts - 1) * (within[0] + activation / (t * within[1]))
     return 2 * one_way
+
+
+def rounds(costs: CostSettings, pipelines: Iterable[tuple[int, int]]) -> int:
+    """How often an iteration synchronises; `pipelines` are micro-batches and stages.
+
+    With ZeRO 3 and `gathers: micro_batch` for each micro-batch of the pipeline with
+    most; pipelines of several stages keep weights that they have gathered.
+    """
+    if costs.zero < 3 or costs.gathers == "iteration":
+        return 1
+    found = list(pipelines)
+    if any(stages > 1 for _, stages in found):
+        return 1
+    return max(n for n, _ in found)
 
 
 def hop_slowdown(adapters: int | None, t: int, copies: int) -> Fraction:

@@ -17,6 +17,8 @@ def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
     found = []
     if costs.zero:
         found.append(f"workload.costs.zero is {costs.zero}, expected 0")
+    if costs.gathers == "micro_batch":
+        found.append("workload.costs.gathers is 'micro_batch', expected 'iteration'")
     if costs.interleave > 1:
         found.append(f"workload.costs.interleave is {costs.interleave}, expected 1")
     if costs.hops != "sender":

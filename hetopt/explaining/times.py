@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..costs import CostTable, compute, memory
+from ..costs.communication import rounds
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import exact
@@ -176,13 +177,14 @@ def _syncs(
     embedding = table.sync_us(ends, holders[0]) if ends else 0
     head = table.sync_us(ends, holders[-1]) if ends else 0
     found = []
+    times = rounds(costs, [(p.micro_batches, len(p.stages)) for p in plan.pipelines])
     for pipeline, rows in zip(plan.pipelines, judged["stages"], strict=True):
         hidden, mine = 0, []
         for j, (stage, row) in enumerate(zip(pipeline.stages, rows, strict=True)):
             sync = sum(each[layer] for layer in stage.span)
             sync += embedding if j == 0 else 0
             sync += head if j == len(rows) - 1 else 0
-            mine.append(max(0, sync - hidden))
+            mine.append(times * max(0, sync - hidden))
             hidden += row["backward_us"] if costs.sync_overlap == "backward" else 0
         found.append(mine)
     return found

@@ -87,6 +87,8 @@ def calibrated(
     settings["calibration"] = calibration
     offers, divided = divisions.offered(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
+    if costs.zero == 3:
+        settings["gathers"] = "micro_batch"
     settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
     made, rows = _with(made, cards, settings, offers), (row, *divided)
     if not reserved:

@@ -150,6 +150,9 @@ class CostSettings(Record):
     launches, clipping, loss. `flat_gradients` weighs the flat copy from which the
     gradients of layers with several replicas are reduced.
 
+    With ZeRO 3, `gathers: micro_batch` gathers weights and reduces gradients for every
+    micro-batch, as FSDP does where pipelines have one stage; `iteration` once.
+
     `context_parallel: c` divides sequences among c parts of every group of GPUs, each
     of which is tensor-parallel: a group of g GPUs has degree g / c. `expert_parallel:
     e` gives each GPU an e-th of the experts, whole, e GPUs of a layer's replicas
@@ -186,6 +189,7 @@ class CostSettings(Record):
     flat_gradients: bool = False
     hop_factor: NotNegative = 1
     interleaved_hop_factor: NotNegative | None = None
+    gathers: Literal["iteration", "micro_batch"] = "iteration"
     context_parallel: Parallel = 1
     expert_parallel: Parallel = 1
     reserve_mib: ReserveMib = 0
@@ -199,6 +203,7 @@ class CostSettings(Record):
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
             *("context_parallel", "expert_parallel", "interleaved_hop_factor"),
+            "gathers",
         }
     )
 

@@ -20,6 +20,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..costs import CostTable, memory
+from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..schema import Instance, Recompute, exact
@@ -380,6 +381,7 @@ class FastCost:
             [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
             self.syncs.times(signatures),
         )
+        sync *= rounds(self.costs, [(p.micro_batches, len(p.slots)) for p in pipes])
         return self.whole_us(slowest, sync, self.end_us([p.slots for p in pipes]))
 
     def sync_us(

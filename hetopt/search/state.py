@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..costs.communication import rounds
 from .balancing import shared
 from .fast_cost import FastCost, Pipe, Slot, Timing
 
@@ -106,6 +107,8 @@ class State:
         slowest = max(map(cost.pipeline_us, self.counts, self.timings))
         sync, mean = self._sync()
         end = cost.end_us([line.slots for line in self.lines])
+        stages = [len(line.slots) for line in self.lines]
+        sync *= rounds(cost.costs, zip(self.counts, stages, strict=True))
         whole = cost.whole_us(slowest, sync, end)
         fluid = self._fluid_us() - slowest
         return whole, (

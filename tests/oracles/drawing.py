@@ -307,6 +307,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "tied_sync": lambda d: d.maybe(*[False] * 5, True),
         "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
+        "gathers": lambda d: d.maybe("iteration", "iteration", "micro_batch"),
         "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
         "expert_parallel": lambda d: None,  # of grids alone: tests of its own
         "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),

@@ -429,6 +429,9 @@ class FloatJudge:
         """Seconds of one iteration."""
         slowest = max(self.pipeline(p) for p in plan.pipelines)
         sync = self.synchronisation(plan)
+        alone = all(len(p.stages) == 1 for p in plan.pipelines)
+        if self.costs.zero == 3 and self.costs.gathers == "micro_batch" and alone:
+            sync *= max(p.micro_batches for p in plan.pipelines)
         whole = self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
         over = 1e-6 * self.costs.iteration_overhead_us
         return whole + self.tied(plan) + self.update(plan) + over
@@ -450,7 +453,11 @@ class FloatJudge:
         costs, layers = self.costs, len(self.model.parameters)
         waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
         slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
-        return 6 + costs.pipeline_factor * slots + costs.sync_factor * (2 * layers + 4)
+        often = max(
+            p.micro_batches for p in plan.pipelines
+        )  # that gradients are summed
+        syncs = (often if costs.gathers == "micro_batch" else 1) * (2 * layers + 4)
+        return 6 + costs.pipeline_factor * slots + costs.sync_factor * syncs
 
     def holders(self, plan: TrainingPlan) -> list[int]:
         """Replicas of each layer."""

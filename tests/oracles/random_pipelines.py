@@ -114,6 +114,7 @@ def later_costs(random: Random) -> dict[str, Any]:
         "tied_sync": random.random() < 0.5,
         "iteration_overhead_us": random.choice([0, 12.5, 4000]),
         "flat_gradients": random.random() < 0.5,
+        "gathers": random.choice(["iteration", "micro_batch"]),
     }
 
 

@@ -13,7 +13,8 @@ with older releases. Any other is the user's, by BASE_CONFIG.
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
 no more memory than the judge counts. With ZeRO 3 the judge prices weights that are
-gathered once an iteration for each of the two passes. With one micro-batch that is
+gathered once an iteration for each of the two passes, or with `gathers: micro_batch`
+for every micro-batch of a plan of one stage. That, and with one micro-batch either, is
 `fsdp_reshard_after_forward = "always"`, which gathers them anew for every one; with
 more it is "never", which keeps them whole meanwhile: a plan whose weights do not fit
 whole is refused. Its mesh is [pp, dp, tp]. A schedule needs as many
@@ -143,7 +144,8 @@ def _model(model: ModelSpec) -> dict[str, Any]:
 
 def _reshard(data: Instance, pipeline: Pipeline) -> str:
     """When weights are divided again, so that gathering takes the time it is priced."""
-    once = pipeline.micro_batches == 1
+    often = data.workload.costs.gathers == "micro_batch" and len(pipeline.stages) == 1
+    once = pipeline.micro_batches == 1 or often
     return "always" if data.workload.costs.zero == 3 and once else "never"
 
 

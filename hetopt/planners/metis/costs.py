@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ...costs import memory
+from ...costs.communication import rounds
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...search.fast_cost import FastCost, Slot, lockstep_us
@@ -184,6 +185,7 @@ class LineCost:
                 for stage, hidden in zip(line, behind, strict=False)
             ),
         )
+        sync *= rounds(costs, [(n, len(line))])
         end = self._tied_us(line) + self._update_us(line)
         return self.cost.whole_us(pipeline, sync, end)
 

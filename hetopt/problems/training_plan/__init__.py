@@ -84,7 +84,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         _pipeline_us(costs, pipeline.micro_batches, rows)
         for pipeline, rows in zip(plan.pipelines, timed, strict=True)
     ]
-    sync_us = _sync_us(table, plan, timed)
+    sync_us = _rounds(costs, plan) * _sync_us(table, plan, timed)
     update_us = _update_us(table, plan, holders)
     tied_us = _tied_us(table, plan)
     overhead_us = _up(exact(costs.iteration_overhead_us))
@@ -416,6 +416,14 @@ def _sync_us(
             if costs.sync_overlap == "backward":
                 hidden += row["backward_us"]
     return slowest
+
+
+def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
+    """How often weights are gathered: FSDP does so for each micro-batch."""
+    several = any(len(pipeline.stages) > 1 for pipeline in plan.pipelines)
+    if costs.zero != 3 or costs.gathers != "micro_batch" or several:
+        return 1
+    return max(pipeline.micro_batches for pipeline in plan.pipelines)
 
 
 def _tied_us(table: CostTable, plan: TrainingPlan) -> int:

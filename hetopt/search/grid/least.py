@@ -28,6 +28,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs.communication import rounds
 from ...schema.rates import slower
 from ..fast_cost import FastCost, Slot
 from .shapes import Shape, groups_of, nodes_by_kind
@@ -216,7 +217,8 @@ class Least:
         near = min(replicas, most) - 1
         seconds = near * chunk / rate[0] if near else 0.0
         seconds += (replicas - 1 - near) * chunk / rate[1] if rate[1] else 0.0
-        return cost.costs.sync_passes * seconds * 1e6
+        times = rounds(costs, [(shape.micro_batches, stages)])
+        return times * cost.costs.sync_passes * seconds * 1e6
 
     def _update_us(self, t: int, stages: int, replicas: int) -> int:
         """Of a stage with its share of all parameters; ZeRO divides it."""
