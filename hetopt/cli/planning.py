@@ -26,6 +26,8 @@ from .options import (
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from ..api.nodes import NodeChoice
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
@@ -465,9 +467,7 @@ def check(
         raise typer.Exit(output.BAD_INPUT)
 
 
-def _running(
-    files: dict[str, Path], instance: str | None
-) -> "tuple[Instance, TrainingPlan]":
+def _running(files: dict[str, Path], instance: str | None) -> "tuple[Instance, Plan]":
     """The instance and the plan of a run, by the arguments of its trainer."""
     from ..files import load_instance
     from ..formats import importing
@@ -480,9 +480,9 @@ def _running(
     return load_instance(instance), made
 
 
-def _distance(objective: float, bound: "Bound") -> str:
+def _distance(objective: "int | Fraction", bound: "Bound") -> str:
     """How far a run is at most from the best one."""
-    share = objective / bound.value - 1 if bound.value else 0.0
+    share = float(objective / bound.value - 1) if bound.value else 0.0
     return (
         f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source}): the run "
         f"is at most {share:.1%} slower than the best one; hetopt plan looks for it"
