@@ -32,8 +32,8 @@ def run(
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
-    and `Optimiser`: seed, cpu, precision, checkpoint, every, init, trace, timeout_s;
-    learning_rate, warmup, decay, weight_decay, clip.
+    and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, init, trace,
+    timeout_s; learning_rate, warmup, decay, weight_decay, clip.
 
     Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
     rules, `Unsupported` for what is not run, by name, before anything starts, and

@@ -63,6 +63,12 @@ def run(
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps from one save to the next.")
     ] = 100,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Times to go on from saved states after a failure."
+        ),
+    ] = 0,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a Chrome trace of each rank."),
@@ -121,6 +127,7 @@ def run(
             init=_text(init),
             checkpoint=_text(checkpoint),
             every=every,
+            restarts=restarts,
             trace=_text(trace),
             cpu=cpu,
             precision=None if precision is None else precision.value,
@@ -132,6 +139,8 @@ def run(
             seed=seed,
             timeout_s=timeout,
         )
+    if ran.restarts:
+        output.complain(f"ranks failed, and all started again: {ran.restarts} times")
     if ran.interrupted:
         output.complain("interrupted: these are the steps that were done until then")
     if as_json and ran.steps:  # of torchrun's ranks the first tells of the run

@@ -60,6 +60,7 @@ class Settings(Record):
     init: str | None = None
     checkpoint: str | None = None
     every: Count = 100
+    restarts: Annotated[int, Field(ge=0)] = 0
     trace: str | None = None
     timeout_s: Annotated[float, Field(gt=0)] = 600
 

@@ -40,6 +40,7 @@ class Ran(NamedTuple):
     interrupted: bool
     ranks: int
     predicted_s: float
+    restarts: int
 
     @property
     def median_s(self) -> float | None:
@@ -49,7 +50,7 @@ class Ran(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The document of a run."""
-        return {**self._asdict(), "median_s": self.median_s, "restarts": 0}
+        return {**self._asdict(), "median_s": self.median_s}
 
 
 class _Rank(NamedTuple):
@@ -104,28 +105,49 @@ def run(job: Job, tell: Tell = lambda row: None) -> Ran:
     """Run a job on this machine, a process for each rank; `tell` hears of each step.
 
     Where torchrun has started this process as one of the job's ranks, it is that rank.
-    Ctrl-C ends the run and keeps the steps that are done. Raises what `check` raises,
-    and `RunFailed` where a rank ends early: the others are ended then.
+    Where a rank ends early the others are ended, and all start again from the latest
+    states, `settings.restarts` times. Ctrl-C ends the run and keeps the steps that are
+    done. Raises what `check` raises, and `RunFailed` for the last failure.
     """
     state = check(job)
-    steps: list[_Line] = []
+    steps: dict[int, _Line] = {}
 
     def note(row: _Line) -> None:
-        steps.append(row)
+        steps[row["step"]] = row
         tell(row)
 
+    failures: list[RunFailed] = []
     interrupted = False
     try:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             _as_rank(job, note)
         else:
-            _by_processes(job, note)
+            while not _is_over(job, note, failures):
+                pass
     except KeyboardInterrupt:
         if not steps:
             raise
         interrupted = True
-    after = state.step if state else None
-    return Ran(steps, after, interrupted, len(job.gpus), job.predicted_s)
+    return Ran(
+        [*steps.values()],
+        state.step if state else None,
+        interrupted,
+        len(job.gpus),
+        job.predicted_s,
+        len(failures),
+    )
+
+
+def _is_over(job: Job, note: Tell, failures: list[RunFailed]) -> bool:
+    """Run until all ranks have ended, or one has failed, which is noted."""
+    try:
+        _by_processes(job, note)
+    except RunFailed as error:
+        if len(failures) == job.settings.restarts:
+            raise
+        failures.append(error)
+        return False
+    return True
 
 
 def _as_rank(job: Job, note: Tell) -> None:

@@ -46,6 +46,21 @@ def test_a_rank_that_is_killed_ends_the_others(started: Processes) -> None:
 
 
 @pytest.mark.slow
+def test_it_goes_on_from_its_states(started: Processes, tmp_path: Path) -> None:
+    def kill(row: Any) -> None:
+        if row["step"] == 3 and len(started) == 2:
+            os.kill(started[0].pid, signal.SIGKILL)
+
+    settings = {"checkpoint": str(tmp_path), "every": 2, "steps": 4, "restarts": 1}
+    ran = supervisor.run(with_settings(made(TWO), **settings), kill)
+    assert (ran.restarts, len(started)) == (1, 4)
+    whole = supervisor.run(with_settings(made(TWO), steps=4))
+    for row, want in zip(ran.steps, whole.steps, strict=True):
+        assert row["step"] == want["step"]
+        assert row["loss"] == pytest.approx(want["loss"], rel=1e-10)
+
+
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_done(started: Processes) -> None:
     def interrupt(row: Any) -> None:
         if row["step"] == 2:
