@@ -455,7 +455,7 @@ class FloatJudge:
         slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
         often = max(
             p.micro_batches for p in plan.pipelines
-        )  # that gradients are summed
+        )  # sums of gradients
         syncs = (often if costs.gathers == "micro_batch" else 1) * (2 * layers + 4)
         return 6 + costs.pipeline_factor * slots + costs.sync_factor * syncs
 
