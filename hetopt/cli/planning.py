@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
-    from ..plans import Plan, TrainingPlan
+    from ..plans import Plan
     from ..result import Bound, Result
     from ..schema import Instance
 

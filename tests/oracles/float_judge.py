@@ -453,9 +453,7 @@ class FloatJudge:
         costs, layers = self.costs, len(self.model.parameters)
         waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
         slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
-        often = max(
-            p.micro_batches for p in plan.pipelines
-        )  # sums of gradients
+        often = max(p.micro_batches for p in plan.pipelines)  # sums of gradients
         syncs = (often if costs.gathers == "micro_batch" else 1) * (2 * layers + 4)
         return 6 + costs.pipeline_factor * slots + costs.sync_factor * syncs
 
