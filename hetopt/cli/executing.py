@@ -1,15 +1,19 @@
 """The command that runs a plan, registered by `hetopt.cli`."""
 
-from collections.abc import Callable
+from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import output
 from .options import AsJson, flag
 from .quantities import count, duration
+
+if TYPE_CHECKING:
+    from .progress import Steps
 
 
 class Precision(StrEnum):
@@ -116,14 +120,16 @@ def run(
     from .progress import Steps
     from .terminal import console
 
-    with Steps(console(stderr=True), "training") as bar:
+    # Lines of steps are progress enough, and a bar would take them off stdout.
+    bar = Steps(console(stderr=True), "training") if as_json else None
+    with bar or nullcontext():
         ran = api.run(
             plan,
             instance,
             steps=steps,
             data=data,
             model=model,
-            progress=_listener(bar.report, steps, as_json),
+            progress=partial(_heard, bar, steps),
             init=_text(init),
             checkpoint=_text(checkpoint),
             every=every,
@@ -151,22 +157,21 @@ def run(
         )
 
 
-def _listener(
-    report: Callable[[int, int], None], steps: int, as_json: bool
-) -> Callable[[dict[str, Any]], None]:
-    """Shows each step as it ends, on a terminal with a bar below."""
-
-    def heard(row: dict[str, Any]) -> None:
-        report(row["step"], steps)
-        if not as_json:
-            output.print_text(_line(row) + "\n")
-
-    return heard
+def _heard(bar: "Steps | None", steps: int, row: dict[str, Any]) -> None:
+    """Show a step as it ends."""
+    if bar is None:
+        output.print_text(_line(row) + "\n")
+    else:
+        bar.report(row["step"], steps)
 
 
 def _line(row: dict[str, Any]) -> str:
+    loss, norm = (
+        "none" if row[name] is None else f"{row[name]:.{digits}f}"
+        for name, digits in (("loss", 4), ("norm", 3))
+    )
     words = (
-        f"step {row['step']}  loss {row['loss']:.4f}  norm {row['norm']:.3f}  "
+        f"step {row['step']}  loss {loss}  norm {norm}  "
         f"lr {row['rate']:.2e}  {row['seconds']:.3f} s"
     )
     return f"{words}  skipped: gradients overflowed" if row["skipped"] else words

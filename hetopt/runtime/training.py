@@ -36,11 +36,14 @@ _SCALE, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 1000
 
 
 class Step(NamedTuple):
-    """What came of a step; `skipped` where 16-bit gradients overflowed."""
+    """What came of a step; `skipped`, without an update, where gradients overflowed.
+
+    Loss and norm are None where they are no finite numbers.
+    """
 
     step: int
-    loss: float
-    norm: float
+    loss: float | None
+    norm: float | None
     rate: float
     seconds: float
     skipped: bool
@@ -182,7 +185,7 @@ class Trainer:
         self.scale.learn(overflowed)
         loss = self._total(own)
         seconds = time.perf_counter() - start
-        return Step(number, loss, norm, rate, seconds, overflowed)
+        return Step(number, _known(loss), _known(norm), rate, seconds, overflowed)
 
     def resume(self, state: Saved) -> None:
         """Go on from states in the run's folder."""
@@ -256,6 +259,10 @@ def _begun(job: Job) -> Source:
     if job.settings.init is None:
         return drawn(job.decoder, job.settings.seed)
     return released(stored(Path(job.settings.init), parameters(job.decoder)))
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _dtype(job: Job, device: Device) -> Dtype:

@@ -41,6 +41,7 @@ def overflowing(job: Job, rank: int, meeting: str) -> tuple[bool, bool, float, f
         trainer = Trainer(job, rank, device, dtype=torch.float16)
         before = {n: w.detach().clone() for n, w in trainer.weights.items()}
         trainer.scale.value = large = 2.0**60
-        skipped = trainer.step(1).skipped
+        done = trainer.step(1)
+        skipped = done.skipped and done.norm is None
         same = all(torch.equal(before[n], w) for n, w in trainer.weights.items())
         return skipped, same, large, trainer.scale.value
