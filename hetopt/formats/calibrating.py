@@ -8,7 +8,7 @@ the framework: `sync_factor`, `hop_factor`.
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 from ..catalogue import Gpu, reserve
 from ..catalogue.constants import constants, spread
@@ -20,12 +20,14 @@ from ..physics import memory
 from ..physics.frameworks import FRAMEWORKS, Framework
 from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
+from ..schema.calibration import Precision
 from ..text.complaints import validated
 from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: dict[str, Any] = {"framework": str, "style": str, "kernel": str}
+OPTIONS["products"] = str
 OPTIONS |= divisions.OPTIONS
 TIMES = ("calibrated", "analytic")
 
@@ -58,7 +60,7 @@ def calibrated(
     is, and the row says why.
     """
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
-    precision = _products(costs)
+    precision = _products(costs, options.get("products"))
     if why := _unfit(cards, precision):
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
@@ -81,7 +83,7 @@ def calibrated(
         "times of layers",
         f"calibrated: {value}",
         "constants fitted to measured runs",
-        f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME",
+        f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME, products=fp8",
     )
     settings: dict[str, Any] = dict.fromkeys(("layer_times", "activations"), TIMES[0])
     settings["calibration"] = calibration
@@ -117,8 +119,12 @@ def _roomy(
     return made | {"cluster": cluster}, tuple(rows)
 
 
-def _products(costs: CostSettings) -> str:
-    """The precision of the products of layers."""
+def _products(costs: CostSettings, told: str | None) -> str:
+    """The precision of the products of layers; a card without it takes a wider one."""
+    if told is not None:
+        if told not in get_args(Precision):
+            raise UnknownName("precision of products", told, list(get_args(Precision)))
+        return told
     return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(costs.precision or "", "bf16")
 
 

@@ -50,6 +50,7 @@ HELD: Mapping[str, Held] = MappingProxyType(
         "sailor": Held("Sailor", "cf2c8e3", ("cf2c8e3",)),
         "skypilot": Held("SkyPilot", "0.9", ("0.14.1",), "skypilot"),
         "slurm": Held("Slurm", "20.02", ("22.05.8",)),
+        "torchrun": Held("PyTorch", "2.5", ("2.11 (CUDA)", "2.13 (CPU)"), "torch"),
         "torchtitan": Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan"),
         "volcano": Held("Volcano", "v1alpha1", ("v1alpha1, by its documentation",)),
     }

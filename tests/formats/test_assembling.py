@@ -14,6 +14,7 @@ import hetopt
 from hetopt import catalogue, cli
 from hetopt.catalogue.constants import constants
 from hetopt.costs import CostTable
+from hetopt.costs.calibrated import lookup, machine_of
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
@@ -21,6 +22,7 @@ from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
 from hetopt.formats.importing import assumptions
 from hetopt.formats.importing.assumptions import Assumption
+from hetopt.physics import memory
 from hetopt.problems import training_plan
 from hetopt.scheduling.fitting import named_gpus
 from hetopt.schema import Instance
@@ -98,13 +100,32 @@ def test_all_cards_can_train_in_the_precision_that_is_assumed(
 
 
 def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) -> None:
-    data = made(tmp_path, ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"])
+    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
+    config, listed = put(tmp_path, LLAMA, *hosts)
+    document = assembly(
+        config, "hostfile", [listed], [LINK], dict(WORK), times="analytic"
+    ).document
+    data = validated(Instance, document, "made")
     for name, gpu in data.planned_cluster.gpus.items():
         card = catalogue.gpus()[name]
         kept = catalogue.reserve().of(card.total_mib)
         assert card.total_mib - kept - 1 <= gpu.memory_gib * 1024
         assert gpu.memory_gib * 1024 <= card.total_mib - kept
         assert gpu.peak_tflops == card.peak_tflops
+
+
+def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> None:
+    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
+    table = lookup(constants(), set())
+    for name, gpu in made(tmp_path, hosts).planned_cluster.gpus.items():
+        whole = catalogue.gpus()[name].total_mib / 1024
+        full = gpu.model_copy(update={"memory_gib": whole})
+        room = memory.room(table, machine_of(full, None), "megatron", alone=False)
+        assert gpu.memory_gib == pytest.approx(room / 2**30, abs=2e-3)
+    data = made(tmp_path, hosts, "reserve_mib=4096")
+    for name, gpu in data.planned_cluster.gpus.items():
+        whole = catalogue.gpus()[name].total_mib / 1024
+        assert gpu.memory_gib == pytest.approx(whole - 4, abs=2e-3)
 
 
 def test_times_are_calibrated_where_the_catalogue_has_the_cards(tmp_path: Path) -> None:
@@ -209,7 +230,9 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
         "runs_on": "megatron",
     }
     left = set(told)
-    assert changes(rows) == left
+    assert changes(rows) == left | {"interleave"}  # chosen where times are calibrated
+    told["interleave"] = "1"
+    left.add("interleave")
     for name, value in told.items():
         options.append(f"{name}={value}")
         left.remove(name)

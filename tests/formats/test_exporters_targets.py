@@ -221,7 +221,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     ({"zero": 1}, "ZeRO 1", {"megatron", "flagscale", "deepspeed", "torchtitan"}),
     ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron"}),
     ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron"}),
-    ({"interleave": 2}, "interleaved", set()),
+    ({"interleave": 2}, "interleaved", {"megatron"}),
     (
         {"recompute": "selective"},
         "selective recomputation",

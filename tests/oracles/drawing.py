@@ -62,6 +62,12 @@ class Draw:
 # --- records ---------------------------------------------------------------------
 
 
+_ARCHITECTURE = {
+    **{"family": "llama", "normalization": "rms", "norm_epsilon": 1e-5},
+    **{"activation": "silu", "positions": "rope", "longest": 8192, "rope_base": 1e4},
+}
+
+
 def record(draw: Draw, kind: type[schema.Record]) -> Tree:
     """A record, field by field; fields that draw None keep the schema's default."""
     ways = FIELDS[kind]
@@ -258,6 +264,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "attention_bias": lambda d: d.maybe("none", "qkv", "all"),
         "vectors": lambda d: d.maybe(None, None, record(d, schema.Vectors)),
         "other_parameters": lambda d: d.maybe(0, 5000),
+        "architecture": lambda d: d.maybe(None, None, _ARCHITECTURE),
     },
     schema.LatentAttention: {
         "query_rank": lambda d: d.rng.choice([0, 64]),

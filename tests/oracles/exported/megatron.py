@@ -20,7 +20,11 @@ def validate(files: dict[str, str]) -> list[str]:
     broken = []
     if world % (t * p):
         broken.append(f"{world} ranks are not divisible by tp x pp = {t * p}")
-    batch = _number(given, "micro-batch-size") * max(1, world // (t * p))
+    c = _number(given, "context-parallel-size", 1)
+    each = t * c * p
+    if world % each:
+        broken.append(f"{world} ranks are not divisible by tp x cp x pp = {each}")
+    batch = _number(given, "micro-batch-size") * max(1, world // each)
     if _number(given, "global-batch-size") % batch:
         broken.append(f"the global batch is not divisible by {batch}")
     heads = _number(given, "num-attention-heads")
@@ -43,7 +47,9 @@ def _bad_layout(given: dict[str, str], p: int) -> list[str]:
     if layout is None:
         return [f"{layers} layers are not divisible by pp {p}"] if layers % p else []
     stages = unrolled(layout).split("|")
-    flat = "".join(stages)
+    if len(stages) % p == 0:  # several runs on each stage
+        stages = stages[:: len(stages) // p]
+    flat = unrolled(layout).replace("|", "")
     broken = []
     if set(flat) - set("EtLm"):
         broken.append(f"the layout has unknown letters: {layout}")
@@ -72,12 +78,14 @@ def read(files: dict[str, str]) -> TrainingPlan:
     gpus = gpus_of(parts)
     t, p = _number(given, "tensor-model-parallel-size"), _stages(given)
     size = _number(given, "micro-batch-size")
+    t *= _number(given, "context-parallel-size", 1)
     replicas = len(gpus) // (t * p)
     layout = given.get("pipeline-model-parallel-layout")
     if layout is None:
         layers = [_number(given, "num-layers") // p] * p
     else:
-        layers = [stage.count("t") for stage in unrolled(layout).split("|")]
+        runs = [stage.count("t") for stage in unrolled(layout).split("|")]
+        layers = [sum(runs[j::p]) for j in range(p)]
     count = _number(given, "global-batch-size") // (size * replicas)
     return staged(gpus, layers, [(t, replicas, size)] * p, count)
 
