@@ -121,11 +121,11 @@ def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> N
         whole = catalogue.gpus()[name].total_mib / 1024
         full = gpu.model_copy(update={"memory_gib": whole})
         room = memory.room(table, machine_of(full, None), "megatron", alone=False)
-        assert gpu.memory_gib == pytest.approx(room / 2**30, abs=2e-3)
+        assert gpu.memory_gib == pytest.approx(room / 2**30, abs=4e-3)
     data = made(tmp_path, hosts, "reserve_mib=4096")
     for name, gpu in data.planned_cluster.gpus.items():
         whole = catalogue.gpus()[name].total_mib / 1024
-        assert gpu.memory_gib == pytest.approx(whole - 4, abs=2e-3)
+        assert gpu.memory_gib == pytest.approx(whole - 4, abs=4e-3)
 
 
 def test_times_are_calibrated_where_the_catalogue_has_the_cards(tmp_path: Path) -> None:
@@ -231,13 +231,12 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
     }
     left = set(told)
     assert changes(rows) == left | {"interleave"}  # chosen where times are calibrated
-    told["interleave"] = "1"
-    left.add("interleave")
     for name, value in told.items():
         options.append(f"{name}={value}")
         left.remove(name)
         rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
-        assert changes(rows) == left
+        calibrated = {"interleave"} if "efficiency" in left else set()
+        assert changes(rows) == left | calibrated
     document = assembly(config, "hostfile", [hosts], options, dict(WORK)).document
     data = validated(Instance, document, "made")
     gpus = data.planned_cluster.gpus

@@ -454,6 +454,8 @@ def _mended(workload: Tree) -> Tree:
         costs["layer_times"] = "calibrated" if told else "analytic"
     if costs.get("precision"):
         costs.pop("bytes_per_parameter", None)
+    if workload["sequence_length"] % 4 or workload.get("runs_on") != "any":
+        costs["context_parallel"] = 1
     if costs["fused_loss"]:
         costs["logit_gradients"] = False
     if costs["interleave"] > 1:
