@@ -451,7 +451,7 @@ def check(
 
         output.show([*results.judged(data, made, found), *beside.shown()])
         if reached is not None and found.objective is not None:
-            output.show([_distance(float(found.objective), reached)])
+            output.show([_distance(found.objective, reached)])
         if missing == []:
             output.show(["the bound is proved again"])
     if other is not None:

@@ -66,8 +66,8 @@ def test_the_quick_commands_run(
     monkeypatch.chdir(tmp_path)
     lines = commands("sh")
     quick = [words for words in lines if words[0] in QUICK]
-    (assemble,) = [words for words in quick if words[0] == "assemble"]
-    (equal,) = [w for w in lines if w[0] == "plan" and "megatron" in w]
+    assemble = next(words for words in quick if words[0] == "assemble")
+    equal = next(w for w in lines if w[0] == "plan" and "megatron" in w)
     run(assemble)
     run(equal)
     shutil.copy("equal.json", "plan.json")  # in place of a search of seconds
