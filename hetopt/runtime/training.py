@@ -38,7 +38,8 @@ _SCALE, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 1000
 class Step(NamedTuple):
     """What came of a step; `skipped`, without an update, where gradients overflowed.
 
-    Loss and norm are None where they are no finite numbers.
+    Loss and norm are None where they are no finite numbers. `memory_mib` is what
+    PyTorch has had of the first rank's GPU at the most; None on CPUs.
     """
 
     step: int
@@ -47,6 +48,7 @@ class Step(NamedTuple):
     rate: float
     seconds: float
     skipped: bool
+    memory_mib: int | None = None
 
 
 class LossScale:
@@ -185,7 +187,10 @@ class Trainer:
         self.scale.learn(overflowed)
         loss = self._total(own)
         seconds = time.perf_counter() - start
-        return Step(number, _known(loss), _known(norm), rate, seconds, overflowed)
+        held = None
+        if self.device.type == "cuda":
+            held = torch.cuda.max_memory_reserved(self.device) // 2**20
+        return Step(number, _known(loss), _known(norm), rate, seconds, overflowed, held)
 
     def resume(self, state: Saved) -> None:
         """Go on from states in the run's folder."""

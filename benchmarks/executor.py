@@ -1,0 +1,171 @@
+"""The executor on GPUs of this machine: a step's seconds and memory beside the judge's.
+
+    python benchmarks/executor.py --make FOLDER --host "h1 slots=1 type=H100-80GB-SXM5"
+    python benchmarks/executor.py --run FOLDER [--steps 8]
+    python benchmarks/executor.py --page
+
+`--make` assembles models on hosts and plans them, `--run` trains by the plans that lie
+in the folder (on a machine with PyTorch and the GPUs; solvers need not be there) and
+appends rows to results/executor.jsonl, `--page` writes results/executor.md from them.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+LINES, PAGE = "executor.jsonl", "executor.md"
+SEQUENCES, TOKENS = 16, 4096
+Row = dict[str, Any]
+
+
+def _model(
+    layers: int, hidden: int, heads: int, kv: int, inner: int, tied: bool
+) -> Row:
+    return {
+        **{"model_type": "llama", "num_hidden_layers": layers, "hidden_size": hidden},
+        **{"num_attention_heads": heads, "num_key_value_heads": kv},
+        **{"intermediate_size": inner, "vocab_size": 128256, "rms_norm_eps": 1e-5},
+        **{"tie_word_embeddings": tied, "rope_theta": 5e5, "hidden_act": "silu"},
+        "max_position_embeddings": 131072,
+    }
+
+
+MODELS = {
+    "500m": _model(16, 1024, 16, 8, 4096, True),
+    "1b": _model(16, 2048, 32, 8, 8192, True),
+    "3b": _model(28, 3072, 24, 8, 8192, True),
+}
+SHAPES = (("1", "none"), ("1", "full"), ("2", "none"), ("4", "none"), ("4", "full"))
+HEAD = """# The executor beside the judge
+
+Made by `python benchmarks/executor.py`: Llama models of {tokens} tokens a sequence,
+{sequences} sequences a step, trained by `hetopt run` in bf16 with PyTorch {torch} on
+{card}. Nothing was fitted to these runs (constants saw small runs of another program in
+plain PyTorch on such a card): plans have calibrated times, as `hetopt assemble -o
+framework=torch -o style=eager` writes them. Seconds are the median
+of steps but the first; memory is what PyTorch has had of the GPU at the most (no CUDA
+context), beside the judge's, which leaves room for fragments.
+"""
+
+
+def make(folder: Path, host: str) -> None:
+    """Plans of every model and shape."""
+    import hetopt
+    from hetopt.formats import importing
+    from hetopt.formats.assembling import assembly
+
+    folder.mkdir(parents=True, exist_ok=True)
+    hosts = folder / "hosts"
+    hosts.write_text(host + "\n", encoding="utf-8")
+    for name, config in MODELS.items():
+        for size, rule in SHAPES:
+            place = folder / f"{name}-{size}-{rule}"
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+            options = ["framework=torch", "style=eager", "zero=0", f"recompute={rule}"]
+            work = {"sequence_length": TOKENS, "global_batch": SEQUENCES}
+            work["micro_batch_sizes"] = [int(size)]  # type: ignore[assignment]
+            made = assembly(
+                folder / "config.json", "hostfile", [hosts], options, work, name=name
+            )
+            importing.write(place.with_suffix(".yaml"), made.document)
+            found = hetopt.plan(place.with_suffix(".yaml"), limits=5)
+            place.with_suffix(".yaml").unlink()
+            if found.plan is not None:
+                text = json.dumps(found.to_file())
+                place.with_suffix(".json").write_text(text, encoding="utf-8")
+
+
+def run(folder: Path, steps: int) -> Iterator[Row]:
+    """Train by every plan of the folder."""
+    import torch
+
+    import hetopt
+    from hetopt.api.judging import posed_training
+    from hetopt.problems import training_plan
+
+    for place in sorted(folder.glob("*-*.json")):
+        data, plan = posed_training(place, None)
+        judged = training_plan.evaluate(data, plan).parts
+        row: Row = {"plan": place.stem, "card": torch.cuda.get_device_name(0)}
+        row |= {"torch": torch.__version__, "predicted_s": judged["iteration_us"] / 1e6}
+        row["low_s"], row["high_s"] = judged["low_s"], judged["high_s"]
+        row["predicted_mib"] = max(judged["peak_memory_mib"].values())
+        try:
+            ran = hetopt.run(place, steps=steps)
+        except hetopt.HetoptError as error:
+            yield row | {"error": str(error).splitlines()[0]}
+            continue
+        yield row | {
+            "median_s": ran.median_s,
+            "memory_mib": ran.steps[-1]["memory_mib"],
+        }
+
+
+def write_page() -> None:
+    """The page, from the latest row of each plan."""
+    from _pages import grid
+
+    lines = [json.loads(x) for x in (RESULTS / LINES).open(encoding="utf-8")]
+    rows = list({row["plan"]: row for row in lines}.values())
+    ran = [row for row in rows if "median_s" in row]
+    first = rows[0]
+    text = [
+        HEAD.format(
+            tokens=TOKENS, sequences=SEQUENCES, torch=first["torch"], card=first["card"]
+        )
+    ]
+    cells = [
+        [
+            *row["plan"].split("-"),
+            f"{row['median_s']:.3f} s",
+            f"{row['predicted_s']:.3f} s",
+            f"{row['predicted_s'] / row['median_s'] - 1:+.1%}",
+            f"{row['memory_mib'] / 1024:.1f} GiB",
+            f"{row['predicted_mib'] / 1024:.1f} GiB",
+            f"{row['predicted_mib'] / row['memory_mib'] - 1:+.1%}",
+        ]
+        for row in ran
+    ]
+    headers = ("model", "micro-batch", "recompute", "measured", "predicted", "error")
+    text += grid((*headers, "memory", "the judge's", "error"), cells)
+    errors = [abs(row["predicted_s"] / row["median_s"] - 1) for row in ran]
+    weights = [abs(row["predicted_mib"] / row["memory_mib"] - 1) for row in ran]
+    inside = sum(row["low_s"] <= row["median_s"] <= row["high_s"] for row in ran)
+    text.append(
+        f"\nMean of the sizes of errors: time {statistics.mean(errors):.1%}, memory "
+        f"{statistics.mean(weights):.1%}; {inside} of {len(ran)} inside the interval "
+        "of 80 %."
+    )
+    for row in rows:
+        if "error" in row:
+            text.append(f"\n{row['plan']}: {row['error']}")
+    (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
+
+
+def main() -> None:
+    """Do what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--make", type=Path, metavar="FOLDER")
+    parser.add_argument("--host", default="h1 slots=1 type=H100-80GB-SXM5")
+    parser.add_argument("--run", type=Path, metavar="FOLDER")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--out", type=Path, default=RESULTS / LINES)
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    if asked.make:
+        make(asked.make, asked.host)
+    if asked.run:
+        for row in run(asked.run, asked.steps):
+            print(json.dumps(row), flush=True)
+            with asked.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+    if asked.page:
+        write_page()
+
+
+if __name__ == "__main__":
+    main()
