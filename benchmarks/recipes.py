@@ -4,9 +4,9 @@
 
 Every cluster, model, precision and batch of the file becomes an instance: its machines
 as nodes, racks of 72 as one, calibrated times and memory, and degrees of tensors,
-sequences, experts, runs of layers and micro-batches to choose. `hetopt plan --for
-megatron` plans it; the recipe is judged as a plan of the same instance. Appends rows to
-results/recipes.jsonl and writes results/recipes.md.
+sequences, experts, runs of layers and micro-batches to choose. `hetopt plan --planner
+grid` plans it (grids are what Megatron-LM runs); the recipe is judged as a plan of the
+same instance. Appends rows to results/recipes.jsonl and writes results/recipes.md.
 """
 
 import argparse
@@ -221,9 +221,9 @@ def rows(path: Path, limit: float, only: str) -> Iterator[Row]:
             if plan is not None:
                 data = offering(data, plan)
                 plans.append((plan, run.iteration_s))
-        found = hetopt.plan(data, limits=limit)
-        ours = found.objective and float(found.objective) / 1e6
         free = data.on("any")  # what Megatron runs, and its target has no word for
+        found = hetopt.plan(free, "grid", limits=limit)
+        ours = found.objective and float(found.objective) / 1e6
         judged = [(training_plan.evaluate(free, p), p, s) for p, s in plans]
         fit = [x for x in judged if x[0].valid]
         best = min(fit, key=lambda x: x[0].objective or 0, default=None)

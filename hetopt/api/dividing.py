@@ -1,8 +1,8 @@
 """Methods on instances that offer several ways to divide sequences and experts.
 
 Context parallelism and expert parallelism are of the whole plan, and a method sees one
-way at a time: it has an equal share of the time for each. The best plan wins; what no
-way beats is a bound.
+way at a time, those with the least bound first, until none can be better. The best plan
+wins; what no way beats is a bound.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +22,7 @@ from ..search import choices
 #: Planners whose pipelines are alike, as GPUs that divide experts must be.
 _ALIKE = ("megatron", "grid")
 
+_SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
 _Make = Callable[[Instance, float | None], TrainingPlan | None]
 
@@ -77,13 +78,17 @@ def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:
 def _in_turn(
     items: Sequence[_Item], deadline: float | None
 ) -> Iterator[tuple[_Item, float | None]]:
-    """Every item with the end of its share of the time."""
+    """Every item with the end of its share of the time: the first ones may have more.
+
+    They are the most promising; where they need less, it is left to those behind.
+    """
     for number, item in enumerate(items):
         if deadline is None:
             yield item, None
             continue
         now = monotonic()
-        yield item, now + max(0.0, deadline - now) / (len(items) - number)
+        shares = min(len(items) - number, _SHARES)
+        yield item, now + max(0.0, deadline - now) / shares
 
 
 def solved(
