@@ -16,7 +16,7 @@ from itertools import product
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import shapes
+from ..problems.training_plan import shapes, targets
 from ..schema import Instance
 from ..schema.targets import Feature
 
@@ -36,6 +36,9 @@ def unfit_target(instance: Instance) -> str | None:
     """Why the program that has to run the plan can run none of the instance."""
     name = instance.workload.runs_on
     has = instance.workload.target.supports
+    types = {node.gpu for node in instance.planned_cluster.nodes}
+    if (bad := targets.foreign(name, types)) and len(bad) == len(types):
+        return f"target: {'; '.join(bad)}: change runs_on"
     asked = shapes.of_instance(instance) - {Feature.LISTED_PARAMETERS} - has
     if asked:
         what = " and ".join(sorted(feature.value for feature in asked))

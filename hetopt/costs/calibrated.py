@@ -343,9 +343,10 @@ def _weights(a: Architecture, parts: Layer) -> float:
 
 
 def slowest_between(cluster: Cluster) -> float:
-    """Bytes/s of the slowest link between two nodes; those inside count for one."""
+    """Bytes/s of the slowest link between two nodes; where there is one, of its own."""
     if len(cluster.nodes) < 2:
-        return 1.0
+        (node,) = cluster.nodes
+        return float(cluster.link(node.name, node.name)[1]) if node.count > 1 else 1.0
     if cluster.inter.pairs:
         return float(cluster.links.bytes_per_s.min())
     first, second = cluster.nodes[:2]

@@ -27,15 +27,16 @@ def context_s(machine: Machine, a: Architecture, run: Layout) -> float:
 def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:
     """Tokens to their experts and back, forward; a token once to each other node.
 
-    `tokens` are those of a tensor-parallel group.
+    `tokens` are those of a tensor-parallel group, whose GPUs are among the `ep` that
+    share the experts: each has a part of the tokens, and whole experts.
     """
     if run.ep < 2:
         return 0.0
     sent = tokens / run.tp * a.experts_per_token * a.hidden * 2
     away = (run.ep - 1) / run.ep
-    if run.ep * run.tp <= machine.domain:
+    if run.ep <= machine.domain:
         return 2 * sent * away / machine.link_bytes_per_s
-    nodes = max(1.0, run.ep * run.tp / machine.domain)
+    nodes = max(1.0, run.ep / machine.domain)
     k = a.experts_per_token
     reached = nodes * (1 - (1 - 1 / nodes) ** k)  # of nodes, its own included
     other = tokens / run.tp * a.hidden * 2 * reached * (1 - 1 / nodes)

@@ -1,8 +1,9 @@
 """What a plan breaks of the rules of the target that its instance runs on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from ...catalogue import known
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature, Rule, indivisible
@@ -10,6 +11,8 @@ from .. import Violation
 from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
+#: What needs neither CUDA nor ROCm, or is a plan of every shape.
+_ANY_MAKER = ("any", "executor", "flagscale")
 _RULES = ("tensor_parallel", "target", "expert_parallel")
 
 
@@ -27,8 +30,23 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     for text in lacking(target, data, plan):
         if text != Feature.LISTED_PARAMETERS:
             yield Violation("target", "plan", f"{target} does not run {text}")
+    node = data.planned_cluster.node
+    for text in foreign(target, {node[r.node].gpu for r in plan.replicas()}):
+        yield Violation("target", "plan", text)
     for text in refused(target, data, plan):
         yield Violation("target", "plan", f"{target}: {text}")
+
+
+def foreign(target: str, types: Iterable[str]) -> list[str]:
+    """Of GPU types those that run neither CUDA nor ROCm, where the target needs one."""
+    if target in _ANY_MAKER:
+        return []
+    cards = ((name, known(name)) for name in sorted(types))
+    return [
+        f"{target} runs on CUDA or ROCm, and {name!r} is {card.maker}'s"
+        for name, card in cards
+        if card is not None and not card.is_gpu
+    ]
 
 
 def of_target(violation: Violation) -> bool:
