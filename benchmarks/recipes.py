@@ -38,6 +38,9 @@ summary. Times are the model's, of the recipe's plan and of ours, on one instanc
 are judged alike. *Told* is what differs: degrees as tp/cp/pp/ep x replicas, runs of
 layers (v), sequences of a micro-batch (b), rule of recomputation.
 
+These had 8 s each, and 40 s where 8 were too short for 128 GPUs or more. Of newer
+releases the model says less: it has their pace as a factor of `hetopt predict` alone.
+
 A recipe that *does not fit* is one that the instance refuses: by the memory model's
 margin, or since it leaves single operators out that `recompute` has no word for.
 """
