@@ -6,10 +6,10 @@ That of any family is read by the names that the families share, and by what
 
 from ...errors import InstanceError
 from ...schema import ModelSpec
-from ..families import architecture
 from . import families, kinds, vectors
 from .families import Traits
 from .keys import Fields, need, whole
+from .trainers import architecture
 
 __all__ = ["from_config", "remarks"]
 

@@ -4,12 +4,9 @@ Where a configuration is silent, its family's class in transformers says what ho
 (transformers 4 and 5; the latter writes rope into `rope_parameters`).
 """
 
-from typing import Any
-
-from ..errors import InstanceError
-from ..schema.architecture import Architecture
-
-Fields = dict[str, Any]
+from ...errors import InstanceError
+from ...schema.architecture import Architecture
+from .keys import Fields
 
 _ROPE: Fields = {"normalization": "rms", "positions": "rope", "activation": "silu"}
 #: Families whose models are told whole by the record, and their silent defaults.
@@ -37,7 +34,7 @@ def architecture(config: Fields) -> Architecture | None:
     fields = _gpt2(config) if family == "gpt2" else _decoder(config, family)
     if fields is None:
         return None
-    from ..text.complaints import validated
+    from ...text.complaints import validated
 
     return validated(Architecture, {"family": family, **fields}, "config", file="")
 
