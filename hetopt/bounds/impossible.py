@@ -37,8 +37,9 @@ def unfit_target(instance: Instance) -> str | None:
     name = instance.workload.runs_on
     has = instance.workload.target.supports
     types = {node.gpu for node in instance.planned_cluster.nodes}
-    if (bad := targets.foreign(name, types)) and len(bad) == len(types):
-        return f"target: {'; '.join(bad)}: change runs_on"
+    bad = [] if name in targets.ANY_MAKER else targets.foreign(types)
+    if bad and len(bad) == len(types):
+        return f"target: {name} has no use for them: {'; '.join(bad)}; change runs_on"
     asked = shapes.of_instance(instance) - {Feature.LISTED_PARAMETERS} - has
     if asked:
         what = " and ".join(sorted(feature.value for feature in asked))

@@ -54,11 +54,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
 
 def _bad_cards(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     """Reasons to refuse cards that are no GPUs of NVIDIA or AMD."""
-    return [
-        f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
-        for name, card in _cards(data, plan).items()
-        if target not in ANY_MAKER and not card.is_gpu
-    ]
+    return [] if target in ANY_MAKER else targets.foreign(_types(data, plan))
 
 
 def _bad_precision(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
@@ -76,10 +72,13 @@ def _bad_precision(target: str, data: Instance, plan: TrainingPlan) -> list[str]
 
 def _cards(data: Instance, plan: TrainingPlan) -> dict[str, Gpu]:
     """The GPU types of a plan that the catalogue knows."""
-    node = data.planned_cluster.node
-    types = sorted({node[replica.node].gpu for replica in plan.replicas()})
-    cards = {name: known(name) for name in types}
+    cards = {name: known(name) for name in _types(data, plan)}
     return {name: card for name, card in cards.items() if card is not None}
+
+
+def _types(data: Instance, plan: TrainingPlan) -> list[str]:
+    node = data.planned_cluster.node
+    return sorted({node[replica.node].gpu for replica in plan.replicas()})
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
 #: What needs neither CUDA nor ROCm, or is a plan of every shape.
-_ANY_MAKER = ("any", "executor", "flagscale")
+ANY_MAKER = ("any", "executor", "flagscale")
 _RULES = ("tensor_parallel", "target", "expert_parallel")
 
 
@@ -30,20 +30,19 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     for text in lacking(target, data, plan):
         if text != Feature.LISTED_PARAMETERS:
             yield Violation("target", "plan", f"{target} does not run {text}")
-    node = data.planned_cluster.node
-    for text in foreign(target, {node[r.node].gpu for r in plan.replicas()}):
-        yield Violation("target", "plan", text)
+    if target not in ANY_MAKER:
+        node = data.planned_cluster.node
+        for text in foreign({node[r.node].gpu for r in plan.replicas()}):
+            yield Violation("target", "plan", f"{target}: {text}")
     for text in refused(target, data, plan):
         yield Violation("target", "plan", f"{target}: {text}")
 
 
-def foreign(target: str, types: Iterable[str]) -> list[str]:
-    """Of GPU types those that run neither CUDA nor ROCm, where the target needs one."""
-    if target in _ANY_MAKER:
-        return []
+def foreign(types: Iterable[str]) -> list[str]:
+    """Of GPU types those that run neither CUDA nor ROCm, in words."""
     cards = ((name, known(name)) for name in sorted(types))
     return [
-        f"{target} runs on CUDA or ROCm, and {name!r} is {card.maker}'s"
+        f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
         for name, card in cards
         if card is not None and not card.is_gpu
     ]
