@@ -26,9 +26,10 @@ from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
-OPTIONS: dict[str, Any] = {"framework": str, "style": str, "kernel": str}
-OPTIONS["products"] = str
-OPTIONS |= divisions.OPTIONS
+OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(("framework", "style", "kernel", "products"), str),
+    **divisions.OPTIONS,
+}
 TIMES = ("calibrated", "analytic")
 
 _RESERVE = "-o reserve_mib=N"
@@ -169,8 +170,7 @@ def _exposed(
     found = {"sync_factor": exposed}
     for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
         found[f"{field}hop_factor"] = constant("hop", framework, runs)
-    if "iteration_overhead_us" in CostSettings.model_fields:
-        found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
+    found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
     return {field: float(f"{value:.4g}") for field, value in found.items()}
 
 

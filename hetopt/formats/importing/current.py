@@ -45,6 +45,15 @@ def replicas_of(ranks: int, others: int, place: str) -> int:
     return ranks // others
 
 
+def alone(place: str, degrees: Mapping[str, int]) -> None:
+    """`InstanceError` for degrees above 1 of what plans are not read with."""
+    for name, degree in degrees.items():
+        if degree != 1:
+            raise InstanceError(
+                f"{place}: {name}: expected 1; plans here have no other"
+            )
+
+
 def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """`InstanceError` where a run is of another model or batch than the instance."""
     for name, value in found.items():

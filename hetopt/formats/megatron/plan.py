@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import InstanceError
 from ...schema import Instance, Recompute
 from ...text.parsing import read_text
-from ..importing.current import Layout, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, alone, gpus, plan_of, replicas_of, same
 from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -64,11 +64,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 
 
 def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -> None:
-    for name in _ONE:
-        if _number(given, name, place, 1) != 1:
-            raise InstanceError(
-                f"{place}: {name}: expected 1; plans here have no other"
-            )
+    alone(place, {name: _number(given, name, place, 1) for name in _ONE})
     for name in _RUNS:
         if name in given:
             raise InstanceError(

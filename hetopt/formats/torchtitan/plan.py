@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import InstanceError
 from ...schema import Instance, Recompute
 from ...text.parsing import read_text
-from ..importing.current import Layout, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, alone, gpus, plan_of, replicas_of, same
 from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -35,11 +35,8 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     place = str(path)
     tree = _tree(path, place)
     parallel, training = _section(tree, "parallelism"), _section(tree, "training")
-    for name in ("context_parallel_degree", "expert_parallel_degree"):
-        if _number(parallel, name, place, 1) != 1:
-            raise InstanceError(
-                f"{place}: {name}: expected 1; plans here have no other"
-            )
+    others = ("context_parallel_degree", "expert_parallel_degree")
+    alone(place, {name: _number(parallel, name, place, 1) for name in others})
     ranks = gpus(data, hosts)
     stages, degree = (
         _number(parallel, f"{name}_parallel_degree", place, 1)
