@@ -92,14 +92,16 @@ def _in_turn(
 
 
 def solved(
-    data: Instance, limits: Limits, solve: Callable[[Instance, Limits], Result]
+    ways: Sequence[Instance],
+    limits: Limits,
+    solve: Callable[[Instance, Limits], Result],
 ) -> Result:
     """What an exact method finds over all ways, each by `solve`, as one result."""
     start = monotonic()
     end = None if limits.time_s is None else start + limits.time_s
     results: list[Result] = []
     bounds: list[Bound] = []
-    for (way, bound), until in _in_turn(_by_bound(choices.divided(data)), end):
+    for (way, bound), until in _in_turn(_by_bound(ways), end):
         best = _best(results)
         interrupted = bool(results) and results[-1].stop is Stop.INTERRUPTED
         if interrupted or (best and bound.value >= (best.objective or 0)):

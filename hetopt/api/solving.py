@@ -159,7 +159,8 @@ def exact_result(
     warm_start: Any | None,
     report: Report | None,
 ) -> Result:
-    if problem == "training_plan" and len(choices.divided(data)) > 1:
+    ways = choices.divided(data) if problem == "training_plan" else [data]
+    if len(ways) > 1:
 
         def solve(way: Instance, share: Limits) -> Result:
             mine, own = way.workload.costs.split, None
@@ -167,7 +168,7 @@ def exact_result(
                 own = choices.said(way, data, warm_start)
             return _said(data, way, exact_result(problem, way, share, own, report))
 
-        return dividing.solved(data, limits, solve)
+        return dividing.solved(ways, limits, solve)
     module: Any = registry.entry("exact", problem)
     twin = _runnable(problem, data)
     if warm_start is not None and twin is not data:

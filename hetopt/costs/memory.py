@@ -75,7 +75,7 @@ def states_mib(
 ) -> int:
     """Weights, gradients and optimiser states of `parameters`, on each of `t` GPUs.
 
-    `routed` of them are of experts to which tokens are sent.
+    `routed` of them are of experts that expert parallelism divides.
     """
     return shares_mib(costs, shares(costs, parameters, routed, t, replicas))
 
@@ -85,8 +85,6 @@ def shares(
 ) -> Iterator[Share]:
     """What each of `t` GPUs of a replica holds, and how many hold the same."""
     c, e, _ = costs.split
-    if e == 1:
-        routed = 0
     yield Fraction((parameters - routed) * c, t), replicas * c
     if routed:
         yield Fraction(routed, e), max(1, replicas * t // e)

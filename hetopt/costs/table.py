@@ -187,19 +187,22 @@ class CostTable:
         return self._sync(parameters, tuple(sorted(holders)))
 
     def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
-        return ceil(self._sync_s(parameters, holders) * 10**6)
-
-    def _sync_s(self, parameters: int, holders: Iterable[tuple[str, int]]) -> Fraction:
-        c = self.split.context
+        c, costs = self.split.context, self.workload.costs
         every = [(node, t // c) for node, t in holders for _ in range(c)]
-        costs = self.workload.costs
-        return communication.sync_s(parameters, every, self.link, self.adapters, costs)
+        seconds = communication.sync_s(
+            parameters, every, self.link, self.adapters, costs
+        )
+        return ceil(seconds * 10**6)
+
+    @cached_property
+    def divided_parameters(self) -> tuple[int, ...]:
+        """Of each layer, those of experts that expert parallelism divides."""
+        divided = self.split.experts > 1
+        return self.model.routed_parameters if divided else (0,) * self.layers
 
     def layer_sync_us(self, layer: int, holders: Sequence[tuple[str, int]]) -> int:
         """Time to synchronise a layer among replicas (node, GPUs)."""
-        whole, routed = self.model.parameters[layer], 0
-        if self.split.experts > 1:
-            routed = self.model.routed_parameters[layer]
+        whole, routed = self.model.parameters[layer], self.divided_parameters[layer]
         time = self.sync_us(whole - routed, holders)
         return time + self.routed_sync_us(routed, holders) if routed else time
 
@@ -323,7 +326,7 @@ class CostTable:
         for layer in layers:
             both = held.setdefault(holders[layer], [0, 0])
             both[0] += self.model.parameters[layer]
-            both[1] += self.model.routed_parameters[layer]
+            both[1] += self.divided_parameters[layer]
         for replicas, (parameters, routed) in held.items():
             costs = self.workload.costs
             yield from memory.shares(costs, parameters, routed, t, replicas)

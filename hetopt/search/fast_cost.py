@@ -23,8 +23,8 @@ from ..costs import CostTable, memory
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute, exact
-from ..schema.splits import FIELDS
 from .synchronisation import KEPT, Slot, SyncTimes
 
 _NEVER_MIB = 1 << 40
@@ -82,8 +82,8 @@ class FastCost:
         self.sync_factor = exact(self.costs.sync_factor)
         parameters = instance.model.parameters
         self._behind_parameters = list(accumulate(parameters, initial=0))
-        routed = instance.model.routed_parameters
-        self._behind_routed = list(accumulate(routed, initial=0))
+        divided = self.table.divided_parameters
+        self._behind_routed = list(accumulate(divided, initial=0))
         self._kinds_differ = len(set(instance.model.kinds)) > 1
         self.syncs = SyncTimes(self.table, parameters, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
@@ -337,7 +337,7 @@ class FastCost:
         return self._needs[key]
 
     def _routed(self, slot: Slot) -> int:
-        """Parameters of a stage's experts to which tokens are sent."""
+        """Parameters of a stage's experts that expert parallelism divides."""
         return self._behind_routed[slot.last] - self._behind_routed[slot.first]
 
     def _flat_mib(self, slot: Slot, first: bool, last: bool) -> int:
@@ -416,12 +416,9 @@ class FastCost:
         stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
         if any(len(stage.replicas) > 1 for stage in stages):
             return None
-        split = [getattr(plan, field) for field in FIELDS]
-        own = self.costs.zero, *self.costs.split
-        if any(
-            said not in (None, mine)
-            for said, mine in zip((plan.zero, *split), own, strict=True)
-        ):
+        if plan.zero not in (None, self.costs.zero):
+            return None
+        if split_of(self.instance, plan) != self.costs.split:
             return None
         return tuple(
             Pipe(

@@ -50,10 +50,9 @@ class SyncTimes:
     ) -> None:
         """`check()` is called before what takes long where there are many nodes."""
         self._check = check
-        self._context, self._experts, _ = table.split
-        routed = table.model.routed_parameters
+        self._context = table.split.context
         # Of each layer those of experts that are divided; and all others.
-        self._routed = routed if self._experts > 1 else (0,) * len(routed)
+        self._routed = table.divided_parameters
         pairs = zip(parameters, self._routed, strict=True)
         self._parameters = [whole - routed for whole, routed in pairs]
         self._one_size = len({*parameters}) == 1 == len({*self._routed})

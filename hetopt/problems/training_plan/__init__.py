@@ -390,7 +390,7 @@ def _sync_us(
         return one(parameters, tuple(sorted((r.node, r.degree) for r in replicas)))
 
     def of_layer(x: int) -> int:
-        routed = divided.experts(table, x)
+        routed = table.divided_parameters[x]
         whole = among(table.model.parameters[x] - routed, holders[x])
         if not routed:
             return whole
@@ -458,7 +458,7 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                 t = Fraction(replica.degree, c)
                 layers = []
                 for x in stage.span:
-                    routed = divided.experts(table, x)
+                    routed = table.divided_parameters[x]
                     whole = (model.parameters[x] - routed) / t
                     layers.append((whole, c * holders[x]))
                     if routed:

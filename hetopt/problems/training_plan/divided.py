@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from ...costs import CostTable
 from ...plans import Stage, TrainingPlan
 from ...schema import Instance, Split
 from .. import Violation
@@ -18,12 +17,6 @@ def experts_broken(
     """
     if split.experts > 1:
         yield from _experts(data, plan, split.experts)
-
-
-def experts(table: CostTable, layer: int) -> int:
-    """Parameters of a layer that expert parallelism divides."""
-    divided = table.split.experts > 1
-    return table.model.routed_parameters[layer] if divided else 0
 
 
 def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:

@@ -209,9 +209,7 @@ class Least:
         first = self._lightest[x]
         # Experts that are divided have fewer replicas: left out.
         parameters = float(self._sums[first + x] - self._sums[first])
-        if costs.expert_parallel > 1:
-            parameters -= float(sum(cost.instance.model.routed_parameters))
-            parameters = max(0.0, parameters)
+        parameters = max(0.0, parameters - sum(cost.table.divided_parameters))
         chunk = cost.costs.gradient_bytes * parameters / t / replicas
         rate, most = self._links(t, size)
         near = min(replicas, most) - 1
@@ -226,7 +224,7 @@ class Least:
         held = int(self._sums[-1])
         if cost.costs.head == "include":
             held += cost.instance.model.embedding_parameters
-        routed = sum(cost.instance.model.routed_parameters)
+        routed = sum(cost.table.divided_parameters)
         e = cost.costs.expert_parallel
         each = Fraction(held - routed, t) + Fraction(routed, max(t, e))
         share = [(each / stages, replicas if e == 1 else replicas * max(1, t // e))]
