@@ -16,7 +16,7 @@ from itertools import product
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import shapes, targets
+from ..problems.training_plan import models, shapes, targets
 from ..schema import Instance
 from ..schema.targets import Feature
 
@@ -37,9 +37,12 @@ def unfit_target(instance: Instance) -> str | None:
     name = instance.workload.runs_on
     has = instance.workload.target.supports
     types = {node.gpu for node in instance.planned_cluster.nodes}
-    bad = [] if name in targets.ANY_MAKER else targets.foreign(types)
-    if bad and len(bad) == len(types):
-        return f"target: {name} has no use for them: {'; '.join(bad)}; change runs_on"
+    bad = {one: targets.bad_cards(name, instance, [one]) for one in types}
+    if name != "any" and all(bad.values()):
+        listed = "; ".join(text for one in sorted(bad) for text in bad[one])
+        return f"target: {name} has no use for them: {listed}; change runs_on"
+    if told := models.unfit(name, instance):
+        return f"target: {name} cannot train it: {'; '.join(told)}; change runs_on"
     asked = shapes.of_instance(instance) - {Feature.LISTED_PARAMETERS} - has
     if asked:
         what = " and ".join(sorted(feature.value for feature in asked))

@@ -21,7 +21,6 @@ from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
 from .megatron.model import fields as megatron_fields
-from .megatron.model import inexpressible
 
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
 
@@ -36,7 +35,6 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
         for name in sorted(types)
         if not re.fullmatch(LABEL, _kind(name))
     ]
-    found += inexpressible(data.model)
     if len({_kind(name) for name in types}) < len(types):
         found.append(f"GPU types {', '.join(sorted(types))} differ by blanks alone")
     return found

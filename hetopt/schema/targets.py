@@ -65,6 +65,7 @@ class Feature(StrEnum):
     NOT_RECOMPUTED = "layers that are not recomputed"
     SINGLE_PRECISION = "training in single precision"
     FLOAT16 = "16-bit numbers of the kind fp16, not bf16"
+    BFLOAT16 = "16-bit numbers of the kind bf16, not fp16"
     CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
@@ -133,6 +134,7 @@ _MEGATRON = {
     Feature.NOT_RECOMPUTED,
     Feature.SINGLE_PRECISION,
     Feature.FLOAT16,
+    Feature.BFLOAT16,
 }
 
 #: By the names that `runs_on` and exporters have.
@@ -162,6 +164,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.NOT_RECOMPUTED,
                     Feature.SINGLE_PRECISION,
                     Feature.FLOAT16,
+                    Feature.BFLOAT16,
                 }
             ),
             frozenset({Rule.NEIGHBOURS}),
@@ -177,6 +180,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.ZERO_3,
                     Feature.SELECTIVE,
                     Feature.NOT_RECOMPUTED,
+                    Feature.BFLOAT16,
                 }
             ),
             frozenset({Rule.FILLED, Rule.TIED_TOGETHER}),
@@ -203,6 +207,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.ZERO_2,
                     Feature.ZERO_3,
                     Feature.NOT_RECOMPUTED,
+                    Feature.BFLOAT16,
                 }
                 | _LAYERS
             ),
@@ -220,6 +225,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.MIXED_TYPES,
                     Feature.MIXED_TYPES_IN_STAGE,
                     Feature.NOT_RECOMPUTED,
+                    Feature.BFLOAT16,
                 }
                 | _LAYERS
             ),

@@ -1,15 +1,20 @@
 """The model's configuration travels to the trainer: nothing is left to its defaults."""
 
+import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import EVEN, instance
+from exporter_plans import EVEN, instance, one
 from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN, made_of
 
+from hetopt.bounds.impossible import unfit_target
 from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
+from hetopt.problems import training_plan
+from hetopt.schema.targets import TARGETS, Feature
 
 
 def arguments(config: dict[str, Any], *options: str) -> set[str]:
@@ -112,3 +117,23 @@ def test_weights_are_converted_before_they_are_loaded(tmp_path: Path) -> None:
     assert "'/my models/llama' weights" in files["weights.sh"]
     assert "--load weights" in files["arguments.txt"].splitlines()
     assert "weights.sh" not in exporting.exported("megatron", instance(), EVEN)
+
+
+PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"
+
+
+@pytest.mark.parametrize("path", sorted(PUBLIC.glob("*.json")), ids=lambda p: p.stem)
+def test_what_a_trainer_cannot_be_told_is_known_before_there_is_a_plan(
+    path: Path,
+) -> None:
+    """Where arithmetic, judge or planner see no obstacle, the exporter has none."""
+    config = json.loads(path.read_text("utf-8"))
+    for target, kind in product(TARGETS, ("bf16_mixed", "fp16_mixed")):
+        data = made_of(config, {"precision": kind}).on(target)
+        whole = one([(data.model.layers, 1, 1)])
+        why = unfit_target(data)
+        broken = training_plan.evaluate(data, whole).violations
+        assert (why is None) == (not broken), (target, why, broken)
+        if why is None and target in exporting.names():
+            found = exporting.reasons(target, data, whole)
+            assert set(found) <= {Feature.LISTED_PARAMETERS.value}, target

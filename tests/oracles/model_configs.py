@@ -52,10 +52,10 @@ GPT = {
 }
 
 
-def made_of(config: dict[str, Any]) -> Instance:
+def made_of(config: dict[str, Any], costs: dict[str, Any] | None = None) -> Instance:
     """The machines of the other tests with the model of a configuration."""
-    tree = json.loads(instance().model_dump_json())
+    tree = json.loads(instance(costs=costs).model_dump_json())
     tree["model"] = json.loads(from_config(config, "m").model_dump_json())
     for gpu in tree["cluster"]["gpus"].values():
-        gpu["memory_gib"] = 4096
+        gpu["memory_gib"] = 1 << 16
     return Instance.model_validate_json(json.dumps(tree))

@@ -8,11 +8,10 @@ from shutil import rmtree
 from typing import Any
 
 from ... import formats
-from ...catalogue import Gpu, known
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
 from ...problems import training_plan
-from ...problems.training_plan import targets
+from ...problems.training_plan import models, targets
 from ...problems.training_plan.shapes import features
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
@@ -43,37 +42,15 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
         if why := targets.lacking(name, data, plan):
             return why
         degrees = targets.bad_degrees(data, plan)
-        ruled = [f"tensor-parallel degree {text}" for text in degrees]
+        ruled = targets.without_precision(data, _types(data, plan))
+        ruled += [f"tensor-parallel degree {text}" for text in degrees]
         ruled += targets.refused(name, data, plan)
+        ruled += models.unfit(name, data)
     own: list[str] = []
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
-    cards = [*_bad_cards(name, data, plan), *_bad_precision(name, data, plan)]
+    cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
     return [*bad_hosts(plan), *cards, *ruled, *own]
-
-
-def _bad_cards(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
-    """Reasons to refuse cards that are no GPUs of NVIDIA or AMD."""
-    return [] if target in ANY_MAKER else targets.foreign(_types(data, plan))
-
-
-def _bad_precision(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
-    """Reasons for trainers to refuse cards that lack the 16 bits of the instance."""
-    word = str(data.workload.costs.precision).removesuffix("_mixed")
-    if target not in TARGETS or word not in ("bf16", "fp16"):
-        return []
-    return [
-        f"GPU type {name!r} has no {word}: train in a precision that all cards have "
-        "(workload.costs.precision)"
-        for name, card in _cards(data, plan).items()
-        if word not in card.tflops
-    ]
-
-
-def _cards(data: Instance, plan: TrainingPlan) -> dict[str, Gpu]:
-    """The GPU types of a plan that the catalogue knows."""
-    cards = {name: known(name) for name in _types(data, plan)}
-    return {name: card for name, card in cards.items() if card is not None}
 
 
 def _types(data: Instance, plan: TrainingPlan) -> list[str]:

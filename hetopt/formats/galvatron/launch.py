@@ -46,14 +46,6 @@ fi
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """What of the model it has no words for."""
-    told = data.model.architecture
-    if told is None or told.rope_scaling is None:
-        return []
-    return [f"rope scaling {told.rope_scaling.kind}, for which it has no word"]
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`galvatron_config.json` and `launch.sh`."""
     pipeline = normal(plan).pipelines[0]

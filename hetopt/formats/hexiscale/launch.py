@@ -6,29 +6,16 @@ every GPU, by the number of its line in `machines`; micro-batches and batch of e
 pipeline are arguments in `launch.sh` (llama/generate_hetero_scripts.py). A stage has
 one replica: replicas become pipelines. A rank's GPU is not told: machines give
 theirs in the order of the ranks, whatever numbers they have in the plan.
-
-Models are its own four, of any number of layers (llama/llama-config of FlashFlex,
-commit 5ee1726): without grouped keys and values, as wide between the matrices of the
-MLP as flash-attn makes it where nothing is told, trained in fp16 on sequences of 4096
-tokens.
 """
 
 import json
-from collections.abc import Iterator
 
 from ...plans import Pipeline, TrainingPlan
+from ...problems.training_plan.models import HEXISCALE
 from ...problems.training_plan.shapes import apart, place
-from ...schema import Instance, ModelSpec
+from ...schema import Instance
 from ..exporting.launching import WAIT, ranks
 
-#: Its names of models, by their width and attention heads.
-MODELS = {
-    (4096, 32): "llama-7b",
-    (5120, 40): "llama-13b",
-    (6656, 52): "llama-30b",
-    (8192, 64): "llama-70b",
-}
-VOCABULARY, LENGTH = 32_000, 4096
 CONFIG, MACHINES, LAUNCH = "hetero_configs.json", "machines", "launch.sh"
 _LAUNCH = """\
 #!/usr/bin/env bash
@@ -61,36 +48,6 @@ def _gpus(pipelines: list[Pipeline]) -> list[str]:
     return [gpu for pipeline in pipelines for gpu in ranks(pipeline)]
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Models that it does not have, and what its scripts are fixed to."""
-    found = list(_other_model(data.model))
-    if data.workload.costs.precision != "fp16_mixed":
-        found.append("its scripts train in fp16 (workload.costs.precision fp16_mixed)")
-    if (length := data.workload.sequence_length) != LENGTH:
-        found.append(f"it trains on sequences of {LENGTH} tokens, not of {length}")
-    return found
-
-
-def _other_model(model: ModelSpec) -> Iterator[str]:
-    if (model.hidden, model.heads) not in MODELS:
-        known = (f"{name} of {h} with {n} heads" for (h, n), name in MODELS.items())
-        yield (
-            f"its models are {', '.join(known)}, none is of {model.hidden} with "
-            f"{model.heads}"
-        )
-    if model.kv_heads not in (None, model.heads) or model.head_dim is not None:
-        yield "its models have no grouped keys, and no heads of another width"
-    if model.vocabulary != VOCABULARY:
-        yield f"its vocabulary has {VOCABULARY} tokens, not {model.vocabulary}"
-    if model.tied_embeddings or model.experts:
-        yield "its models have no tied embeddings and no experts"
-    # flash_attn/modules/mlp.py, GatedMlp: 8/3 of the width, up to a multiple of 128.
-    wide = -(-(8 * model.hidden // 3) // 128) * 128
-    counted = model.layer_parameters or model.parameters_per_layer
-    if not counted and (not model.gated or model.mlp_width != wide):
-        yield f"its MLP is gated and {wide} wide"
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`hetero_configs.json`, `machines` and `launch.sh`."""
     pipelines = apart(plan) or []
@@ -107,7 +64,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         ],
     }
     launch = _LAUNCH.format(
-        model=MODELS[data.model.hidden, data.model.heads],
+        model=HEXISCALE[data.model.hidden, data.model.heads],
         layers=data.model.layers,
         counts=" ".join(str(one.micro_batches) for one in pipelines),
         batches=" ".join(

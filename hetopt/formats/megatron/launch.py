@@ -30,11 +30,6 @@ run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """What of the model it has no arguments for."""
-    return list(model.inexpressible(data.model))
-
-
 def export(
     data: Instance, plan: TrainingPlan, *, init_from: str | None = None
 ) -> dict[str, str]:

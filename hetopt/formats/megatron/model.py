@@ -6,14 +6,12 @@ the user's. Where the instance has no `model.architecture`, norms, positions, bi
 dropout are left to the user, too: Megatron's own defaults are GPT-2's.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-from ...schema import Instance, ModelSpec
+from ...schema import Instance
 from ...schema.architecture import Architecture, RopeScaling
 
 #: What `--use-rope-scaling` takes for granted besides the factor (Llama 3.1).
-_LLAMA_3 = (1.0, 4.0, 8192)
 
 
 def fields(data: Instance, degree: int) -> dict[str, Any]:
@@ -95,26 +93,6 @@ def _scaling(told: RopeScaling | None) -> dict[str, Any]:
     if told.kind == "linear":
         return {"rotary_seq_len_interpolation_factor": int(told.factor)}
     return {"use_rope_scaling": True, "rope_scaling_factor": told.factor}
-
-
-def inexpressible(model: ModelSpec) -> Iterator[str]:
-    """What of a model Megatron has no arguments for, in words."""
-    told = model.architecture
-    if told is None:
-        return
-    if told.rope_base is not None and told.rope_base != int(told.rope_base):
-        yield f"a rope base that is no whole number, {told.rope_base}"
-    scaling = told.rope_scaling
-    if scaling is not None and scaling.kind == "linear":
-        if scaling.factor != int(scaling.factor):
-            yield f"a rope scaling that is no whole number, {scaling.factor}"
-    elif scaling is not None:
-        rest = (scaling.low_freq_factor, scaling.high_freq_factor)
-        if (*rest, scaling.original_length) != _LLAMA_3:
-            yield "a rope scaling other than that of Llama 3.1"
-    if told.activation == "relu" or (model.gated and told.activation != "silu"):
-        gate = "a gated " if model.gated else ""
-        yield f"{gate}activation {told.activation}"
 
 
 def untold(data: Instance) -> list[str]:

@@ -71,6 +71,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.INTERLEAVED: all(x.interleave > 1 for x in data.workload.splits),
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
+        Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
         Feature.NO_MASTER: costs.precision == "bf16",
     }
     return frozenset(feature for feature, uses in asked.items() if uses)

@@ -8,6 +8,7 @@ from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature, Rule, indivisible
 from .. import Violation
+from . import models
 from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
@@ -30,12 +31,31 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     for text in lacking(target, data, plan):
         if text != Feature.LISTED_PARAMETERS:
             yield Violation("target", "plan", f"{target} does not run {text}")
-    if target not in ANY_MAKER:
-        node = data.planned_cluster.node
-        for text in foreign({node[r.node].gpu for r in plan.replicas()}):
-            yield Violation("target", "plan", f"{target}: {text}")
-    for text in refused(target, data, plan):
+    node = data.planned_cluster.node
+    types = {node[replica.node].gpu for replica in plan.replicas()}
+    told = [*bad_cards(target, data, types), *models.unfit(target, data)]
+    for text in [*told, *refused(target, data, plan)]:
         yield Violation("target", "plan", f"{target}: {text}")
+
+
+def bad_cards(target: str, data: Instance, types: Iterable[str]) -> list[str]:
+    """Of GPU types those on which the target does not train, in words."""
+    others = [] if target in ANY_MAKER else foreign(types)
+    return [*others, *without_precision(data, types)]
+
+
+def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
+    """Of GPU types those that lack the 16 bits of the instance, in words."""
+    word = str(data.workload.costs.precision).partition("_")[0]
+    if word not in ("bf16", "fp16"):
+        return []
+    cards = ((name, known(name)) for name in sorted(types))
+    return [
+        f"GPU type {name!r} has no {word}: train in a precision that all cards have "
+        "(workload.costs.precision)"
+        for name, card in cards
+        if card is not None and word not in card.tflops
+    ]
 
 
 def foreign(types: Iterable[str]) -> list[str]:

@@ -1,0 +1,95 @@
+"""Models that a target has no words for, and what its scripts are fixed to.
+
+These are rules of an instance, whatever its plan: who breaks one has no plan there.
+That a model is told by numbers of parameters alone is none of them: its plans are
+real, and only who writes its shape asks for it.
+
+HexiScale trains four models of its own, of any number of layers (llama/llama-config of
+FlashFlex, commit 5ee1726): without grouped keys and values, as wide between the
+matrices of the MLP as flash-attn makes it where nothing is told, on sequences of 4096
+tokens.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from ...schema import Instance, ModelSpec
+
+#: HexiScale's names of models, by their width and attention heads.
+HEXISCALE: Mapping[tuple[int, int], str] = MappingProxyType(
+    {
+        (4096, 32): "llama-7b",
+        (5120, 40): "llama-13b",
+        (6656, 52): "llama-30b",
+        (8192, 64): "llama-70b",
+    }
+)
+_VOCABULARY, _LENGTH = 32_000, 4096
+_LLAMA_3 = (1.0, 4.0, 8192)  # what megatron-core has of rope scaling beside its factor
+
+
+def unfit(target: str, data: Instance) -> list[str]:
+    """What of an instance a target cannot be told, in words."""
+    rule = _RULES.get(target)
+    return [] if rule is None else list(rule(data))
+
+
+def _galvatron(data: Instance) -> Iterator[str]:
+    told = data.model.architecture
+    if told is not None and told.rope_scaling is not None:
+        yield f"rope scaling {told.rope_scaling.kind}, for which it has no word"
+
+
+def _hexiscale(data: Instance) -> Iterator[str]:
+    if (length := data.workload.sequence_length) != _LENGTH:
+        yield f"it trains on sequences of {_LENGTH} tokens, not of {length}"
+    yield from _no_hexiscale_model(data.model)
+
+
+def _no_hexiscale_model(model: ModelSpec) -> Iterator[str]:
+    if (model.hidden, model.heads) not in HEXISCALE:
+        known = (f"{name} of {h} with {n} heads" for (h, n), name in HEXISCALE.items())
+        yield (
+            f"its models are {', '.join(known)}, none is of {model.hidden} with "
+            f"{model.heads}"
+        )
+    if model.kv_heads not in (None, model.heads) or model.head_dim is not None:
+        yield "its models have no grouped keys, and no heads of another width"
+    if model.vocabulary != _VOCABULARY:
+        yield f"its vocabulary has {_VOCABULARY} tokens, not {model.vocabulary}"
+    if model.tied_embeddings or model.experts:
+        yield "its models have no tied embeddings and no experts"
+    # flash_attn/modules/mlp.py, GatedMlp: 8/3 of the width, up to a multiple of 128.
+    wide = -(-(8 * model.hidden // 3) // 128) * 128
+    counted = model.layer_parameters or model.parameters_per_layer
+    if not counted and (not model.gated or model.mlp_width != wide):
+        yield f"its MLP is gated and {wide} wide"
+
+
+def _megatron(data: Instance) -> Iterator[str]:
+    told = data.model.architecture
+    if told is None:
+        return
+    if told.rope_base is not None and told.rope_base != int(told.rope_base):
+        yield f"a rope base that is no whole number, {told.rope_base}"
+    scaling = told.rope_scaling
+    if scaling is not None and scaling.kind == "linear":
+        if scaling.factor != int(scaling.factor):
+            yield f"a rope scaling that is no whole number, {scaling.factor}"
+    elif scaling is not None:
+        rest = (scaling.low_freq_factor, scaling.high_freq_factor)
+        if (*rest, scaling.original_length) != _LLAMA_3:
+            yield "a rope scaling other than that of Llama 3.1"
+    gated = data.model.gated
+    if told.activation == "relu" or (gated and told.activation != "silu"):
+        yield f"{'a gated ' if gated else ''}activation {told.activation}"
+
+
+_RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(
+    {
+        "flagscale": _megatron,
+        "galvatron": _galvatron,
+        "hexiscale": _hexiscale,
+        "megatron": _megatron,
+    }
+)
