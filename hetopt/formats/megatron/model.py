@@ -11,8 +11,6 @@ from typing import Any
 from ...schema import Instance
 from ...schema.architecture import Architecture, RopeScaling
 
-#: What `--use-rope-scaling` takes for granted besides the factor (Llama 3.1).
-
 
 def fields(data: Instance, degree: int) -> dict[str, Any]:
     """Arguments by name, True for a flag; `degree` is the largest in the plan."""
