@@ -46,6 +46,12 @@ HELD: Mapping[str, Held] = MappingProxyType(
             ("core 0.12.0", "core 0.13.0", "core 0.16.1", "0.20.0 (d98e8a6)"),
             "megatron-core",
         ),
+        "megatron_bridge": Held(
+            "Megatron-Bridge",
+            "0.4.2",
+            ("0.6.0, by its source",),
+            "megatron-bridge",
+        ),
         "ray": Held("Ray", "2.49", ("2.60.0",), "ray"),
         "sailor": Held("Sailor", "cf2c8e3", ("cf2c8e3",)),
         "skypilot": Held("SkyPilot", "0.9", ("0.14.1",), "skypilot"),

@@ -36,7 +36,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     Raises `UnknownName` for a target that is not there.
     """
     exporter: Any = formats.exporter(target)
-    name, ruled = target.replace("-", "_"), []
+    name, ruled = _rules(target), []
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
         if why := targets.lacking(name, data, plan):
@@ -53,6 +53,12 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     return [*bad_hosts(plan), *cards, *ruled, *own]
 
 
+def _rules(target: str) -> str:
+    """The target of `TARGETS` whose plans an exporter takes, or its own name."""
+    name = target.replace("-", "_")
+    return str(getattr(formats.exporter(target), "RULES", name))
+
+
 def _types(data: Instance, plan: TrainingPlan) -> list[str]:
     node = data.planned_cluster.node
     return sorted({node[replica.node].gpu for replica in plan.replicas()})
@@ -63,7 +69,8 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     used = features(data, plan)
     rows = []
     for target in names():
-        supports = TARGETS[target if target in TARGETS else "any"].supports
+        rules = _rules(target)
+        supports = TARGETS[rules if rules in TARGETS else "any"].supports
         held = HELD[target]
         rows.append(
             {
@@ -106,7 +113,7 @@ def exported(
 
 def _made_for(target: str) -> str:
     """How to ask for a plan that the target runs."""
-    name = target.replace("-", "_")
+    name = _rules(target)
     return f" (hetopt plan --for {name})" if name in TARGETS else ""
 
 

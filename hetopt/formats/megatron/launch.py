@@ -12,7 +12,7 @@ import shlex
 from typing import Any
 
 from ...errors import escaped
-from ...plans import TrainingPlan
+from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
 from ..exporting.launching import ranks, torchruns
@@ -20,6 +20,10 @@ from . import model, weights
 
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 OPTIONS: dict[str, Any] = {"init_from": str}
+#: Where an argument has another name than its field.
+_OPTIONS = {
+    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank"
+}
 _ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
 # optimiser) are passed on.
@@ -39,33 +43,35 @@ def export(
     arguments begin with what it wrote.
     """
     pipeline = normal(plan).pipelines[0]
-    replica = pipeline.stages[0].replicas[0]
     layers = [len(stage.span) for stage in pipeline.stages]
-    split = data.workload.costs.split
-    degree = replica.degree // split.context
-    given = {
-        "tensor_model_parallel_size": degree,
-        "pipeline_model_parallel_size": len(layers),
-        "micro_batch_size": replica.samples,
-        **_divided(split),
-        **model.fields(data, degree),
-    }
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     lines += [f"# not told: {word}" for word in model.untold(data)]
-    for name, value in given.items():
-        option = "--" + name.replace("_", "-")
-        lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
-    if split.interleave > 1:
-        lines += _interleaved(layers, split.interleave)
-    elif len(set(layers)) > 1:
+    if len(set(layers)) > 1 and data.workload.costs.interleave == 1:
         lines += _older(layers)
-        layout = shlex.quote(layout_of(layers))
-        lines.append(f"--pipeline-model-parallel-layout {layout}")
+    for name, value in given(data, pipeline).items():
+        option = "--" + _OPTIONS.get(name, name).replace("_", "-")
+        lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
     made = {LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline))}
     if init_from is not None:
         lines += weights.ARGUMENTS
         made[weights.SCRIPT] = weights.script(init_from)
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
+
+
+def given(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+    """Arguments by the names of Megatron's configuration, True for a flag."""
+    replica = pipeline.stages[0].replicas[0]
+    layers = [len(stage.span) for stage in pipeline.stages]
+    split = data.workload.costs.split
+    degree = replica.degree // split.context
+    return {
+        "tensor_model_parallel_size": degree,
+        "pipeline_model_parallel_size": len(layers),
+        "micro_batch_size": replica.samples,
+        **_divided(split),
+        **model.fields(data, degree),
+        **_cuts(layers, split.interleave),
+    }
 
 
 def _divided(split: Split) -> dict[str, int]:
@@ -79,17 +85,17 @@ def _divided(split: Split) -> dict[str, int]:
     return made
 
 
-def _interleaved(layers: list[int], runs: int) -> list[str]:
-    """Runs of layers: as many on every stage, or the layout of all of them.
+def _cuts(layers: list[int], runs: int) -> dict[str, Any]:
+    """Equal stages need nothing but their runs of layers, others the layout of all.
 
     Of a stage's layers that no number of runs divides, the first runs have one more.
     """
     if len(set(layers)) == 1 and layers[0] % runs == 0:
-        return [f"--num-virtual-stages-per-pipeline-rank {runs}"]
+        return {} if runs == 1 else {"virtual_pipeline_model_parallel_size": runs}
     parts = [
         count // runs + (run < count % runs) for run in range(runs) for count in layers
     ]
-    return [f"--pipeline-model-parallel-layout {shlex.quote(layout_of(parts))}"]
+    return {"pipeline_model_parallel_layout": layout_of(parts)}
 
 
 def layout_of(layers: list[int]) -> str:

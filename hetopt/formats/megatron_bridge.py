@@ -1,0 +1,136 @@
+"""Megatron-Bridge (NeMo): a recipe in Python, and a torchrun for each host.
+
+`recipe.py` begins with the library's `vanilla_gpt_pretrain_config`, which leaves all to
+Megatron's own defaults, and sets what `settings.json` beside it tells: the model, how
+it is divided, the layout of the pipeline, batches and precision. Ranks are Megatron's,
+and so are the rules (`RULES`). Data, tokenizer, optimiser and checkpoints are the
+user's: change `config()`, or pass `section.name=value` words on to `launch.sh`. A name
+that the installed release does not know ends the run before it trains.
+"""
+
+import json
+from typing import Any
+
+from ..plans import TrainingPlan
+from ..problems.training_plan.shapes import normal
+from ..schema import Instance
+from .exporting.launching import ranks, torchruns
+from .megatron import launch
+
+#: The target of `hetopt.schema.targets` whose plans it runs.
+RULES = "megatron"
+SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"
+_ABOUT = """\
+# Further arguments are passed on: words as train.train_iters=1000.
+"""
+_UNTOLD = """\
+# Norms, positions, biases and dropout are GPT-2's, as nothing told the model's: add
+# words as model.normalization=RMSNorm, or assemble the instance from a config.json.
+"""
+_SETUP = """\
+run="./recipe.py ${*@Q}"
+"""
+_RECIPE = '''\
+"""A recipe of Megatron-Bridge: what settings.json tells, on Megatron's defaults."""
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import torch.nn.functional as F
+from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config
+from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.pretrain import pretrain
+
+SETTINGS = Path(__file__).with_name("settings.json")
+ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
+
+
+def put(config, section, name, value):
+    """Set one field, which must be there."""
+    part = getattr(config, section) if section else config
+    if not hasattr(part, name):
+        sys.exit(f"this release of Megatron-Bridge has no {section}.{name}")
+    setattr(part, name, ACTIVATIONS[value] if name == "activation_func" else value)
+
+
+def config(words=()):
+    """The whole configuration; `words` are section.name=value."""
+    made = vanilla_gpt_pretrain_config()
+    for section, fields in json.loads(SETTINGS.read_text(encoding="utf-8")).items():
+        for name, value in fields.items():
+            put(made, section, name, value)
+    for word in words:
+        key, _, text = word.partition("=")
+        section, _, name = key.rpartition(".")
+        try:
+            value = ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            value = text
+        put(made, section, name, value)
+    return made
+
+
+if __name__ == "__main__":
+    pretrain(config(sys.argv[1:]), forward_step)
+'''
+
+#: Megatron-LM's arguments by the names that its configuration classes have.
+_NAMES = {
+    "norm_epsilon": "layernorm_epsilon",
+    "num_experts": "num_moe_experts",
+    "use_rope_scaling": "rope_scaling",
+    "rotary_seq_len_interpolation_factor": "seq_len_interpolation_factor",
+}
+_NOT = {
+    "untie_embeddings_and_output_weights": "share_embeddings_and_output_weights",
+    "disable_bias_linear": "add_bias_linear",
+}
+_TRAIN = ("global_batch_size", "micro_batch_size")
+#: Said elsewhere: by the sequence, by the kind of query groups, by the precision.
+_ELSEWHERE = ("max_position_embeddings", "group_query_attention", "bf16", "fp16")
+_SHARDED = "use_distributed_optimizer"
+_PRECISIONS = {"fp16_mixed": "fp16_mixed", "fp32": None}
+
+
+def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
+    """`recipe.py`, `settings.json` and `launch.sh`."""
+    pipeline = normal(plan).pipelines[0]
+    told = launch.given(data, pipeline)
+    text = json.dumps(_sections(data, told), indent=1)
+    untold = "" if data.model.architecture else _UNTOLD
+    return {
+        RECIPE: _RECIPE,
+        SETTINGS: text + "\n",
+        LAUNCH: torchruns(_ABOUT + untold, _SETUP, ranks(pipeline)),
+    }
+
+
+def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Fields by the section of the configuration; those of the whole under ''."""
+    length = data.workload.sequence_length
+    shape: dict[str, Any] = {}
+    for name, value in told.items():
+        if name in _NOT:
+            shape[_NOT[name]] = False
+        elif name == "swiglu":
+            shape |= {"gated_linear_unit": True, "activation_func": "silu"}
+        elif name not in (*_TRAIN, *_ELSEWHERE, _SHARDED):
+            shape[_NAMES.get(name, name)] = value
+    if dense := data.model.dense_layers:
+        shape["moe_layer_freq"] = [0] * dense + [1] * (data.model.layers - dense)
+    sharded = bool(told.get(_SHARDED))
+    precision = str(data.workload.costs.precision)
+    shape.setdefault("vocab_size", data.model.vocabulary)
+    if "make_vocab_size_divisible_by" not in shape:
+        shape["should_pad_vocab"] = True
+    return {
+        "model": shape,
+        "train": {name: told[name] for name in _TRAIN},
+        "dataset": {"seq_length": length},
+        "tokenizer": {"vocab_size": data.model.vocabulary},
+        "ddp": {_SHARDED: sharded},
+        "optimizer": {_SHARDED: sharded},
+        "": {"mixed_precision": _PRECISIONS.get(precision, "bf16_mixed")},
+    }
