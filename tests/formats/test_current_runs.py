@@ -1,20 +1,24 @@
 """A run that goes on is read as a plan, by the arguments of its trainer."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exporter_plans import SHAPES, instance
 from exporter_plans import one as pipelined
+from mixtures import mixture
 from typer.testing import CliRunner
 
 from hetopt import cli, formats
+from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
-from hetopt.plans import TrainingPlan
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems.training_plan.shapes import normal
-from hetopt.schema import Instance
+from hetopt.schema import Instance, Split
+from hetopt.schema.splits import FIELDS
 
 WHOLE = pipelined([(5, 4, 2), (4, 4, 2), (3, 4, 2)])  # on all GPUs, in their order
 
@@ -54,6 +58,34 @@ def test_what_is_exported_is_read_as_the_run_that_it_is(
     assert found
 
 
+@pytest.mark.parametrize("split", list(map(Split._make, product((1, 2), repeat=3))))
+def test_what_divides_sequences_experts_and_runs_is_read_back(
+    split: Split, tmp_path: Path
+) -> None:
+    data = mixture([4, 4])
+    flows = [
+        Pipeline(
+            micro_batches=2,
+            stages=tuple(
+                Stage(
+                    layers=(2 * j, 2 * j + 2),
+                    replicas=(Replica(gpus=(f"n{j}:{i}", f"n{j}:{i + 1}")),),
+                )
+                for j in (0, 1)
+            ),
+        )
+        for i in (0, 2)
+    ]
+    told = {n: v for n, v in zip(FIELDS, split, strict=True) if v > 1}
+    chosen = TrainingPlan(pipelines=tuple(flows), **told)
+    exporting.write(tmp_path, exporting.exported("megatron", data, chosen))
+    found = read("megatron", tmp_path / "arguments.txt", data)
+    assert found == chosen
+    own = under(data, split=split)
+    found = read("megatron", tmp_path / "arguments.txt", own)
+    assert all(getattr(found, name) is None for name in FIELDS)
+
+
 def arguments(tmp_path: Path, *changes: str) -> Path:
     words = {
         "--num-layers": "12",
@@ -89,8 +121,10 @@ def test_layers_lie_as_older_arguments_tell(tmp_path: Path) -> None:
 def test_hosts_are_taken_in_the_order_that_is_told(tmp_path: Path) -> None:
     path = arguments(tmp_path, "--pipeline-model-parallel-size 2")
     found = read("megatron", path, instance(), "b1,b0,a0")
-    nodes = [one.node for stage in found.pipelines[0].stages for one in stage.replicas]
-    assert nodes == ["b1", "b0", "a0", "a0"]
+    nodes = [
+        [stage.replicas[0].node for stage in one.stages] for one in found.pipelines
+    ]
+    assert nodes == [["b1", "a0"], ["b0", "a0"]]
 
 
 def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
@@ -111,7 +145,7 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
             }
         )
     )
-    found = read("torchtitan", path, settings("torchtitan"))
+    found = normal(read("torchtitan", path, settings("torchtitan")))
     (pipeline,) = found.pipelines
     assert [stage.layers for stage in pipeline.stages] == [(0, 4), (4, 9), (9, 12)]
     assert (pipeline.micro_batches, pipeline.micro_batch_size) == (8, 4)
@@ -123,10 +157,14 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
         ("--num-layers 13", "num-layers: found 13, expected 12"),
         ("--global-batch-size 30", "found 30, expected 32"),
         ("--tensor-model-parallel-size 5", "expected a multiple of stages"),
-        ("--context-parallel-size 2", "context-parallel-size: expected 1"),
+        ("--context-parallel-size 2", "context_parallel 2.* does not offer"),
         ("--recompute-granularity selective", "the instance weighs full"),
-        ("--num-layers-per-virtual-pipeline-stage 2", "no interleaved stages"),
-        ("--pipeline-model-parallel-layout Et*6|t*6L", "12 layers on 2 stages"),
+        ("--num-layers-per-virtual-pipeline-stage 2", "interleave 2, .* not offer"),
+        ("--num-virtual-stages-per-pipeline-rank 5", "found 15 parts of 12 layers"),
+        (
+            "--pipeline-model-parallel-layout Et*6|t*6L",
+            "in 2 parts, expected 12 in 3",
+        ),
     ],
 )
 def test_another_run_than_the_instances_is_refused(

@@ -8,12 +8,12 @@ from brute_force_grids import best_grid
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
+from mixtures import mixture
 from random_calibrations import calibrated
 from random_pipelines import random_instance, random_pipes
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.catalogue.constants import constants
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
@@ -21,48 +21,6 @@ from hetopt.schema import Instance, Split
 from hetopt.schema.splits import FIELDS
 from hetopt.search import choices
 from hetopt.search.fast_cost import FastCost, Pipe
-
-GPU = {"peak_tflops": 312, "memory_gib": 6, "memory_gbytes_per_s": 2039}
-GPU |= {"card": "A100", "generation": "Ampere", "peaks": {"bf16": 312}}
-CALIBRATION = {"framework": "megatron", "style": "fused", "kernel": "cudnn"}
-CALIBRATION |= {"precision": "bf16", "spread": 0.1, "constants": dict(constants())}
-
-
-def mixture(counts: list[int], **more: Any) -> Instance:
-    """A small mixture of experts on nodes of so many A100s."""
-    costs = {"layer_times": "calibrated", "activations": "calibrated"}
-    costs |= {"calibration": CALIBRATION, "sequence_parallel": True, "flash": True}
-    return Instance.model_validate(
-        {
-            "name": "mixture",
-            "model": {
-                **{"name": "m", "layers": 4, "hidden": 1024, "heads": 8},
-                **{"kv_heads": 4, "intermediate": 2048, "gated": True},
-                **{"vocabulary": 8000, "experts": 4, "active_experts": 2},
-                "dropout": False,
-            },
-            "cluster": {
-                "gpus": {"a": GPU},
-                "nodes": [
-                    {"name": f"n{i}", "gpu": "a", "count": count}
-                    | {"intra_gbytes_per_s": 300, "adapters": 2}
-                    for i, count in enumerate(counts)
-                ],
-                "inter": {"gbytes_per_s": 25},
-            },
-            "workload": {
-                **{"sequence_length": 8192, "global_batch": 4, "runs_on": "megatron"},
-                "costs": costs,
-                "alternatives": {
-                    **{"context_parallel": [1, 2], "expert_parallel": [1, 2, 4]},
-                    **{"zero": [0, 1], "recompute": ["none", "full"]},
-                    "interleave": [1, 2],
-                },
-                **more,
-            },
-        },
-        strict=False,
-    )
 
 
 def doubled(instance: Instance) -> Instance:

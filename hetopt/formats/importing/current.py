@@ -1,19 +1,22 @@
 """The plan of a run that goes on: a grid of ranks, on the hosts in their order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError, UnknownName
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...schema import Instance, Recompute
+from ...schema import Instance, Recompute, Split
+from ...schema.splits import FIELDS
+from ...schema.targets import ONE
 
 
 class Layout(NamedTuple):
     """What a trainer is told of its ranks: stages, replicas, tensor-parallel ranks.
 
     `layers` are the numbers of layers of the stages, `samples` the sequences of a
-    micro-batch of one replica.
+    micro-batch of one replica. `degree` are the GPUs of a replica: its tensor-parallel
+    ranks times those among which it divides sequences.
     """
 
     layers: tuple[int, ...]
@@ -23,6 +26,7 @@ class Layout(NamedTuple):
     micro_batches: int
     recompute: Recompute
     zero: int
+    split: Split = ONE
 
 
 def gpus(data: Instance, hosts: str) -> list[str]:
@@ -40,18 +44,41 @@ def replicas_of(ranks: int, others: int, place: str) -> int:
     if not others or ranks % others:
         raise InstanceError(
             f"{place}: found {ranks} GPUs, expected a multiple of stages x "
-            f"tensor-parallel degree = {others}; name the hosts of the run (hosts=A,B)"
+            f"GPUs of a replica = {others}; name the hosts of the run (hosts=A,B)"
         )
     return ranks // others
 
 
-def alone(place: str, degrees: Mapping[str, int]) -> None:
-    """`InstanceError` for degrees above 1 of what plans are not read with."""
-    for name, degree in degrees.items():
-        if degree != 1:
-            raise InstanceError(
-                f"{place}: {name}: expected 1; plans here have no other"
-            )
+def cut(
+    parts: Sequence[int], stages: int, layers: int, place: str
+) -> tuple[tuple[int, ...], int]:
+    """Layers of each stage, and its runs, of the parts of the model in their order.
+
+    The first run of every stage comes first, then the second of every stage.
+    """
+    runs, over = divmod(len(parts), stages)
+    if over or sum(parts) != layers:
+        raise InstanceError(
+            f"{place}: found {sum(parts)} layers in {len(parts)} parts, expected "
+            f"{layers} in {stages}, or in a multiple of it; correct it"
+        )
+    held = tuple(sum(parts[stage::stages]) for stage in range(stages))
+    if list(parts) != in_runs(held, runs):
+        raise InstanceError(
+            f"{place}: found the parts {list(parts)}, expected {in_runs(held, runs)}: "
+            "plans here divide the layers of a stage equally among its runs"
+        )
+    return held, runs
+
+
+def in_runs(layers: Sequence[int], runs: int) -> list[int]:
+    """Layers of every run of every stage: where they do not divide, the first has more.
+
+    In the order of `cut`.
+    """
+    return [
+        count // runs + (run < count % runs) for run in range(runs) for count in layers
+    ]
 
 
 def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -67,25 +94,43 @@ def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> N
 def plan_of(
     layout: Layout, ranks: list[str], data: Instance, place: str
 ) -> TrainingPlan:
-    """The plan; `InstanceError` for settings that the instance does not weigh."""
+    """The plan, a pipeline for each replica, as micro-batches are a replica's.
+
+    Raises `InstanceError` for settings that the instance does not weigh.
+    """
     rule, zero = _settings(layout, data, place)
     left = iter(ranks)
-    stages = []
+    rows = []
     for span in pairwise(accumulate(layout.layers, initial=0)):
-        groups = tuple(
-            Replica(
-                gpus=tuple(next(left) for _ in range(layout.degree)),
-                samples=layout.samples,
-            )
+        groups = [
+            tuple(next(left) for _ in range(layout.degree))
             for _ in range(layout.replicas)
+        ]
+        rows.append(
+            [
+                Stage(
+                    layers=span,
+                    replicas=(Replica(gpus=gpus, samples=layout.samples),),
+                    recompute=rule,
+                )
+                for gpus in groups
+            ]
         )
-        stages.append(Stage(layers=span, replicas=groups, recompute=rule))
-    pipeline = Pipeline(
-        micro_batches=layout.micro_batches,
-        micro_batch_size=layout.samples * layout.replicas,
-        stages=tuple(stages),
+    pipelines = tuple(
+        Pipeline(
+            micro_batches=layout.micro_batches,
+            micro_batch_size=layout.samples,
+            stages=stages,
+        )
+        for stages in zip(*rows, strict=True)
     )
-    return TrainingPlan(pipelines=(pipeline,), zero=zero)
+    own = data.workload.costs.split
+    chosen = {
+        name: value
+        for name, value, usual in zip(FIELDS, layout.split, own, strict=True)
+        if value != usual
+    }
+    return TrainingPlan(pipelines=pipelines, zero=zero, **chosen)
 
 
 def _settings(
@@ -103,6 +148,14 @@ def _settings(
                 f"{', '.join(map(str, offered))}; add it to "
                 f"workload.alternatives.{name}"
             )
+    if layout.split not in workload.splits:
+        wanted = ", ".join(
+            f"{name} {value}" for name, value in zip(FIELDS, layout.split, strict=True)
+        )
+        raise InstanceError(
+            f"{place}: the run has {wanted}, which the instance does not offer; add "
+            "them to workload.alternatives"
+        )
     own = workload.costs
     return (
         None if layout.recompute == own.recompute else layout.recompute,

@@ -16,6 +16,7 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
 from ..exporting.launching import ranks, torchruns
+from ..importing.current import in_runs
 from . import model, weights
 
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
@@ -92,10 +93,7 @@ def _cuts(layers: list[int], runs: int) -> dict[str, Any]:
     """
     if len(set(layers)) == 1 and layers[0] % runs == 0:
         return {} if runs == 1 else {"virtual_pipeline_model_parallel_size": runs}
-    parts = [
-        count // runs + (run < count % runs) for run in range(runs) for count in layers
-    ]
-    return {"pipeline_model_parallel_layout": layout_of(parts)}
+    return {"pipeline_model_parallel_layout": layout_of(in_runs(layers, runs))}
 
 
 def layout_of(layers: list[int]) -> str:

@@ -4,8 +4,7 @@ The file has the words of the command line, as `pretrain_gpt.py` gets them, with
 comments and line breaks of the shell; variables are no words. Ranks are the GPUs of the
 hosts in the order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.
 Layers lie as `--pipeline-model-parallel-layout`, `--decoder-first-pipeline-num-layers`
-and `-last` tell, else equally. Context and expert parallelism and interleaved stages
-have no form here.
+and `-last` tell, else equally; interleaved ones by their layout or in equal runs.
 """
 
 import re
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError
-from ...schema import Instance, Recompute
+from ...schema import Instance, Recompute, Split
 from ...text.parsing import read_text
-from ..importing.current import Layout, alone, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, cut, gpus, plan_of, replicas_of, same
 from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -26,11 +25,8 @@ _RECOMPUTE: dict[str | None, Recompute] = {
     "full": "full",
     "selective": "selective",
 }
-_ONE = ("context-parallel-size", "expert-model-parallel-size")
-_RUNS = (
-    "num-layers-per-virtual-pipeline-stage",
-    "num-virtual-stages-per-pipeline-rank",
-)
+_EACH = "num-layers-per-virtual-pipeline-stage"
+_RUNS = "num-virtual-stages-per-pipeline-rank"
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
@@ -42,6 +38,11 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         _number(given, f"{name}-model-parallel-size", place, 1)
         for name in ("pipeline", "tensor")
     )
+    context, experts = (
+        _number(given, name, place, 1)
+        for name in ("context-parallel-size", "expert-model-parallel-size")
+    )
+    degree *= context
     replicas = replicas_of(len(ranks), stages * degree, place)
     samples = _number(given, "micro-batch-size", place)
     batch = _number(given, "global-batch-size", place, samples * replicas)
@@ -51,25 +52,24 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
             f"{place}: global-batch-size: found {batch}, expected a multiple of "
             f"micro-batch-size x {replicas} replicas; correct it"
         )
+    layers, runs = cut(
+        _parts(given, stages, data.model.layers, place),
+        *(stages, data.model.layers, place),
+    )
     layout = Layout(
-        layers=_layers(given, stages, data.model.layers, place),
+        layers=layers,
         replicas=replicas,
         degree=degree,
         samples=samples,
         micro_batches=batch // (samples * replicas),
         recompute=_RECOMPUTE[_recomputed(given, place)],
         zero=int("use-distributed-optimizer" in given),
+        split=Split(context, experts, runs),
     )
     yield Claim(1, None, plan_of(layout, ranks, data, place))
 
 
 def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -> None:
-    alone(place, {name: _number(given, name, place, 1) for name in _ONE})
-    for name in _RUNS:
-        if name in given:
-            raise InstanceError(
-                f"{place}: {name}: plans here have no interleaved stages"
-            )
     model, workload = data.model, data.workload
     names = {
         "num-layers": model.layers,
@@ -94,20 +94,24 @@ def _recomputed(given: dict[str, str], place: str) -> str | None:
     return found
 
 
-def _layers(
+def _parts(
     given: dict[str, str], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
+    """Layers of each part of the model, in their order: runs of stages, or stages."""
     layout = given.get("pipeline-model-parallel-layout")
     if layout is not None:
-        found = tuple(one.count("t") for one in _unrolled(layout).split("|"))
-    else:
-        found = _ends(given, stages, layers, place)
-    if len(found) != stages or sum(found) != layers:
+        return tuple(one.count("t") for one in _unrolled(layout).split("|"))
+    parts = stages * _number(given, _RUNS, place, 1)
+    if _EACH in given:
+        parts = layers // max(1, _number(given, _EACH, place))
+    if parts == stages:
+        return _ends(given, stages, layers, place)
+    if not parts or layers % parts:
         raise InstanceError(
-            f"{place}: found {sum(found)} layers on {len(found)} stages, expected "
-            f"{layers} on {stages}; plans here have no interleaved stages"
+            f"{place}: found {parts} parts of {layers} layers, expected parts of as "
+            "many layers; tell the layout"
         )
-    return found
+    return (layers // parts,) * parts
 
 
 def _ends(

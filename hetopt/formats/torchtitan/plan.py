@@ -4,8 +4,8 @@ TOML of releases up to 0.2.2, or the JSON that newer ones save
 (`--debug.save_config_file`). Ranks are the GPUs of the hosts in the order of `hosts`,
 else of the instance, on the mesh [pp, dp, tp]. Layers lie as
 `module_fqns_per_model_part` tells, else as torchtitan divides them: embedding and head
-count as so many layers as the configuration says, by default one each. Context and
-expert parallelism and looped schedules have no form here.
+count as so many layers as the configuration says, by default one each. Looped schedules
+are read by their parts.
 """
 
 import json
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError
-from ...schema import Instance, Recompute
+from ...schema import Instance, Recompute, Split
 from ...text.parsing import read_text
-from ..importing.current import Layout, alone, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, cut, gpus, plan_of, replicas_of, same
 from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -28,6 +28,7 @@ _RULES: dict[str, Recompute] = {
     "none": "none",
 }
 _ENDS = ("first", "last")
+_SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
@@ -35,13 +36,12 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     place = str(path)
     tree = _tree(path, place)
     parallel, training = _section(tree, "parallelism"), _section(tree, "training")
-    others = ("context_parallel_degree", "expert_parallel_degree")
-    alone(place, {name: _number(parallel, name, place, 1) for name in others})
     ranks = gpus(data, hosts)
-    stages, degree = (
+    stages, degree, context, experts = (
         _number(parallel, f"{name}_parallel_degree", place, 1)
-        for name in ("pipeline", "tensor")
+        for name in ("pipeline", "tensor", "context", "expert")
     )
+    degree *= context
     replicas = replicas_of(len(ranks), stages * degree, place)
     size = _number(training, "local_batch_size", place)
     batch = _number(training, "global_batch_size", place, -1)
@@ -64,14 +64,19 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
             f"{place}: found a global batch of {batch}, expected a multiple of "
             f"{samples} x {replicas} replicas; correct it"
         )
+    layers, runs = cut(
+        _parts(parallel, stages, data.model.layers, place),
+        *(stages, data.model.layers, place),
+    )
     layout = Layout(
-        layers=_layers(parallel, stages, data.model.layers, place),
+        layers=layers,
         replicas=replicas,
         degree=degree,
         samples=samples,
         micro_batches=batch // (samples * replicas),
         recompute=_rule(tree, place),
         zero=_zero(parallel, replicas, stages),
+        split=Split(context, experts, runs),
     )
     yield Claim(1, None, plan_of(layout, ranks, data, place))
 
@@ -128,38 +133,42 @@ def _zero(parallel: dict[str, Any], replicas: int, stages: int) -> int:
     return 3 if again else 2
 
 
-def _layers(
+def _parts(
     parallel: dict[str, Any], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
+    """Layers of each part of the model, in their order: runs of stages, or stages."""
+    schedule = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
+    if schedule.lower() not in _SCHEDULES:
+        raise InstanceError(
+            f"{place}: pipeline_parallel_schedule: found {schedule!r}, expected one of "
+            "1F1B, GPipe, Interleaved1F1B: plans here have no other"
+        )
     parts = parallel.get("module_fqns_per_model_part")
     if parts:
         names = [[str(name) for name in part] for part in parts]
-        found = tuple(
+        return tuple(
             sum(bool(re.fullmatch(r"layers\.\d+", name)) for name in part)
             for part in names
         )
-    elif stages == 1:
-        found = (layers,)
-    else:
-        found = _divided(parallel, stages, layers, place)
-    if len(found) != stages or sum(found) != layers:
-        raise InstanceError(
-            f"{place}: found {sum(found)} layers in {len(found)} parts, expected "
-            f"{layers} in {stages}; plans here have no looped schedules"
-        )
-    return found
+    if stages == 1:
+        return (layers,)
+    return _divided(parallel, stages * _SCHEDULES[schedule.lower()], layers, place)
 
 
 def _divided(
-    parallel: dict[str, Any], stages: int, layers: int, place: str
+    parallel: dict[str, Any], parts: int, layers: int, place: str
 ) -> tuple[int, ...]:
     """As torchtitan divides layers where no parts are told."""
     first, last = (
         _number(parallel, f"pipeline_parallel_{end}_stage_less_layers", place, 1)
         for end in _ENDS
     )
-    each, over = divmod(layers + first + last, stages)
-    found = [each + (stage < over) for stage in range(stages)]
+    each = parallel.get("pipeline_parallel_layers_per_stage")
+    if each is not None:
+        held = max(1, _number(parallel, "pipeline_parallel_layers_per_stage", place))
+        parts = -(-(layers + first + last) // held)
+    least, over = divmod(layers + first + last, parts)
+    found = [least + (part < over) for part in range(parts)]
     found[0] -= first
     found[-1] -= last
     return tuple(found)
