@@ -18,7 +18,7 @@ from hetopt.plans import Round, Served
 from hetopt.problems.job_round import Data
 
 problem = "job_round"
-backends = ("cpsat", "scip", "pulp")
+backends = ("cpsat", "scip", "highs", "pulp")
 
 Index = tuple[str, int, str]  # class, GPUs, type
 

@@ -9,7 +9,7 @@ Minimise T, subject to
     carried   no link is busy for longer than T
 Where a kind has no source there is no plan, and no case. No link is busy for a time
 between those that numbers of grains take: the bound is raised to one. CP-SAT is there to
-confirm what SCIP and CBC say: by itself, without the relaxation, it climbs T us by us.
+confirm what the others say: by itself, without the relaxation, it climbs T us by us.
 
 Source: AutoHet, section IV.
 """
@@ -26,7 +26,7 @@ from hetopt.problems.recovery import Data
 from hetopt.problems.recovery.network import Network
 
 problem = "recovery"
-backends = ("scip", "pulp", "cpsat")
+backends = ("scip", "highs", "pulp", "cpsat")
 
 LARGEST = 2**62  # a row whose sums exceed it leaves the solvers' integers
 

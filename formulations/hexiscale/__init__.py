@@ -102,7 +102,7 @@ from .plans import domains, read, values
 from .tables import Tables
 
 problem = "training_plan"
-backends = ("cpsat", "scip", "pulp")
+backends = ("cpsat", "scip", "highs", "pulp")
 
 
 def build(data: Instance, model: Model) -> ReadPlan:

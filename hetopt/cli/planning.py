@@ -157,7 +157,9 @@ def solve(
     ] = None,
     backend: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Solve a statement on scip, cpsat or pulp."),
+        typer.Option(
+            metavar="NAME", help="Solve a statement on scip, cpsat, highs or pulp."
+        ),
     ] = None,
     write: Annotated[
         Path | None,

@@ -27,7 +27,7 @@ from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop
 from .run import Report, Run, listed
 
-TOLERANCE = Fraction(1, 10**6)  # of SCIP and CBC, relative and absolute
+TOLERANCE = Fraction(1, 10**6)  # of SCIP, CBC and HiGHS, relative and absolute
 COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
 EXACT = "cpsat"
 

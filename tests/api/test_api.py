@@ -164,7 +164,7 @@ def test_an_unknown_method_lists_those_of_the_problem() -> None:
 
 
 def test_an_unknown_back_end_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="cpsat, pulp, scip"):
+    with pytest.raises(UnknownName, match="cpsat, highs, pulp, scip"):
         hetopt.solve(DEVICES, backend="gurobi")
 
 

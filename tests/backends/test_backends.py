@@ -6,10 +6,10 @@ import subprocess
 import sys
 import threading
 from itertools import permutations
-from random import Random
 from typing import Any
 
 import pytest
+from oracles.models import knapsack, quiet
 
 from hetopt import registry
 from hetopt.errors import SolverFailed, Unsupported
@@ -19,25 +19,8 @@ from hetopt.result import Status, Stop
 FAST = Limits(time_s=30)
 
 
-def quiet(incumbent: float | None, bound: float | None) -> None:
-    """Progress that nobody looks at."""
-
-
 def fresh(backend: str) -> Any:
     return registry.entry("backends", backend).backend("test")
-
-
-def knapsack(model: Any, seed: int, items: int, rows: int) -> list[Any]:
-    """A random knapsack of several rows; large ones take long to prove."""
-    random = Random(seed)
-    take = [model.binary(f"take[{i}]") for i in range(items)]
-    for row in range(rows):
-        weights = [random.randint(20, 99) for _ in take]
-        weight = model.total(w * x for w, x in zip(weights, take, strict=True))
-        model.add("room", row, weight <= sum(weights) // 2)
-    worth = [random.randint(20, 99) for _ in take]
-    model.maximise(model.total(w * x for w, x in zip(worth, take, strict=True)))
-    return take
 
 
 def test_a_back_end_names_its_version(backend: str) -> None:
@@ -125,7 +108,7 @@ def test_a_constraint_of_numbers_only_holds_or_not(
     assert model.solve(FAST, quiet).status == status
 
 
-@pytest.mark.parametrize("backend_with_reals", ["scip", "pulp"])
+@pytest.mark.parametrize("backend_with_reals", ["scip", "pulp", "highs"])
 def test_an_unbounded_statement_is_a_clear_failure(backend_with_reals: str) -> None:
     model = fresh(backend_with_reals)
     x = model.real("x", 0, 1e30)
@@ -199,7 +182,7 @@ def test_progress_never_crosses_the_optimum(backend: str) -> None:
         assert bound is None or bound >= answer.objective - 1e-6
 
 
-@pytest.mark.parametrize("talkative", ["scip", "cpsat"])
+@pytest.mark.parametrize("talkative", ["scip", "cpsat", "highs"])
 def test_an_error_in_the_report_ends_the_solve_and_is_raised(talkative: str) -> None:
     def broken(incumbent: float | None, bound: float | None) -> None:
         raise OSError("the terminal is gone")

@@ -23,7 +23,7 @@ from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.solving import statements
 
-CARRIED = ("cpsat", "scip", "pulp")
+CARRIED = ("cpsat", "scip", "highs", "pulp")
 
 
 def tiny(random: Random, *, batch: int, roomy: bool = False) -> Instance:

@@ -414,7 +414,7 @@ def stages_of(times: int) -> layer_partition.Data:
     )
 
 
-@pytest.mark.parametrize("backend", ["scip", "pulp"])
+@pytest.mark.parametrize("backend", ["scip", "highs", "pulp"])
 @pytest.mark.parametrize("name", ["layer_partition", "layer_partition_cuts"])
 def test_where_floats_prove_nothing_the_exact_back_end_does(
     name: str, backend: str

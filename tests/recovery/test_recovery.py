@@ -18,7 +18,7 @@ from hetopt.solving import statements
 
 SEEDS = [n for n in range(60) if tiny_recoveries.few_enough(tiny_recoveries.tiny(n))]
 PLANNERS = registry.entries_for("planners", "recovery")
-STATEMENTS = ("scip", "pulp", "cpsat")
+STATEMENTS = ("scip", "highs", "pulp", "cpsat")
 
 
 @cache

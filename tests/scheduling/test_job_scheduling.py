@@ -327,7 +327,7 @@ def rounds_by_trying(data: job_round.Data) -> int:
     [
         (name, backend)
         for name in ("job_round", "sia_round")
-        for backend in ("cpsat", "scip", "pulp")
+        for backend in ("cpsat", "scip", "highs", "pulp")
     ],
 )
 def test_the_statements_of_a_round_agree_with_trying_everything(

@@ -5,7 +5,7 @@ from typing import Any
 
 from soaking import job_round
 
-BACKENDS = ("cpsat", "pulp", "scip")
+BACKENDS = ("cpsat", "highs", "pulp", "scip")
 
 WEIGHT = 30
 

@@ -1,0 +1,17 @@
+"""HiGHS, as OR-Tools carries it: mixed-integer linear statements."""
+
+from ... import modelling
+from .model import Model, mathopt
+
+
+def backend(name: str = "") -> modelling.Model:
+    """A fresh, empty model; `BackendMissing` without OR-Tools."""
+    return Model(name)
+
+
+def version() -> str:
+    """Of OR-Tools, which bundles HiGHS and does not tell HiGHS's own."""
+    from importlib.metadata import version as installed
+
+    mathopt()
+    return f"{installed('ortools')} (HiGHS within OR-Tools)"

@@ -1,0 +1,126 @@
+"""A script: solve models by HiGHS, one after the other, until standard input ends.
+
+MathOpt cannot interrupt HiGHS, and HiGHS fixes its number of threads at the first
+solve of a process: so it runs in a process that can be ended. A frame is a kind (one
+byte), a length (eight, big-endian) and so many bytes. In come pairs of `Q`, a JSON
+object of what is asked, and `M`, a model's protocol buffer; out go, for each pair,
+`L`, a line of HiGHS's log, any number of times, and `A`, a JSON object: the answer, or
+what went wrong under `failed`.
+"""
+
+import json
+import os
+import queue
+import struct
+import sys
+import threading
+from datetime import timedelta
+from typing import Any, BinaryIO
+
+from ortools.math_opt import model_pb2  # type: ignore[import-untyped]
+from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
+
+HEAD = struct.Struct(">cQ")
+Request = tuple[dict[str, Any], bytes]
+
+
+def read(stream: BinaryIO) -> tuple[bytes, bytes] | None:
+    """The next frame; None at the end."""
+    head = stream.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    kind, length = HEAD.unpack(head)
+    return kind, stream.read(length)
+
+
+def write(stream: BinaryIO, kind: bytes, content: bytes) -> None:
+    """Send a frame."""
+    stream.write(HEAD.pack(kind, len(content)) + content)
+    stream.flush()
+
+
+def limit_memory(mib: int | None) -> None:
+    """Allow so much beyond what this process has; no limit for None."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft = resource.RLIM_INFINITY if hard == resource.RLIM_INFINITY else hard
+    if mib is not None:
+        with open("/proc/self/statm", encoding="ascii") as pages:
+            now = int(pages.read().split()[0]) * resource.getpagesize()
+        soft = now + mib * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def parameters(asked: dict[str, Any]) -> Any:
+    """What is asked of HiGHS, as MathOpt wants it."""
+    wanted = mathopt.SolveParameters(
+        relative_gap_tolerance=asked["gap"],
+        random_seed=asked["seed"],
+        time_limit=None if asked["time_s"] is None else timedelta(0, asked["time_s"]),
+    )
+    wanted.highs.int_options["threads"] = asked["threads"]
+    wanted.highs.string_options["mip_improving_solution_file"] = asked["solutions"]
+    return wanted
+
+
+def solve(asked: dict[str, Any], content: bytes, out: BinaryIO) -> dict[str, Any]:
+    """The answer: values in the order of the variables, None without a solution."""
+    model = mathopt.Model.from_model_proto(model_pb2.ModelProto.FromString(content))
+    variables = list(model.variables())
+    hint = {variables[int(i)]: value for i, value in asked["hint"].items()}
+    hints = [mathopt.SolutionHint(variable_values=hint)] if hint else []
+
+    def log(lines: Any) -> None:
+        for line in lines:
+            write(out, b"L", line.encode())
+
+    limit_memory(asked["memory_mib"])
+    found = mathopt.solve(
+        model,
+        mathopt.SolverType.HIGHS,
+        params=parameters(asked),
+        model_params=mathopt.ModelSolveParameters(solution_hints=hints),
+        msg_cb=log,
+    )
+    ended, values, objective = found.termination, None, None
+    if found.has_primal_feasible_solution():
+        objective, by_variable = found.objective_value(), found.variable_values()
+        values = [by_variable[variable] for variable in variables]
+    return {
+        "reason": ended.reason.name,
+        "limit": ended.limit.name if ended.limit else None,
+        "detail": ended.detail,
+        "bound": ended.objective_bounds.dual_bound,
+        "objective": objective,
+        "values": values,
+    }
+
+
+def receive(requests: "queue.SimpleQueue[Request]") -> None:
+    """Queue what is asked; end the process, whatever it does, with its input."""
+    stream = sys.stdin.buffer
+    while (asked := read(stream)) and (model := read(stream)):
+        requests.put((json.loads(asked[1]), model[1]))
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # what HiGHS itself prints is no frame
+        requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        threading.Thread(target=receive, args=(requests,), daemon=True).start()
+        while True:
+            asked, model = requests.get()
+            try:
+                answer = solve(asked, model, out)
+            except Exception as error:  # whatever: the other side raises it
+                answer = {"failed": f"{type(error).__name__}: {error}"}
+            write(out, b"A", json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main()
