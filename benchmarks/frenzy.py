@@ -38,6 +38,7 @@ CLUSTERS = {"simulator": catalogue.simulator, "testbed": catalogue.testbed}
 RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("frenzy", "frenzy", None, "per_gpu"),
     ("frenzy, throughput first", "frenzy", None, "throughput"),
+    ("frenzy, memory by memory", "frenzy_by_memory", None, "per_gpu"),
     ("frenzy, equal rounds", "frenzy", True, "per_gpu"),
     ("opportunistic", "opportunistic", None, "per_gpu"),
     ("opportunistic, equal rounds", "opportunistic", True, "per_gpu"),

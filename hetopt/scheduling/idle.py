@@ -23,19 +23,9 @@ class _Buckets:
         self.nodes[after][node] = None
         self.total += after - before
 
-    def fitting(self, gpus: int) -> str | None:
-        """A node with the fewest idle GPUs that are at least `gpus`; None without."""
-        for bucket in self.nodes[gpus:]:
-            if bucket:
-                return next(iter(bucket))
-        return None
-
-    def most(self) -> tuple[str, int] | None:
-        """A node with the most idle GPUs, and their number; None when all are busy."""
-        for count in range(len(self.nodes) - 1, 0, -1):
-            if self.nodes[count]:
-                return next(iter(self.nodes[count])), count
-        return None
+    def first(self, count: int) -> str | None:
+        """A node with so many idle GPUs; None without."""
+        return next(iter(self.nodes[count]), None)
 
 
 class Idle:
@@ -86,28 +76,41 @@ class Idle:
             self._by_kind[self._kind[node]].move(node, before, len(free))
 
     def best_fit(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
-        """GPUs by node, from the kinds in order; None where they are too few.
+        """GPUs by node, of these kinds alike; None where they are too few.
 
-        In each kind with an idle GPU, the node with the fewest idle GPUs that holds all
-        that are still missing; where there is none, the node with the most, and again
-        for the rest (Frenzy, algorithm 1). Nothing is taken.
+        The node with the fewest idle GPUs that holds all that are still missing; where
+        there is none, the node with the most, and again for the rest (Frenzy, algorithm
+        1). Among equals, the first of the kinds. Nothing is taken.
         """
-        if sum(self._by_kind[kind].total for kind in kinds) < gpus:
+        return self._held([kinds], gpus)
+
+    def best_fit_by_kind(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
+        """The same kind by kind: a kind's idle GPUs are used up before the next's."""
+        return self._held([[kind] for kind in kinds], gpus)
+
+    def _held(self, groups: list[list[int]], gpus: int) -> dict[str, int] | None:
+        if sum(self._by_kind[kind].total for kinds in groups for kind in kinds) < gpus:
             return None
         held: dict[str, int] = {}
         undo: list[tuple[_Buckets, str, int]] = []
-        for kind in kinds:
-            buckets = self._by_kind[kind]
-            while gpus:
-                if node := buckets.fitting(gpus) if gpus < len(buckets.nodes) else None:
-                    held[node], gpus = gpus, 0
-                elif most := buckets.most():
-                    node, count = most
-                    held[node], gpus = count, gpus - count
-                    buckets.move(node, count, 0)
-                    undo.append((buckets, node, count))
-                else:
-                    break
+        for kinds in groups:
+            alike = [self._by_kind[kind] for kind in kinds]
+            while gpus and (found := _best(alike, gpus)):
+                buckets, node, count = found
+                held[node] = min(count, gpus)
+                gpus -= held[node]
+                buckets.move(node, count, 0)
+                undo.append((buckets, node, count))
         for buckets, node, count in reversed(undo):
             buckets.move(node, 0, count)
         return held
+
+
+def _best(kinds: list[_Buckets], gpus: int) -> tuple[_Buckets, str, int] | None:
+    """A node of the kinds for so many GPUs, or for a part of them: what it has idle."""
+    largest = max((len(kind.nodes) for kind in kinds), default=0) - 1
+    for count in (*range(gpus, largest + 1), *range(min(gpus - 1, largest), 0, -1)):
+        for kind in kinds:
+            if count < len(kind.nodes) and (node := kind.first(count)):
+                return kind, node, count
+    return None

@@ -93,26 +93,49 @@ def test_what_works_on_events_never_interrupts_a_job(policy: str) -> None:
 def has_as_printed(
     idle: dict[str, int], size: dict[str, int], gpus: int, need: int
 ) -> dict[str, int] | None:
-    """Lines 13 to 37 of algorithm 1, with >=, on nodes with idle GPUs of a size."""
+    """Lines 13 to 37 of algorithm 1, with >= for >, on nodes with idle GPUs."""
     idle = dict(idle)
     if sum(n for node, n in idle.items() if size[node] >= need) < gpus:
         return None
     given: dict[str, int] = {}
     while gpus > 0:
         fit = min(size[node] for node, n in idle.items() if n and size[node] >= need)
-        nodes = sorted((n, node) for node, n in idle.items() if size[node] == fit)
-        for count, node in nodes:
-            if count >= gpus:
-                given[node], gpus = gpus, 0
-                break
+        nodes = sorted((n, -size[node], node) for node, n in idle.items())
+        nodes = [row for row in nodes if row[0] and size[row[2]] >= fit]
+        # Among as many idle GPUs, the least memory that suffices: ours, see `frenzy`.
+        enough = [(n, -rank, node) for n, rank, node in nodes if n >= gpus]
+        if enough:
+            _, _, node = min(enough)
+            given[node], gpus = gpus, 0
         else:
-            count, node = nodes[-1]
+            count, _, node = nodes[-1]
             given[node], idle[node] = count, 0
             gpus -= count
     return given
 
 
-def test_best_fit_takes_from_nodes_as_full_as_algorithm_1_does() -> None:
+def memory_by_memory(
+    idle: dict[str, int], size: dict[str, int], gpus: int, need: int
+) -> dict[str, int] | None:
+    """The same within each size in turn."""
+    given: dict[str, int] = {}
+    for fit in sorted({bytes for bytes in size.values() if bytes >= need}):
+        free = {node: n for node, n in idle.items() if size[node] == fit}
+        here = min(gpus, sum(free.values()))
+        if here:
+            given |= has_as_printed(free, size, here, need) or {}
+            gpus -= here
+    return given if not gpus else None
+
+
+@pytest.mark.parametrize(
+    ("fit", "wanted"),
+    [(Idle.best_fit, has_as_printed), (Idle.best_fit_by_kind, memory_by_memory)],
+    ids=["frenzy", "frenzy_by_memory"],
+)
+def test_best_fit_takes_from_nodes_as_full_as_the_algorithm_does(
+    fit: Any, wanted: Any
+) -> None:
     """Equal nodes may differ by name; how many GPUs come from which kind may not."""
     for seed in range(400):
         random = Random(f"has {seed}")
@@ -126,12 +149,46 @@ def test_best_fit_takes_from_nodes_as_full_as_algorithm_1_does() -> None:
         free = {node.name: idle.on(node.name) for node in cluster.nodes}
         need, gpus = random.choice([1, 20 * 2**30, 60 * 2**30]), random.randint(1, 20)
         enough = [kind for kind in idle.kinds if kind >= need]
-        held = idle.best_fit(enough, gpus)
-        want = has_as_printed(free, size, gpus, need)
+        held = fit(idle, enough, gpus)
+        want = wanted(free, size, gpus, need)
         assert (held is None) == (want is None)
         if held is not None and want is not None:
             assert shape(held, free, size) == shape(want, free, size)
         assert {node.name: idle.on(node.name) for node in cluster.nodes} == free
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "printed", "by_memory"),
+    [
+        # 4 GPUs with 35 GiB each: one node holds them, though of larger GPUs.
+        ([(40, 1)] * 4 + [(80, 4)], 4, [(80, 4)], [(40, 1)] * 4),
+        ([(40, 2), (80, 8)], 4, [(80, 4)], [(40, 2), (80, 2)]),
+        # No node holds all: the fullest gives all it has, then best fit for the rest.
+        ([(40, 4), (40, 2), (80, 3)], 6, [(40, 4), (40, 2)], [(40, 4), (40, 2)]),
+        (
+            [(40, 1), (80, 3), (80, 2)],
+            5,
+            [(80, 3), (80, 2)],
+            [(40, 1), (80, 3), (80, 1)],
+        ),
+        # GPUs of 24 GB are too small, however many are idle.
+        ([(24, 8), (40, 2), (80, 2)], 4, [(40, 2), (80, 2)], [(40, 2), (80, 2)]),
+        ([(24, 8), (40, 2)], 4, None, None),
+    ],
+)
+def test_jobs_of_35_gib_a_gpu_are_placed_by_hand(
+    nodes: Any, gpus: int, printed: Any, by_memory: Any
+) -> None:
+    """Algorithm 1, lines 13 to 37, on clusters of a few nodes."""
+    named = {24: "RTX6000", 40: "A100-40G", 80: "A100-80G"}
+    cluster = catalogue.cluster([(named[size], count) for size, count in nodes], 5.0)
+    size = {gpu: size for size, gpu in named.items()}
+    idle = Idle(cluster, size.__getitem__)
+    enough = [kind for kind in idle.kinds if kind >= 35]
+    for fit, wanted in ((idle.best_fit, printed), (idle.best_fit_by_kind, by_memory)):
+        held = fit(enough, gpus)
+        told = held and sorted((size[cluster.node[n].gpu], k) for n, k in held.items())
+        assert told == (wanted and sorted(wanted))
 
 
 def shape(

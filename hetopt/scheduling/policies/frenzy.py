@@ -2,15 +2,16 @@
 
 MARP's plans of a job are its (GPU type, d, t) that fit, ranked by training efficiency,
 each a number of GPUs and the memory that one of them needs. HAS takes the first plan
-that the idle GPUs can serve, whatever their type, and places it by best fit, the
-smallest sufficient memory first (`Idle.best_fit`).
+that the idle GPUs can serve, whatever their type, and places it by best fit among all
+nodes whose GPUs have the memory (`Idle.best_fit`).
 
 Where the paper is silent: efficiency is samples per second of a GPU of the plan's type
 (`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken
 in order of submission, and one that cannot be served does not hold up those after it;
-a running job is left alone. The smallest sufficient memory may be that of a slower
-type, and GPUs of several types may serve one job, as published: it then runs at the
-pace of the slowest.
+a running job is left alone; of nodes with as many idle GPUs, one of the smallest
+sufficient memory is taken. GPUs of several types may serve one job, as published: it
+then runs at the pace of the slowest. `frenzy_by_memory` uses up one size of memory
+before it takes of the next.
 
 Source: Frenzy, section IV, algorithm 1, with >= for its >.
 """
@@ -59,13 +60,16 @@ def ranked(data: Data, trained: Trained) -> list[Option]:
     return sorted(data.rates.options(trained), key=key)
 
 
+Fit = Callable[[Idle, list[int], int], dict[str, int] | None]
+
+
 class Frenzy:
     """MARP once a class of jobs, HAS at every decision."""
 
     rounds = False
 
-    def __init__(self, data: Data) -> None:
-        self.data = data
+    def __init__(self, data: Data, fit: Fit = Idle.best_fit) -> None:
+        self.data, self._fit = data, fit
         self._plans: dict[Trained, list[Wanted]] = {}
 
     def plans(self, trained: Trained) -> list[Wanted]:
@@ -86,7 +90,7 @@ class Frenzy:
         """HAS: the first plan that idle GPUs can serve, and where; None without."""
         for wanted in self.plans(trained):
             gpus = wanted.data_parallel * wanted.tensor_parallel
-            if (held := idle.best_fit(list(wanted.kinds), gpus)) is not None:
+            if (held := self._fit(idle, list(wanted.kinds), gpus)) is not None:
                 return wanted, held
         return None
 
