@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from oracles.models import knapsack, quiet
+from knapsacks import knapsack, quiet
 
 from hetopt import registry
 from hetopt.errors import SolverFailed, Unsupported

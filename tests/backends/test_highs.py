@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from oracles.models import knapsack, quiet
+from knapsacks import knapsack, quiet
 
 from hetopt.backends import highs
 from hetopt.backends.highs import model as highs_model

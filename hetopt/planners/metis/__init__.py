@@ -8,8 +8,9 @@ layers are moved away, depth first (`intra`). The cheapest plan that fits is
 kept, by its Eq. 1: sum_j t_j + (B - 1) max_j t_j + the slowest synchronisation.
 
 All GPUs are used. Choices where the paper is silent, and deviations:
-- a device group takes GPUs next to each other in a row of the types, in every order of
-  the types; nodes of a type come in the instance's order;
+- device groups are all of section 4.1, k GPUs of each node. First come those of GPUs
+  next to each other in a row, by type or in turns of the types; then all others, sizes
+  in turns; both in turns of the numbers of stages;
 - group sizes are powers of two; where no powers of two add up, any sizes;
 - where a micro-batch has fewer samples than the group GPUs, the degree is doubled as
   if the stage were out of memory;
@@ -17,14 +18,14 @@ All GPUs are used. Choices where the paper is silent, and deviations:
   one that lacked none before layers were moved to it; a stage's layers are moved to
   all others, and at most 64 partial plans of a mapping are looked at;
 - the load of a layer is its time, summed over the GPU types;
-- at most `most_plans` partial plans are looked at, those of few stages first: 500,000
-  are all there are at 8 GPUs, and a small part at 64, where the paper's search takes
-  ten minutes; by default so many that it takes seconds.
+- at most `most_plans` partial plans are looked at: by default so many that it takes
+  seconds, where the paper's search takes ten minutes at 64 GPUs.
 
 Source: Um et al., ATC 2024, sections 4.1 and 4.2.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -34,7 +35,7 @@ from ...plans import TrainingPlan
 from ...schema import Instance
 from .costs import Laid, LineCost
 from .intra import Intra, Shape
-from .node_groups import groups, rows, sizes
+from .node_groups import Group, groups, in_turns, mappings, rows, sizes
 
 problem: Literal["training_plan"] = "training_plan"
 
@@ -79,17 +80,33 @@ def plan(
 
 
 def _shapes(line: LineCost, variance: float, max_permute_len: int) -> Iterator[Shape]:
-    """Micro-batches and device groups of every number of stages, few stages first."""
-    gpus = line.instance.planned_cluster.gpu_count
-    order = rows(line.cost)
-    for stages in range(1, min(gpus, line.layers) + 1):
-        parts_of = sizes(gpus, stages, variance, max_permute_len, line.cost.check)
-        for parts in parts_of:
-            for row in order:
-                line.cost.check()
-                chosen = tuple(groups(line.cost, row, parts))
-                for b in line.sizes:
-                    yield Shape(line.micro_batches(b), b, chosen)
+    """Micro-batches and device groups of every number of stages."""
+    gpus, cost = line.instance.planned_cluster.gpu_count, line.cost
+    numbers, in_rows = range(1, min(gpus, line.layers) + 1), rows(cost)
+
+    def ordered(stages: int) -> Iterator[tuple[int, ...]]:
+        return sizes(gpus, stages, variance, max_permute_len, cost.check)
+
+    def first(parts: tuple[int, ...]) -> list[tuple[Group, ...]]:
+        found = (tuple(groups(cost, row, parts)) for row in in_rows)
+        return list(dict.fromkeys(found))
+
+    def others(parts: tuple[int, ...]) -> Iterator[tuple[Group, ...]]:
+        known = {tuple(map(frozenset, chosen)) for chosen in first(parts)}
+        for chosen in mappings(cost, parts):
+            if tuple(map(frozenset, chosen)) not in known:
+                yield chosen
+
+    def every() -> Iterator[tuple[Group, ...]]:
+        yield from in_turns(
+            chain.from_iterable(map(first, ordered(n))) for n in numbers
+        )
+        yield from in_turns(in_turns(map(others, ordered(n))) for n in numbers)
+
+    for chosen in every():
+        cost.check()
+        for b in line.sizes:
+            yield Shape(line.micro_batches(b), b, chosen)
 
 
 def _reason(line: LineCost, intra: Intra, in_time: bool) -> str:
