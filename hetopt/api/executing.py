@@ -32,14 +32,20 @@ def run(
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
-    and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, init, trace,
-    timeout_s; learning_rate, warmup, decay, weight_decay, clip.
+    and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, elastic, nodes,
+    init, trace, timeout_s; learning_rate, warmup, decay, weight_decay, clip.
+
+    With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
+    the others, and uses nodes that the file `nodes` lists whenever it is written;
+    `progress` hears of changes, too (rows with `reason`), of unknown names
+    (`unknown_nodes`), and of having to wait for nodes (`waiting_for_nodes`).
 
     Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
     rules, `Unsupported` for what is not run, by name, before anything starts, and
     `RunFailed` where a rank ends early.
     """
     from ..runtime import supervisor
+    from ..runtime.elastic import Elastic
     from ..runtime.jobs import Optimiser, Settings, job
 
     rules = {k: settings.pop(k) for k in [*settings] if k in Optimiser.model_fields}
@@ -54,5 +60,11 @@ def run(
     else:
         posed = posed_training(plan, instance)
     config = model or told.init
-    asked = job(*posed, told, None if config is None else Path(config))
-    return supervisor.run(asked, progress or (lambda row: None))
+    place = None if config is None else Path(config)
+    tell = progress or (lambda row: None)
+    if not told.elastic:
+        if told.nodes is not None:
+            raise Unsupported("--nodes: a run whose nodes change is --elastic: add it")
+        return supervisor.run(job(*posed, told, place), tell)
+    site = Elastic(*posed, told, place, tell)
+    return supervisor.run(site.job, tell, site)

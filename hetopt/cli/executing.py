@@ -73,6 +73,20 @@ def run(
             min=0, metavar="N", help="Times to go on from saved states after a failure."
         ),
     ] = 0,
+    elastic: Annotated[
+        bool,
+        flag(
+            "--elastic", help="Go on without GPUs whose ranks are gone, by a new plan."
+        ),
+    ] = False,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --elastic: whenever it is written, the nodes (a line each) that "
+            "are there.",
+        ),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a Chrome trace of each rank."),
@@ -103,7 +117,8 @@ def run(
         int, typer.Option(min=0, metavar="N", help="Of first weights and batches.")
     ] = 0,
     timeout: Annotated[
-        float, duration(metavar="S", help="That a rank waits for another one.")
+        float,
+        duration(metavar="S", help="That a rank waits, or is silent (60 s at most)."),
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
@@ -134,6 +149,8 @@ def run(
             checkpoint=_text(checkpoint),
             every=every,
             restarts=restarts,
+            elastic=elastic,
+            nodes=_text(nodes),
             trace=_text(trace),
             cpu=cpu,
             precision=None if precision is None else precision.value,
@@ -158,11 +175,28 @@ def run(
 
 
 def _heard(bar: "Steps | None", steps: int, row: dict[str, Any]) -> None:
-    """Show a step as it ends."""
-    if bar is None:
+    """Show a step as it ends, and changes of the plan."""
+    if "step" not in row:
+        output.complain(_news(row))
+    elif bar is None:
         output.print_text(_line(row) + "\n")
     else:
         bar.report(row["step"], steps)
+
+
+def _news(row: dict[str, Any]) -> str:
+    """What happened to an elastic run."""
+    if names := row.get("unknown_nodes"):
+        return f"--nodes: no node of the plan's instance: {', '.join(names)}"
+    if "waiting_for_nodes" in row:
+        left = ", ".join(row["waiting_for_nodes"]) or "no GPU"
+        return f"there is no plan for what is left ({left}): waiting for nodes"
+    parts = [row["reason"]]
+    for word in ("lost", "arrived"):
+        if row[word]:
+            parts.append(f"{word}: {', '.join(row[word])}")
+    goes = f"going on after step {row['from_step']} with {row['ranks']} ranks"
+    return "; ".join([*parts, f"{goes} (plan: {row['plan']})"])
 
 
 def _line(row: dict[str, Any]) -> str:

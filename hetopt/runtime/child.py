@@ -1,7 +1,8 @@
-"""The process of one rank that `supervisor` started.
+"""The process of one rank that `processes` started.
 
-It says one JSON line a step, where it is the first rank, and one of what went wrong.
-It ends when its standard input does: no rank outlives who started it.
+It says one JSON line a second while it lives, with how far it is; one a step, where it
+is the first rank; and one of what went wrong. It stops after a step when it reads
+`stop`, and ends when its standard input does: no rank outlives who started it.
 """
 
 import json
@@ -10,30 +11,59 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from .jobs import Job
-from .training import Trainer, joined, train
+_BEAT_S = 1.0
+_LOCK = threading.Lock()
+
+
+class _Signs:
+    """What other threads know of the rank: how far it is, whether it is to stop."""
+
+    def __init__(self) -> None:
+        self.trainer: Any = None
+        self.stop = threading.Event()
+
+    def beat(self) -> None:
+        """Say for ever that the rank is alive."""
+        while True:
+            done = self.trainer.trace.count if self.trainer else 0
+            _tell({"alive": True, "done": done})
+            time.sleep(_BEAT_S)
+
+    def hear(self) -> None:
+        """Take orders, until who gives them is gone."""
+        for line in sys.stdin:
+            if line.strip() == "stop":
+                self.stop.set()
+        os._exit(1)
 
 
 def main(job_file: str, rank: str, meeting: str) -> None:
     """Run a rank of the job that a file holds; a process that fails exits with 1."""
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    job = Job.model_validate_json(Path(job_file).read_text(encoding="utf-8"))
+    signs = _Signs()
+    for target in (signs.hear, signs.beat):
+        threading.Thread(target=target, daemon=True).start()
     place = int(rank)
     try:
+        # Signs of life come before PyTorch, which takes seconds to load.
+        from .jobs import Job
+        from .training import Trainer, joined, train
+
+        job = Job.model_validate_json(Path(job_file).read_text(encoding="utf-8"))
         with joined(job, place, meeting) as device:
-            trainer = Trainer(job, place, device)
-            train(trainer, lambda step: _tell(step._asdict()) if place == 0 else None)
+            signs.trainer = trainer = Trainer(job, place, device)
+            train(
+                trainer,
+                lambda step: _tell(step._asdict()) if place == 0 else None,
+                signs.stop.is_set,
+            )
     except BaseException as error:
         _tell({"error": f"{type(error).__name__}: {error}", "at": time.time()})
         raise
 
 
 def _tell(line: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def _end_with_the_parent() -> None:
-    sys.stdin.read()
-    os._exit(1)
+    with _LOCK:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()

@@ -61,6 +61,8 @@ class Settings(Record):
     checkpoint: str | None = None
     every: Count = 100
     restarts: Annotated[int, Field(ge=0)] = 0
+    elastic: bool = False
+    nodes: str | None = None
     trace: str | None = None
     timeout_s: Annotated[float, Field(gt=0)] = 600
 

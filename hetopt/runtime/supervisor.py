@@ -1,46 +1,34 @@
-"""Starts a process for each rank, hears what they say, and leaves none behind."""
+"""Runs a job: starts its ranks, and starts them again where that helps."""
 
-import json
 import os
-import queue
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
 from .jobs import Job
+from .processes import Line, RanksLost, Tell, crew
 from .saved import Saved
-
-_LOOK_S, _GRACE_S = 0.2, 2.0
-# The child imports what the parent would: the same hetopt, whatever the folder.
-_CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from hetopt.runtime.child import main; main(*sys.argv[2:])"
-)
-_Line = dict[str, Any]
-Tell = Callable[[_Line], Any]
 
 
 class Ran(NamedTuple):
     """What a run did: a row a step, and after which saved step it began.
 
-    `predicted_s` is the judge's time of a step on the plan's GPUs.
+    `predicted_s` is the judge's time of a step on the GPUs of the last plan, whose
+    number of ranks is `ranks`. Of an elastic run `changes` has a row for each change of
+    plan; steps that were done again count once.
     """
 
-    steps: list[_Line]
+    steps: list[Line]
     resumed_after: int | None
     interrupted: bool
     ranks: int
     predicted_s: float
     restarts: int
+    changes: list[Line]
 
     @property
     def median_s(self) -> float | None:
@@ -53,14 +41,26 @@ class Ran(NamedTuple):
         return {**self._asdict(), "median_s": self.median_s}
 
 
-class _Rank(NamedTuple):
-    """A process that runs, and where what it complains of goes."""
+class Site(Protocol):
+    """What a run is on, where that may change: `elastic.Elastic`."""
 
-    process: subprocess.Popen[str]
-    errors: Path
+    job: Job
+
+    @property
+    def slots(self) -> Sequence[int]:
+        """The devices of this machine that the job's ranks have."""
+
+    def is_better_left(self) -> bool:
+        """Whether the run is to stop for another plan; asked about each second."""
+
+    def lose(self, ranks: Sequence[int], reason: str) -> Line:
+        """Go on without the GPUs of these ranks: what changed."""
+
+    def move(self) -> Line:
+        """Go on with the plan that the run was stopped for: what changed."""
 
 
-def check(job: Job) -> Saved | None:
+def check(job: Job, slots: Sequence[int] = ()) -> Saved | None:
     """The states that a run goes on from; raises what is wrong before it starts.
 
     `BackendMissing` without PyTorch, `Unsupported` where this machine has too few GPUs
@@ -80,7 +80,7 @@ def check(job: Job) -> Saved | None:
     sizes = (p.micro_batches * p.micro_batch_size for p in job.plan.pipelines)
     Tokens(job, sum(sizes))
     if not settings.cpu:
-        _check_gpus(len(job.gpus))
+        _check_gpus(max(slots, default=len(job.gpus) - 1) + 1)
     for folder in filter(None, (settings.checkpoint, settings.trace)):
         with writable(folder):
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -101,53 +101,105 @@ def _check_gpus(ranks: int) -> None:
         )
 
 
-def run(job: Job, tell: Tell = lambda row: None) -> Ran:
+def run(job: Job, tell: Tell = lambda row: None, site: Site | None = None) -> Ran:
     """Run a job on this machine, a process for each rank; `tell` hears of each step.
 
     Where torchrun has started this process as one of the job's ranks, it is that rank.
-    Where a rank ends early the others are ended, and all start again from the latest
-    states, `settings.restarts` times. Ctrl-C ends the run and keeps the steps that are
-    done. Raises what `check` raises, and `RunFailed` for the last failure.
+    Where ranks are gone and there is a `site`, the run goes on with the site's next
+    job, and `tell` hears of the change. Other failures end the ranks, and all start
+    again from the latest states, `settings.restarts` times. Ctrl-C ends the run and
+    keeps the steps that are done. Raises what `check` raises, and `RunFailed` for the
+    last failure.
     """
-    state = check(job)
-    steps: dict[int, _Line] = {}
-
-    def note(row: _Line) -> None:
-        steps[row["step"]] = row
-        tell(row)
-
-    failures: list[RunFailed] = []
-    interrupted = False
-    try:
-        if "TORCHELASTIC_RUN_ID" in os.environ:
-            _as_rank(job, note)
-        else:
-            while not _is_over(job, note, failures):
-                pass
-    except KeyboardInterrupt:
-        if not steps:
-            raise
-        interrupted = True
-    return Ran(
-        [*steps.values()],
-        state.step if state else None,
-        interrupted,
-        len(job.gpus),
-        job.predicted_s,
-        len(failures),
-    )
+    return _Run(job, tell, site).ran()
 
 
-def _is_over(job: Job, note: Tell, failures: list[RunFailed]) -> bool:
-    """Run until all ranks have ended, or one has failed, which is noted."""
-    try:
-        _by_processes(job, note)
-    except RunFailed as error:
-        if len(failures) == job.settings.restarts:
-            raise
-        failures.append(error)
+class _Run:
+    """A run over all of its starts."""
+
+    def __init__(self, job: Job, tell: Tell, site: Site | None) -> None:
+        self._job, self._tell, self._site = job, tell, site
+        self._steps: dict[int, Line] = {}
+        self._restarts = 0
+        self._changes: list[Line] = []
+        self._noticed: float | None = None  # when the last change was
+
+    def ran(self) -> Ran:
+        """Run to the end."""
+        state = check(self._job, self._site.slots if self._site else ())
+        interrupted = False
+        try:
+            if "TORCHELASTIC_RUN_ID" in os.environ:
+                if self._site is not None:
+                    raise Unsupported(
+                        "--elastic: found a rank that torchrun started, whose ranks "
+                        "are torchrun's to watch; leave the option out there"
+                    )
+                _as_rank(self._job, self._note)
+            else:
+                while not self._is_over():
+                    pass
+        except KeyboardInterrupt:
+            if not self._steps:
+                raise
+            interrupted = True
+        return Ran(
+            [self._steps[number] for number in sorted(self._steps)],
+            state.step if state else None,
+            interrupted,
+            len(self._job.gpus),
+            self._job.predicted_s,
+            self._restarts,
+            self._changes,
+        )
+
+    def _note(self, row: Line) -> None:
+        if self._noticed is not None:
+            change = self._changes[-1]
+            change["seconds"] = time.monotonic() - self._noticed - row["seconds"]
+            self._noticed = None
+        if row["step"] in self._steps and self._changes:
+            self._changes[-1]["recomputed"] += 1
+        self._steps[row["step"]] = row
+        self._tell(row)
+
+    def _is_over(self) -> bool:
+        """Run until all ranks have ended; whether they are not to start again."""
+        site, start = self._site, time.monotonic
+        try:
+            with crew(self._job, site.slots if site else None) as ranks:
+                stopped = ranks.watch(self._note, site.is_better_left if site else None)
+        except RunFailed as error:
+            noticed = start()
+            if self._saved_step() == self._job.settings.steps:
+                return True  # what failed then has nothing left to do
+            if site is not None and isinstance(error, RanksLost):
+                self._changed(site.lose(error.ranks, str(error)), noticed)
+            elif self._restarts == self._job.settings.restarts:
+                raise
+            else:
+                self._restarts += 1
+            return False
+        if site is None or not stopped or self._job.settings.steps in self._steps:
+            return True
+        self._changed(site.move(), start())
         return False
-    return True
+
+    def _saved_step(self) -> int:
+        state = Saved.of(self._job.settings.checkpoint)
+        return state.step if state else 0
+
+    def _changed(self, change: Line, noticed: float) -> None:
+        """Take over the job of a site that has changed."""
+        assert self._site is not None
+        self._job = self._site.job
+        last, saved = max(self._steps, default=0), self._saved_step()
+        change |= {"after_step": last, "from_step": saved}
+        change |= {"recomputed": 0, "seconds": None}
+        # A second loss before the first step belongs to the same break.
+        self._noticed = self._noticed or noticed
+        self._changes.append(change)
+        self._tell(change)
 
 
 def _as_rank(job: Job, note: Tell) -> None:
@@ -162,104 +214,3 @@ def _as_rank(job: Job, note: Tell) -> None:
     with joined(job, rank, "env://") as device:
         trainer = Trainer(job, rank, device)
         train(trainer, lambda step: note(step._asdict()) if rank == 0 else None)
-
-
-def _by_processes(job: Job, note: Tell) -> None:
-    with TemporaryDirectory(prefix="hetopt-run-") as folder:
-        ranks: list[_Rank] = []
-        try:
-            Path(folder, "job.json").write_text(job.model_dump_json(), encoding="utf-8")
-            for rank in range(len(job.gpus)):
-                ranks.append(_started(Path(folder), rank))
-            _watch(job, ranks, note)
-        finally:
-            _end(ranks)
-
-
-def _started(folder: Path, rank: int) -> _Rank:
-    errors = folder / f"{rank}.txt"
-    words = [str(folder / "job.json"), str(rank), (folder / "meeting").as_uri()]
-    with errors.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, json.dumps(sys.path), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-            # Ctrl-C on a terminal is for the supervisor alone.
-            start_new_session=True,
-            env={"OMP_NUM_THREADS": "1", **os.environ},
-        )
-    return _Rank(process, errors)
-
-
-def _watch(job: Job, ranks: list[_Rank], note: Tell) -> None:
-    """Pass steps on until all ranks have ended; `RunFailed` once one fails."""
-    failures: dict[int, _Line] = {}
-    heard: queue.Queue[tuple[int, _Line | None]] = queue.Queue()
-    for number, rank in enumerate(ranks):
-        words = (number, rank.process.stdout, heard)
-        threading.Thread(target=_listen, args=words, daemon=True).start()
-    left, deadline = len(ranks), None
-    while left and (deadline is None or time.monotonic() < deadline):
-        with suppress(queue.Empty):
-            number, line = heard.get(timeout=_LOOK_S)
-            if line is None:
-                left -= 1
-            elif "error" in line:
-                failures[number] = line
-            else:
-                note(line)
-        if deadline is None and any(rank.process.poll() for rank in ranks):
-            deadline = time.monotonic() + _GRACE_S  # others say what they saw
-    if not left:  # the last words are said, the last exits to come
-        for rank in ranks:
-            rank.process.wait()
-    if failures or any(rank.process.poll() for rank in ranks):
-        raise RunFailed(_reason(job, ranks, failures))
-
-
-def _listen(
-    number: int, stream: IO[str], heard: "queue.Queue[tuple[int, _Line | None]]"
-) -> None:
-    """Read the lines of a rank, and None when it ends."""
-    for text in stream:
-        with suppress(ValueError):  # what a library prints there is no line of ours
-            if isinstance(line := json.loads(text), dict):
-                heard.put((number, line))
-    heard.put((number, None))
-
-
-def _reason(job: Job, ranks: list[_Rank], failures: dict[int, _Line]) -> str:
-    """Which rank failed first, and how: those that were killed say nothing."""
-    for number, rank in enumerate(ranks):
-        code = rank.process.poll()
-        if code and number not in failures:
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            last = _last_line(rank.errors)
-            return f"rank {number} ({job.gpus[number]}) ended by {how}{last}"
-    if not failures:
-        return "a rank ended early"
-    number = min(failures, key=lambda rank: failures[rank]["at"])
-    return f"rank {number} ({job.gpus[number]}): {failures[number]['error']}"
-
-
-def _last_line(errors: Path) -> str:
-    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f": {lines[-1]}" if lines else ""
-
-
-def _end(ranks: list[_Rank]) -> None:
-    for rank in ranks:
-        if rank.process.poll() is None:
-            rank.process.kill()
-    for rank in ranks:
-        rank.process.wait()
-        for stream in (rank.process.stdin, rank.process.stdout):
-            _closed(stream)
-
-
-def _closed(stream: IO[str] | None) -> None:
-    if stream is not None:
-        with suppress(OSError):
-            stream.close()

@@ -19,15 +19,19 @@ class Trace:
     def __init__(self, folder: str | None, rank: int, gpu: str, device: Device) -> None:
         self._folder, self._rank, self._gpu, self._device = folder, rank, gpu, device
         self._events: list[dict[str, Any]] = []
+        self.count = 0  # of spans that began or ended
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
         """Something that begins and ends."""
+        self.count += 1
         if self._folder is None:
             yield
+            self.count += 1
             return
         start = self._now_us()
         yield
+        self.count += 1
         self._events.append(
             {
                 "name": name,

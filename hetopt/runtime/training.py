@@ -148,6 +148,7 @@ class Trainer:
         self.gradients: dict[str, Tensor] = {}
         self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
         self._updates = 0
+        self.stops = False  # once all have heard that one is asked to
 
     def _built(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
         job, team = self.job, self.team
@@ -168,8 +169,11 @@ class Trainer:
         border = Border(self.layout, self.rank, groups, dtypes)
         return Pipeline(self.layout, self.rank, model, border, job.schedule, length)
 
-    def step(self, number: int) -> Step:
-        """One iteration over the global batch of step `number`, counted from 1."""
+    def step(self, number: int, asked: bool = False) -> Step:
+        """One iteration over the global batch of step `number`, counted from 1.
+
+        Where any rank is `asked` to stop, `stops` is true on all of them afterwards.
+        """
         start = time.perf_counter()
         scale, span = self.scale.value, self.trace.span
         self.gradients = {}  # the last step's make room for this one's
@@ -185,7 +189,7 @@ class Trainer:
                 self.update.step(self.gradients, norm, scale, rate)
             self._updates += 1
         self.scale.learn(overflowed)
-        loss = self._total(own)
+        loss = self._total(own, asked)
         seconds = time.perf_counter() - start
         held = None
         if self.device.type == "cuda":
@@ -237,25 +241,36 @@ class Trainer:
             weight.grad = None
         return found
 
-    def _total(self, loss: Tensor) -> float:
+    def _total(self, loss: Tensor, asked: bool) -> float:
         """The loss of the whole batch, of which each pipeline has a part."""
         if not self.team.is_last or self.team.ranks[0] != self.rank:
             loss = torch.zeros_like(loss)
-        dist.all_reduce(loss)
-        return float(loss)
+        told = torch.stack((loss, torch.full_like(loss, float(asked))))
+        dist.all_reduce(told)
+        self.stops = bool(told[1] > 0)
+        return float(told[0])
 
 
-def train(trainer: Trainer, tell: Callable[[Step], Any]) -> None:
-    """All steps, from the latest states that were saved on; `tell` hears of each."""
+def train(
+    trainer: Trainer,
+    tell: Callable[[Step], Any],
+    asked: Callable[[], bool] = lambda: False,
+) -> None:
+    """All steps, from the latest states that were saved on; `tell` hears of each.
+
+    Once a rank is `asked` to stop, all save their states after the step, and end.
+    """
     settings = trainer.job.settings
     state = Saved.of(settings.checkpoint)
     if state is not None:
         trainer.resume(state)
     for number in range(state.step + 1 if state else 1, settings.steps + 1):
-        tell(trainer.step(number))
-        due = number % settings.every == 0 or number == settings.steps
-        if settings.checkpoint and due:
+        tell(trainer.step(number, asked()))
+        ends = trainer.stops or number == settings.steps
+        if settings.checkpoint and (ends or number % settings.every == 0):
             trainer.save(number)
+        if ends:
+            break
     trainer.trace.write()
 
 

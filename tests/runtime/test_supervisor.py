@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.errors import RunFailed
-from hetopt.runtime import supervisor
+from hetopt.runtime import processes, supervisor
 
 LONG = 10**6
 TWO = [pipeline(4, 2, stage(0, 2, (2, "a:0")), stage(2, 4, (2, "a:1")))]
@@ -31,7 +31,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Processes:
         found.append(start(*words, **more))
         return found[-1]
 
-    monkeypatch.setattr(supervisor.subprocess, "Popen", noted)
+    monkeypatch.setattr(processes.subprocess, "Popen", noted)
     return found
 
 

@@ -1,0 +1,268 @@
+"""The processes of a job's ranks: started, heard, watched, and none left behind.
+
+Every rank says each second that it is alive, and how far it is. One that was killed, or
+is silent (stopped, or its host is gone), is lost with its GPU; so is one that does not
+move while others gave up waiting for it. Ranks that say an error are not lost: they
+tell of a fault of the run, or that another one is gone.
+"""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any, NamedTuple
+
+from ..errors import RunFailed
+from .jobs import Job
+
+# Between two looks; for what others saw of a failure; the longest silence of a rank,
+# where --timeout is not shorter; a watcher that was not there for longer was stopped.
+_LOOK_S, _GRACE_S, _SILENT_S, _AWAY_S = 0.2, 2.0, 60.0, 2.0
+_ASK_S = 1.0
+# A rank waits for others as long as --timeout, and these began somewhat later.
+_STUCK = 0.8
+# The child imports what the parent would: the same hetopt, whatever the folder.
+_CODE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from hetopt.runtime.child import main; main(*sys.argv[2:])"
+)
+Line = dict[str, Any]
+Tell = Callable[[Line], Any]
+
+
+class RanksLost(RunFailed):
+    """Ranks are gone, and `ranks` says which; the others have been ended."""
+
+    def __init__(self, message: str, ranks: Sequence[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+
+class _Rank:
+    """A process, where what it complains of goes, and when it was heard last."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process, self.errors = process, errors
+        self.heard = self.moved = time.monotonic()
+        self.done = 0
+        self.failure: Line | None = None
+
+    def hear(self, line: Line) -> None:
+        """Take note of a sign of life."""
+        self.heard = time.monotonic()
+        if line.get("done", self.done) != self.done:
+            self.done, self.moved = line["done"], self.heard
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it ended without a word; PyTorch's watchdogs abort victims, too."""
+        code = self.process.poll()
+        return bool(code) and code != -signal.SIGABRT and self.failure is None
+
+
+class _Heard(NamedTuple):
+    """A line of a rank; None where it ended."""
+
+    rank: int
+    line: Line | None
+
+
+@contextmanager
+def crew(job: Job, slots: Sequence[int] | None = None) -> Iterator["Crew"]:
+    """A process for each rank, which end with the context.
+
+    `slots` are the devices of the ranks on this machine, by default 0, 1, 2 and so on.
+    """
+    made = Crew(job)
+    with TemporaryDirectory(prefix="hetopt-run-") as folder:
+        try:
+            made.start(Path(folder), slots or range(len(job.gpus)))
+            yield made
+        finally:
+            made.end()
+
+
+class Crew:
+    """The processes of a job's ranks."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._ranks = job, list[_Rank]()
+        self._lines: queue.Queue[_Heard] = queue.Queue()
+        self._silent_s = min(_SILENT_S, job.settings.timeout_s)
+
+    def start(self, folder: Path, slots: Sequence[int]) -> None:
+        """Start them all; `folder` is where they meet."""
+        file = folder / "job.json"
+        file.write_text(self._job.model_dump_json(), encoding="utf-8")
+        for number, slot in enumerate(slots):
+            rank = _started(folder, number, slot)
+            self._ranks.append(rank)
+            words = (number, rank.process.stdout, self._lines)
+            threading.Thread(target=_listen, args=words, daemon=True).start()
+
+    def ask_to_stop(self) -> None:
+        """Have all ranks save their states after the step that they are in, and end."""
+        stream = self._ranks[0].process.stdin
+        with suppress(OSError):  # it is gone, as `watch` will find
+            if stream is not None:
+                stream.write("stop\n")
+                stream.flush()
+
+    def watch(self, note: Tell, ask: Callable[[], bool] | None = None) -> bool:
+        """Pass steps on until all ranks have ended; whether that was asked for.
+
+        `ask` says, about each second, whether they are to stop. Raises `RanksLost` for
+        ranks that are gone, `RunFailed` for those that failed.
+        """
+        left, deadline = len(self._ranks), None
+        looked = asked = time.monotonic()
+        stopping = False
+        while left and (deadline is None or time.monotonic() < deadline):
+            left -= self._hear(note)
+            now = time.monotonic()
+            if now - looked > _AWAY_S:  # what was said meanwhile is not yet read
+                self._forgive(now)
+            looked = now
+            if deadline is None and self._is_failing(now):
+                deadline = now + _GRACE_S  # others say what they saw
+            if ask and not stopping and now - asked > _ASK_S:
+                if stopping := ask():
+                    self.ask_to_stop()
+                looked = asked = time.monotonic()
+                self._forgive(looked)
+        if not left:  # the last words are said, the last exits to come
+            for rank in self._ranks:
+                rank.process.wait()
+        self._judge()
+        return stopping
+
+    def _hear(self, note: Tell) -> int:
+        """Take in what was said next, if anything; how many ranks have ended."""
+        try:
+            number, line = self._lines.get(timeout=_LOOK_S)
+        except queue.Empty:
+            return 0
+        if line is None:
+            return 1
+        rank = self._ranks[number]
+        rank.hear(line)
+        if "error" in line:
+            rank.failure = line
+        elif "step" in line:
+            note(line)
+        return 0
+
+    def _forgive(self, now: float) -> None:
+        for rank in self._ranks:
+            rank.heard = now
+
+    def _is_failing(self, now: float) -> bool:
+        return bool(self._silent(now)) or any(
+            rank.failure or rank.process.poll() for rank in self._ranks
+        )
+
+    def _silent(self, now: float) -> list[int]:
+        return [
+            number
+            for number, rank in enumerate(self._ranks)
+            if rank.process.poll() is None and now - rank.heard > self._silent_s
+        ]
+
+    def _judge(self) -> None:
+        """Raise what went wrong, if anything did."""
+        now = time.monotonic()
+        how = {
+            n: self._ending(n) for n, rank in enumerate(self._ranks) if rank.was_killed
+        }
+        for number in self._silent(now):
+            how[number] = f"was silent for {self._silent_s:g} s"
+        errors = [n for n, rank in enumerate(self._ranks) if rank.failure]
+        if not how and errors:
+            how = {n: "did not move, and others waited" for n in self._stuck(now)}
+        if how:
+            told = "; ".join(f"{self._name(n)} {words}" for n, words in how.items())
+            raise RanksLost(told, sorted(how))
+        if errors:
+            first = min(errors, key=lambda n: self._failure(n)["at"])
+            raise RunFailed(f"{self._name(first)}: {self._failure(first)['error']}")
+        for number, rank in enumerate(self._ranks):
+            if rank.process.poll():
+                raise RunFailed(f"{self._name(number)} {self._ending(number)}")
+
+    def _stuck(self, now: float) -> list[int]:
+        """Ranks that live, and stood still for as long as others waited for them."""
+        patience = _STUCK * self._job.settings.timeout_s
+        return [
+            number
+            for number, rank in enumerate(self._ranks)
+            if rank.process.poll() is None
+            and rank.failure is None
+            and now - rank.moved > patience
+        ]
+
+    def _failure(self, number: int) -> Line:
+        return self._ranks[number].failure or {}
+
+    def _name(self, number: int) -> str:
+        return f"rank {number} ({self._job.gpus[number]})"
+
+    def _ending(self, number: int) -> str:
+        rank = self._ranks[number]
+        code = rank.process.poll() or 0
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"ended by {how}{_last_line(rank.errors)}"
+
+    def end(self) -> None:
+        """End all that still run."""
+        for rank in self._ranks:
+            if rank.process.poll() is None:
+                rank.process.kill()
+        for rank in self._ranks:
+            rank.process.wait()
+            for stream in (rank.process.stdin, rank.process.stdout):
+                _close(stream)
+
+
+def _started(folder: Path, number: int, slot: int) -> _Rank:
+    errors = folder / f"{number}.txt"
+    words = [str(folder / "job.json"), str(number), (folder / "meeting").as_uri()]
+    with errors.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CODE, json.dumps(sys.path), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            # Ctrl-C on a terminal is for the supervisor alone.
+            start_new_session=True,
+            env={"OMP_NUM_THREADS": "1", **os.environ, "LOCAL_RANK": str(slot)},
+        )
+    return _Rank(process, errors)
+
+
+def _listen(number: int, stream: IO[str], lines: "queue.Queue[_Heard]") -> None:
+    """Read the lines of a rank, and None when it ends."""
+    for text in stream:
+        with suppress(ValueError):  # what a library prints there is no line of ours
+            if isinstance(line := json.loads(text), dict):
+                lines.put(_Heard(number, line))
+    lines.put(_Heard(number, None))
+
+
+def _last_line(errors: Path) -> str:
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
+
+
+def _close(stream: IO[str] | None) -> None:
+    if stream is not None:
+        with suppress(OSError):
+            stream.close()
