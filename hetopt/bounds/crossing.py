@@ -59,7 +59,7 @@ class Crossing:
             return None
         if costs.sync_overlap != "none" or costs.layer_times != "analytic":
             return None
-        if not costs.hop_factor:
+        if not costs.hop_factor or costs.lora is not None:
             return None
         model = table.model
         flops = [

@@ -18,7 +18,7 @@ from ..costs import CostTable, memory
 from ..costs.compute import ceil
 from ..problems.training_plan import models, shapes, targets
 from ..schema import Instance
-from ..schema.targets import Feature
+from ..schema.targets import UNTOLD
 
 _SHOWN = 6  # numbers of a list in a message
 
@@ -43,7 +43,7 @@ def unfit_target(instance: Instance) -> str | None:
         return f"target: {name} has no use for them: {listed}; change runs_on"
     if told := models.unfit(name, instance):
         return f"target: {name} cannot train it: {'; '.join(told)}; change runs_on"
-    asked = shapes.of_instance(instance) - {Feature.LISTED_PARAMETERS} - has
+    asked = shapes.of_instance(instance) - UNTOLD - has
     if asked:
         what = " and ".join(sorted(feature.value for feature in asked))
         return f"target: {name} has no {what}: change workload.costs, or runs_on"
@@ -215,7 +215,7 @@ def too_little_memory(instance: Instance) -> str | None:
             f"all GPUs together have {room} MiB: {need - room} MiB short"
         )
     # Of what is divided, a replica holds a share among as many as there can be.
-    share = memory.bytes_each(costs, table.most_replicas) / costs.bytes_per_parameter
+    share = memory.bytes_each(costs, table.most_replicas) / costs.layer_states.whole
     if not table.profile.weighs:
         layers = [share * mib for mib in layers]
     largest, widest = ceil(max(layers)), max(rooms)
@@ -231,8 +231,8 @@ def _layers_mib(table: CostTable) -> list[Fraction]:
     """What each layer takes at the least, on all GPUs that hold it together."""
     if table.profile.weighs:
         return [Fraction(table.profile.least_group_mib(x)) for x in range(table.layers)]
-    bytes_each = table.workload.costs.bytes_per_parameter
-    return [Fraction(bytes_each * p, memory.MIB) for p in table.model.parameters]
+    each = Fraction(table.workload.costs.layer_states.whole) / memory.MIB
+    return [each * p for p in table.model.parameters]
 
 
 def _ends_mib(table: CostTable) -> list[Fraction]:
@@ -240,6 +240,7 @@ def _ends_mib(table: CostTable) -> list[Fraction]:
     costs, model = table.workload.costs, table.model
     if costs.head == "omit":
         return []
-    one = Fraction(costs.bytes_per_parameter * model.embedding_parameters, memory.MIB)
+    held = costs.end_states.whole * model.embedding_parameters
+    one = Fraction(held) / memory.MIB
     # A stage that is first and last holds tied weights once.
     return [one] if model.tied_embeddings else [one, one]

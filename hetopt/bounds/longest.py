@@ -92,8 +92,8 @@ def _sync_us(table: CostTable) -> int:
     rate = min(bytes_per_s for _, bytes_per_s in links)
     # A ring reaches one of its node's adapters at the least.
     rate /= max((n or 1 for n in table.adapters.values()), default=1)
-    model, costs = table.model, table.workload.costs
-    sizes = [*model.parameters, *[model.embedding_parameters] * 2]
+    costs = table.workload.costs
+    sizes = [*table.exchanged.layers, *[table.exchanged.end or 0] * 2]
     # A replica sends less than all gradients, in one message to each of the others.
     messages = table.cluster.gpu_count * latency
     return sum(
@@ -104,6 +104,6 @@ def _sync_us(table: CostTable) -> int:
 
 def _update_us(table: CostTable) -> int:
     """Every layer and both ends on one GPU, which divides nothing."""
-    model = table.model
-    held = Fraction(sum(model.parameters) + 2 * model.embedding_parameters)
+    own = table.trained
+    held = Fraction(sum(own.layers) + 2 * (own.end or 0))
     return max(table.update_us(node, [(held, 1)]) for node in table.cluster.node)

@@ -37,10 +37,10 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory, under
+from ..costs import CostTable, compute, memory, traffic, under
 from ..costs.compute import ceil
 from ..result import Bound
-from ..schema import Instance, exact
+from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
@@ -223,7 +223,10 @@ def _layer_us(
     alone *= 10**6
     # s samples take at least s times one sample without latencies, and t such GPUs
     # t times as much, which grows with t: the least degree does the least work.
-    work = alone + first * reductions[first - 1][1]
+    # What a micro-batch does once, all of its samples share.
+    once = _once_us(table, gpu, layer)
+    largest = max(table.workload.micro_batch_sizes)
+    work = alone - once + once / largest + first * reductions[first - 1][1]
     # One sample takes X / t + A (t - 1) (alpha + Y / t) = (X - A Y) / t + A alpha t
     # and a constant: convex in t, or growing. The first rise ends the search.
     quickest = alone / first + reductions[first - 1][0]
@@ -233,6 +236,14 @@ def _layer_us(
             break
         quickest = time
     return work, quickest
+
+
+def _once_us(table: CostTable, gpu: GpuType, layer: int) -> Fraction:
+    """What a layer does once for each micro-batch: quantised weights are widened."""
+    if (rate := traffic.bytes_per_s(gpu)) is None:
+        return Fraction(0)
+    moved = traffic.dequantised_bytes(table.model, table.workload.costs, layer)
+    return Fraction(moved) / rate * 10**6
 
 
 def _listed_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
@@ -381,7 +392,7 @@ def _states_mib(table: CostTable) -> int:
     costs = table.workload.costs
     if table.profile.weighs:
         return sum(map(table.profile.least_group_mib, range(table.layers)))
-    return costs.kept_bytes * sum(table.model.parameters) // memory.MIB
+    return int(costs.kept_bytes * sum(table.model.parameters) // memory.MIB)
 
 
 def _chain_us(

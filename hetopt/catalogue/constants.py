@@ -32,11 +32,12 @@ def constants() -> Mapping[str, float]:
     )
 
 
-def spread(*, experts: bool, scores: bool) -> float:
+def spread(*, experts: bool, scores: bool, lora: bool = False) -> float:
     """The standard deviation of the logarithm of an iteration's time.
 
-    Runs with experts, and those whose attention passes scores through memory, deviate
-    further from what is predicted.
+    Runs with experts, those whose attention passes scores through memory, and those of
+    adapters deviate further from what is predicted.
     """
-    kind = "volta" if scores else "moe" if experts else "dense"
+    kinds = {"volta": scores, "moe": experts, "lora": lora, "dense": True}
+    kind = next(kind for kind, is_ in kinds.items() if is_)
     return float(entries()[f"noise.{kind}"]["value"])

@@ -25,7 +25,8 @@ OPTION = Annotated[
         metavar="NAME=VALUE",
         help="inter_gbytes_per_s, intra_gbytes_per_s, inter_latency_us, efficiency, "
         "reserve_mib, gpu, types; precision, flash, sequence_parallel, recompute (as "
-        "full,none), zero (as 1,0); framework, style, kernel of calibrated times.",
+        "full,none), zero (as 1,0); finetune (full, lora or qlora), rank, beside; "
+        "framework, style, kernel of calibrated times.",
     ),
 ]
 

@@ -179,6 +179,8 @@ def layout_of(
         states="fp32" if costs.precision == "fp32" else "mixed",
         dropout=model.dropout,
         fused_loss=costs.fused_loss or usual.fused_loss,
+        lora=costs.lora is not None,
+        frozen_bits=costs.lora.weight_bits if costs.lora else None,
     )
 
 
@@ -288,7 +290,8 @@ class Calibrated:
         c = workload.costs.context_parallel
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
         machine = self._machine(place)
-        return kernels.head_s(self.constant, machine, a, tokens, degree, by, False)
+        frozen = workload.costs.lora is not None
+        return kernels.head_s(self.constant, machine, a, tokens, degree, by, frozen)
 
     def update_s(self, gpu: str, shares: Iterable[Share]) -> Fraction:
         """The optimiser for (parameters on a GPU, replicas that hold them).

@@ -88,8 +88,16 @@ def passes(costs: CostSettings) -> int:
 
 
 def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
-    """FLOPs of both passes of one layer for `b` sequences, and what is recomputed."""
-    flops = passes(workload.costs) * forward_flops(model, workload, layer, b)
+    """FLOPs of both passes of one layer for `b` sequences, and what is recomputed.
+
+    Frozen weights have no gradients, a pass less; adapters have all passes.
+    """
+    costs = workload.costs
+    flops = passes(costs) * forward_flops(model, workload, layer, b)
+    if costs.lora is not None:
+        tokens = 2 * b * workload.sequence_length
+        flops -= tokens * model.active_parameters[layer]
+        flops += passes(costs) * tokens * costs.lora.active(model)[layer]
     if workload.costs.recompute == "selective":
         flops += scores_flops(model, workload, layer, b)
     return flops
@@ -102,7 +110,12 @@ def reductions(model: ModelSpec, costs: CostSettings, layer: int) -> int:
 
 
 def backward_share(costs: CostSettings) -> Fraction:
-    """Share of a layer's time that is its backward pass, recomputation included."""
+    """Share of a layer's time that is its backward pass, recomputation included.
+
+    Beside adapters, whose attention has all of its gradients, at least that.
+    """
+    if costs.lora is not None:
+        return Fraction(2, 3) if costs.recompute == "full" else Fraction(1, 2)
     return Fraction(3, 4) if costs.recompute == "full" else Fraction(2, 3)
 
 
@@ -119,6 +132,7 @@ def layer_s(
     compute = layer_flops(model, workload, layer, b) / (t * flops_per_s(gpu))
     if rate := traffic.bytes_per_s(gpu):
         compute += traffic.layer_bytes(model, workload, layer, t, b) / rate
+        compute += traffic.dequantised_bytes(model, workload.costs, layer) / (t * rate)
     if t == 1:
         return compute
     assert link is not None
@@ -147,5 +161,7 @@ def head_s(
     """Seconds of the head, forward and backward; 0 where it is omitted."""
     if workload.costs.head == "omit":
         return Fraction(0)
-    flops = 3 * 2 * model.embedding_parameters * b * workload.sequence_length
+    passes_over_it = 3 if workload.costs.lora is None else 2
+    tokens = b * workload.sequence_length
+    flops = passes_over_it * 2 * model.embedding_parameters * tokens
     return flops / (t * flops_per_s(gpu))

@@ -11,7 +11,8 @@ layer times of `compute`, and W the parameters of layers and embedding. TP runs 
 slowest intra-node link where every node gives a multiple of t GPUs, else over the
 slowest link between the nodes; gradients over the slowest link of all, whatever
 adapters its nodes have.
-step_us = ceil(1e6 step). What LoRA changes is in `lora`.
+step_us = ceil(1e6 step). LoRA's jobs have `costs.lora`; their adapters lie whole on
+every GPU of a tensor-parallel group.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,16 @@ from ..schema import (
     Cluster,
     CostSettings,
     GpuType,
+    Lora,
     ModelSpec,
     Workload,
     exact,
     link_of,
 )
 from ..schema.rates import slower
-from . import lora, marp
+from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
+from .marp import of_job
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
 MICRO = 10**6
@@ -57,7 +60,7 @@ class Trained:
     def parameters(self) -> int:
         """Parameters whose gradients are synchronised."""
         if self.lora_rank is not None:
-            return lora.adapters(self.model, self.lora_rank)
+            return sum(Lora(rank=self.lora_rank).parameters(self.model))
         return sum(self.model.parameters) + self.model.embedding_parameters
 
     def __hash__(self) -> int:
@@ -151,7 +154,7 @@ class JobRates:
         work = Workload(
             sequence_length=trained.sequence,
             global_batch=trained.batch,
-            costs=self.costs,
+            costs=of_job(self.costs, rank),
         )
         sync = Fraction(0)
         if d > 1:
@@ -165,10 +168,7 @@ class JobRates:
             gpu = self.cluster.gpus[name]
             layers = _layers_s(model, work, gpu, tensor, t, b)
             head = head_s(model, work, gpu, t, b)
-            share = backward_share(self.costs)
-            if rank is not None:
-                layers += lora.layers_change_s(model, work, rank, gpu, t, b)
-                head, share = head * lora.HEAD, lora.backward_share(self.costs)
+            share = backward_share(work.costs)
             exposed = self._exposed_s(layers, sync, share) if d > 1 else Fraction(0)
             steps.append(layers + head + exposed)
         return ceil(MICRO * max(steps) + exact(self.costs.iteration_overhead_us))

@@ -10,15 +10,14 @@ and single precision, 12 the single-precision weight and the two moments of Adam
 The cost model (`hetopt.costs.memory`): one stage that is first and last, one
 micro-batch of B / d sequences; total <= capacity.
 
-With LoRA (`lora`) both count weights alone of what is frozen, and adapters in full.
+With LoRA both count weights alone of what is frozen, and adapters in full.
 """
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal
 
-from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
-from . import lora
+from ..schema import CostSettings, GpuType, Lora, ModelSpec, Workload, exact
 from .compute import ceil
 from .memory import MIB, activations_mib, ends_mib, logits_mib, states_mib
 
@@ -64,7 +63,7 @@ def marp(
     shape += Fraction(5 * model.heads * sequence, d * h * t)
     trained = w
     if lora_rank is not None:
-        trained = Fraction(lora.adapters(model, lora_rank))
+        trained = Fraction(sum(Lora(rank=lora_rank).parameters(model)))
         w += trained
     return Memory(
         weights=ceil(WEIGHT * w),
@@ -93,10 +92,9 @@ def cost_model(
     frozen, trained = 0, _states_mib(model, work, t)
     each, (weight, gradient, _) = costs.bytes_per_parameter, costs.states
     if lora_rank is not None:
-        # With one replica these bytes alone decide: ZeRO has nothing to divide.
-        alone = costs.model_copy(update={"bytes_per_parameter": weight})
+        alone = of_job(costs, lora_rank)
         frozen = _states_mib(model, work.model_copy(update={"costs": alone}), t)
-        trained = states_mib(costs, lora.adapters(model, lora_rank), 1)
+        trained = states_mib(costs, sum(Lora(rank=lora_rank).parameters(model)), 1)
     weights, gradients = trained * weight // each, trained * gradient // each
     return Memory(
         weights=(frozen + weights) * MIB,
@@ -106,6 +104,13 @@ def cost_model(
         logits=logits * MIB,
         reserved=costs.reserve_mib * MIB,
     )
+
+
+def of_job(costs: CostSettings, lora_rank: int | None) -> CostSettings:
+    """The settings of a job that trains LoRA's adapters, or all of its model."""
+    if lora_rank is None:
+        return costs
+    return costs.model_copy(update={"lora": Lora(rank=lora_rank)})
 
 
 def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:

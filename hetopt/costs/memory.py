@@ -1,6 +1,8 @@
 """Memory of one GPU of a stage, term by term, in MiB; each term is rounded up.
 
-    states      = bytes_per_parameter * sum p_l / t; with ZeRO its sharded part (1 the
+    states      = bytes_per_parameter * sum p_l / t, beside adapters the weights alone
+                  and bytes_per_parameter of each of theirs, which are cut by t as well
+                  (Megatron-Bridge's); with ZeRO its sharded part (1 the
                   optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer;
                   of a group of g GPUs with context parallelism c: t = g / c, c n_l
                   replicas; of experts divided among e GPUs: p / e, n_l g / e replicas
@@ -36,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from ..schema import CostSettings, ModelSpec, Workload
+from ..schema import CostSettings, ModelSpec, StateBytes, Workload
 from ..schema.layers import Parts
 from .compute import Share, ceil
 from .saved import Saved, saved, standard, working_bytes
@@ -64,20 +66,33 @@ def in_flight(
     return Fraction(runs, v)
 
 
-def bytes_each(costs: CostSettings, replicas: int) -> Fraction:
-    """Bytes of a parameter in each of the `replicas` that hold it."""
-    kept = costs.kept_bytes
-    return kept + Fraction(costs.bytes_per_parameter - kept, replicas)
+def bytes_each(
+    costs: CostSettings, replicas: int, states: StateBytes | None = None
+) -> Fraction:
+    """Bytes of a parameter in each of the `replicas` that hold it.
+
+    Of the model's own layers, unless its `states` are given.
+    """
+    each = states or costs.layer_states
+    kept = costs.kept(each)
+    return kept + Fraction(each.whole - kept) / replicas
 
 
 def states_mib(
-    costs: CostSettings, parameters: int, t: int, replicas: int = 1, routed: int = 0
+    costs: CostSettings,
+    parameters: int,
+    t: int,
+    replicas: int = 1,
+    routed: int = 0,
+    lora: tuple[int, int] = (0, 0),
 ) -> int:
     """Weights, gradients and optimiser states of `parameters`, on each of `t` GPUs.
 
-    `routed` of them are of experts that expert parallelism divides.
+    `routed` of them are of experts that expert parallelism divides; `lora` are the
+    parameters of adapters beside them, and those of such experts'.
     """
-    return shares_mib(costs, shares(costs, parameters, routed, t, replicas))
+    own = shares(costs, parameters, routed, t, replicas)
+    return shares_mib(costs, own, shares(costs, *lora, t, replicas))
 
 
 def shares(
@@ -90,9 +105,14 @@ def shares(
         yield Fraction(routed, e), max(1, replicas * t // e)
 
 
-def shares_mib(costs: CostSettings, held: Iterable[Share]) -> int:
+def shares_mib(
+    costs: CostSettings, held: Iterable[Share], lora: Iterable[Share] = ()
+) -> int:
     """The same for parts that different numbers of replicas hold."""
-    return mib(sum((bytes_each(costs, n) * p for p, n in held), start=Fraction(0)))
+    total = Fraction(0)
+    for states, parts in ((costs.layer_states, held), (costs.states, lora)):
+        total += sum((bytes_each(costs, n, states) * p for p, n in parts), Fraction(0))
+    return mib(total)
 
 
 def _full_layer(
@@ -192,6 +212,8 @@ def ends_mib(
     costs = workload.costs
     if costs.head == "omit":
         return 0
-    states = states_mib(costs, model.embedding_parameters, t, replicas)
+    share = Fraction(model.embedding_parameters * costs.context_parallel, t)
+    holders = replicas * costs.context_parallel
+    states = mib(share * bytes_each(costs, holders, costs.end_states))
     total = end_copies(model, workload, first + last) * states
     return total + logits_mib(model, workload, t, b) if last else total

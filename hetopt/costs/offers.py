@@ -30,7 +30,7 @@ from ..schema import (
     Workload,
     exact,
 )
-from . import compute, memory
+from . import compute, memory, parameters
 from .compute import ceil
 
 HOURS_OF_A_MONTH = 730
@@ -126,7 +126,8 @@ def _times_us(
     )
     both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
     backward = compute.backward_share(costs) * both
-    chunk = Fraction(costs.gradient_bytes * model.parameters[0], d)
+    sent = parameters.exchanged(model, costs).layers[0]
+    chunk = Fraction(costs.gradient_bytes * sent, d)
     hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)
     if offer.intra_gbytes_per_s is not None and offer.gpus_per_instance % d == 0:
         hop = chunk / (exact(offer.intra_gbytes_per_s) * 1000)
@@ -141,7 +142,8 @@ def _memory_mib(instance: Instance, search: Search, b: int) -> tuple[int, int, i
     """MiB once a GPU, of each layer, and of each layer and micro-batch in flight."""
     model, workload = instance.model, instance.workload
     costs = workload.costs
-    states = memory.states_mib(costs, model.parameters[0], 1)
+    beside = parameters.trained(model, costs).layers[0] if costs.lora else 0
+    states = memory.states_mib(costs, model.parameters[0], 1, lora=(beside, 0))
     recomputed = memory.activations_mib(model, workload, range(0), 1, b, 0)
     each = memory.activations_mib(model, workload, range(1), 1, b, 1) - recomputed
     once = costs.reserve_mib + recomputed

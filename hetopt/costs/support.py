@@ -11,7 +11,7 @@ from ..schema import Alternatives, Instance
 def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
     """What of an instance is beyond such a statement, as its fields say it.
 
-    With `updates` a statement that prices optimisers.
+    With `updates` a statement that prices optimisers, and knows what is trained.
     """
     costs = instance.workload.costs
     found = []
@@ -48,6 +48,8 @@ def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
         )
     if not updates:
         found += _timed_optimisers(instance)
+        if costs.lora is not None:
+            found.append("workload.costs.lora is set, expected none")
     return tuple(found)
 
 

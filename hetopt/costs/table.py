@@ -6,9 +6,10 @@ from functools import cached_property, lru_cache, partial
 
 from ..schema import GpuType, Instance, Split, exact
 from ..schema.targets import permits
-from . import communication, compute, memory, settings
+from . import communication, compute, memory, parameters, settings
 from .calibrated import Calibrated
 from .compute import LinkRate, NodeClass, ceil
+from .parameters import Parameters
 from .profiles import Measurements
 from .weighing import Weighing
 
@@ -197,12 +198,38 @@ class CostTable:
     @cached_property
     def divided_parameters(self) -> tuple[int, ...]:
         """Of each layer, those of experts that expert parallelism divides."""
-        divided = self.split.experts > 1
-        return self.model.routed_parameters if divided else (0,) * self.layers
+        return self.divided(parameters.every(self.model, self.workload.costs))
+
+    def divided(self, held: Parameters) -> tuple[int, ...]:
+        """Of each layer those of `held` that expert parallelism divides."""
+        return held.routed if self.split.experts > 1 else (0,) * self.layers
+
+    @cached_property
+    def trained(self) -> Parameters:
+        """Parameters that have gradients and optimiser states."""
+        return parameters.trained(self.model, self.workload.costs)
+
+    @cached_property
+    def exchanged(self) -> Parameters:
+        """Parameters whose gradients replicas exchange, or what takes as long."""
+        return parameters.exchanged(self.model, self.workload.costs)
+
+    @cached_property
+    def beside(self) -> Parameters | None:
+        """LoRA's adapters beside the model's own parameters; None without."""
+        return self.trained if self.workload.costs.lora else None
+
+    @property
+    def tied(self) -> int | None:
+        """Parameters that first and last stage sum the gradients of, if any."""
+        costs = self.workload.costs
+        ties = costs.tied_sync and self.model.tied_embeddings and not costs.lora
+        return self.model.embedding_parameters if ties else None
 
     def layer_sync_us(self, layer: int, holders: Sequence[tuple[str, int]]) -> int:
         """Time to synchronise a layer among replicas (node, GPUs)."""
-        whole, routed = self.model.parameters[layer], self.divided_parameters[layer]
+        whole = self.exchanged.layers[layer]
+        routed = self.divided(self.exchanged)[layer]
         time = self.sync_us(whole - routed, holders)
         return time + self.routed_sync_us(routed, holders) if routed else time
 
@@ -255,7 +282,7 @@ class CostTable:
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
             held = {
-                "states": memory.shares_mib(costs, self.shares(layers, t, held_by)),
+                "states": self._states_mib(layers, t, held_by),
                 "activations": self.activations_mib(
                     node, layers, (t, b), flight, (j == 0, j == stages - 1)
                 ),
@@ -308,28 +335,36 @@ class CostTable:
             return {}
         copied = 0
         if holders is not None:
-            copied = sum(model.parameters[x] for x in layers if holders[x] > 1)
+            own = self.trained
+            copied = sum(own.layers[x] for x in layers if holders[x] > 1)
             # Embedding and head lie beside the first and the last layer.
             beside = memory.end_copies(model, self.workload, ends)
             at = layers.start if layers.start == 0 else layers.stop - 1
-            copied += beside * model.embedding_parameters * (holders[at] > 1)
+            copied += beside * (own.end or 0) * (holders[at] > 1)
         return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
+    def _states_mib(self, layers: range, t: int, holders: Sequence[int]) -> int:
+        costs, beside = self.workload.costs, self.beside
+        own = parameters.every(self.model, costs)
+        lora = self.shares(layers, t, holders, beside) if beside else ()
+        return memory.shares_mib(costs, self.shares(layers, t, holders, own), lora)
+
     def shares(
-        self, layers: range, t: int, holders: Sequence[int]
+        self, layers: range, t: int, holders: Sequence[int], of: Parameters
     ) -> Iterator[compute.Share]:
         """Parameters of a run of layers on one of `t` GPUs, by replicas that hold them.
 
-        `holders` are the replicas of every layer of the model.
+        `holders` are the replicas of every layer of the model; `of` tells which
+        parameters are meant.
         """
         held: dict[int, list[int]] = {}
+        divided = self.divided(of)
         for layer in layers:
             both = held.setdefault(holders[layer], [0, 0])
-            both[0] += self.model.parameters[layer]
-            both[1] += self.divided_parameters[layer]
-        for replicas, (parameters, routed) in held.items():
-            costs = self.workload.costs
-            yield from memory.shares(costs, parameters, routed, t, replicas)
+            both[0] += of.layers[layer]
+            both[1] += divided[layer]
+        for replicas, (whole, routed) in held.items():
+            yield from memory.shares(self.workload.costs, whole, routed, t, replicas)
 
     def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
         """Time of the optimiser for what a GPU of `node` holds, by formula."""
@@ -348,9 +383,7 @@ class CostTable:
         """
         if self.profile.updates:
             return 0
-        held = sum(self.model.parameters)
-        if self.workload.costs.head == "include":
-            held += self.model.embedding_parameters
+        held = sum(self.trained.layers) + (self.trained.end or 0)
         speed = Fraction(0)
         for node in self.cluster.nodes:
             alone = self._update_s(node.name, [(Fraction(held), 1)])
@@ -396,12 +429,9 @@ class CostTable:
         )
 
     @cached_property
-    def forward_flops_per_sample(self) -> int:
-        """FLOPs of one forward pass of one sequence through all layers."""
-        return sum(
-            compute.forward_flops(self.model, self.workload, layer, 1)
-            for layer in range(self.layers)
-        )
+    def needed_flops_per_sample(self) -> int:
+        """FLOPs of both passes of one sequence through all layers, none repeated."""
+        return sum(self.under("none").hardware_flops)
 
     @cached_property
     def peak_flops_per_s(self) -> Fraction:

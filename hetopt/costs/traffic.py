@@ -56,6 +56,19 @@ def layer_bytes(
     return b * workload.sequence_length * (parts + Fraction(shared + scores, t))
 
 
+def dequantised_bytes(
+    model: ModelSpec, costs: CostSettings, layer: int
+) -> Fraction | int:
+    """Bytes that a micro-batch moves to widen quantised weights, on all GPUs.
+
+    Each pass reads them and writes 16 bits of each, which its products read.
+    """
+    if costs.lora is None or costs.lora.weight_bits is None:
+        return 0
+    passes = 3 if costs.recompute == "full" else 2
+    return passes * (costs.layer_states.weight + 2) * model.parameters[layer]
+
+
 def update_bytes(costs: CostSettings, replicas: int) -> Fraction:
     """Bytes that the optimiser moves for a parameter held by so many replicas."""
     weight, gradient, optimiser = costs.states

@@ -167,15 +167,14 @@ def _syncs(
     table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
 ) -> list[list[int]]:
     """Synchronisation of each stage, less what backward passes before it hide."""
-    model, costs = table.model, table.workload.costs
+    sent, costs = table.exchanged, table.workload.costs
     holders: list[list[tuple[str, int]]] = [[] for _ in range(table.layers)]
     for stage in _stages(plan):
         for layer in stage.span:
             holders[layer] += [(r.node, r.degree) for r in stage.replicas]
     each = [table.layer_sync_us(x, held) for x, held in enumerate(holders)]
-    ends = model.embedding_parameters if costs.head == "include" else 0
-    embedding = table.sync_us(ends, holders[0]) if ends else 0
-    head = table.sync_us(ends, holders[-1]) if ends else 0
+    embedding = table.sync_us(sent.end, holders[0]) if sent.end else 0
+    head = table.sync_us(sent.end, holders[-1]) if sent.end else 0
     found = []
     times = rounds(costs, [(p.micro_batches, len(p.stages)) for p in plan.pipelines])
     for pipeline, rows in zip(plan.pipelines, judged["stages"], strict=True):
@@ -202,9 +201,9 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
             measured = table.measured_update_us(name, t, stage.span, copies_of)
             shares: list[compute.Share] = []
             if measured is None:
-                shares += table.shares(stage.span, t, copies_of)
+                shares += table.shares(stage.span, t, copies_of, table.trained)
             for layer in end_layers(table, pipeline, j):
-                ends, n = table.model.embedding_parameters, copies_of[layer]
+                ends, n = table.trained.end or 0, copies_of[layer]
                 shares += memory.shares(table.workload.costs, ends, 0, t, n)
             times.append((measured or 0) + table.update_us(name, shares))
         return max(times)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..costs import CostTable, memory
+from ..costs import CostTable, memory, parameters
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from .times import holders_of
@@ -18,6 +18,7 @@ PARTS = {
     "weights": "weights of the layers",
     "gradients": "their gradients",
     "optimiser": "their optimiser states",
+    "lora": "LoRA's adapters, their gradients and optimiser states",
     "measured_layers": "states and activations of the layers, from the profile",
     "embedding_and_head": "states of the embedding and of the head",
     "activations": "what the backward passes of micro-batches in flight need",
@@ -82,7 +83,7 @@ def _parts(
         layers = {"measured_layers": whole["layers"]}
     else:
         layers = {
-            **_states(table, stage, t, holders),
+            **_states(table, stage, t, holders, whole["states"]),
             "activations": whole["activations"],
         }
     found = {
@@ -96,19 +97,25 @@ def _parts(
 
 
 def _states(
-    table: CostTable, stage: Stage, t: int, holders: list[int]
+    table: CostTable, stage: Stage, t: int, holders: list[int], whole: int
 ) -> dict[str, int]:
     """Weights, gradients and optimiser states; ZeRO divides the last ones first."""
     costs = table.workload.costs
-    shares = list(table.shares(stage.span, t, holders))
+    own = parameters.every(table.model, costs)
+    shares = list(table.shares(stage.span, t, holders, own))
     found, before = {}, 0
     held = Fraction(0)
     for part, each, level in zip(
-        ("weights", "gradients", "optimiser"), costs.states, (3, 2, 1), strict=True
+        ("weights", "gradients", "optimiser"),
+        costs.layer_states,
+        (3, 2, 1),
+        strict=True,
     ):
         divided = costs.zero >= level
         held += sum(
             (each * p / (n if divided else 1) for p, n in shares), start=Fraction(0)
         )
         found[part], before = memory.mib(held) - before, memory.mib(held)
+    if costs.lora is not None:
+        found = {"weights": found["weights"], "lora": whole - found["weights"]}
     return found

@@ -1,17 +1,24 @@
 """An instance from the files that people have: a configuration and a list of hosts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import formats
-from ..catalogue import known
+from ..catalogue import Gpu, known
 from ..errors import InstanceError, UnknownName, quoted
 from ..schema import Instance
 from ..text import units
 from ..text.complaints import validated
 from . import calibrating
-from .importing import Imported, assumptions, imported, put_in, typed
+from .importing import (
+    Imported,
+    assumptions,
+    finetuning,
+    imported,
+    put_in,
+    typed,
+)
 
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
 
@@ -29,7 +36,7 @@ def assembly(
     """An instance with the model of `config` and the cluster of `paths`.
 
     `options` are those of the cluster's importer, `mtp` of the configuration's, and
-    of how the model is trained (`importing.assumptions`), as `name=value`;
+    of how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
     `workload` has the rest of it, and where that has `costs`, they say how it is
     trained. `islands` are hosts that a faster network joins, as `a100-*=400Gb/s`.
     `times` are `calibrated`, where all cards are in the catalogue and no
@@ -46,7 +53,7 @@ def assembly(
     importer: Any = formats.importer(format)
     own: dict[str, Any] = {}
     if "costs" not in workload:
-        own = assumptions.OPTIONS | calibrating.OPTIONS
+        own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
     told = typed(importer.OPTIONS | own | {"mtp": bool}, options)
     how = {name: told.pop(name) for name in own if name in told}
     mtp = f"mtp={'true' if told.pop('mtp', True) else 'false'}"
@@ -57,7 +64,7 @@ def assembly(
     if links := [_island(word) for word in islands]:
         cluster.setdefault("inter", {})["islands"] = links
     cards = {name: known(name) for name in cluster["gpus"]}
-    trained, rows = assumptions.training(cards, how) if own else ({}, ())
+    trained, rows = _training(cards, how) if own else ({}, ())
     made = {
         "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
         "source": f"{model['source']}; {found.document['source']}",
@@ -79,6 +86,15 @@ def assembly(
             if not (assumptions.of_the_peak(row) or row.what in newer)
         )
     return Imported(made, (*more, *assumed))
+
+
+def _training(
+    cards: Mapping[str, Gpu | None], how: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[assumptions.Assumption, ...]]:
+    """The workload's fields of how and what is trained, and what is assumed."""
+    fields, rows = assumptions.training(cards, how)
+    adapters, more = finetuning.trained(how)
+    return fields | {"costs": fields["costs"] | adapters}, (*rows, *more)
 
 
 def _island(word: str) -> dict[str, Any]:

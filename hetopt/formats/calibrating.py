@@ -76,7 +76,7 @@ def calibrated(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(constants()),
-        "spread": _spread(made, cards, kernel),
+        "spread": _spread(made, cards, kernel, costs.lora is not None),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     rows: tuple[Assumption, ...]
@@ -146,10 +146,10 @@ def _framework(made: Mapping[str, Any], options: Mapping[str, Any]) -> str:
 
 
 def _spread(
-    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str
+    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str, lora: bool
 ) -> float:
     scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
-    return spread(experts=bool(made["model"].get("experts")), scores=scores)
+    return spread(experts=bool(made["model"].get("experts")), scores=scores, lora=lora)
 
 
 def _exposed(
@@ -162,7 +162,9 @@ def _exposed(
     """
     width = 4 if usual.fp32_gradients else 2
     told = costs.sync_passes * costs.gradient_bytes
-    if costs.zero == 3:
+    if costs.zero == 3 and costs.lora is not None:
+        exposed = constant("fsdp", usual.sharding)  # of frozen weights, as they are
+    elif costs.zero == 3:
         exposed = constant("fsdp", usual.sharding) * (4 + width) / told
     else:
         overlap = "overlapped" if usual.overlapped else "plain"

@@ -29,7 +29,8 @@ class Layout:
     scores_kept: bool = True  # where they are in memory, until the backward pass
     rowwise: bool = False  # scales of fp8 by row
     accumulate_fp32: bool = True
-    lora: bool = False
+    lora: bool = False  # frozen weights, adapters beside them
+    frozen_bits: int | None = None  # of quantised frozen weights; None: 16
     offload: bool = False
     overlap_tp: bool = False
     overlap_ep: bool = False

@@ -151,7 +151,18 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
     if run.lora:  # base weights are frozen, of a byte where products are
         found["gradients"] = found["optimiser"] = found["update"] = 0.0
-        if activations.narrow(run) < 2:
+        if run.frozen_bits is not None:
+            narrower = run.frozen_bits / 16
+            found["weights"] -= (
+                (1 - narrower)
+                * each.weights
+                * (
+                    (held.dense / divided + held.experts / fewer)
+                    if full
+                    else held.dense + held.experts
+                )
+            )
+        elif activations.narrow(run) < 2:
             found["weights"] /= 2
     if "optimizer" in run.hosted:
         found["optimiser"] = found["update"] = found["gradients"] = 0.0

@@ -145,6 +145,8 @@ def weights_s(
     """Seconds of a micro-batch over the weights of a part: casts, gradients summed."""
     held = a.parameters(part, run.tp, run.ep)
     each = c("weights.bytes", run.style, run.framework)
+    if run.frozen_bits is not None:  # read and widened for every pass over them
+        each += (2 + again(c, run)[0]) * (run.frozen_bits / 8 + 2)
     return each * held / machine.memory_bytes_per_s
 
 

@@ -26,10 +26,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from .. import plans
-from ..costs import lora
 from ..costs.job_rates import JobRates, Trained
 from ..errors import InstanceError
-from ..schema import Cluster, CostSettings, Count, ModelSpec, Name, Record, exact
+from ..schema import (
+    Cluster,
+    CostSettings,
+    Count,
+    ModelSpec,
+    Name,
+    Record,
+    exact,
+    lora_fault,
+)
 from . import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -53,7 +61,7 @@ class JobModel(Record):
 
     @model_validator(mode="after")
     def _adapters_can_be_counted(self) -> Self:
-        if self.lora_rank is not None and (fault := lora.fault(self.spec)):
+        if self.lora_rank is not None and (fault := lora_fault(self.spec)):
             raise ValueError(fault)
         return self
 
@@ -106,6 +114,11 @@ class Assumptions(Record):
             raise ValueError(
                 "found costs.layer_times 'calibrated', and jobs are timed by formula: "
                 "give layer_times 'analytic' and no calibration"
+            )
+        if self.costs.lora is not None:
+            raise ValueError(
+                "found costs.lora, and each model says what is trained of it: give "
+                "its lora_rank, and remove costs.lora"
             )
         return self
 

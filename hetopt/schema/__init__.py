@@ -33,13 +33,12 @@ from .record import (
     tabled,
 )
 from .splits import Split
+from .states import PRECISIONS, Lora, StateBytes, lora_fault
 from .workload import (
-    PRECISIONS,
     Alternatives,
     CostSettings,
     Profile,
     Recompute,
-    StateBytes,
     Workload,
 )
 
@@ -63,6 +62,7 @@ __all__ = [
     "LatentAttention",
     "Length",
     "Link",
+    "Lora",
     "MambaMixer",
     "MemoryGib",
     "ModelSpec",
@@ -86,6 +86,7 @@ __all__ = [
     "Workload",
     "exact",
     "link_of",
+    "lora_fault",
     "name_fault",
     "printable",
     "tabled",

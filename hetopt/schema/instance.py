@@ -22,6 +22,7 @@ from .record import (
     Usd,
     UsdPerHour,
 )
+from .states import lora_fault
 from .targets import TARGETS
 from .workload import Alternatives, Workload
 
@@ -120,6 +121,7 @@ class Instance(Record):
         self._losses_cost_something()
         self._cards_are_told()
         self._experts_divide()
+        self._adapters_are_counted()
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
@@ -154,6 +156,11 @@ class Instance(Record):
                     f"expert_parallel {e} does not divide the {self.model.experts or 0}"
                     " experts of the model: give a divisor"
                 )
+
+    def _adapters_are_counted(self) -> None:
+        lora = self.workload.costs.lora
+        if lora is not None and (fault := lora_fault(self.model)):
+            raise ValueError(f"workload.costs.lora: {fault}")
 
     def _cards_are_told(self) -> None:
         calibration = self.workload.costs.calibration

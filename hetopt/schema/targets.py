@@ -69,6 +69,11 @@ class Feature(StrEnum):
     CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
+    LORA = "adapters beside frozen weights (LoRA)"
+
+
+#: What is no fault of a plan: targets without it run the plan, but are not told it.
+UNTOLD = frozenset({Feature.LISTED_PARAMETERS, Feature.LORA})
 
 
 class Rule(StrEnum):
@@ -148,6 +153,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 Feature.ZERO_3,
                 Feature.INTERLEAVED,
                 Feature.NO_MASTER,
+                Feature.LORA,
                 *_DIVIDED,
             }
         ),

@@ -1,8 +1,9 @@
 """What is trained, and by which variant of the cost model it is timed and weighed."""
 
 from collections import Counter
+from fractions import Fraction
 from itertools import product
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +21,7 @@ from .record import (
     Seconds,
 )
 from .splits import FIELDS, Parallel, Split
+from .states import PRECISIONS, Lora, StateBytes
 from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
@@ -111,24 +113,6 @@ class Profile(Record):
                 )
 
 
-class StateBytes(NamedTuple):
-    """Bytes of a parameter: its weight, its gradient, what the optimiser keeps."""
-
-    weight: int
-    gradient: int
-    optimiser: int
-
-
-#: Adam's two moments, and a master copy in single precision where it is mixed.
-PRECISIONS: dict[str, StateBytes] = {
-    "fp32": StateBytes(4, 4, 8),
-    "bf16": StateBytes(2, 2, 4),
-    "bf16_mixed": StateBytes(2, 2, 12),
-    "fp16_mixed": StateBytes(2, 2, 12),
-    "bf16_fp32_gradients": StateBytes(2, 4, 12),
-}
-
-
 Recompute = Literal["full", "selective", "none"]
 
 
@@ -158,6 +142,9 @@ class CostSettings(Record):
     e` gives each GPU an e-th of the experts, whole, e GPUs of a layer's replicas
     together all of them; 1 cuts every expert into tensor-parallel parts. Both need
     calibrated times and activations.
+
+    With `lora` adapters alone are trained: frozen weights have neither gradients nor
+    optimiser states, and backward passes make no gradients of them.
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
@@ -193,6 +180,7 @@ class CostSettings(Record):
     context_parallel: Parallel = 1
     expert_parallel: Parallel = 1
     reserve_mib: ReserveMib = 0
+    lora: Lora | None = None
     layer_times: Literal["analytic", "profile", "calibrated"] = "analytic"
     profile: tuple[Profile, ...] = ()
     calibration: Calibration | None = None
@@ -203,7 +191,7 @@ class CostSettings(Record):
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
             *("context_parallel", "expert_parallel", "interleaved_hop_factor"),
-            "gathers",
+            *("gathers", "lora"),
         }
     )
 
@@ -211,7 +199,7 @@ class CostSettings(Record):
     def _bytes_of_the_precision(self) -> Self:
         if self.precision is None:
             return self
-        known = sum(PRECISIONS[self.precision])
+        known = int(PRECISIONS[self.precision].whole)
         if "bytes_per_parameter" not in self.model_fields_set:
             # Frozen from the outside; here the record is still being made.
             self.__dict__["bytes_per_parameter"] = known
@@ -293,12 +281,26 @@ class CostSettings(Record):
 
     @property
     def states(self) -> StateBytes:
-        """What the bytes of a parameter are; 16-bit weights where nothing says so."""
+        """What the bytes of a trained parameter are; 16-bit weights unless told."""
         if self.precision is not None:
             return PRECISIONS[self.precision]
         each = self.bytes_per_parameter
         # Fewer than four bytes leave nothing for an optimiser: all are weights then.
         return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
+
+    @property
+    def layer_states(self) -> StateBytes:
+        """Those of the model's own layers, which are frozen beside adapters."""
+        if self.lora is None:
+            return self.states
+        return StateBytes(self.lora.frozen_bytes(self.states.weight), 0, 0)
+
+    @property
+    def end_states(self) -> StateBytes:
+        """Those of embedding and head, which nobody quantises."""
+        if self.lora is None:
+            return self.states
+        return StateBytes(self.states.weight, 0, 0)
 
     @property
     def split(self) -> Split:
@@ -311,11 +313,15 @@ class CostSettings(Record):
         other = self.interleaved_hop_factor
         return self.hop_factor if other is None or self.interleave == 1 else other
 
-    @property
-    def kept_bytes(self) -> int:
+    def kept(self, states: StateBytes) -> int | Fraction:
         """Bytes of a parameter that every replica holds, however many there are."""
-        weight, gradient, optimiser = self.states
-        return (weight + gradient + optimiser, weight + gradient, weight, 0)[self.zero]
+        weight, gradient, _ = states
+        return (states.whole, weight + gradient, weight, 0)[self.zero]
+
+    @property
+    def kept_bytes(self) -> int | Fraction:
+        """The same of the model's own layers."""
+        return self.kept(self.layer_states)
 
     @property
     def sync_passes(self) -> int:

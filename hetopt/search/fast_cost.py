@@ -85,7 +85,10 @@ class FastCost:
         divided = self.table.divided_parameters
         self._behind_routed = list(accumulate(divided, initial=0))
         self._kinds_differ = len(set(instance.model.kinds)) > 1
-        self.syncs = SyncTimes(self.table, parameters, self.check)
+        trained = self.table.trained
+        self._behind_trained = list(accumulate(trained.layers, initial=0))
+        self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
+        self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._degrees: dict[tuple[int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
@@ -100,7 +103,7 @@ class FastCost:
         self._updates = self.table.profile.updates or any(
             gpu.memory_gbytes_per_s for gpu in gpus
         )
-        self._ties = self.costs.tied_sync and instance.model.tied_embeddings
+        self._ties = self.table.tied is not None
         self._overhead_us = self.table.overhead_us
 
     def check(self) -> None:
@@ -242,12 +245,10 @@ class FastCost:
         )
 
     def _update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
-        behind, model = self._behind_parameters, self.table.model
-        held, ends = behind[slot.last] - behind[slot.first], 0
-        if self.costs.head == "include":
-            copies = first + last - (first and last and model.tied_embeddings)
-            ends = copies * model.embedding_parameters
-        own: tuple[int, ...] = (held, self._routed(slot))
+        held, routed = self._trained(slot)
+        copies = first + last - (first and last and self.table.model.tied_embeddings)
+        ends = copies * (self.table.trained.end or 0)
+        own: tuple[int, ...] = (held, routed)
         if self.table.profile.updates:
             own = slot.first, slot.last
         key = (self.kind[slot.node], slot.t, replicas, ends, *own)
@@ -259,7 +260,7 @@ class FastCost:
                 range(slot.first, slot.last),
                 [replicas] * self.layers,
             )
-            whole, routed = (ends, 0) if us is not None else (ends + held, own[1])
+            whole, routed = (ends, 0) if us is not None else (ends + held, routed)
             shares = memory.shares(self.costs, whole, routed, slot.t, replicas)
             self._updated[key] = (us or 0) + self.table.update_us(name, shares)
         return self._updated[key]
@@ -327,7 +328,12 @@ class FastCost:
             node, work = self.names[slot.node], table.workload
             self._needs[key] = (
                 memory.states_mib(
-                    self.costs, parameters, slot.t, replicas or 1, self._routed(slot)
+                    self.costs,
+                    parameters,
+                    slot.t,
+                    replicas or 1,
+                    self._routed(slot),
+                    self._trained(slot) if self.table.beside else (0, 0),
                 )
                 + table.activations_mib(node, layers, (slot.t, b), flight, ends)
                 + memory.ends_mib(model, work, *ends, slot.t, b, replicas or 1)
@@ -340,12 +346,17 @@ class FastCost:
         """Parameters of a stage's experts that expert parallelism divides."""
         return self._behind_routed[slot.last] - self._behind_routed[slot.first]
 
+    def _trained(self, slot: Slot) -> tuple[int, int]:
+        """Parameters of a stage that are trained, and those of divided experts."""
+        behind, sent = self._behind_trained, self._behind_sent
+        whole = behind[slot.last] - behind[slot.first]
+        return whole, sent[slot.last] - sent[slot.first]
+
     def _flat_mib(self, slot: Slot, first: bool, last: bool) -> int:
         """The flat copy of the gradients of a stage that has replicas."""
-        behind, model = self._behind_parameters, self.table.model
-        held = behind[slot.last] - behind[slot.first]
-        copies = memory.end_copies(model, self.table.workload, first + last)
-        held += copies * model.embedding_parameters
+        table, (held, _) = self.table, self._trained(slot)
+        copies = memory.end_copies(table.model, table.workload, first + last)
+        held += copies * (table.trained.end or 0)
         return memory.flat_mib(self.costs, held, slot.t)
 
     def _measured_mib(

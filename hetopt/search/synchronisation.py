@@ -45,14 +45,13 @@ class Slot(NamedTuple):
 class SyncTimes:
     """Synchronisation time of a layer from its signature, and what links need."""
 
-    def __init__(
-        self, table: CostTable, parameters: Sequence[int], check: Callable[[], None]
-    ) -> None:
+    def __init__(self, table: CostTable, check: Callable[[], None]) -> None:
         """`check()` is called before what takes long where there are many nodes."""
         self._check = check
         self._context = table.split.context
         # Of each layer those of experts that are divided; and all others.
-        self._routed = table.divided_parameters
+        parameters = table.exchanged.layers
+        self._routed = table.divided(table.exchanged)
         pairs = zip(parameters, self._routed, strict=True)
         self._parameters = [whole - routed for whole, routed in pairs]
         self._one_size = len({*parameters}) == 1 == len({*self._routed})
@@ -62,10 +61,9 @@ class SyncTimes:
         self._ring = workload.costs.sync == "ring"
         self._passes = workload.costs.sync_passes
         self._each = workload.costs.gradient_bytes
-        with_ends = workload.costs.head == "include"
-        # Ends of no vocabulary have messages all the same, as the judge counts them.
         self._embedding = table.model.embedding_parameters
-        self._end_parameters = self._embedding if with_ends else None
+        # Ends of no vocabulary have messages all the same, as the judge counts them.
+        self._end_parameters = table.exchanged.end
         cluster = table.cluster
         self._count = len(cluster.nodes)
         degrees = max(node.count for node in cluster.nodes)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.catalogue import model as model_fields
-from hetopt.costs import lora, marp
+from hetopt.costs import marp
 from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job, JobModel
 from hetopt.scheduling import bounds, catalogue, simulator
-from hetopt.schema import CostSettings, ModelSpec
+from hetopt.schema import CostSettings, Lora, ModelSpec
 
 NAMES = ("gpt2", "llama-3-8b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-moe-16b")
 NODES = catalogue.cluster([("A100-40G", 8), ("A100-40G", 8)], 5.0)
@@ -44,9 +44,10 @@ def matrices(spec: ModelSpec) -> list[Matrix]:
 def test_adapters_are_counted_matrix_by_matrix(name: str, rank: int) -> None:
     spec = model(name)
     every = matrices(spec)
-    assert lora.adapters(spec, rank) == sum(rank * (m + n) for m, n, _ in every)
+    lora = Lora(rank=rank)
+    assert sum(lora.parameters(spec)) == sum(rank * (m + n) for m, n, _ in every)
     used = sum(rank * (m + n) for m, n, used in every if used)
-    assert lora.active_adapters(spec, rank) == used
+    assert sum(lora.active(spec)) == used
 
 
 @given(
@@ -108,7 +109,7 @@ def test_only_adapters_gradients_travel() -> None:
     exposed = rates.step_us(trained, 2, 1, held) - rates.step_us(
         one, 1, 1, {"node0": 1}
     )
-    assert exposed == pytest.approx(2 * lora.adapters(spec, 16), abs=2)
+    assert exposed == pytest.approx(2 * sum(Lora(rank=16).parameters(spec)), abs=2)
 
 
 def test_queues_of_lora_jobs_are_judged_and_bounded() -> None:

@@ -15,7 +15,7 @@ from hetopt import catalogue, cli
 from hetopt.catalogue.constants import constants
 from hetopt.costs import CostTable
 from hetopt.costs.calibrated import lookup, machine_of
-from hetopt.errors import InstanceError, UnknownName
+from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
 from hetopt.formats import exporting, importing
@@ -427,3 +427,45 @@ def test_a_task_for_skypilot_asks_by_the_name_of_its_price_lists(
         tasks = [text for file, text in files.items() if file.endswith(".yaml")]
         assert len(tasks) == 1
         assert f"{wanted}: 8" in tasks[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "bits"),
+    [(["finetune=lora", "rank=4"], None), (["finetune=qlora", "beside=attention"], 4)],
+)
+def test_what_is_fine_tuned_is_said(
+    options: list[str], bits: int | None, tmp_path: Path
+) -> None:
+    """Adapters take less memory and time than all weights do, in calibrated tables."""
+    hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
+    every = made(tmp_path, hosts, "finetune=full")
+    frozen = made(tmp_path, hosts, *options)
+    assert every.workload.costs.lora is None
+    lora = frozen.workload.costs.lora
+    assert lora is not None
+    assert lora.weight_bits == bits
+    full, some = CostTable(every), CostTable(frozen)
+    node, layers = full.cluster.nodes[0].name, range(full.layers)
+    assert sum(some.layer_us(node, 1, 1)) < 0.9 * sum(full.layer_us(node, 1, 1))
+    assert some.head_us(node, 1, 1) < full.head_us(node, 1, 1)
+    alone = [1] * full.layers
+    needs = [
+        x.stage_mib(node, layers, 8, 1, 1, 1, 0, alone)["states"] for x in (full, some)
+    ]
+    assert needs[1] < needs[0] / 6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["finetune=dora"], "unknown way to fine-tune 'dora'"),
+        (["rank=8"], "option rank: found 8 and no adapters"),
+        (["finetune=lora", "rank=0"], "option rank: found 0, expected 1 or more"),
+        (["finetune=lora", "beside=mlp"], "unknown place of adapters 'mlp'"),
+    ],
+)
+def test_bad_words_of_fine_tuning_are_refused(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(HetoptError, match=message):
+        made(tmp_path, ["a1 slots=8 type=A100-80GB"], *words)

@@ -96,6 +96,8 @@ class FloatTimes:
             or self.calibration.framework in ("megatron", "llm-foundry"),
             sharding={"deepspeed": "zero3"}.get(self.calibration.framework, "fsdp"),
             accumulate_fp32=self.fp32_gradients, zero=self.costs.zero,
+            lora=self.costs.lora is not None,
+            frozen_bits=self.costs.lora.weight_bits if self.costs.lora else None,
         )  # fmt: skip
 
     @property
@@ -189,4 +191,5 @@ class FloatTimes:
         c = self.costs.context_parallel
         shape, tokens = self.shape(0), b * self.instance.workload.sequence_length / c
         machine = self.machine(node)
-        return kernels.head_s(self.constant, machine, shape, tokens, t // c, by, False)
+        return kernels.head_s(self.constant, machine, shape, tokens, t // c, by,
+            self.costs.lora is not None)  # fmt: skip

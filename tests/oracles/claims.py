@@ -91,15 +91,15 @@ def _states_exceed(instance: Instance) -> bool:
     ]
     rows = [row for row in floats.costs.profile if row.layer_mib]
     most = min(cluster.gpu_count, instance.workload.global_batch)
-    layers = [floats.parameter(1) * p for p in model.parameters]
-    alone = [floats.parameter(most) * p for p in model.parameters]
+    layers = [floats.parameter(1, floats.narrow) * p for p in model.parameters]
+    alone = [floats.parameter(most, floats.narrow) * p for p in model.parameters]
     if rows:
         layers = alone = [
             2**20 * min(row.tensor_parallel * row.layer_mib[x] for row in rows)
             for x in range(model.layers)
         ]
     ends = 0 if floats.costs.head == "omit" else 1 if model.tied_embeddings else 2
-    ends *= floats.parameter(1) * model.vocabulary * model.hidden
+    ends *= floats.parameter(1, floats.wide) * model.vocabulary * model.hidden
     slack = 2**20  # what roundings to MiB leave open
     return sum(layers) + ends > sum(rooms) - slack or max(alone) > max(rooms) - slack
 

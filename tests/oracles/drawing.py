@@ -43,6 +43,7 @@ class Draw:
     profiled: bool = False
     calibrated: bool = False
     weighed: bool = False  # activations are calibrated, too
+    shaped: bool = False  # the model has matrices for LoRA's adapters
     even: bool = False  # nodes that are alike, where they can be
     gpus: list[str] = field(default_factory=list)  # the type of each node
     node: int = 0  # the one that is drawn
@@ -320,11 +321,19 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
+        "lora": lambda d: (
+            d.maybe(None, None, record(d, schema.Lora)) if d.shaped else None
+        ),
         "layer_times": lambda d: (
             "profile" if d.profiled else "calibrated" if d.calibrated else "analytic"
         ),
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
+    },
+    schema.Lora: {
+        "rank": lambda d: d.rng.choice([1, 8, 500]),
+        "beside": lambda d: d.maybe("all", "attention"),
+        "weight_bits": lambda d: d.maybe(None, 4, 8),
     },
     schema.Alternatives: {
         "recompute": _rules,
@@ -379,8 +388,9 @@ def instance(
     types = ["A"] if draw.even and rng.random() < 0.6 else ["A", "B"]
     draw.gpus = [rng.choice(types) for _ in counts]
     model = _possible_model(draw, record(draw, schema.ModelSpec))
-    parameters = schema.ModelSpec.model_validate(model, strict=False).parameters
-    draw.states_gib = 16 * sum(parameters) / 2**30
+    spec = schema.ModelSpec.model_validate(model, strict=False)
+    draw.shaped = schema.lora_fault(spec) is None
+    draw.states_gib = 16 * sum(spec.parameters) / 2**30
     nodes = []
     for number in range(len(counts)):
         draw.node = number

@@ -49,6 +49,12 @@ class FloatJudge:
         each = self.costs.bytes_per_parameter
         plain = (2, 2, each - 4) if each > 4 else (each, 0, 0)
         self.states = states.get(self.costs.precision or "", plain)
+        # Of frozen layers, and of a frozen embedding or head.
+        self.narrow = self.wide = self.states
+        if self.costs.lora:
+            bits = {4: 4.126953125, 8: 8, None: 8 * self.states[0]}
+            self.narrow = (bits[self.costs.lora.weight_bits] / 8, 0, 0)
+            self.wide = (self.states[0], 0, 0)
         self.e = 4 if self.costs.precision == "fp32" else 2
         self.g = self.states[1] if self.costs.precision else 2
 
@@ -87,7 +93,9 @@ class FloatJudge:
         p, s, parts = self.model.active_parameters[layer], self.S, self.parts(layer)
         c, rounds = (4, 6) if self.full else (3, 4)
         scores = 4 * b * self.pairs(parts) * self.widths()[0]
-        flops = c * (2 * p * b * s + scores)
+        frozen = c - 1 if self.costs.lora else c  # no gradients of frozen weights
+        flops = frozen * 2 * p * b * s + c * scores
+        flops += c * 2 * b * s * sum(self.lora(layer, self.model.active_experts))
         if self.costs.recompute == "selective":
             flops += scores
         if "mamba" in parts:
@@ -97,11 +105,29 @@ class FloatJudge:
             v = self.model.vocabulary if self.costs.head == "include" else 0
             flops += c * 2 * b * s * v * self.H
         time = flops / (t * self.flops(node)) + self.waiting(layer, node, t, b)
+        if self.costs.lora and self.costs.lora.weight_bits and self.rate(node):
+            each = (3 if self.full else 2) * (self.narrow[0] + 2)
+            time += each * self.model.parameters[layer] / (t * self.rate(node))
         if t > 1:
             alpha, beta = self.link(node, node)
             each = alpha + self.e * b * s * self.H / (t * beta)
             time += len(parts) * rounds * (t - 1) * each
         return time
+
+    def lora(self, layer: int, experts: int | None) -> list[int]:
+        """Parameters of a layer's adapters, matrix by matrix."""
+        lora, h = self.costs.lora, self.H
+        if lora is None:
+            return []
+        q, k = (int(width) for width in self.widths())
+        found = [h + q, h + k, h + k, q + h]
+        if lora.beside == "all":
+            widths = [self.model.intermediate or 4 * h]
+            if "experts" in self.parts(layer):
+                many = (experts or 0) + self.model.shared_experts
+                widths = [self.model.expert_intermediate or widths[0]] * many
+            found += [h + x for x in widths] * (3 if self.model.gated else 2)
+        return [lora.rank * both for both in found]
 
     def parts(self, layer: int) -> list[str]:
         """What a layer is made of, by the fields that say so."""
@@ -200,8 +226,8 @@ class FloatJudge:
             return 0.0
         if self.costs.calibration:
             return self.calibrated.head(node, t, b)
-        p = self.model.vocabulary * self.H
-        return 3 * 2 * p * b * self.S / (t * self.flops(node))
+        p, passes = self.model.vocabulary * self.H, 2 if self.costs.lora else 3
+        return passes * 2 * p * b * self.S / (t * self.flops(node))
 
     def hop(self, x: tuple[str, int], y: tuple[str, int], b: int) -> float:
         """One micro-batch between (node, degree) and the next, both directions."""
@@ -237,7 +263,7 @@ class FloatJudge:
                 shares.append(min(n, t * members[end]) / n / t)
         return rate * min(shares)
 
-    def sync(self, parameters: int, holders: list[tuple[str, int]]) -> float:
+    def sync(self, parameters: float, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
         c = self.costs.context_parallel  # so many GPUs of a group hold the same
         holders = [(node, t // c) for node, t in holders for _ in range(c)]
@@ -270,10 +296,19 @@ class FloatJudge:
         ahead = 2 * (stages - j - 1) + (v - 1) * stages if v > 1 else stages - j - 1
         return min(micro_batches * v, ahead + 1) / v
 
-    def parameter(self, replicas: int) -> float:
-        """Bytes of a parameter in each of so many replicas."""
-        split = self.states[3 - self.costs.zero :]
-        return sum(self.states) - sum(split) + sum(split) / replicas
+    def parameter(self, replicas: int, states: Any) -> float:
+        """Bytes of a parameter with such states in each of so many replicas."""
+        split = states[3 - self.costs.zero :]
+        return sum(states) - sum(split) + sum(split) / replicas
+
+    def trained(self, key: Any) -> int:
+        """Parameters of a layer, embedding or head that have gradients."""
+        if self.costs.lora:
+            own = isinstance(key, int)
+            return sum(self.lora(key, self.model.experts)) if own else 0
+        if isinstance(key, int):
+            return self.model.parameters[key]
+        return self.model.vocabulary * self.H
 
     def saved(self, layer: int, t: int, b: int) -> tuple[float, float, float]:
         """Bytes that a layer keeps: whole, split, scores; by architecture or not."""
@@ -397,7 +432,11 @@ class FloatJudge:
         else:
             c = self.costs.context_parallel
             for x in layers:
-                total += self.parameter(c * many[x]) * self.model.parameters[x] * c / t
+                own = self.model.parameters[x]
+                total += self.parameter(c * many[x], self.narrow) * own * c / t
+                if self.costs.lora:
+                    more = self.parameter(c * many[x], self.states) * self.trained(x)
+                    total += more * c / t
             if costs.activations == "calibrated":
                 assert node is not None
                 ends_ = [j == 0, j == stages - 1]
@@ -405,7 +444,7 @@ class FloatJudge:
             else:
                 total += self.activations(layers, t, b, held)
         if costs.flat_gradients and costs.zero < 2:
-            copied = [self.model.parameters[x] for x in layers if many[x] > 1]
+            copied = [self.trained(x) for x in layers if many[x] > 1]
             total += self.g * sum(copied) * costs.context_parallel / t
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
@@ -414,9 +453,9 @@ class FloatJudge:
             v = self.model.vocabulary
             here = many[layers[0] if j == 0 else layers[-1]]
             c = costs.context_parallel
-            total += ends * self.parameter(c * here) * v * h * c / t
+            total += ends * self.parameter(c * here, self.wide) * v * h * c / t
             if costs.flat_gradients and costs.zero < 2 and here > 1:
-                total += self.g * ends * v * h * c / t
+                total += self.g * ends * self.trained("head") * c / t
             if j == stages - 1 and costs.activations != "calibrated":
                 each = self.e + (0 if costs.fused_loss else 4)
                 each += 4 if costs.logit_gradients else 0
@@ -439,6 +478,8 @@ class FloatJudge:
     def tied(self, plan: TrainingPlan) -> float:
         """Seconds of the all-reduce of tied embeddings where it takes longest."""
         if not (self.costs.tied_sync and self.model.tied_embeddings):
+            return 0.0
+        if self.costs.lora:
             return 0.0
         times = [0.0]
         for pipeline in plan.pipelines:
@@ -479,13 +520,13 @@ class FloatJudge:
         for pipeline in plan.pipelines:
             for j, stage in enumerate(pipeline.stages):
                 last = j == len(pipeline.stages) - 1
-                held = {x: self.model.parameters[x] for x in range(*stage.layers)}
+                held = {x: self.trained(x) for x in range(*stage.layers)}
                 ends = (j == 0) + last
                 if ends == 2 and self.model.tied_embeddings:
                     ends = 1
                 if self.costs.head == "include":
                     end = min(held) if j == 0 else max(held)
-                    held[end] += ends * self.model.vocabulary * self.H
+                    held[end] += ends * self.trained("head")
                 for r in stage.replicas:
                     c = self.costs.context_parallel
                     split = [c * n if self.costs.zero else 1 for n in many]
@@ -493,7 +534,7 @@ class FloatJudge:
                     if each := self.updates(r):
                         time = 1e-6 * sum(each[x] / split[x] for x in held)
                         for x in held:
-                            size[x] -= self.model.parameters[x]
+                            size[x] -= self.trained(x)
                     if rate := self.rate(r.node):
                         own = sum(p / split[x] for x, p in size.items())
                         time += moved * own * c / (len(r.gpus) * rate)
@@ -573,15 +614,20 @@ class FloatJudge:
     def _tensors(self, pipeline: Pipeline, j: int) -> list[Any]:
         """What stage `j` holds and synchronises: layers, embedding, head."""
         keys: list[Any] = list(range(*pipeline.stages[j].layers))
-        if self.costs.head == "include":
+        sent = not self.costs.lora or self.costs.zero == 3
+        if self.costs.head == "include" and sent:
             keys += ["embedding"] if j == 0 else []
             keys += ["head"] if j == len(pipeline.stages) - 1 else []
         return keys
 
-    def _size(self, key: Any) -> int:
+    def _size(self, key: Any) -> float:
+        if not (self.costs.lora and self.costs.zero == 3):
+            return self.trained(key)
+        # Frozen weights are gathered twice, where gradients have three passes.
+        own, weight = self.model.vocabulary * self.H, self.wide[0]
         if isinstance(key, int):
-            return self.model.parameters[key]
-        return self.model.vocabulary * self.H
+            own, weight = self.model.parameters[key], self.narrow[0]
+        return self.trained(key) + 2 * weight * own / (3 * self.g)
 
     def _backward(self, pipeline: Pipeline, j: int) -> float:
         stage, last = pipeline.stages[j], j == len(pipeline.stages) - 1
@@ -604,4 +650,6 @@ class FloatJudge:
             span = range(*stage.layers)
             return sum(self.calibrated.layer(x, *at, behind=True) for x in span)
         share = 3 / 4 if self.full else 2 / 3
+        if self.costs.lora:
+            share = 2 / 3 if self.full else 1 / 2
         return share * self._replica(stage, replica, False)

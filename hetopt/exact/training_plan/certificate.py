@@ -265,7 +265,7 @@ class _Check:
         rates = [exact(slower(rate)) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
-        parameters = self.table.model.parameters[0]
+        parameters = self.table.exchanged.layers[0]
         priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
         if not rates or not priced or not parameters or math.isinf(box.sync[1]):
             return float(self.layers)

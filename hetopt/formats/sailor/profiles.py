@@ -28,8 +28,7 @@ from pydantic import BeforeValidator, Field, RootModel
 
 from ...costs.compute import ceil
 from ...errors import InstanceError
-from ...schema import CostSettings
-from ...schema.workload import PRECISIONS
+from ...schema import PRECISIONS, CostSettings
 from ...text.parsing import read_text
 from ..hostfile import hosts
 from ..importing import clusters, measured

@@ -134,7 +134,8 @@ class _Rounds:
     def _most_pipelines(self) -> int:
         """Pipelines whose weights fit into all GPUs together."""
         cost = self.cost
-        states = sum(cost.instance.model.parameters) * cost.costs.bytes_per_parameter
+        each = cost.costs.layer_states.whole
+        states = int(sum(cost.instance.model.parameters) * each)
         room = sum(
             mib * count for mib, count in zip(cost.room, self._counts, strict=True)
         )

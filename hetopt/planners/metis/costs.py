@@ -66,7 +66,7 @@ class LineCost:
         self._timed = table.profile.updates or any(
             gpu.memory_gbytes_per_s is not None for gpu in table.cluster.gpus.values()
         )
-        self._ties = self.cost.costs.tied_sync and table.model.tied_embeddings
+        self._ties = table.tied is not None
         self._syncs: dict[Row, list[int]] = {}
 
     @property
@@ -117,12 +117,12 @@ class LineCost:
         if key not in self._syncs:
             names = self.cost.names
             holders = sorted((names[share.node], share.t) for share in key)
-            model, table = self.instance.model, self.cost.table
-            each = {p: table.sync_us(p, holders) for p in {*model.parameters}}
+            table, sent = self.cost.table, self.cost.table.exchanged
+            each = {p: table.sync_us(p, holders) for p in {*sent.layers}}
             ends = 0
-            if self.cost.costs.head == "include":
-                ends = table.sync_us(model.embedding_parameters, holders)
-            rows = (each[p] for p in model.parameters)
+            if sent.end is not None:
+                ends = table.sync_us(sent.end, holders)
+            rows = (each[p] for p in sent.layers)
             self._syncs[key] = [*accumulate(rows, initial=0), ends]
         sums = self._syncs[key]
         ends_held = (stage.first == 0) + (stage.last == self.layers)
@@ -225,10 +225,10 @@ class LineCost:
         measured = table.measured_update_us(
             name, t, range(first, last), [replicas] * self.layers
         )
-        held = sum(model.parameters[first:last]) if measured is None else 0
+        held = sum(table.trained.layers[first:last]) if measured is None else 0
         copies = (first == 0) + (last == self.layers)
         ends = memory.end_copies(model, self.instance.workload, copies)
-        held += ends * model.embedding_parameters
+        held += ends * (table.trained.end or 0)
         part = [(Fraction(held, t), replicas)]
         return (measured or 0) + table.update_us(name, part)
 

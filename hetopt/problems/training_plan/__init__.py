@@ -390,19 +390,20 @@ def _sync_us(
         return one(parameters, tuple(sorted((r.node, r.degree) for r in replicas)))
 
     def of_layer(x: int) -> int:
-        routed = table.divided_parameters[x]
-        whole = among(table.model.parameters[x] - routed, holders[x])
+        routed = divided[x]
+        whole = among(sent.layers[x] - routed, holders[x])
         if not routed:
             return whole
         gpus = sorted(r.node for r in holders[x] for _ in r.gpus)
         return whole + experts(routed, tuple(gpus))
 
+    sent, costs = table.exchanged, table.workload.costs
+    divided = sent.routed if table.split.experts > 1 else (0,) * layers
     by_layer = [of_layer(x) for x in range(layers)]
     embedding = head = 0
-    costs = table.workload.costs
-    if costs.head == "include":
-        embedding = among(table.model.embedding_parameters, holders[0])
-        head = among(table.model.embedding_parameters, holders[-1])
+    if sent.end is not None:
+        embedding = among(sent.end, holders[0])
+        head = among(sent.end, holders[-1])
     slowest = 0
     for pipeline, rows in zip(plan.pipelines, timed, strict=True):
         hidden = 0
@@ -428,7 +429,8 @@ def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
 
 def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
     """All-reduce of tied embeddings among a pipeline's first and last stage."""
-    if not (table.workload.costs.tied_sync and table.model.tied_embeddings):
+    costs = table.workload.costs
+    if not (costs.tied_sync and table.model.tied_embeddings) or costs.lora:
         return 0
     slowest = Fraction(0)
     for pipeline in plan.pipelines:
@@ -442,10 +444,8 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
 
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
     """Time of the optimiser on the GPU where it takes longest."""
-    model, slowest = table.model, 0
-    ends = model.embedding_parameters
-    if table.workload.costs.head == "omit":
-        ends = 0
+    model, trained, slowest = table.model, table.trained, 0
+    ends = trained.end or 0
     for pipeline in plan.pipelines:
         last = len(pipeline.stages) - 1
         for j, stage in enumerate(pipeline.stages):
@@ -458,8 +458,8 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                 t = Fraction(replica.degree, c)
                 layers = []
                 for x in stage.span:
-                    routed = table.divided_parameters[x]
-                    whole = (model.parameters[x] - routed) / t
+                    routed = trained.routed[x] if table.split.experts > 1 else 0
+                    whole = (trained.layers[x] - routed) / t
                     layers.append((whole, c * holders[x]))
                     if routed:
                         e = table.split.experts
@@ -658,7 +658,7 @@ def _rates(
     workload = instance.workload
     seconds = Fraction(iteration_us, 10**6)
     tokens = workload.global_batch * workload.sequence_length
-    forward = table.forward_flops_per_sample * workload.global_batch
+    needed = table.needed_flops_per_sample * workload.global_batch
     possible = seconds * table.peak_flops_per_s
     per_hour: Fraction | None = Fraction(0)
     for _, replica in _all_replicas(plan):
@@ -676,7 +676,7 @@ def _rates(
     )
     return {
         "tokens_per_second": _rate(tokens, seconds),
-        "mfu": _rate(3 * forward, possible),
+        "mfu": _rate(needed, possible),
         "hfu": _rate(executed, possible),
         "usd_per_hour": None if per_hour is None else float(per_hour),
         "usd_per_iteration": (

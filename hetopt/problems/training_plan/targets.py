@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ...catalogue import known
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
-from ...schema.targets import TARGETS, Feature, Rule, indivisible
+from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, indivisible
 from .. import Violation
 from . import models
 from .neighbours import hosts_apart, together
@@ -20,8 +20,8 @@ _RULES = ("tensor_parallel", "target", "expert_parallel")
 def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     """Rules of `workload.runs_on` that a plan breaks, each with its words.
 
-    The plan's layers and GPUs are right already. That a model is told by numbers of
-    parameters alone is no fault of a plan: it is the exporter that cannot tell it on.
+    The plan's layers and GPUs are right already. What is `UNTOLD` is no fault of a
+    plan: it is the exporter that cannot tell it on.
     """
     target = data.workload.runs_on
     if target == "any":
@@ -29,7 +29,7 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     for text in bad_degrees(data, plan):
         yield Violation("tensor_parallel", "plan", text)
     for text in lacking(target, data, plan):
-        if text != Feature.LISTED_PARAMETERS:
+        if text not in UNTOLD:
             yield Violation("target", "plan", f"{target} does not run {text}")
     node = data.planned_cluster.node
     types = {node[replica.node].gpu for replica in plan.replicas()}

@@ -54,8 +54,8 @@ class Least:
         self._links = lru_cache(None)(self._fastest_links)
         self._updated = lru_cache(None)(self._update_us)
         self._pairs = bool(cost.instance.planned_cluster.inter.pairs)
-        # Parameters of the layers before each.
-        self._sums = np.cumsum([0, *cost.instance.model.parameters])
+        # Parameters that the layers before each exchange.
+        self._sums = np.cumsum([0, *cost.table.exchanged.layers])
         self._lightest = [self._lightest_run(x) for x in range(self._layers + 1)]
 
     # --- what is asked for -------------------------------------------------------
@@ -209,7 +209,8 @@ class Least:
         first = self._lightest[x]
         # Experts that are divided have fewer replicas: left out.
         parameters = float(self._sums[first + x] - self._sums[first])
-        parameters = max(0.0, parameters - sum(cost.table.divided_parameters))
+        divided = cost.table.divided(cost.table.exchanged)
+        parameters = max(0.0, parameters - sum(divided))
         chunk = cost.costs.gradient_bytes * parameters / t / replicas
         rate, most = self._links(t, size)
         near = min(replicas, most) - 1
@@ -221,10 +222,9 @@ class Least:
     def _update_us(self, t: int, stages: int, replicas: int) -> int:
         """Of a stage with its share of all parameters; ZeRO divides it."""
         cost = self._cost
-        held = int(self._sums[-1])
-        if cost.costs.head == "include":
-            held += cost.instance.model.embedding_parameters
-        routed = sum(cost.table.divided_parameters)
+        trained = cost.table.trained
+        held = sum(trained.layers) + (trained.end or 0)
+        routed = sum(cost.table.divided(trained))
         e = cost.costs.expert_parallel
         each = Fraction(held - routed, t) + Fraction(routed, max(t, e))
         share = [(each / stages, replicas if e == 1 else replicas * max(1, t // e))]

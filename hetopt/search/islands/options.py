@@ -49,8 +49,8 @@ class Options:
         self._room = [cost.room[i] * node.count for i, node in enumerate(cluster.nodes)]
         self._states_mib = 0  # of one copy of the model, at the least
         if not cost.table.profile.weighs:
-            kept = cost.costs.kept_bytes * sum(cost.instance.model.parameters)
-            self._states_mib = kept // memory.MIB
+            every = sum(cost.instance.model.parameters)
+            self._states_mib = int(cost.costs.kept_bytes * every // memory.MIB)
         self._kept: dict[Nodes, list[Option]] = {}  # by kinds
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
 

@@ -62,7 +62,7 @@ def fleet(instance: Instance) -> Fleet:
         key = (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
         classes.setdefault(key, []).append(node.name)
     kinds = tuple(_kind(table, names) for names in classes.values())
-    sizes = sorted(instance.model.parameters)
+    sizes = sorted(table.exchanged.layers)
     average = Fraction(sum(sizes), len(sizes))
     weights = np.concatenate([[0.0], np.cumsum(sizes) / float(average or 1)])
     return Fleet(kinds, _spread_us(instance, average), weights)

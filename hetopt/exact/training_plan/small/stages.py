@@ -87,7 +87,7 @@ class StageTables:
             if group[0].count > 1 and len(group) > 1
         ]
         self.gpus = tuple(pool.gpus for pool in self.pools)
-        sizes = table.model.parameters
+        sizes = table.exchanged.layers
         #: Different sizes of layers, and which one each layer has.
         self.sizes = sorted(set(sizes))
         self.size_of = np.array([self.sizes.index(p) for p in sizes])
@@ -196,9 +196,10 @@ class StageTables:
     def _update_us(self, stage: Stage, first: bool, final: bool) -> Matrix:
         """Time of the optimiser over each run of layers, on the slowest replica."""
         model, ends = self.table.model, 0
-        if self.costs.head == "include":
+        trained = self.table.trained
+        if trained.end is not None:
             copies = first + final - (first and final and model.tied_embeddings)
-            ends = copies * model.embedding_parameters
+            ends = copies * trained.end
         groups = {(place.pool, place.t) for place in stage}
         kept: dict[int, int] = {}
 
@@ -213,7 +214,7 @@ class StageTables:
                 )
             return kept[held]
 
-        ahead = [0, *accumulate(model.parameters)]
+        ahead = [0, *accumulate(trained.layers)]
         found = np.zeros((self.layers + 1, self.layers + 1), dtype=np.int64)
         for start in range(self.layers):
             for end in range(start + 1, self.layers + 1):
@@ -351,11 +352,15 @@ class StageTables:
     ) -> int:
         t, b, rule = replica
         model, table = self.table.model, self._tables[rule]
+        beside = self.table.beside
         parameters = sum(model.parameters[span.start : span.stop])
         if self.table.profile.weighs:
             layers = self.table.measured_mib(node, span, t, b, flight)
         else:
-            layers = memory.states_mib(self.costs, parameters, t, self._replicas)
+            lora = sum(beside.layers[span.start : span.stop]) if beside else 0
+            layers = memory.states_mib(
+                self.costs, parameters, t, self._replicas, 0, (lora, 0)
+            )
             layers += table.activations_mib(node, span, (t, b), flight, ends)
         return (
             layers

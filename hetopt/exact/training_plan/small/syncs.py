@@ -29,10 +29,9 @@ class Syncs:
             for c, parameters in enumerate(sizes):
                 self.table[(c, *where)] = self._one(parameters, where)
         self.embedding = self.head = 0
-        if tables.costs.head == "include":
-            parameters = tables.table.model.embedding_parameters
-            self.embedding = self._one(parameters, (0,) * len(shape))
-            self.head = self._one(parameters, tuple(n - 1 for n in shape))
+        if (end := tables.table.exchanged.end) is not None:
+            self.embedding = self._one(end, (0,) * len(shape))
+            self.head = self._one(end, tuple(n - 1 for n in shape))
         self.overlap = tables.costs.sync_overlap == "backward"
 
     def _one(self, parameters: int, where: tuple[int, ...]) -> int:

@@ -1,0 +1,67 @@
+"""Parameters by what training does with them: those that it changes, those it sends.
+
+Trained all are changed, and every replica's gradients are sent to the others'. Beside
+adapters only theirs are; with ZeRO 3 the frozen weights are gathered besides, for the
+forward pass and for the backward pass, and count as gradients of as many bytes do.
+"""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from ..schema import CostSettings, ModelSpec
+from .compute import ceil
+
+_GATHERED = 2  # of `sync_passes` under ZeRO 3
+
+
+class Parameters(NamedTuple):
+    """Of each layer, of experts of it that tokens are sent to, of embedding or head.
+
+    `end` is None where embedding and head have none.
+    """
+
+    layers: tuple[int, ...]
+    routed: tuple[int, ...]
+    end: int | None
+
+
+def every(model: ModelSpec, costs: CostSettings) -> Parameters:
+    """All of a model."""
+    end = model.embedding_parameters if costs.head == "include" else None
+    return Parameters(model.parameters, model.routed_parameters, end)
+
+
+def trained(model: ModelSpec, costs: CostSettings) -> Parameters:
+    """Those that have gradients and optimiser states."""
+    if costs.lora is None:
+        return every(model, costs)
+    adapters = costs.lora
+    return Parameters(adapters.parameters(model), adapters.routed(model), None)
+
+
+def exchanged(model: ModelSpec, costs: CostSettings) -> Parameters:
+    """Those whose gradients take as long to synchronise as all that replicas send."""
+    found = trained(model, costs)
+    if costs.lora is None or costs.zero < 3:
+        return found
+    own = every(model, costs)
+    end = own.end
+    if end is not None:
+        end = ceil(end * _worth(costs, costs.end_states.weight))
+    each = _worth(costs, costs.layer_states.weight)
+    return Parameters(
+        _added(found.layers, own.layers, each),
+        _added(found.routed, own.routed, each),
+        end,
+    )
+
+
+def _added(
+    some: tuple[int, ...], frozen: tuple[int, ...], each: Fraction
+) -> tuple[int, ...]:
+    return tuple(a + ceil(each * p) for a, p in zip(some, frozen, strict=True))
+
+
+def _worth(costs: CostSettings, weight: int | Fraction) -> Fraction:
+    """Gradients that take as long as gathering a weight twice."""
+    return Fraction(_GATHERED * weight) / (costs.sync_passes * costs.gradient_bytes)

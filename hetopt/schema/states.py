@@ -1,0 +1,107 @@
+"""What is trained of a model, and the bytes of a parameter that training needs."""
+
+from fractions import Fraction
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from .layers import EXPERTS
+from .model import ModelSpec
+from .record import Record
+
+
+class StateBytes(NamedTuple):
+    """Bytes of a parameter: its weight, its gradient, what the optimiser keeps."""
+
+    weight: int | Fraction
+    gradient: int
+    optimiser: int
+
+    @property
+    def whole(self) -> int | Fraction:
+        """All of them."""
+        return self.weight + self.gradient + self.optimiser
+
+
+#: Adam's two moments, and a master copy in single precision where it is mixed.
+PRECISIONS: dict[str, StateBytes] = {
+    "fp32": StateBytes(4, 4, 8),
+    "bf16": StateBytes(2, 2, 4),
+    "bf16_mixed": StateBytes(2, 2, 12),
+    "fp16_mixed": StateBytes(2, 2, 12),
+    "bf16_fp32_gradients": StateBytes(2, 4, 12),
+}
+
+#: Bytes of a quantised weight. Of four bits, blocks of 64 share a scale of eight, and
+#: 256 of these one of 32: 4.127 bits (QLoRA, arXiv 2305.14314, section 3).
+QUANTISED: dict[int, int | Fraction] = {
+    4: Fraction(4, 8) + Fraction(1, 64) + Fraction(4, 64 * 256),
+    8: 1,
+}
+
+
+class Lora(Record):
+    """Low-rank adapters beside the matrices of the layers; all else is frozen.
+
+    A matrix of m x n gets r (m + n) parameters at rank r: queries, keys, values and
+    output, and with `beside: all` the MLP's matrices, those of every expert; none
+    beside embedding, head and router. Source: LoRA, arXiv 2106.09685, section 4.1;
+    quantised weights QLoRA's, arXiv 2305.14314.
+    """
+
+    rank: Annotated[int, Field(ge=1, le=65_536)]
+    beside: Literal["all", "attention"] = "all"
+    weight_bits: Literal[4, 8] | None = None
+
+    def frozen_bytes(self, weight: int | Fraction) -> int | Fraction:
+        """Bytes of a frozen weight of a layer that has `weight` where it is trained."""
+        return weight if self.weight_bits is None else QUANTISED[self.weight_bits]
+
+    def parameters(self, model: ModelSpec) -> tuple[int, ...]:
+        """Of the adapters of each layer."""
+        return self._counted(model, model.experts)
+
+    def active(self, model: ModelSpec) -> tuple[int, ...]:
+        """Of those that a token uses."""
+        return self._counted(model, model.active_experts)
+
+    def routed(self, model: ModelSpec) -> tuple[int, ...]:
+        """Of those of experts that tokens are sent to."""
+        one = self._expert(model) * (model.experts or 0)
+        return tuple(one * (EXPERTS in kind) for kind in model.kinds)
+
+    def _counted(self, model: ModelSpec, experts: int | None) -> tuple[int, ...]:
+        h = model.hidden
+        attention = 4 * h + 2 * model.attention_width + 2 * model.kv_width
+        dense = (3 if model.gated else 2) * (h + model.mlp_width)
+        many = (experts or 0) + model.shared_experts
+        mlp = {True: self._expert(model) * many, False: self.rank * dense}
+        if self.beside == "attention":
+            mlp = dict.fromkeys(mlp, 0)
+        return tuple(self.rank * attention + mlp[EXPERTS in x] for x in model.kinds)
+
+    def _expert(self, model: ModelSpec) -> int:
+        if self.beside == "attention":
+            return 0
+        width = model.expert_intermediate or model.mlp_width
+        return self.rank * (3 if model.gated else 2) * (model.hidden + width)
+
+
+def lora_fault(model: ModelSpec) -> str | None:
+    """Why adapters of a model cannot be counted, with the remedy; None if they can."""
+    parts = {part for kind in model.kinds for part in kind}
+    if model.latent or parts & {"mamba", "further"} or min(map(len, model.kinds)) < 2:
+        return (
+            f"found layers of model {model.name!r} that are not attention and an MLP "
+            "(latent, mamba, mtp_layers, layer_kinds), whose adapters are not "
+            "modelled; train all weights"
+        )
+    listed = ("layer_parameters", "parameters_per_layer", "active_layer_parameters")
+    for field in listed:
+        if getattr(model, field) is not None:
+            return (
+                f"found {field} of model {model.name!r}, expected the shapes of its "
+                "matrices (intermediate, kv_heads, gated, ...), beside which LoRA puts "
+                "its adapters; give these, or train all weights"
+            )
+    return None
