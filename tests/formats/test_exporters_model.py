@@ -14,7 +14,7 @@ from hetopt.bounds.impossible import unfit_target
 from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
 from hetopt.problems import training_plan
-from hetopt.schema.targets import TARGETS, Feature
+from hetopt.schema.targets import TARGETS, UNTOLD
 
 
 def arguments(config: dict[str, Any], *options: str) -> set[str]:
@@ -136,4 +136,4 @@ def test_what_a_trainer_cannot_be_told_is_known_before_there_is_a_plan(
         assert (why is None) == (not broken), (target, why, broken)
         if why is None and target in exporting.names():
             found = exporting.reasons(target, data, whole)
-            assert set(found) <= {Feature.LISTED_PARAMETERS.value}, target
+            assert set(found) <= {one.value for one in UNTOLD}, target
