@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         run_of,
         schedule,
         solve,
+        verify,
         without_each_group,
     )
     from .errors import HetoptError
@@ -98,6 +99,7 @@ __all__ = [
     "run_of",
     "schedule",
     "solve",
+    "verify",
     "without_each_group",
 ]
 

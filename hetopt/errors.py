@@ -110,6 +110,12 @@ class RunFailed(HetoptError, RuntimeError):
     kind = "run_failed"
 
 
+class PluginBroken(HetoptError):
+    """An entry that others added to a registry, and that cannot be used."""
+
+    kind = "plugin_broken"
+
+
 class NoPlan(HetoptError):
     """A planner's reason for returning no plan; callers turn it into a result."""
 

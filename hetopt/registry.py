@@ -1,12 +1,21 @@
-"""A folder is a registry: every module in it is an entry, the file name its name."""
+"""A folder is a registry: every module in it is an entry, the file name its name.
 
+Other packages add entries to the folders that are `OPEN`, by entry points of the group
+`hetopt.FOLDER`; `add` does for this process. What is ours keeps its name.
+"""
+
+import warnings
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
+from typing import Any
 
-from .errors import UnknownName
+from .errors import PluginBroken, UnknownName
+
+#: Folders to which others may add.
+OPEN = ("formats", "formulations", "planners", "scheduling.policies")
+_added: dict[str, dict[str, Any]] = {folder: {} for folder in OPEN}
 
 
 @cache
@@ -24,9 +33,75 @@ def version() -> str:
 
 
 def names(folder: str) -> list[str]:
-    """Names of the entries of `hetopt.<folder>`, sorted."""
+    """Names of the entries of `hetopt.<folder>`, sorted.
+
+    With those of other packages where it is open, not with what was `added`.
+    """
+    own = _own(folder)
+    return sorted({*own, *_installed(folder)}) if folder in OPEN else own
+
+
+def known_for(folder: str, problem: str) -> list[str]:
+    """`entries_for`, and what this process added: all that can be named."""
+    mine = _added.get(folder, {})
+    others = [name for name, module in mine.items() if module.problem == problem]
+    return entries_for(folder, problem) + sorted(others)
+
+
+def package_of(folder: str, name: str) -> str | None:
+    """The package that brought an entry; None for one of ours."""
+    point = _installed(folder).get(name) if folder in OPEN else None
+    return None if point is None else str(point.dist.name)
+
+
+def _own(folder: str) -> list[str]:
     package = import_module(f"hetopt.{folder}")
     return list(_within(tuple(package.__path__)))
+
+
+def add(folder: str, name: str, module: Any) -> None:
+    """Make a module, or what has its names, an entry, in this process.
+
+    It is found by its name, and asked where it is named alone. Raises `PluginBroken`
+    where an entry of ours has the name.
+    """
+    if name in _own(folder):
+        raise PluginBroken(
+            f"{name!r} is one of hetopt's own {folder.rpartition('.')[2]}: give yours "
+            "another name"
+        )
+    _added[folder][name] = module
+
+
+@cache
+def _installed(folder: str) -> dict[str, Any]:
+    """Entry points of other packages by their names."""
+    from importlib import metadata  # as long to load as all of this package
+
+    own, found = _own(folder), {}
+    for point in metadata.entry_points(group=f"hetopt.{folder}"):
+        name = point.name.replace("-", "_")
+        if name in own or name in found:
+            warnings.warn(
+                f"{point.value} is left out of {folder}: {name!r} is there already",
+                stacklevel=2,
+            )
+        else:
+            found[name] = point
+    return found
+
+
+def _loaded(folder: str, name: str) -> Any:
+    """What another package has under a name."""
+    point = _installed(folder)[name]
+    try:
+        return point.load()
+    except Exception as error:  # whatever it is, it is not ours
+        whose = point.dist.name if point.dist else point.value
+        raise PluginBroken(
+            f"{name!r} of package {whose} cannot be loaded: "
+            f"{type(error).__name__}: {error}; mend or uninstall it"
+        ) from error
 
 
 @cache
@@ -36,20 +111,36 @@ def _within(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
-def entry(folder: str, name: str) -> ModuleType:
+def entry(folder: str, name: str) -> Any:
     """The module `hetopt.<folder>.<name>`; `UnknownName` lists what is there.
 
     Dashes stand for underscores: `metis-plan` is `metis_plan`.
     """
-    known = names(folder)
     name = name.replace("-", "_")
+    if name in _added.get(folder, ()):
+        return _added[folder][name]
+    known = names(folder)
     if name not in known:
         kind = folder.rpartition(".")[2]
         one = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind[:-1]
         raise UnknownName(one, name, known)
+    if folder in OPEN and name not in _own(folder):
+        return _loaded(folder, name)
     return import_module(f"hetopt.{folder}.{name}")
 
 
 def entries_for(folder: str, problem: str) -> list[str]:
-    """Names of the entries of a folder that work on `problem`."""
-    return [name for name in names(folder) if entry(folder, name).problem == problem]
+    """Names of the entries of a folder that work on `problem`.
+
+    Entries of others that cannot be loaded are left out, with a warning.
+    """
+    found = []
+    for name in names(folder):
+        try:
+            module = entry(folder, name)
+        except PluginBroken as error:
+            warnings.warn(str(error), stacklevel=2)
+            continue
+        if module.problem == problem:
+            found.append(name)
+    return found

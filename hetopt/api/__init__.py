@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .runs import run_of
     from .scheduling import fit, schedule
     from .targets import compare_targets
+    from .verifying import verify
 
 __all__ = [
     "Listener",
@@ -64,6 +65,7 @@ __all__ = [
     "schedule",
     "solve",
     "tradeoffs",
+    "verify",
     "without_each_group",
     "write_statement",
 ]
@@ -80,6 +82,7 @@ _HOME = {
     "fit": "scheduling",
     "schedule": "scheduling",
     "compare_targets": "targets",
+    "verify": "verifying",
 }
 
 

@@ -131,4 +131,6 @@ def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
         proved = Bound(best.objective, least.source)
         return replace(best, status=Status.OPTIMAL, stop=Stop.PROVED, bound=proved)
     stop = Stop.FINISHED if best.stop is Stop.PROVED else best.stop
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        stop = Stop.INTERRUPTED
     return replace(best, status=Status.FEASIBLE, stop=stop, bound=least)

@@ -28,12 +28,14 @@ from .calling import (
 )
 from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
+from .plugins import Plugin, named
 from .solving import (
     NO_PLANNER,
     bounded,
     exact_result,
     heuristic,
     interrupted,
+    nameable,
     planners_for,
 )
 
@@ -50,7 +52,7 @@ _MOST_S = 10.0  # for remedies
 @public
 def plan(
     instance: Place | Instance,
-    planner: str | None = None,
+    planner: Plugin | None = None,
     *,
     exact: bool = False,
     improve: bool = False,
@@ -68,6 +70,7 @@ def plan(
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
+    A planner is a name, a Python file, or a function (`hetopt.api.plugins`).
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
     best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
@@ -82,10 +85,11 @@ def plan(
     # What took long to read takes as long to judge and to write at the end.
     left = less(whole, 2 * (monotonic() - start))
     _ = data.planned_cluster
-    if planner is not None:
+    name = None if planner is None else named(planner)
+    if name is not None:
         if exact:
             raise Unsupported("a planner and exact were both asked for: choose one")
-        refuse_unknown("planner", [planner], planners_for("training_plan"))
+        refuse_unknown("planner", [name], nameable("planners", "training_plan"))
     elif options:
         raise Unsupported(NO_PLANNER)
     if improve:
@@ -94,9 +98,9 @@ def plan(
                 "improve and exact were both asked for: choose one; the exact method "
                 "searches locally by itself"
             )
-        found = searched(planner, data, left, heard, options)
-    elif planner is not None:
-        found = bounded(heuristic(planner, data, left, options))
+        found = searched(name, data, left, heard, options)
+    elif name is not None:
+        found = bounded(heuristic(name, data, left, options))
     else:
         found = _planned(data, exact, left, heard)
     try:
@@ -108,7 +112,7 @@ def plan(
 @public
 def compare(
     instances: Place | Instance | Iterable[Place | Instance],
-    planners: Sequence[str] | None = None,
+    planners: Sequence[Plugin] | None = None,
     *,
     exact: bool = False,
     runs_on: str | None = None,
@@ -130,9 +134,10 @@ def compare(
     for instance in loaded:
         _ = instance.planned_cluster
     _refuse_one_name_for_two(loaded)
-    everyone = planners_for("training_plan")
-    chosen = list(dict.fromkeys(everyone if planners is None else planners))
-    refuse_unknown("planner", chosen, everyone)
+    given = None if planners is None else [named(one) for one in planners]
+    everyone = planners_for("training_plan") if given is None else given
+    chosen = list(dict.fromkeys(everyone))
+    refuse_unknown("planner", chosen, nameable("planners", "training_plan"))
     results: list[Result] = []
     try:
         for instance in loaded:

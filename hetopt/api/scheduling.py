@@ -22,6 +22,7 @@ from ..search.attempts import Attempt, alone, tried
 from ..solving.heuristic import Heuristic
 from ..text.parsing import read_tree
 from .calling import AnyProgress, Place, progress_of, public, refuse_unknown
+from .plugins import Plugin, named
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,13 @@ class Outcome:
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
 
 
+_FOLDER = "scheduling.policies"
+
+
 @public
 def schedule(
     queue: Place | Data,
-    policies: Sequence[str] | None = None,
+    policies: Sequence[Plugin] | None = None,
     *,
     rounds: bool | None = None,
     progress: AnyProgress = None,
@@ -55,9 +59,10 @@ def schedule(
     queue that is not there.
     """
     data = load_queue(queue)
-    known = registry.names("scheduling.policies")
-    chosen = list(dict.fromkeys(known if policies is None else policies))
-    refuse_unknown("policy", chosen, known)
+    known = registry.names(_FOLDER)
+    given = known if policies is None else [named(one, _FOLDER) for one in policies]
+    chosen = list(dict.fromkeys(given))
+    refuse_unknown("policy", chosen, registry.known_for(_FOLDER, "job_scheduling"))
     outcomes = []
     for name in chosen:
         run = Heuristic("job_scheduling", data, name, part="simulation")

@@ -37,14 +37,16 @@ from .calling import (
     refuse_unknown,
 )
 from .judging import posed
+from .plugins import Plugin, placed
 
+_KINDS = ("exact", "formulations", "planners")
 NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 
 @public
 def solve(
     problem: Place | Record,
-    method: str | None = None,
+    method: Plugin | None = None,
     backend: str | None = None,
     *,
     warm_start: Plan | None = None,
@@ -55,18 +57,19 @@ def solve(
     """Solve one problem that is stated by itself, in a file or as a record.
 
     `method` is an exact method (the default), a statement or a planner, as listed by
-    `methods_for`; for an instance also the exact method of a problem that narrows its
-    own, such as `one_pipeline`: the result is then of that problem. With `backend` it
-    is a statement, by default the first that the back end carries. `options` are of a
-    planner, by name (`options_of`). Raises `InstanceError`, `UnknownName`,
-    `BackendMissing` and `Unsupported`.
+    `methods_for`, or a Python file of one; for an instance also the exact method of a
+    problem that narrows its own, such as `one_pipeline`: the result is then of that.
+    With `backend` it is a statement, by default the first that the back end carries.
+    `options` are of a planner, by name (`options_of`). Raises `InstanceError`,
+    `UnknownName`, `BackendMissing` and `Unsupported`.
     """
     asked, report = limits_of(limits), progress_of(progress).report
     name, data = posed(problem)
-    if options and (backend or method not in methods_for(name)["planners"]):
+    named = None if method is None else placed(method)[1]
+    if options and (backend or named not in nameable("planners", name)):
         raise Unsupported(NO_PLANNER)
-    if method is not None and _narrows(method, data):
-        name = method
+    if named is not None and _narrows(named, data):
+        name = named
     stated = partial(
         statements.solve,
         *(name, data),
@@ -75,18 +78,18 @@ def solve(
         report=report,
     )
     if backend is not None:
-        return stated(_formulation(name, method, backend), backend)
-    known = methods_for(name)
+        return stated(_formulation(name, named, backend), backend)
+    known = {kind: nameable(kind, name) for kind in _KINDS}
     if name == "job_scheduling":
         raise Unsupported(
             "a queue of jobs has policies, no methods: use `hetopt schedule`"
         )
-    refuse_unknown("method", [method or name], [*chain.from_iterable(known.values())])
-    if method is None or method in known["exact"]:
+    refuse_unknown("method", [named or name], [*chain.from_iterable(known.values())])
+    if named is None or named in known["exact"]:
         return exact_result(name, data, asked, warm_start, report)
-    if method in known["formulations"]:
-        return stated(method, carriers(method)[0])
-    return bounded(heuristic(method, data, asked, options))
+    if named in known["formulations"]:
+        return stated(named, carriers(named)[0])
+    return bounded(heuristic(named, data, asked, options))
 
 
 def write_statement(
@@ -106,8 +109,12 @@ def write_statement(
 
 def methods_for(problem: str) -> dict[str, list[str]]:
     """Names that work on a problem, by kind: exact, formulations, planners."""
-    kinds = ("exact", "formulations", "planners")
-    return {kind: registry.entries_for(kind, problem) for kind in kinds}
+    return {kind: registry.entries_for(kind, problem) for kind in _KINDS}
+
+
+def nameable(kind: str, problem: str) -> list[str]:
+    """What can be named of a kind: what `methods_for` has, and what was added."""
+    return registry.known_for(kind, problem)
 
 
 def planners_for(problem: str) -> list[str]:
@@ -142,7 +149,7 @@ def _narrows(method: str, data: Any) -> bool:
 def _formulation(problem: str, method: str | None, backend: str) -> str:
     library = backend.partition(":")[0]
     refuse_unknown("backend", [library], registry.names("backends"))
-    known = registry.entries_for("formulations", problem)
+    known = nameable("formulations", problem)
     if method is not None:
         refuse_unknown("formulation", [method], known)
         return method

@@ -15,6 +15,7 @@ from . import (
     importing,
     measuring,
     planning,
+    plugins,
     predicting,
     recovering,
     replaying,
@@ -38,6 +39,7 @@ for _group in (
     replaying,
     predicting,
     executing,
+    plugins,
 ):
     _group.register(app)
 

@@ -52,9 +52,17 @@ def entries(kind: str) -> list[dict[str, Any]]:
 
 def _folder(folder: str) -> list[dict[str, str]]:
     return [
-        {"name": name, "description": _first_line(f"hetopt.{folder}.{name}")}
+        {"name": name, "description": _described(folder, name)}
         for name in registry.names(folder)
     ]
+
+
+def _described(folder: str, name: str) -> str:
+    package = registry.package_of(folder, name)
+    if package is None:
+        return _first_line(f"hetopt.{folder}.{name}")
+    words = (registry.entry(folder, name).__doc__ or "").partition("\n")[0]
+    return f"{words} (of package {package})"
 
 
 def _formats() -> list[dict[str, str]]:

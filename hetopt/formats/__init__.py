@@ -75,7 +75,7 @@ def _all(kind: str) -> dict[str, Any]:
 @cache
 def _of_tool(kind: str, tool: str) -> dict[str, Any]:
     """Modules of one tool by the names of formats that they read or write."""
-    whole = import_module(f"{__name__}.{tool}")
+    whole = registry.entry("formats", tool)
     inner = iter_modules(getattr(whole, "__path__", ()), f"{whole.__name__}.")
     modules = [whole, *(import_module(module.name) for module in inner)]
     return {

@@ -45,7 +45,7 @@ def record(
     """A record of a function's options; arguments `besides` them are no options."""
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
-        option: (hints[option], parameter.default)
+        option: (hints.get(option, Any), parameter.default)
         for option, parameter in signature(function).parameters.items()
         if option not in besides
     }

@@ -124,6 +124,7 @@ OURS = {
     "jobset": {"kubectl", "train"},
     "kueue": {"kubectl", "train"},
     "megatron": {"ssh", "torchrun"},
+    "megatron_bridge": {"ssh", "torchrun"},
     "ray": {"train"},
     "sailor": set(),
     "skypilot": {"sky", "train"},

@@ -1,0 +1,166 @@
+"""Planners and others of packages, files and functions; what `verify` finds of them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli, registry
+from hetopt.api import verifying
+from hetopt.errors import InstanceError, PluginBroken
+from hetopt.planners import megatron
+from hetopt.schema import Instance
+
+TEMPLATE = re.search(
+    r'```python\n("""All GPUs of a node.*?)```',
+    (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+    re.S,
+)
+FEW = ("tiny/two-nodes", "generated:unequal/4/1")
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data, and what a test adds is gone after it."""
+    monkeypatch.setattr(verifying, "PLANNED", FEW)
+    empty: dict[str, dict[str, Any]] = {folder: {} for folder in registry.OPEN}
+    monkeypatch.setattr(registry, "_added", empty)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    assert TEMPLATE is not None
+    path = tmp_path / "by_node.py"
+    path.write_text(TEMPLATE[1], "utf-8")
+    return path
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(cli.app, list(words))
+
+
+def test_the_template_plans_and_passes(template: Path) -> None:
+    found = hetopt.plan(FEW[0], template, limits=5)
+    assert found.plan is not None
+    assert found.method.name == "by_node"
+    shown = run("verify", str(template), "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["passed"]
+    table = run("compare", FEW[0], "--planners", f"megatron,{template}", "--json")
+    rows = json.loads(table.stdout)["rows"]
+    assert {row["method"] for row in rows} == {"megatron", "by_node"}
+    assert "by_node" not in registry.names("planners")
+
+
+def test_a_function_is_a_planner() -> None:
+    def mine(instance: Instance) -> Any:
+        made = megatron.plan(instance, seed=0, deadline=None)
+        return None if made is None else made.model_dump(mode="json")
+
+    same = hetopt.plan(FEW[0], "megatron", limits=5)
+    assert hetopt.plan(FEW[0], mine, limits=5).objective == same.objective
+    assert hetopt.verify(mine).passed
+
+
+def test_options_of_a_file_are_its_arguments(template: Path) -> None:
+    words = ("plan", FEW[0], "--planner", str(template), "-o", "degree=2", "--json")
+    made = json.loads(run(*words).stdout)
+    stages = [s for p in made["plan"]["pipelines"] for s in p["stages"]]
+    assert {len(r["gpus"]) for s in stages for r in s["replicas"]} == {2}
+    assert run(*words[:-2], "width=2").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ("    return made if next(ODD) % 2 else None\n", "same seed, same plan"),
+        ("    return made.model_copy(update={'pipelines': made.pipelines * 2})\n",
+         "valid"),
+        ("    return None\n", "finds plans"),
+    ],
+)  # fmt: skip
+def test_verify_finds_what_is_wrong(body: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(
+        "from itertools import count\nfrom hetopt.planners import megatron\n"
+        "ODD = count(1)\nproblem = 'training_plan'\n"
+        "def plan(data, *, seed, deadline):\n"
+        "    made = megatron.plan(data, seed=seed, deadline=deadline)\n" + body
+    )
+    found = hetopt.verify(path)
+    assert not found.passed
+    assert rule in {check.rule for check in found.checks if not check.passed}
+    shown = run("verify", str(path))
+    assert shown.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["device_grouping_counts", "frenzy"])
+def test_our_own_pass(name: str) -> None:
+    assert hetopt.verify(name).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "found no file"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("problem = 'training_plan'", "expected `problem` and one of plan"),
+    ],
+)
+def test_a_file_that_is_no_plug_in_is_told(
+    text: str | None, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "broken.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises((InstanceError, PluginBroken), match=words):
+        hetopt.plan(FEW[0], path, limits=1)
+    assert run("plan", FEW[0], "--planner", str(path)).exit_code == 2
+
+
+def test_our_names_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "megatron.py"
+    path.write_text("problem = 'training_plan'\ndef plan(data, **_): ...\n")
+    with pytest.raises(PluginBroken, match="give yours another name"):
+        hetopt.plan(FEW[0], path, limits=1)
+
+
+def test_an_installed_package_is_found_by_its_entry_points(
+    template: Path, tmp_path: Path
+) -> None:
+    """What `pip install` leaves: modules, and a folder that names entry points."""
+    about = tmp_path / "by_node-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: by-node\nVersion: 1\n"
+    )
+    points = "[hetopt.planners]\nby-node = by_node\nmegatron = by_node\nbad = absent\n"
+    (about / "entry_points.txt").write_text(points)
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+
+    def told(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hetopt", *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    made = told("compare", FEW[0], "--time-limit", "2", "--json")
+    assert made.returncode == 0, made.stderr
+    methods = [row["method"] for row in json.loads(made.stdout)["rows"]]
+    assert "by_node" in methods
+    assert "megatron" in methods
+    assert "bad" not in methods
+    assert "absent" in made.stderr  # said, and not fatal
+    failed = told("plan", FEW[0], "--planner", "bad")
+    assert failed.returncode == 2
