@@ -61,8 +61,8 @@ SETTINGS: Row = {"cpu": True, "precision": "fp64", "decay": "none", "timeout_s":
 HEAD = """# Elastic runs: ranks killed and stopped along a spot trace
 
 Made by `python benchmarks/elastic.py`: a tiny Llama trains on CPUs by `hetopt run
---elastic`, states saved every {every} steps, --timeout {timeout_s:g} s, on 4 "GPUs" of 3
-nodes that come and go along a random trace. What leaves is killed or stopped without
+--elastic`, states saved every {every} steps, --timeout {timeout_s:g} s, on 4 "GPUs" of
+3 nodes that come and go along a random trace. What leaves is killed or stopped without
 notice, in steps and saves ({in_steps} times) and while the run starts again
 ({in_starts} times). {cores} cores, shared with other programs: starting Python and
 PyTorch for each rank is most of the seconds.
@@ -265,8 +265,8 @@ def write_page() -> None:
         f"{sum(c['recomputed'] for c in planned)} after announced changes. From the "
         f"notice of a loss to the next step: {after:.1f} s (median), planning and the "
         f"start of processes included. {ran['restarts']} starts anew for other reasons "
-        f"(a rank's start that took longer than --timeout). Losses differ from those of "
-        f"the run on one rank, left alone, by at most {ran['furthest']:.1e}."
+        f"(a rank's start that took longer than --timeout). Losses differ from those "
+        f"of the run on one rank, left alone, by at most {ran['furthest']:.1e}."
     )
     (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
 

@@ -32,8 +32,9 @@ def run(
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
-    and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, elastic, nodes,
-    init, trace, timeout_s; learning_rate, warmup, decay, weight_decay, clip.
+    and `Optimiser`: seed, cpu, precision, checkpoint, every, async_save, restarts,
+    elastic, nodes, init, trace, timeout_s; learning_rate, warmup, decay, weight_decay,
+    clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
     the others, and uses nodes that the file `nodes` lists whenever it is written;

@@ -67,6 +67,10 @@ def run(
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps from one save to the next.")
     ] = 100,
+    async_save: Annotated[
+        bool,
+        flag("--async-save", help="Write states beside the training, from a copy."),
+    ] = False,
     restarts: Annotated[
         int,
         typer.Option(
@@ -148,6 +152,7 @@ def run(
             init=_text(init),
             checkpoint=_text(checkpoint),
             every=every,
+            async_save=async_save,
             restarts=restarts,
             elastic=elastic,
             nodes=_text(nodes),

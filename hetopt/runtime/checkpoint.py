@@ -7,7 +7,9 @@ all hosts see.
 """
 
 import shutil
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,22 +100,72 @@ class _Load(defaults.DefaultLoadPlanner):  # type: ignore[misc]
         return self._chunks[metadata.MetadataIndex(index.fqn, index.offset)].tensor
 
 
-def save(update: Update, folder: str, state: Saved) -> None:
-    """Write states, and then that they are the latest; older ones but one are removed.
+class Saver:
+    """Writes the states of a run, one save at a time.
 
-    A run that is killed meanwhile leaves the ones before as they were.
+    With `beside` training goes on from a copy in host memory while they are written; a
+    save waits for the one before it. All ranks call the same methods in the same order.
     """
-    root, first = Path(folder), dist.get_rank() == 0
+
+    def __init__(
+        self, update: Update, folder: str, timeout_s: float, beside: bool
+    ) -> None:
+        self._update, self._root = update, Path(folder)
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        # Exchanges of the thread must not come between those of the passes.
+        self._group = None
+        if beside:
+            timeout = timedelta(seconds=timeout_s)
+            self._group = dist.new_group(backend="gloo", timeout=timeout)
+
+    def save(self, state: Saved) -> None:
+        """Write states, and then that they are the latest; older ones but one go.
+
+        A run that is killed meanwhile leaves the ones before as they were.
+        """
+        self.wait()
+        chunks = list(_chunks(self._update))
+        if self._group is None:
+            _write(chunks, self._root, state, None)
+            return
+        copies = [
+            chunk._replace(tensor=chunk.tensor.detach().to("cpu", copy=True))
+            for chunk in chunks
+            if chunk.owned
+        ]
+        self._thread = threading.Thread(
+            target=self._written, args=(copies, state), daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when all is written; raises what went wrong with it."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _written(self, chunks: list[_Chunk], state: Saved) -> None:
+        try:
+            _write(chunks, self._root, state, self._group)
+        except BaseException as error:  # for the thread that trains
+            self._failure = error
+
+
+def _write(chunks: list[_Chunk], root: Path, state: Saved, group: Any) -> None:
+    first = dist.get_rank() == 0
     draft = root / f".{state.folder}.tmp"
     if first:
-        draft.mkdir(parents=True, exist_ok=True)
-        for file in draft.iterdir():
-            file.unlink()
-    dist.barrier()
+        for old in root.glob(".step-*.tmp"):  # of saves that were killed
+            shutil.rmtree(old)
+        draft.mkdir(parents=True)
+    dist.barrier(group)
     writer = dcp.FileSystemWriter(draft)
-    dcp.save({}, storage_writer=writer, planner=_Save(list(_chunks(update))))
+    dcp.save({}, storage_writer=writer, planner=_Save(chunks), process_group=group)
     if first:
-        before = Saved.of(folder)
+        before = Saved.of(str(root))
         place = root / state.folder
         shutil.rmtree(place, ignore_errors=True)
         draft.rename(place)
@@ -122,7 +174,7 @@ def save(update: Update, folder: str, state: Saved) -> None:
         for old in root.glob("step-*"):
             if old.name not in keep:
                 shutil.rmtree(old, ignore_errors=True)
-    dist.barrier()
+    dist.barrier(group)
 
 
 def load(update: Update, folder: str, state: Saved) -> None:

@@ -60,6 +60,7 @@ class Settings(Record):
     init: str | None = None
     checkpoint: str | None = None
     every: Count = 100
+    async_save: bool = False
     restarts: Annotated[int, Field(ge=0)] = 0
     elastic: bool = False
     nodes: str | None = None

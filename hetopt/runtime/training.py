@@ -148,6 +148,13 @@ class Trainer:
         self.gradients: dict[str, Tensor] = {}
         self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
         self._updates = 0
+        self._saver: Any = None
+        if (told := job.settings).checkpoint is not None:
+            from .checkpoint import Saver  # loads a good deal of PyTorch
+
+            self._saver = Saver(
+                self.update, told.checkpoint, told.timeout_s, told.async_save
+            )
         self.stops = False  # once all have heard that one is asked to
 
     def _built(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
@@ -198,7 +205,7 @@ class Trainer:
 
     def resume(self, state: Saved) -> None:
         """Go on from states in the run's folder."""
-        from . import checkpoint  # loads a good deal of PyTorch
+        from . import checkpoint
 
         folder = self.job.settings.checkpoint
         assert folder is not None
@@ -207,20 +214,24 @@ class Trainer:
         self.scale.value = state.loss_scale
 
     def save(self, number: int) -> None:
-        """Write the states after step `number` into the run's folder."""
-        from . import checkpoint
-
+        """Write the states after step `number` into the run's folder, or begin to."""
         job = self.job
-        assert job.settings.checkpoint is not None
-        state = Saved(
-            step=number,
-            folder=f"step-{number:08}",
-            updates=self._updates,
-            loss_scale=self.scale.value,
-            seed=job.settings.seed,
-            decoder=job.decoder,
+        self._saver.save(
+            Saved(
+                step=number,
+                folder=f"step-{number:08}",
+                updates=self._updates,
+                loss_scale=self.scale.value,
+                seed=job.settings.seed,
+                decoder=job.decoder,
+            )
         )
-        checkpoint.save(self.update, job.settings.checkpoint, state)
+
+    def finish(self) -> None:
+        """Return when all that was saved is on disk, and write the trace."""
+        if self._saver is not None:
+            self._saver.wait()
+        self.trace.write()
 
     def _rows(self, number: int) -> Tensor:
         """The samples of all of its micro-batches; of inner stages they are empty."""
@@ -271,7 +282,7 @@ def train(
             trainer.save(number)
         if ends:
             break
-    trainer.trace.write()
+    trainer.finish()
 
 
 def _begun(job: Job) -> Source:

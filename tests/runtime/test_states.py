@@ -10,7 +10,7 @@ from runnable import RULES
 
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.runtime.jobs import Job
-from hetopt.runtime.saved import Saved
+from hetopt.runtime.saved import LATEST, Saved
 
 NEAR = 1e-10
 # Learning rates that do not depend on the number of steps.
@@ -35,19 +35,25 @@ def furthest(some: list[Any], others: list[Any]) -> float:
     )
 
 
+@pytest.mark.parametrize("beside", [False, True])
 def test_a_run_that_was_stopped_goes_on_to_the_last_bit(
-    four: Ranks, tmp_path: Path
+    four: Ranks, tmp_path: Path, beside: bool
 ) -> None:
-    one = with_settings(made(MIXED, zero=1, recompute="none"), optimiser=CONSTANT)
+    one = with_settings(
+        made(MIXED, zero=1, recompute="none"), optimiser=CONSTANT, async_save=beside
+    )
     folder = str(tmp_path)
-    _, whole = ran(four, one)
-    ran(four, with_settings(one, checkpoint=folder, steps=2))
-    steps, parts = ran(four, with_settings(one, checkpoint=folder))
-    assert [step.step for step in steps] == [3]
-    assert furthest(parts, whole) == 0
+    # What is written beside a step is of the step before it.
+    _, whole = ran(four, with_settings(one, checkpoint=folder, every=1))
     saved = Saved.of(folder)
     assert saved is not None
     assert saved.step == 3
+    fields = {"step": 2, "updates": 2, "folder": "step-00000002"}
+    older = saved.model_copy(update=fields)
+    (tmp_path / LATEST).write_text(older.model_dump_json())
+    steps, parts = ran(four, with_settings(one, checkpoint=folder))
+    assert [step.step for step in steps] == [3]
+    assert furthest(parts, whole) == 0
 
 
 def test_it_goes_on_under_another_plan(four: Ranks, tmp_path: Path) -> None:
