@@ -1,6 +1,7 @@
 """The command of saved states, `checkpoint`, registered by `hetopt.cli`."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,14 @@ from .options import AsJson
 if TYPE_CHECKING:
     from ..checkpoints import Applied
     from .progress import Moved
+
+
+class Form(StrEnum):
+    """Words of --to."""
+
+    HF = "hf"
+    DCP = "dcp"
+    STATES = "states"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +38,14 @@ def checkpoint(
         str | None,
         typer.Option(metavar="PLAN", help="Cut whole units for this training plan."),
     ] = None,
+    to: Annotated[
+        Form | None,
+        typer.Option(help="Hand states of `hetopt run` over, or take them over."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG", help="With --to states: a config.json."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the checkpoint here.")
     ] = None,
@@ -38,14 +55,28 @@ def checkpoint(
 
     With --out, a released model (safetensors) becomes a checkpoint of whole units;
     with --split too, whole units are cut for a plan. Both leave DIR as it is.
+    With --to, DIR has states of `hetopt run`: hf writes their weights as a released
+    model, dcp weights and moments for torch.distributed.checkpoint, by Hugging Face's
+    names; states makes of such a folder what `hetopt run --checkpoint` goes on from.
 
-    Example: `hetopt checkpoint llama-2-7b --out whole` and
-    `hetopt checkpoint whole --split plan.json --out shards`
+    Example: `hetopt checkpoint llama-2-7b --out whole`,
+    `hetopt checkpoint whole --split plan.json --out shards` and
+    `hetopt checkpoint states --to hf --out trained`
     """
     from .. import api, checkpoints
 
-    if split is not None and out is None:
-        raise Unsupported("--split: expected --out DIR with it; name a folder")
+    for option, given in (("--split", split), ("--to", to)):
+        if given is not None and out is None:
+            raise Unsupported(f"{option}: expected --out DIR with it; name a folder")
+    if split is not None and to is not None:
+        raise Unsupported("--to: found --split with it, expected one of both")
+    if model is not None and to is not Form.STATES:
+        raise Unsupported("--model: expected --to states with it; leave it out")
+    if to is not None and out is not None:
+        told = _handed_over(folder, to, out, model)
+        words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
+        output.print_json(told) if as_json else output.tell(words)
+        return
     if out is None:
         found = _listed(folder)
         output.give(found, _shown(found), as_json)
@@ -62,6 +93,20 @@ def checkpoint(
         output.print_json(told)
     else:
         output.tell(f"{told['written']} shards written to {out}")
+
+
+def _handed_over(
+    folder: Path, to: Form, out: Path, model: Path | None
+) -> dict[str, Any]:
+    from ..runtime import handover
+
+    if to is Form.STATES:
+        made = handover.from_dcp(folder, out, model)
+    elif to is Form.HF:
+        made = handover.to_huggingface(folder, out)
+    else:
+        made = handover.to_dcp(folder, out)
+    return {"out": str(out), **made}
 
 
 def moving() -> "Moved":

@@ -13,6 +13,7 @@ from ..checkpoints.huggingface import weight_files
 from ..errors import InstanceError
 from .parameters import Parameter
 
+_HEAD = "lm_head.weight"
 _LLAMA = {
     "norm_1": "input_layernorm",
     "norm_2": "post_attention_layernorm",
@@ -33,9 +34,10 @@ _GPT2 = {
 _LLAMA_ENDS = {
     "embedding.weight": "model.embed_tokens.weight",
     "head.norm.weight": "model.norm.weight",
-    "head.weight": "lm_head.weight",
+    "head.weight": _HEAD,
 }
 _GPT2_ENDS = {
+    "head.weight": _HEAD,
     "embedding.weight": "wte.weight",
     "embedding.positions": "wpe.weight",
     "head.norm.weight": "ln_f.weight",
@@ -44,13 +46,33 @@ _GPT2_ENDS = {
 _LAYER = re.compile(r"layers\.(\d+)\.(.+)\.(weight|bias)")
 
 
+class Role(NamedTuple):
+    """A parameter's part of a tensor: the third `third` of it, if not all."""
+
+    tensor: str
+    third: int | None
+    transposed: bool
+
+
 class Stored(NamedTuple):
-    """A parameter in a file: its tensor, of which it is the third `third`, if any."""
+    """A parameter in a file."""
 
     path: Path
     tensor: str
     third: int | None
     transposed: bool
+
+
+def role(parameter: Parameter, gpt2: bool, prefix: str = "transformer.") -> Role:
+    """Where a family keeps a parameter; `prefix` begins GPT-2's names."""
+    if not gpt2:
+        return Role(_llama(parameter.name), None, False)
+    third = None
+    if matched := re.search(r"\.attention\.([qkv])\.", parameter.name):
+        third = "qkv".index(matched[1])
+    matrix = len(parameter.shape) == 2 and _LAYER.fullmatch(parameter.name)
+    name = _gpt2(parameter.name)
+    return Role(name if name == _HEAD else prefix + name, third, bool(matrix))
 
 
 def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
@@ -63,18 +85,15 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
     gpt2 = f"{prefix}wte.weight" in held
     found = {}
     for parameter in parameters:
-        name = prefix + _gpt2(parameter.name) if gpt2 else _llama(parameter.name)
-        if name not in held:
+        its = role(parameter, gpt2, prefix)
+        if its.tensor not in held:
             raise InstanceError(
-                f"{folder}: found no tensor {name!r}, which the model's "
+                f"{folder}: found no tensor {its.tensor!r}, which the model's "
                 f"{parameter.name} begins with; is it of this model?"
             )
-        third = None
-        if gpt2 and (matched := re.search(r"\.attention\.([qkv])\.", parameter.name)):
-            third = "qkv".index(matched[1])
-        matrix = len(parameter.shape) == 2 and _LAYER.fullmatch(parameter.name)
-        one = Stored(Path(held[name].path), name, third, gpt2 and bool(matrix))
-        _check(one, tuple(held[name].tensors[name].shape), parameter)
+        file = held[its.tensor]
+        one = Stored(Path(file.path), *its)
+        _check(one, tuple(file.tensors[its.tensor].shape), parameter)
         found[parameter.name] = one
     return found
 

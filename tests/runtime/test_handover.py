@@ -1,0 +1,161 @@
+"""States for other programs: what they read computes as what was trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from executed import Ranks
+from made_plans import ALONE, MIXED, UNEVEN, made, with_settings
+from runnable import RULES
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.runtime import configs, handover
+from hetopt.runtime.decoder import Decoder, of_config
+from hetopt.runtime.jobs import Job
+
+CONSTANT = RULES.model_copy(update={"decay": "none"})
+LLAMA = made(ALONE).decoder
+GPT2 = LLAMA.model_copy(
+    update={
+        **{"gated": False, "activation": "gelu_tanh", "norm": "layer", "tied": True},
+        **{"positions": "learned", "qkv_biased": True, "biased": True},
+    }
+)
+STRETCH = {"factor": 8.0, "low": 1.0, "high": 4.0, "old_length": 4}
+SHAPES = {
+    "llama": LLAMA.model_validate(
+        {**LLAMA.model_dump(), "kv_heads": 2, "stretch": STRETCH, "rope_theta": 5e5}
+    ),
+    "qwen2": LLAMA.model_copy(update={"qkv_biased": True, "tied": True}),
+    "qwen3": LLAMA.model_copy(update={"qk_norm": True, "head_dim": 8}),
+    "gpt2": GPT2,
+}
+FEW = {"llama": (MIXED, ALONE), "gpt2": (UNEVEN, MIXED)}
+
+
+def with_shape(shape: Decoder, pipelines: Any, **settings: Any) -> Job:
+    one = made(pipelines, shape.tied).model_copy(update={"decoder": shape})
+    return with_settings(one, optimiser=CONSTANT, **settings)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_config_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
+    shape = SHAPES[name]
+    told = configs.config(shape, "float32")
+    assert told["model_type"] == name
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    assert of_config(tmp_path, 7) == shape
+
+
+def test_a_model_of_no_family_is_refused() -> None:
+    with pytest.raises(Unsupported, match="no gated MLP: expected a Llama"):
+        configs.family(LLAMA.model_copy(update={"gated": False}))
+
+
+def trained(pool: Ranks, shape: Decoder, init: Path, folder: Path) -> tuple[Job, float]:
+    """Two steps from released weights, each under another plan; the first's loss."""
+    from executed_runs import weights_after
+
+    first, second = FEW.get(configs.family(shape), FEW["llama"])
+    settings = {"init": str(init), "checkpoint": str(folder)}
+    steps, _ = pool.call(weights_after, with_shape(shape, first, **settings, steps=1))[
+        0
+    ]
+    other = with_shape(shape, second, **settings, steps=2)
+    pool.call(weights_after, other)
+    return other, steps[0].loss
+
+
+def loss_of(model: Any, one: Job, step: int) -> float:
+    """What a model of other people's makes of the samples of a step."""
+    import torch
+
+    from hetopt.runtime.tokens import Tokens
+
+    rows = torch.from_numpy(Tokens(one, 8).rows(step, range(8)))
+    with torch.no_grad():
+        logits = model.double()(rows[:, :-1]).logits.flatten(0, 1)
+    return float(torch.nn.functional.cross_entropy(logits, rows[:, 1:].flatten()))
+
+
+def command(*words: object) -> None:
+    told = CliRunner().invoke(cli.app, ["checkpoint", *map(str, words)])
+    assert told.exit_code == 0, told.output
+
+
+def test_words_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    for words, told in (
+        (["--to", "hf"], "--to: expected --out DIR"),
+        (["--to", "hf", "--out", "x", "--model", "c"], "--model: expected --to states"),
+        (["--to", "hf", "--out", "x", "--split", "p"], "found --split with it"),
+    ):
+        answer = CliRunner().invoke(cli.app, ["checkpoint", str(tmp_path), *words])
+        assert answer.exit_code == 2
+        assert told in " ".join(answer.stderr.split())
+
+
+def test_folders_without_states_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(InstanceError, match=r"found no latest\.json"):
+        handover.to_huggingface(tmp_path, tmp_path / "out")
+    with pytest.raises(InstanceError, match=r"found no \.metadata"):
+        handover.from_dcp(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama",
+        "gpt2",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("qwen2", "qwen3")),
+    ],
+)
+def test_trained_states_are_read_by_others(
+    four: Ranks, tmp_path: Path, name: str
+) -> None:
+    import torch
+    from executed_runs import weights_after
+
+    transformers = pytest.importorskip("transformers")
+    released, states, shape = tmp_path / "released", tmp_path / "states", SHAPES[name]
+    released.mkdir()
+    told = json.dumps(configs.config(shape, "float32"))
+    (released / "config.json").write_text(told)
+    kind = transformers.AutoModelForCausalLM
+    began = kind.from_config(transformers.AutoConfig.from_pretrained(released))
+    began.save_pretrained(released)
+    one, loss = trained(four, shape, released, states)
+    assert loss == pytest.approx(loss_of(began, one, 1), rel=1e-5)
+    command(states, "--to", "hf", "--out", tmp_path / "hf")
+    theirs = kind.from_pretrained(tmp_path / "hf")
+    again = with_settings(one, steps=3)
+    want = loss_of(theirs, one, 3)
+    # Weights to the dcp's reader, with moments.
+    command(states, "--to", "dcp", "--out", tmp_path / "dcp")
+    dcp = torch.distributed.checkpoint
+    held = {"model": theirs.state_dict(), "optim": {"state": {}}}
+    before = {n: t.clone() for n, t in held["model"].items()}
+    for row, weight in theirs.named_parameters():
+        held["optim"]["state"][row] = {
+            "exp_avg": torch.full_like(weight, -1.0),
+            "exp_avg_sq": torch.full_like(weight, -1.0),
+        }
+    dcp.load(held, checkpoint_id=str(tmp_path / "dcp"), no_dist=True)
+    for n, t in held["model"].items():
+        assert torch.allclose(t, before[n], atol=1e-6), n
+    assert all((r["exp_avg_sq"] >= 0).all() for r in held["optim"]["state"].values())
+    # And back: the run goes on as if nothing was.
+    command(tmp_path / "dcp", "--to", "states", "--out", tmp_path / "back")
+    there = four.call(weights_after, again)
+    back = with_settings(again, checkpoint=str(tmp_path / "back"))
+    returned = four.call(weights_after, back)
+    assert there[0][0][0].loss == pytest.approx(want, rel=1e-5)
+    assert returned[0][0][0].loss == pytest.approx(there[0][0][0].loss, rel=1e-12)
+    for (_, mine), (_, other) in zip(there, returned, strict=True):
+        for key in mine:
+            assert mine[key][1] == pytest.approx(other[key][1], abs=1e-12), key
