@@ -68,6 +68,15 @@ notice, in steps and saves ({in_steps} times) and while the run starts again
 PyTorch for each rank is most of the seconds.
 """
 
+TAIL = """
+{changes} changes of plan: {losses} after a loss, the others announced. {steps} steps
+in {wall_s:.0f} s, {gaps} missing; {again} done twice, at most {most} from one loss to
+the next. From the notice of a loss to the next step: {after:.1f} s (median), planning
+and the start of processes included; what is stopped is noticed after --timeout.
+{restarts} starts anew for other reasons. Losses differ from those of the run on one
+rank, left alone, by at most {furthest:.1e}. A kill while the run starts again counts
+until the next step that any plan did, and so does waiting for nodes."""
+
 
 class Ranks:
     """The processes of the ranks that run now."""
@@ -251,23 +260,16 @@ def write_page() -> None:
             ]
         )
     text += grid(("signal", "ranks", "until the next step: median", "longest"), cells)
-    losses = [
-        change for change in changes if change["lost"] and "rank" in change["reason"]
-    ]
-    planned = [change for change in changes if change not in losses]
-    most = max(change["recomputed"] for change in losses)
-    again = sum(change["recomputed"] for change in changes)
+    again: list[int] = []  # steps done twice from each loss to the next one
+    losses = [change for change in changes if "rank" in change["reason"]]
+    for change in changes:
+        if change in losses or not again:
+            again.append(0)
+        again[-1] += change["recomputed"]
     after = statistics.median(c["seconds"] for c in losses if c["seconds"] is not None)
-    text.append(
-        f"\n{len(changes)} changes of plan: {len(losses)} after a loss, {len(planned)} "
-        f"announced. {ran['steps']} steps in {ran['wall_s']:.0f} s, {ran['gaps']} "
-        f"missing; {again} done twice, at most {most} after one loss and "
-        f"{sum(c['recomputed'] for c in planned)} after announced changes. From the "
-        f"notice of a loss to the next step: {after:.1f} s (median), planning and the "
-        f"start of processes included. {ran['restarts']} starts anew for other reasons "
-        f"(a rank's start that took longer than --timeout). Losses differ from those "
-        f"of the run on one rank, left alone, by at most {ran['furthest']:.1e}."
-    )
+    counts = {"changes": len(changes), "losses": len(losses), "after": after}
+    told = {k: ran[k] for k in ("steps", "wall_s", "gaps", "restarts", "furthest")}
+    text.append(TAIL.format(**counts, **told, again=sum(again), most=max(again)))
     (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
 
 
