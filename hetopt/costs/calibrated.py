@@ -18,7 +18,7 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from ..physics.layout import Layout
 from ..physics.machine import Machine, host_of
 from ..physics.step import LayerTimes
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
-from .compute import LinkRate, NodeClass, Share
+from .compute import LinkRate, NodeClass
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
@@ -293,25 +293,15 @@ class Calibrated:
         frozen = workload.costs.lora is not None
         return kernels.head_s(self.constant, machine, a, tokens, degree, by, frozen)
 
-    def update_s(self, gpu: str, shares: Iterable[Share]) -> Fraction:
-        """The optimiser for (parameters on a GPU, replicas that hold them).
+    @cached_property
+    def update_bytes(self) -> Fraction:
+        """Bytes that AdamW was seen to move for a parameter.
 
         0 where the constants have no `update`.
         """
-        zero = self.workload.costs.zero
-        held = sum((Fraction(p, n if zero else 1) for p, n in shares), Fraction(0))
-        return self._updates[gpu] * held
-
-    @cached_property
-    def _updates(self) -> dict[str, Fraction]:
-        """Seconds of the optimiser for a parameter, by type of GPU."""
         if "update" not in self.calibration.constants:
-            return dict.fromkeys(self.gpus, Fraction(0))
-        moved = exact(self.constant("update")) * step.UPDATE_BYTES
-        return {
-            name: moved / (exact(gpu.memory_gbytes_per_s or 0) * 10**9)
-            for name, gpu in self.gpus.items()
-        }
+            return Fraction(0)
+        return exact(self.constant("update")) * step.UPDATE_BYTES
 
     def read_all(self, place: NodeClass) -> None:
         """Ask for all that times depend on, whatever a plan chooses: see `read`."""
@@ -321,7 +311,7 @@ class Calibrated:
                 for t in (1, 2):
                     self.terms(linked, t, 1, rule, sort)
         self.head_us(place, 1, 1)
-        self.update_s(place.gpu, ())
+        _ = self.update_bytes
 
 
 def _sorts(a: Architecture, model: ModelSpec) -> tuple[Sort, ...]:

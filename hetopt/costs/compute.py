@@ -18,7 +18,6 @@ of its own. What is computed again selectively, a few per cent of a layer, is ti
 with the forward pass.
 """
 
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -141,18 +140,6 @@ def layer_s(
     activation = Fraction(each * b * workload.sequence_length * model.hidden)
     rounds = reductions(model, workload.costs, layer)
     return compute + rounds * (t - 1) * (latency + activation / (t * bandwidth))
-
-
-def update_s(costs: CostSettings, gpu: GpuType, shares: Iterable[Share]) -> Fraction:
-    """Seconds of the optimiser for (parameters on a GPU, replicas that hold them).
-
-    0 where the rate of the GPU's memory is not given.
-    """
-    rate = traffic.bytes_per_s(gpu)
-    if rate is None:
-        return Fraction(0)
-    moved = (held * traffic.update_bytes(costs, replicas) for held, replicas in shares)
-    return sum(moved, Fraction(0)) / rate
 
 
 def head_s(

@@ -90,12 +90,12 @@ def cost_model(
     if costs.head == "include":
         logits = logits_mib(model, work, t, b)
     frozen, trained = 0, _states_mib(model, work, t)
-    each, (weight, gradient, _) = costs.bytes_per_parameter, costs.states
+    (weight, gradient, _), each = costs.states, costs.states.whole
     if lora_rank is not None:
         alone = of_job(costs, lora_rank)
         frozen = _states_mib(model, work.model_copy(update={"costs": alone}), t)
         trained = states_mib(costs, sum(Lora(rank=lora_rank).parameters(model)), 1)
-    weights, gradients = trained * weight // each, trained * gradient // each
+    weights, gradients = (int(trained * x // each) for x in (weight, gradient))
     return Memory(
         weights=(frozen + weights) * MIB,
         gradients=gradients * MIB,

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache, partial
 
 from ..schema import GpuType, Instance, Split, exact
 from ..schema.targets import permits
-from . import communication, compute, memory, parameters, settings
+from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
 from .compute import LinkRate, NodeClass, ceil
 from .parameters import Parameters
@@ -40,6 +40,7 @@ class CostTable:
         self.head_us = lru_cache(None)(self._head_us)
         self.hop_us = lru_cache(None)(self._hop_us)
         self.link = lru_cache(None)(self.cluster.link)
+        self._update_each = lru_cache(None)(self._update_each_s)
         self._sync = lru_cache(None)(self._sync_us)
         self.permitted = lru_cache(None)(
             partial(permits, instance.workload.runs_on, instance.model, self.split)
@@ -371,9 +372,21 @@ class CostTable:
         return ceil(self._update_s(node, shares) * 10**6)
 
     def _update_s(self, node: str, shares: Iterable[compute.Share]) -> Fraction:
-        if self.calibrated:
-            return self.calibrated.update_s(self.cluster.node[node].gpu, shares)
-        return compute.update_s(self.workload.costs, self.gpu(node), shares)
+        zero = self.workload.costs.zero
+        held = sum((Fraction(p, n if zero else 1) for p, n in shares), Fraction(0))
+        return self._update_each(node) * held
+
+    def _update_each_s(self, node: str) -> Fraction:
+        measured = self.calibrated.update_bytes if self.calibrated else None
+        costs, count = self.workload.costs, self.cluster.node[node].count
+        return updates.each_s(self.model, costs, self.gpu(node), count, measured)
+
+    @cached_property
+    def times_updates(self) -> bool:
+        """Whether the optimiser takes any time: its rate is told, or was measured."""
+        rates = (gpu.memory_gbytes_per_s for gpu in self.cluster.gpus.values())
+        told = self.profile.updates or any(rates)
+        return told or self.workload.costs.offload is not None
 
     @cached_property
     def least_update_us(self) -> int:

@@ -29,7 +29,7 @@ times: their norm, clipping (twice), the update and setting them to zero.
 
 from fractions import Fraction
 
-from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
+from ..schema import CostSettings, GpuType, ModelSpec, StateBytes, Workload, exact
 from ..schema.layers import ATTENTION, DENSE, EXPERTS, FURTHER, MAMBA, WINDOW, Parts
 
 
@@ -69,11 +69,9 @@ def dequantised_bytes(
     return passes * (costs.layer_states.weight + 2) * model.parameters[layer]
 
 
-def update_bytes(costs: CostSettings, replicas: int) -> Fraction:
-    """Bytes that the optimiser moves for a parameter held by so many replicas."""
-    weight, gradient, optimiser = costs.states
-    moved = 5 * gradient + 2 * (optimiser + weight)
-    return Fraction(moved, replicas if costs.zero else 1)
+def update_bytes(states: StateBytes) -> Fraction:
+    """Bytes that the optimiser moves for a parameter with such states."""
+    return Fraction(5 * states.gradient + 2 * (states.optimiser + states.weight))
 
 
 def _pair(passes: tuple[int, int], forward: int) -> int:

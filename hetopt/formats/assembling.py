@@ -64,6 +64,7 @@ def assembly(
     if links := [_island(word) for word in islands]:
         cluster.setdefault("inter", {})["islands"] = links
     cards = {name: known(name) for name in cluster["gpus"]}
+    cluster["gpus"] = finetuning.linked(cluster["gpus"], cards, how)
     trained, rows = _training(cards, how) if own else ({}, ())
     made = {
         "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
@@ -94,7 +95,9 @@ def _training(
     """The workload's fields of how and what is trained, and what is assumed."""
     fields, rows = assumptions.training(cards, how)
     adapters, more = finetuning.trained(how)
-    return fields | {"costs": fields["costs"] | adapters}, (*rows, *more)
+    optimiser, others = finetuning.updated(how)
+    costs = fields["costs"] | adapters | optimiser
+    return fields | {"costs": costs}, (*rows, *more, *others)
 
 
 def _island(word: str) -> dict[str, Any]:

@@ -120,6 +120,10 @@ class Assumptions(Record):
                 "found costs.lora, and each model says what is trained of it: give "
                 "its lora_rank, and remove costs.lora"
             )
+        if self.costs.offload is not None:
+            raise ValueError(
+                "found costs.offload, which jobs are not priced with: remove it"
+            )
         return self
 
 

@@ -33,7 +33,7 @@ from .record import (
     tabled,
 )
 from .splits import Split
-from .states import PRECISIONS, Lora, StateBytes, lora_fault
+from .states import PRECISIONS, Lora, Offload, StateBytes, lora_fault
 from .workload import (
     Alternatives,
     CostSettings,
@@ -70,6 +70,7 @@ __all__ = [
     "Node",
     "NotNegative",
     "Offer",
+    "Offload",
     "Pairs",
     "Positive",
     "Profile",

@@ -59,6 +59,7 @@ class GpuType(Record):
     usd_per_hour: UsdPerHour | None = None
     memory_gbytes_per_s: GbytesPerS | None = None
     watts: Positive | None = None
+    host_gbytes_per_s: GbytesPerS | None = None
     aliases: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
     card: Name | None = None
     generation: Name | None = None
@@ -67,7 +68,7 @@ class GpuType(Record):
     _later = frozenset(
         {
             *("memory_gbytes_per_s", "watts", "aliases"),
-            *("card", "generation", "peaks"),
+            *("card", "generation", "peaks", "host_gbytes_per_s"),
         }
     )
 

@@ -122,6 +122,7 @@ class Instance(Record):
         self._cards_are_told()
         self._experts_divide()
         self._adapters_are_counted()
+        self._hosts_are_reached()
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
@@ -161,6 +162,26 @@ class Instance(Record):
         lora = self.workload.costs.lora
         if lora is not None and (fault := lora_fault(self.model)):
             raise ValueError(f"workload.costs.lora: {fault}")
+
+    def _hosts_are_reached(self) -> None:
+        if self.workload.costs.offload is None:
+            return
+        if self.cluster is None:
+            raise ValueError(
+                "found workload.costs.offload and offers, whose price leaves it out: "
+                "remove it"
+            )
+        for name, gpu in self.cluster.gpus.items():
+            if gpu.host_gbytes_per_s is None:
+                raise ValueError(
+                    f"workload.costs.offload: GPU type {name!r} has no "
+                    "host_gbytes_per_s: add the rate of its link to the host"
+                )
+        if any(row.update_us for row in self.workload.costs.profile):
+            raise ValueError(
+                "found workload.costs.offload and a profile with update_us, which is "
+                "measured on GPUs: remove one of them"
+            )
 
     def _cards_are_told(self) -> None:
         calibration = self.workload.costs.calibration

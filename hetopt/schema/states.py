@@ -7,7 +7,7 @@ from pydantic import Field
 
 from .layers import EXPERTS
 from .model import ModelSpec
-from .record import Record
+from .record import GbytesPerS, Record
 
 
 class StateBytes(NamedTuple):
@@ -15,7 +15,7 @@ class StateBytes(NamedTuple):
 
     weight: int | Fraction
     gradient: int
-    optimiser: int
+    optimiser: int | Fraction
 
     @property
     def whole(self) -> int | Fraction:
@@ -31,6 +31,41 @@ PRECISIONS: dict[str, StateBytes] = {
     "fp16_mixed": StateBytes(2, 2, 12),
     "bf16_fp32_gradients": StateBytes(2, 4, 12),
 }
+
+Optimiser = Literal["adamw", "sgd", "adafactor", "muon", "adamw_8bit"]
+
+#: Moments of a parameter that an optimiser keeps in the precision of AdamW's: the
+#: momentum alone (SGD; Muon, arXiv 2502.16982), or sums over rows and columns, a few
+#: thousandths of a byte that are left out (Adafactor, arXiv 1804.04235).
+_MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1, "adafactor": 0}
+#: Two moments of eight bits, and for 256 of each a scale (arXiv 2110.02861; blocks of
+#: bitsandbytes).
+_OF_8_BITS = 2 * (1 + Fraction(4, 256))
+
+
+def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
+    """What an optimiser keeps of a parameter; None where no precision is told."""
+    if precision is None:
+        return None
+    weight, gradient, of_adam = PRECISIONS[precision]
+    width = 2 if precision == "bf16" else 4
+    master = of_adam - 2 * width
+    moments = _OF_8_BITS
+    if optimiser in _MOMENTS:
+        moments = Fraction(_MOMENTS[optimiser] * width)
+    return StateBytes(weight, gradient, master + moments)
+
+
+class Offload(Record):
+    """Optimiser states in the memory of the host, whose processors do the update.
+
+    Gradients go to the host and weights come back, once an iteration, over the link
+    of each GPU (`cluster.gpus.host_gbytes_per_s`); the GPUs of a node share the rate
+    of its memory. Source: ZeRO-Offload, arXiv 2101.06840, section 3.
+    """
+
+    memory_gbytes_per_s: GbytesPerS = 100
+
 
 #: Bytes of a quantised weight. Of four bits, blocks of 64 share a scale of eight, and
 #: 256 of these one of 32: 4.127 bits (QLoRA, arXiv 2305.14314, section 3).

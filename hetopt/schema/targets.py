@@ -69,11 +69,15 @@ class Feature(StrEnum):
     CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
+    OPTIMISER = "an optimiser other than AdamW"
+    OFFLOAD = "optimiser states in the memory of hosts"
     LORA = "adapters beside frozen weights (LoRA)"
 
 
 #: What is no fault of a plan: targets without it run the plan, but are not told it.
-UNTOLD = frozenset({Feature.LISTED_PARAMETERS, Feature.LORA})
+UNTOLD = frozenset(
+    {Feature.LISTED_PARAMETERS, Feature.LORA, Feature.OPTIMISER, Feature.OFFLOAD}
+)
 
 
 class Rule(StrEnum):
@@ -154,6 +158,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 Feature.INTERLEAVED,
                 Feature.NO_MASTER,
                 Feature.LORA,
+                Feature.OPTIMISER,
+                Feature.OFFLOAD,
                 *_DIVIDED,
             }
         ),

@@ -3,6 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 from itertools import product
+from math import ceil
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -21,7 +22,7 @@ from .record import (
     Seconds,
 )
 from .splits import FIELDS, Parallel, Split
-from .states import PRECISIONS, Lora, StateBytes
+from .states import Lora, Offload, Optimiser, StateBytes, states_of
 from .targets import TARGETS, RunsOn, Target
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
@@ -143,6 +144,9 @@ class CostSettings(Record):
     together all of them; 1 cuts every expert into tensor-parallel parts. Both need
     calibrated times and activations.
 
+    `optimiser` in place of AdamW keeps other states, which needs a `precision`;
+    `offload` has them in the host's memory.
+
     With `lora` adapters alone are trained: frozen weights have neither gradients nor
     optimiser states, and backward passes make no gradients of them.
     """
@@ -181,6 +185,8 @@ class CostSettings(Record):
     expert_parallel: Parallel = 1
     reserve_mib: ReserveMib = 0
     lora: Lora | None = None
+    optimiser: Optimiser = "adamw"
+    offload: Offload | None = None
     layer_times: Literal["analytic", "profile", "calibrated"] = "analytic"
     profile: tuple[Profile, ...] = ()
     calibration: Calibration | None = None
@@ -191,15 +197,20 @@ class CostSettings(Record):
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
             *("context_parallel", "expert_parallel", "interleaved_hop_factor"),
-            *("gathers", "lora"),
+            *("gathers", "lora", "optimiser", "offload"),
         }
     )
 
     @model_validator(mode="after")
     def _bytes_of_the_precision(self) -> Self:
         if self.precision is None:
+            if self.optimiser != "adamw":
+                raise ValueError(
+                    f"found optimiser {self.optimiser!r} and no precision, which says "
+                    "how wide its states are: give precision 'bf16_mixed' or another"
+                )
             return self
-        known = int(PRECISIONS[self.precision].whole)
+        known = ceil(self.updated.whole)
         if "bytes_per_parameter" not in self.model_fields_set:
             # Frozen from the outside; here the record is still being made.
             self.__dict__["bytes_per_parameter"] = known
@@ -280,13 +291,24 @@ class CostSettings(Record):
         return self
 
     @property
-    def states(self) -> StateBytes:
+    def updated(self) -> StateBytes:
         """What the bytes of a trained parameter are; 16-bit weights unless told."""
-        if self.precision is not None:
-            return PRECISIONS[self.precision]
+        return self._updated_by(self.optimiser)
+
+    def _updated_by(self, optimiser: Optimiser) -> StateBytes:
+        if (known := states_of(self.precision, optimiser)) is not None:
+            return known
         each = self.bytes_per_parameter
         # Fewer than four bytes leave nothing for an optimiser: all are weights then.
         return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
+
+    def _on_gpu(self, states: StateBytes) -> StateBytes:
+        return states if self.offload is None else states._replace(optimiser=0)
+
+    @property
+    def states(self) -> StateBytes:
+        """What of a trained parameter a GPU holds."""
+        return self._on_gpu(self.updated)
 
     @property
     def layer_states(self) -> StateBytes:
@@ -297,9 +319,10 @@ class CostSettings(Record):
 
     @property
     def end_states(self) -> StateBytes:
-        """Those of embedding and head, which nobody quantises."""
+        """Those of embedding and head, which nobody quantises, nor updates by Muon."""
         if self.lora is None:
-            return self.states
+            by = "adamw" if self.optimiser == "muon" else self.optimiser
+            return self._on_gpu(self._updated_by(by))
         return StateBytes(self.states.weight, 0, 0)
 
     @property

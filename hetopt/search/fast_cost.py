@@ -99,10 +99,7 @@ class FastCost:
         self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
-        gpus = instance.planned_cluster.gpus.values()
-        self._updates = self.table.profile.updates or any(
-            gpu.memory_gbytes_per_s for gpu in gpus
-        )
+        self._updates = self.table.times_updates
         self._ties = self.table.tied is not None
         self._overhead_us = self.table.overhead_us
 

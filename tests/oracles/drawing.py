@@ -207,6 +207,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "memory_gbytes_per_s": lambda d: d.maybe(None, None, None, None, 900.0),
         "watts": lambda d: d.maybe(None, None, 350.0),
         "aliases": lambda d: d.maybe(None, ["also so"]),
+        "host_gbytes_per_s": lambda d: d.rng.choice([12, 25.5]),
         # Where times are calibrated, `instance` draws them with the rate.
         "card": lambda d: None,
         "generation": lambda d: None,
@@ -324,12 +325,17 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "lora": lambda d: (
             d.maybe(None, None, record(d, schema.Lora)) if d.shaped else None
         ),
+        "optimiser": lambda d: d.maybe(
+            "adamw", "adamw", "sgd", "adafactor", "muon", "adamw_8bit"
+        ),
+        "offload": lambda d: d.maybe(None, None, None, record(d, schema.Offload)),
         "layer_times": lambda d: (
             "profile" if d.profiled else "calibrated" if d.calibrated else "analytic"
         ),
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
+    schema.Offload: {"memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5)},
     schema.Lora: {
         "rank": lambda d: d.rng.choice([1, 8, 500]),
         "beside": lambda d: d.maybe("all", "attention"),
@@ -464,6 +470,10 @@ def _mended(workload: Tree) -> Tree:
         costs["layer_times"] = "calibrated" if told else "analytic"
     if costs.get("precision"):
         costs.pop("bytes_per_parameter", None)
+    else:
+        costs.pop("optimiser", None)
+    if any("update_us" in row for row in costs.get("profile") or ()):
+        costs.pop("offload", None)
     if workload["sequence_length"] % 4 or workload.get("runs_on") != "any":
         costs["context_parallel"] = 1
     if costs["fused_loss"]:

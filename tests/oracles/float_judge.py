@@ -48,9 +48,24 @@ class FloatJudge:
         states["bf16_fp32_gradients"] = (2, 4, 12)
         each = self.costs.bytes_per_parameter
         plain = (2, 2, each - 4) if each > 4 else (each, 0, 0)
-        self.states = states.get(self.costs.precision or "", plain)
+        told = self.costs.precision or ""
+        self.states = states.get(told, plain)
+        self.usual = states.get(told)
+        self.ends = self.states
+        if told:
+            wide = 2 if told == "bf16" else 4
+            adam = 2 * wide
+            mine = {"adamw": adam, "adafactor": 0, "adamw_8bit": 2 + 8 / 256}
+            kept = mine.get(self.costs.optimiser, wide)
+            weight, gradient, whole = self.states
+            self.states = (weight, gradient, whole - adam + kept)
+            if self.costs.optimiser != "muon":
+                self.ends = self.states
+        self.moved = self.states
+        if self.costs.offload:
+            self.states, self.ends = (*self.states[:2], 0), (*self.ends[:2], 0)
         # Of frozen layers, and of a frozen embedding or head.
-        self.narrow = self.wide = self.states
+        self.narrow, self.wide = self.states, self.ends
         if self.costs.lora:
             bits = {4: 4.126953125, 8: 8, None: 8 * self.states[0]}
             self.narrow = (bits[self.costs.lora.weight_bits] / 8, 0, 0)
@@ -513,10 +528,6 @@ class FloatJudge:
     def update(self, plan: TrainingPlan) -> float:
         """Seconds of the optimiser where it takes longest."""
         many, times = self.holders(plan), [0.0]
-        weight, gradient, optimiser = self.states
-        moved = 5 * gradient + 2 * (weight + optimiser)
-        if self.costs.calibration:
-            moved = 40 * self.costs.calibration.constants.get("update", 0)
         for pipeline in plan.pipelines:
             for j, stage in enumerate(pipeline.stages):
                 last = j == len(pipeline.stages) - 1
@@ -535,11 +546,37 @@ class FloatJudge:
                         time = 1e-6 * sum(each[x] / split[x] for x in held)
                         for x in held:
                             size[x] -= self.trained(x)
-                    if rate := self.rate(r.node):
-                        own = sum(p / split[x] for x, p in size.items())
-                        time += moved * own * c / (len(r.gpus) * rate)
+                    own = sum(p / split[x] for x, p in size.items())
+                    time += self.one_update(r.node) * own * c / len(r.gpus)
                     times.append(time)
         return max(times)
+
+    def one_update(self, node: str) -> float:
+        """Seconds of the update of one parameter on a GPU of a node."""
+
+        def passed(states: Any) -> float:
+            return 5 * states[1] + 2 * (states[0] + states[2])
+
+        moved, gpu = passed(self.moved), self.cluster.gpus[self.nodes[node].gpu]
+        if self.costs.offload:
+            over = (self.moved[0] + self.moved[1]) / (1e9 * gpu.host_gbytes_per_s)
+            shared = 1e9 * self.costs.offload.memory_gbytes_per_s
+            return over + moved * self.nodes[node].count / shared
+        if self.costs.calibration:
+            seen = 40 * self.costs.calibration.constants.get("update", 0)
+            if not seen:
+                return 0.0
+            moved = seen * (moved / passed(self.usual) if self.usual else 1)
+        if not self.rate(node):
+            return 0.0
+        more = 0.0
+        if self.costs.optimiser == "muon":
+            wide = self.model.intermediate or 4 * self.H
+            if self.model.experts:
+                wide = self.model.expert_intermediate or wide
+            low, high = min(wide, self.H), max(wide, self.H)
+            more = 5 * (4 * low + 2 * low * low / high) / self.flops(node)
+        return moved / self.rate(node) + more
 
     def updates(self, replica: Replica) -> list[float] | None:
         """Measured update of every layer: the middle one of the sizes measured."""

@@ -1,14 +1,20 @@
-"""What of a model is trained: all weights, or adapters beside frozen ones."""
+"""What of a model is trained, all weights or adapters, and by which optimiser."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from ...catalogue import Gpu
 from ...errors import InstanceError, UnknownName
-from ...schema import Lora
+from ...schema import Lora, Offload
+from ...schema.states import Optimiser
 from .assumptions import Assumption
 
-#: Options: `finetune=lora`, with `rank=16` and `beside=attention`.
-OPTIONS: dict[str, Any] = {"finetune": str, "rank": int, "beside": str}
+#: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;
+#: `offload=true`, with the rate of each GPU's link to its host if it is not the bus's.
+OPTIONS: dict[str, Any] = {
+    **{"finetune": str, "rank": int, "beside": str},
+    **{"optimiser": str, "offload": bool, "host_gbytes_per_s": float},
+}
 
 _WAYS: dict[str, dict[str, Any] | None] = {
     "full": None,
@@ -17,6 +23,57 @@ _WAYS: dict[str, dict[str, Any] | None] = {
 }
 _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
+
+
+def updated(
+    options: Mapping[str, Any],
+) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """The fields of `workload.costs` of the optimiser, and what is assumed of it."""
+    made: dict[str, Any] = {}
+    known = list(get_args(Optimiser))
+    if (name := options.get("optimiser", known[0])) not in known:
+        raise UnknownName("optimiser", name, known)
+    if name != known[0]:
+        made["optimiser"] = name
+    if not options.get("offload"):
+        if "host_gbytes_per_s" in options:
+            raise InstanceError(
+                "option host_gbytes_per_s: found no offload=true, which it is for; "
+                "give both, or neither"
+            )
+        return made, ()
+    made["offload"] = {}
+    rate = Offload().memory_gbytes_per_s
+    row = Assumption(
+        "memory of hosts",
+        f"{rate:g} GB/s",
+        "about half of what two processors' memory has by their sheets",
+        "workload.costs.offload.memory_gbytes_per_s",
+    )
+    return made, (row,)
+
+
+def linked(
+    gpus: Mapping[str, Any], cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`cluster.gpus` with the links to their hosts, where states are offloaded.
+
+    `InstanceError` for a card whose bus nobody knows.
+    """
+    if not options.get("offload"):
+        return dict(gpus)
+    made = {}
+    for name, fields in gpus.items():
+        rate, card = options.get("host_gbytes_per_s"), cards[name]
+        if rate is None:
+            rate = card.pcie_gbytes_per_s if card else None
+        if rate is None:
+            raise InstanceError(
+                f"offload: found no bus of {name!r} in the catalogue; give the option "
+                "host_gbytes_per_s=X"
+            )
+        made[name] = fields | {"host_gbytes_per_s": rate}
+    return made
 
 
 def trained(

@@ -63,9 +63,7 @@ class LineCost:
         self._updated = lru_cache(_KEPT)(self._stage_update_us)
         self._weighed = lru_cache(_KEPT)(self._short_mib)
         table = self.cost.table
-        self._timed = table.profile.updates or any(
-            gpu.memory_gbytes_per_s is not None for gpu in table.cluster.gpus.values()
-        )
+        self._timed = table.times_updates
         self._ties = table.tied is not None
         self._syncs: dict[Row, list[int]] = {}
 

@@ -74,6 +74,8 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
         Feature.NO_MASTER: costs.precision == "bf16",
         Feature.LORA: costs.lora is not None,
+        Feature.OPTIMISER: costs.optimiser != "adamw",
+        Feature.OFFLOAD: costs.offload is not None,
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 

@@ -108,7 +108,7 @@ def _assumptions(costs: CostSettings | None) -> Assumptions:
     if costs is None:
         return Assumptions(memory="cost_model")
     times = {"layer_times": "analytic", "profile": (), "calibration": None}
-    analytic = costs.model_copy(update=times | {"lora": None})
+    analytic = costs.model_copy(update=times | {"lora": None, "offload": None})
     return Assumptions(memory="cost_model", costs=analytic)
 
 
