@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -186,7 +186,9 @@ def simulate(
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(metavar="1f1b|gpipe", help="By default as its memory counts."),
+        typer.Option(
+            metavar="1f1b|gpipe|zb-h1|zb-h2", help="By default as its memory counts."
+        ),
     ] = None,
     overlapped: Annotated[
         bool,
@@ -289,11 +291,12 @@ def _examined(found: dict[str, Any]) -> Iterator[Any]:
 def _schedule(word: str | None) -> "Schedule | None":
     if word is None:
         return None
-    if word == "gpipe":
-        return "gpipe"
-    if word == "1f1b":
-        return "1f1b"
-    raise Unsupported(f"--schedule {word}: expected 1f1b or gpipe")
+    from ..explaining.timeline import Schedule
+
+    known = get_args(Schedule)
+    if word not in known:
+        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
+    return cast("Schedule", word)
 
 
 def _simulated(found: "Simulation") -> Any:
@@ -310,15 +313,22 @@ def _simulated(found: "Simulation") -> Any:
             f"{row['judged_us'] / 1e6:.6f}",
             f"{row['bubble']:.1%}",
             " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
+            " ".join(
+                f"{need / 1024:.1f}{'!' * (need > room)}"
+                for need, room in zip(row["memory_mib"], row["room_mib"], strict=True)
+            ),
         )
         alike.setdefault(cells, []).append(number)
     rows: list[tuple[str, ...]] = [
         (words.numbered(numbers), *cells) for cells, numbers in alike.items()
     ]
     iteration = (found.iteration_us, found.judged_iteration_us)
-    rows.append(("iteration", *(f"{float(us) / 1e6:.6f}" for us in iteration), "", ""))
-    headings = ("pipeline", "simulated s", "judged s", "bubble", "idle s by stage")
-    return output.table(headings, rows, texts=headings[::4])
+    times = (f"{float(us) / 1e6:.6f}" for us in iteration)
+    rows.append(("iteration", *times, "", "", ""))
+    headings = ("pipeline", "simulated s", "judged s", "bubble")
+    by_stage = ("idle s by stage", "GiB by stage")
+    texts = (headings[0], *by_stage)
+    return output.table((*headings, *by_stage), rows, texts=texts)
 
 
 def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:

@@ -9,6 +9,10 @@ and is shorter where stages behind the slowest work while it takes its next forw
 pass. Stages slow in opposite passes can make it longer, 22 for 20 in the smallest case
 found. GPipe takes sum tau + (n - 1) (max forward + max backward), exactly. An instance
 that is `lockstep` is judged by slots as long as their slowest stage, no less than this.
+
+What micro-batches keep is weighed by how many the schedule holds at once; where
+backward passes are divided, all of it until the gradients of weights are made.
+Gradients of weights have the share of a backward pass that they have of its FLOPs.
 """
 
 from collections.abc import Sequence
@@ -16,15 +20,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from ..costs import CostTable, compute
 from ..errors import InstanceError
-from ..plans import TrainingPlan
+from ..plans import Pipeline, TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of
-from ..schema import CostSettings, Instance, exact
+from ..schema import Instance, exact
 from .delays import Delays, Idle, delays, idle
 from .timeline import Schedule, Timeline, Times, simulated
+from .times import holders_of
+
+_CATEGORIES = {"F": "forward", "B": "backward", "W": "weight gradients"}
 
 Transfers = Literal["charged", "overlapped"]
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Of the fullest GPU of a stage: micro-batches held at once, MiB, its room."""
+
+    held: Fraction
+    need_mib: int
+    room_mib: int
 
 
 @dataclass(frozen=True)
@@ -42,6 +59,7 @@ class Simulation:
     transfers: Transfers = "charged"
     tied_us: int = 0
     overhead_us: int = 0
+    memory: tuple[tuple[StageMemory, ...], ...] = ()
 
     @property
     def iteration_us(self) -> Fraction:
@@ -63,7 +81,9 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """The report: simulated beside judged, bubbles, idle time, critical path."""
-        rows = zip(self.timelines, self.judged_us, self.delays(), strict=True)
+        rows = zip(
+            self.timelines, self.judged_us, self.delays(), self.memory, strict=True
+        )
         return {
             "schedule": self.schedule,
             "interleave": self.runs,
@@ -80,12 +100,15 @@ class Simulation:
                     "idle_us": [float(idle) for idle in line.idle_us],
                     "idle_parts_us": [_plainly(parts) for parts in idle(line)],
                     "judged_less_simulated_us": _plainly(why),
+                    "held_micro_batches": [float(stage.held) for stage in held],
+                    "memory_mib": [stage.need_mib for stage in held],
+                    "room_mib": [stage.room_mib for stage in held],
                     "critical_path": [
                         f"{one.kind}{one.micro_batch}@{one.stage}"
                         for one in line.critical_path()
                     ],
                 }
-                for line, judged, why in rows
+                for line, judged, why, held in rows
             ],
         }
 
@@ -104,7 +127,7 @@ class Simulation:
             events += [
                 {
                     "name": f"{one.kind}{one.micro_batch}",
-                    "cat": "forward" if one.kind == "F" else "backward",
+                    "cat": _CATEGORIES[one.kind],
                     "ph": "X",
                     "pid": p,
                     "tid": one.stage,
@@ -134,9 +157,9 @@ def simulate(
     """Simulate a plan that keeps the rules of structure, whether or not it fits.
 
     `schedule` is the one of the instance's `in_flight`, by default: GPipe where it says
-    so, else 1F1B. Transfers are charged to stages as the judge does, or `overlapped`
-    with what they compute. Raises `InstanceError` for a plan that the judge cannot
-    time.
+    so, else 1F1B; `timeline` has others, which the judge does not know. Transfers are
+    charged to stages as the judge does, or `overlapped` with what they compute. Raises
+    `InstanceError` for a plan that the judge cannot time.
     """
     found = training_plan.evaluate(data, plan)
     if found.objective is None:
@@ -146,9 +169,13 @@ def simulate(
     if schedule is None:
         schedule = "gpipe" if costs.in_flight == "gpipe" else "1f1b"
     runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
+    table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
     lines = tuple(
         simulated(
-            _times(costs, rows, transfers), pipeline.micro_batches, schedule, runs
+            _times(table, pipeline, rows, transfers),
+            pipeline.micro_batches,
+            schedule,
+            runs,
         )
         for pipeline, rows in zip(plan.pipelines, found.parts["stages"], strict=True)
     )
@@ -164,22 +191,82 @@ def simulate(
         transfers,
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
+        _memory(table, plan, lines),
     )
 
 
-def _times(
-    costs: CostSettings, rows: Sequence[dict[str, int]], transfers: Transfers
-) -> list[Times]:
+def _memory(
+    table: CostTable, plan: TrainingPlan, lines: Sequence[Timeline]
+) -> tuple[tuple[StageMemory, ...], ...]:
+    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+    holders = holders_of(table.layers, stages)
+    return tuple(
+        tuple(
+            _of_stage(table.under(stage.recompute), pipeline, j, held, holders)
+            for j, (stage, held) in enumerate(
+                zip(pipeline.stages, line.held, strict=True)
+            )
+        )
+        for pipeline, line in zip(plan.pipelines, lines, strict=True)
+    )
+
+
+def _of_stage(
+    table: CostTable, pipeline: Pipeline, j: int, held: Fraction, holders: list[int]
+) -> StageMemory:
+    """The replica with the least to spare; parts as `CostTable.stage_mib` has them."""
+    stage, count = pipeline.stages[j], len(pipeline.stages)
+    flight = held if table.workload.costs.in_flight != "one" else Fraction(1)
     found = []
+    for replica in stage.replicas:
+        node, group = replica.node, (replica.degree, replica.samples)
+        parts = table.stage_mib(
+            node, stage.span, *group, pipeline.micro_batches, count, j, holders
+        )
+        if "layers" in parts:
+            parts["layers"] = table.measured_mib(node, stage.span, *group, flight)
+        else:
+            ends = (j == 0, j == count - 1)
+            parts["activations"] = table.activations_mib(
+                node, stage.span, group, flight, ends
+            )
+        found.append(StageMemory(held, sum(parts.values()), table.memory_mib(node)))
+    return min(found, key=lambda one: one.room_mib - one.need_mib)
+
+
+def _share(table: CostTable, pipeline: Pipeline, j: int) -> Fraction:
+    """Of a stage's backward pass, what makes gradients of weights, by FLOPs."""
+    stage, model, workload = pipeline.stages[j], table.model, table.workload
+    table = table.under(stage.recompute)
+    weights = whole = 0
+    for layer in stage.span:
+        weights += compute.weight_flops(model, workload, layer)
+        whole += table.hardware_flops[layer]
+        whole -= compute.forward_flops(model, workload, layer, 1)
+    if j == len(pipeline.stages) - 1 and workload.costs.head == "include":
+        head = 2 * model.embedding_parameters * workload.sequence_length
+        trained = workload.costs.lora is None
+        weights, whole = weights + head * trained, whole + head * (1 + trained)
+    return Fraction(weights, whole) if whole else Fraction(0)
+
+
+def _times(
+    table: CostTable,
+    pipeline: Pipeline,
+    rows: Sequence[dict[str, int]],
+    transfers: Transfers,
+) -> list[Times]:
+    found, costs = [], table.workload.costs
     for j, row in enumerate(rows):
         forward, backward = row["compute_us"] - row["backward_us"], row["backward_us"]
+        weights = _share(table, pipeline, j) * backward
         half, entering = Fraction(row["hop_us"], 2), Fraction(0)
         if transfers == "overlapped":
-            found.append(Times(Fraction(forward), Fraction(backward), -half))
+            found.append(Times(Fraction(forward), Fraction(backward), -half, weights))
             continue
         if costs.hops == "both":
             entering = Fraction(rows[j - 1]["hop_us"], 2)
         busy = half + entering
         shared = half if costs.hops == "both" else Fraction(0)
-        found.append(Times(forward + busy, backward + busy, shared))
+        found.append(Times(forward + busy, backward + busy, shared, weights))
     return found

@@ -13,6 +13,15 @@ the stage before: a micro-batch passes P v virtual stages. Megatron's order (arX
 2 (P - j - 1) + (v - 1) P forward passes ahead, then one of each kind in turn. Runs of
 a stage take a v-th of its time each.
 
+Zero bubble (arXiv 2401.10241, section 2.3) divides a backward pass: the gradients of
+its input, which the stage before waits for, and those of its weights, which nobody
+does. ZB-H1 runs ahead as 1F1B does, and stage j makes weights' gradients j
+micro-batches later; ZB-H2 runs 2 (P - j) - 1 forward passes ahead, and they are 2 j
+later: P and 2 P - 1 micro-batches at once. Of equal stages with passes of F, B and W,
+W the shortest, and many micro-batches, each is idle for (P - 1) (F + B - W) at the
+most; under ZB-H2, where B is no shorter than 2 W, for (P - 1) (F + B - 2 W) between
+its passes, and iterations follow each other without filling in the paper alone.
+
 Under `hops: both` the receiver spends a transfer as well, at the same time as the
 sender: its pass may begin that much before the sender's ends.
 
@@ -26,12 +35,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Literal
 
 from ..errors import InternalError
 
-Schedule = Literal["1f1b", "gpipe"]
-Task = tuple[str, int, int]  # F or B, stage, micro-batch
+Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2"]
+Task = tuple[str, int, int]  # F, B or W, stage, micro-batch
+#: Schedules whose backward passes are divided, and how far they run ahead.
+_DIVIDED = {"zb-h1": 1, "zb-h2": 2}
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Times:
     #: What of a pass, one transfer, the stage behind spends at the same time; what is
     #: below 0 is the time on the way, in which neither stage is busy.
     shared_us: Fraction = Fraction(0)
+    #: What of the backward pass makes gradients of weights.
+    weights_us: Fraction = Fraction(0)
 
     @property
     def both_us(self) -> Fraction:
@@ -52,7 +66,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of one micro-batch through one stage."""
+    """One pass of one micro-batch through one stage: F, B, or W where B is divided."""
 
     kind: str
     stage: int
@@ -91,6 +105,22 @@ class Timeline:
         return tuple(total - self.micro_batches * t.both_us for t in self.times)
 
     @property
+    def held(self) -> tuple[Fraction, ...]:
+        """The most micro-batches that wait for their last backward pass, by stage.
+
+        Interleaved, runs of layers count as a `runs`-th each.
+        """
+        last = "W" if any(one.kind == "W" for one in self.passes) else "B"
+        changes: list[list[tuple[Fraction, int]]] = [[] for _ in self.times]
+        for one in self.passes:
+            if one.kind == "F":
+                changes[one.stage].append((one.start_us, 1))
+            elif one.kind == last:
+                changes[one.stage].append((one.end_us, -1))
+        waiting = (accumulate(change for _, change in sorted(x)) for x in changes)
+        return tuple(Fraction(max(x), self.runs) for x in waiting)
+
+    @property
     def bubble(self) -> float:
         """Share of all stages' time that is idle."""
         return float(sum(self.idle_us, Fraction(0)) / (self.total_us * len(self.times)))
@@ -115,6 +145,8 @@ class Timeline:
             here = now.run * count + now.stage
             source = here - 1 if now.kind == "F" else here + 1
             neighbour = known.get((now.kind, source, now.micro_batch))
+            if now.kind == "W":
+                neighbour = None  # waits for its own stage alone
             own = before.get(now)
             if own is not None and own.end_us == now.start_us:
                 path.append(own)
@@ -136,6 +168,9 @@ def order(
     if runs > 1:
         yield from _interleaved(stages, stage, n, runs)
         return
+    if schedule in _DIVIDED:
+        yield from _zero_bubble(stages, stage, n, _DIVIDED[schedule])
+        return
     ahead = n if schedule == "gpipe" else min(n, stages - stage)
     for m in range(ahead):
         yield "F", stage, m
@@ -143,6 +178,22 @@ def order(
         yield "B", stage, m
         if m + ahead < n:
             yield "F", stage, m + ahead
+
+
+def _zero_bubble(stages: int, stage: int, n: int, times: int) -> Iterator[Task]:
+    """Gradients of weights `times` x `stage` micro-batches after those of inputs."""
+    ahead = min(n, times * (stages - stage) - times + 1)
+    later = min(n, times * stage)
+    for m in range(ahead):
+        yield "F", stage, m
+    for m in range(n):
+        yield "B", stage, m
+        if m >= later:
+            yield "W", stage, m - later
+        if m + ahead < n:
+            yield "F", stage, m + ahead
+    for m in range(n - later, n):
+        yield "W", stage, m
 
 
 def _interleaved(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
@@ -185,10 +236,11 @@ def simulated(
         if not _ready(todo[stage][0], count * runs, done):
             return
         task = todo[stage].popleft()
-        whole = times[stage]
-        lasts = (whole.forward_us if task[0] == "F" else whole.backward_us) / runs
+        lasts = _lasts(task[0], times[stage], schedule) / runs
         border = stage if task[0] == "F" else stage - 1
         early = min(lasts, times[border].shared_us / runs)
+        if task[0] == "W":
+            early = Fraction(0)  # sent to nobody
         leaves = now + lasts
         if early < 0:
             leaves = max(leaves, free.get((task[0], stage), leaves))
@@ -217,8 +269,18 @@ def simulated(
     return Timeline(tuple(times), n, tuple(passes), runs)
 
 
+def _lasts(kind: str, stage: Times, schedule: Schedule) -> Fraction:
+    if kind == "F":
+        return stage.forward_us
+    if kind == "W":
+        return stage.weights_us
+    return stage.backward_us - (stage.weights_us if schedule in _DIVIDED else 0)
+
+
 def _ready(task: Task, count: int, done: set[Task]) -> bool:
     kind, stage, m = task
+    if kind == "W":
+        return True  # behind its own backward pass in the stage's order
     if kind == "F":
         return stage == 0 or ("F", stage - 1, m) in done
     if stage == count - 1:

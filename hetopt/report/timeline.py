@@ -17,10 +17,14 @@ from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
-_COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
+_COLOURS = {
+    "F": ("#8ecae6", "#5fa8d3"),
+    "B": ("#f4a261", "#e07a3f"),
+    "W": ("#a3c9a8", "#7fae86"),
+}
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
 _MOST_DRAWN = 200_000
-_PASSES = {"F": "forward", "B": "backward"}
+_PASSES = {"F": "forward", "B": "backward", "W": "weight gradients"}
 STAGE_HEADINGS = (
     *("stage", "busy", "idle: filling", "waiting", "draining", "idle in all"),
     "of the critical path",
@@ -61,7 +65,7 @@ def picture(found: Simulation) -> Any:
                     ]
                     axes.broken_barh(bars, (height[p, j] - 0.4, 0.8), facecolors=colour)
     axes.set_yticks(list(height.values()), [f"{p}.{j}" for p, j in height])
-    axes.set_xlabel("seconds; blue: forward, orange: backward")
+    axes.set_xlabel("seconds; blue: forward, orange: backward, green: weight gradients")
     axes.set_ylabel("pipeline.stage")
     axes.set_title(
         f"{found.schedule}: {float(found.iteration_us) / 1e6:.3f} s simulated, "

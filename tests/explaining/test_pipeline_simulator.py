@@ -24,7 +24,9 @@ from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.explaining.timeline import Schedule, Times, order, simulated
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
 from hetopt.report import timeline
+from hetopt.schema import Instance
 
 LIBRARY = ROOT / "instances" / "hexiscale"
 PLANS = ["case-study-megatron", "case-study-hexiscale", "table-2"]
@@ -293,3 +295,127 @@ def test_a_page_of_too_many_passes_is_refused(
 def test_a_picture_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(Unsupported, match="expected one of"):
         timeline.FILES.check(Path("timeline.gif"))
+
+
+# --- zero bubble -----------------------------------------------------------------
+
+
+def divided(stages: int, n: int, f: int, b: int, w: int, schedule: Schedule) -> Any:
+    """Equal stages whose backward pass is b + w."""
+    one = Times(Fraction(f), Fraction(b + w), weights_us=Fraction(w))
+    return simulated([one] * stages, n, schedule)
+
+
+ZERO_BUBBLE = given(
+    stages=st.integers(1, 7),
+    more=st.integers(0, 6),
+    f=st.integers(1, 9),
+    w=st.integers(1, 9),
+    longer=st.integers(0, 9),
+)
+
+
+@examples(40)
+@ZERO_BUBBLE
+def test_zb_h1_is_idle_for_the_formula_of_the_paper(
+    stages: int, more: int, f: int, w: int, longer: int
+) -> None:
+    """Qi et al., table 2: (p - 1) (F + B - W), and no more micro-batches than 1F1B."""
+    f, b, n = w + f, w + longer, 2 * stages + more
+    line = divided(stages, n, f, b, w, "zb-h1")
+    assert line.total_us == n * (f + b + w) + (stages - 1) * (f + b - w)
+    plain = divided(stages, n, f, b, w, "1f1b")
+    assert max(line.held) == max(plain.held) == stages
+    assert plain.total_us - line.total_us == (stages - 1) * 2 * w
+    assert len(line.passes) == 3 * n * stages
+    path = line.critical_path()
+    assert path[0].start_us == 0
+    assert path[-1].end_us == line.total_us
+
+
+@examples(40)
+@ZERO_BUBBLE
+def test_zb_h2_is_idle_for_the_formula_of_the_paper_within_each_stage(
+    stages: int, more: int, f: int, w: int, longer: int
+) -> None:
+    """(p - 1) (F + B - 2 W) for 2 p - 1 micro-batches, where W hides no more."""
+    f, b, n = w + f, 2 * w + longer, 3 * stages + more  # W is hidden everywhere
+    line = divided(stages, n, f, b, w, "zb-h2")
+    for j, parts in enumerate(idle(line)):
+        mine = [one.end_us for one in line.passes if one.stage == j]
+        first = [one.start_us for one in line.passes if one.stage == j]
+        own = max(mine) - min(first) - n * (f + b + w)
+        assert own <= (stages - 1) * (f + b - 2 * w)
+        assert own == parts.waiting_us
+    assert max(line.held) == 2 * stages - 1
+
+
+def test_measured_ratios_of_schedules_are_told_with_one_batch() -> None:
+    """Primus, Llama-2 7B on 8 stages: 10057, 10974 interleaved, 11411 tokens/s zero
+    bubble; what the batch was is not told, and 32 micro-batches tell both ratios."""
+    thirds = [Times(Fraction(1), Fraction(2), weights_us=Fraction(1))] * 8
+    plain, interleaved, zero = (
+        simulated(thirds, 32, schedule, runs).total_us
+        for schedule, runs in (("1f1b", 1), ("1f1b", 2), ("zb-h1", 1))
+    )
+    assert float(plain / interleaved) == pytest.approx(10974 / 10057, rel=0.01)
+    assert float(plain / zero) == pytest.approx(11411 / 10057, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "zb-h2"])
+def test_what_a_schedule_holds_is_weighed(schedule: Schedule) -> None:
+    """As the judge weighs 1F1B; more where more micro-batches wait."""
+    data, plan = one_long_pipeline()
+    judged = training_plan.evaluate(data, plan).parts["peak_memory_mib"]
+    row = simulate(data, plan, schedule).to_json()["pipelines"][0]
+    stages = plan.pipelines[0].stages
+    own = [judged[stage.replicas[0].gpus[0]] for stage in stages]
+    n, p = plan.pipelines[0].micro_batches, len(stages)
+    most = {
+        "1f1b": [min(n, p - j) for j in range(p)],
+        "gpipe": [n] * p,
+        "zb-h1": [p] * p,
+        "zb-h2": [2 * p - 1] * p,
+    }[schedule]
+    assert all(x <= y for x, y in zip(row["held_micro_batches"], most, strict=True))
+    assert row["held_micro_batches"][0] == most[0]
+    if schedule == "1f1b":
+        assert row["memory_mib"] == own
+    else:
+        assert all(x >= y for x, y in zip(row["memory_mib"], own, strict=True))
+    assert row["simulated_us"] <= row["judged_us"]
+
+
+def one_long_pipeline() -> tuple[Instance, TrainingPlan]:
+    """Four equal stages, eight micro-batches, nothing recomputed."""
+    tree = {
+        "name": "line",
+        "model": {"name": "m", "layers": 8, "hidden": 512, "heads": 8, "vocabulary": 0},
+        "workload": {
+            "sequence_length": 512,
+            "global_batch": 8,
+            "costs": {"recompute": "none", "head": "omit"},
+        },
+        "cluster": {
+            "gpus": {"A": {"peak_tflops": 10, "memory_gib": 80}},
+            "nodes": [{"name": f"n{i}", "gpu": "A", "count": 1} for i in range(4)],
+            "inter": {"gbytes_per_s": 1000},
+        },
+    }
+    stages = [
+        {"layers": [2 * j, 2 * j + 2], "replicas": [{"gpus": [f"n{j}:0"]}]}
+        for j in range(4)
+    ]
+    pipe = {"micro_batches": 8, "micro_batch_size": 1, "stages": stages}
+    for stage in stages:
+        stage["replicas"][0]["samples"] = 1  # type: ignore[index,call-overload]
+    data = Instance.model_validate(tree, strict=False)
+    return data, TrainingPlan.model_validate({"pipelines": [pipe]}, strict=False)
+
+
+def test_a_schedule_that_there_is_not_is_refused() -> None:
+    plan = str(LIBRARY / "table-2.plan.json")
+    told = ["simulate", plan, "--schedule", "dualpipe"]
+    answer = CliRunner().invoke(cli.app, told)
+    assert answer.exit_code == 2
+    assert "expected one of 1f1b, gpipe, zb-h1, zb-h2" in answer.output
