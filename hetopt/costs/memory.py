@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from ..schema import CostSettings, ModelSpec, StateBytes, Workload
+from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
 from ..schema.layers import Parts
 from .compute import Share, ceil
 from .saved import Saved, saved, standard, working_bytes
@@ -133,7 +133,13 @@ def activations_mib(
     in_flight: int | Fraction,
 ) -> int:
     """Activations of a run of layers for `in_flight` micro-batches of `b`."""
-    return sum(map(mib, activation_bytes(model, workload, layers, t, b, in_flight)))
+    kept, once = activation_bytes(model, workload, layers, t, b, in_flight)
+    costs = workload.costs
+    if costs.offload is not None and len(layers):
+        one = (range(x, x + 1) for x in layers)
+        each = (activation_bytes(model, workload, x, t, b, 1)[0] for x in one)
+        kept = hosted(costs, kept, max(each))
+    return mib(kept) + mib(once)
 
 
 def activation_bytes(
@@ -170,6 +176,16 @@ def activation_bytes(
             again += in_flight * boundary + working_bytes(model, workload, kind, t, b)
         once.append(again)
     return in_flight * kept, max(once)
+
+
+def hosted(
+    costs: CostSettings, kept: int | Fraction, largest: int | Fraction
+) -> Fraction:
+    """What stays of `kept` bytes; `largest` are those of a layer and micro-batch."""
+    if costs.offload is None:
+        return Fraction(kept)
+    share = exact(costs.offload.activations)
+    return kept - share * max(0, kept - 2 * largest)
 
 
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:

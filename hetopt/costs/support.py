@@ -55,7 +55,9 @@ def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
 
 def _timed_optimisers(instance: Instance) -> list[str]:
     if instance.workload.costs.offload is not None:
-        return ["workload.costs.offload is set, expected none: hosts do the update"]
+        return [
+            "workload.costs.offload is set, expected none: links to hosts are timed"
+        ]
     if (calibration := instance.workload.costs.calibration) is not None:
         if "update" not in calibration.constants:
             return []

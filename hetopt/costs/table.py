@@ -37,6 +37,7 @@ class CostTable:
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = lru_cache(None)(self._layer_us)
         self.backward_us = lru_cache(None)(self._backward_us)
+        self.waits_us = lru_cache(None)(self._waits_us)
         self.head_us = lru_cache(None)(self._head_us)
         self.hop_us = lru_cache(None)(self._hop_us)
         self.link = lru_cache(None)(self.cluster.link)
@@ -91,6 +92,59 @@ class CostTable:
 
     def _layer_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         """Time of each layer, forward and backward, on `t` GPUs of `node`."""
+        plain = self._computed_us(node, t, b)
+        return tuple(map(sum, zip(plain, *self.waits_us(node, t, b), strict=True)))
+
+    def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
+        """The backward part of `layer_us`."""
+        plain = self._computed_backward_us(node, t, b)
+        return tuple(map(sum, zip(plain, self.waits_us(node, t, b)[1], strict=True)))
+
+    def _waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
+        """What forward and backward passes wait for links to the host, by layer."""
+        offload = self.workload.costs.offload
+        if offload is None or not offload.activations:
+            return ((0,) * self.layers,) * 2
+        per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
+        share = exact(offload.activations) * per_byte
+        sent = [ceil(share * self._kept_bytes(node, x, t, b)) for x in self._alike]
+        back = self._computed_backward_us(node, t, b)
+        both = self._computed_us(node, t, b)
+        return (
+            tuple(
+                max(0, sent[x] - (whole - behind))
+                for x, whole, behind in zip(self._place, both, back, strict=True)
+            ),
+            tuple(
+                max(0, sent[x] - behind)
+                for x, behind in zip(self._place, back, strict=True)
+            ),
+        )
+
+    @cached_property
+    def _alike(self) -> list[int]:
+        """A layer of each sort: those of one keep as much."""
+        return [self._sorts.index(sort) for sort in dict.fromkeys(self._sorts)]
+
+    @cached_property
+    def _place(self) -> list[int]:
+        """Of every layer, the place of its sort among `_alike`."""
+        number = {sort: i for i, sort in enumerate(dict.fromkeys(self._sorts))}
+        return [number[sort] for sort in self._sorts]
+
+    @cached_property
+    def _sorts(self) -> list[object]:
+        of = self.weighing.sorts if self.weighing else self.model.kinds
+        return list(of)
+
+    def _kept_bytes(self, node: str, layer: int, t: int, b: int) -> Fraction | int:
+        """What a layer keeps of a micro-batch, on each of `t` GPUs."""
+        one = range(layer, layer + 1)
+        if self.weighing is not None:
+            return self.weighing.largest(self.cluster.node[node].gpu, one, t, b)
+        return memory.activation_bytes(self.model, self.workload, one, t, b, 1)[0]
+
+    def _computed_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
             return self.calibrated.times_us(self.node_class[node], t, b)[0]
         if self.profile:
@@ -106,8 +160,7 @@ class CostTable:
                 seconds[sort] = ceil(exactly * 10**6)
         return tuple(seconds[sort] for sort in sorts)
 
-    def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
-        """The backward part of `layer_us`."""
+    def _computed_backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
             return self.calibrated.times_us(self.node_class[node], t, b)[1]
         if self.profile:
@@ -115,7 +168,7 @@ class CostTable:
             if backward is not None:
                 return backward
         share = compute.backward_share(self.workload.costs)
-        return tuple(ceil(us * share) for us in self.layer_us(node, t, b))
+        return tuple(ceil(us * share) for us in self._computed_us(node, t, b))
 
     def usable(self, node: str, t: int, b: int) -> bool:
         """Whether `t` GPUs of a node may be a group: by target, and times known."""
@@ -318,7 +371,9 @@ class CostTable:
         gpu = self.cluster.node[node].gpu
         held = self.weighing.held(gpu, layers, t, b, all(ends))
         once = self.weighing.once(gpu, layers, t, b, *ends)
-        return memory.mib(flight * held) + memory.mib(once)
+        largest = self.weighing.largest(gpu, layers, t, b)
+        kept = memory.hosted(self.workload.costs, flight * held, largest)
+        return memory.mib(kept) + memory.mib(once)
 
     @cached_property
     def even(self) -> bool:
@@ -386,7 +441,7 @@ class CostTable:
         """Whether the optimiser takes any time: its rate is told, or was measured."""
         rates = (gpu.memory_gbytes_per_s for gpu in self.cluster.gpus.values())
         told = self.profile.updates or any(rates)
-        return told or self.workload.costs.offload is not None
+        return told or self.workload.costs.hosts_update
 
     @cached_property
     def least_update_us(self) -> int:

@@ -35,8 +35,8 @@ def each_s(
     formula. 0 where nothing tells the rate.
     """
     moved = traffic.update_bytes(costs.updated)
-    if costs.offload is not None:
-        sent = (costs.updated.gradient + costs.updated.weight) / _link(gpu)
+    if costs.offload is not None and costs.hosts_update:
+        sent = (costs.updated.gradient + costs.updated.weight) / host_bytes_per_s(gpu)
         return sent + moved * gpus / (exact(costs.offload.memory_gbytes_per_s) * 10**9)
     if measured is not None:
         if not measured:
@@ -48,7 +48,8 @@ def each_s(
     return moved / rate + _products(model, costs) / flops_per_s(gpu)
 
 
-def _link(gpu: GpuType) -> Fraction:
+def host_bytes_per_s(gpu: GpuType) -> Fraction:
+    """The rate of a GPU's link to its host, where something is offloaded."""
     assert gpu.host_gbytes_per_s is not None  # the instance has seen to it
     return exact(gpu.host_gbytes_per_s) * 10**9
 

@@ -40,6 +40,11 @@ class Weighing:
         sorts = self.sorts[layers.start : layers.stop]
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
+    def largest(self, gpu: str, layers: range, t: int, b: int) -> int:
+        """Of each micro-batch in flight, what the layer holds that holds most."""
+        sorts = set(self.sorts[layers.start : layers.stop])
+        return max((self._pass(gpu, t, b, x)[0] for x in sorts), default=0)
+
     def once(
         self, gpu: str, layers: range, t: int, b: int, first: bool, last: bool
     ) -> int:

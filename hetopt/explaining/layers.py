@@ -13,6 +13,7 @@ TERMS = {
     "tensor_parallel": "all-reduces, as far as nothing hides them",
     "launches": "what the host takes to launch kernels",
     "recomputation": "what of the forward pass is computed again",
+    "host": "what links to the memory of hosts are waited for",
 }
 
 
@@ -100,5 +101,8 @@ def layer_times(table: CostTable, plan: TrainingPlan) -> list[LayerTime]:
             key = (*at, rule, mine.calibrated.sorts[layer])
             if key not in found:
                 terms = mine.calibrated.terms_us(*at, layer)
+                if mine.workload.costs.offload is not None:
+                    waits = mine.waits_us(replica.node, *at[1:])
+                    terms |= {"host": sum(each[layer] for each in waits)}
                 found[key] = LayerTime(layer, place.gpu, *at[1:], rule, terms)
     return list(found.values())

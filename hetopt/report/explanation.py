@@ -212,7 +212,8 @@ def _layers(found: Explanation) -> Section:
         cells = (words.duration(us / 1e6) if us else "" for us in row.terms_us.values())
         whole = words.duration(row.whole_us / 1e6)
         rows.append([f"layer {row.layer} on {group}", *cells, whole])
-    table = Table.of(("", *map(_plain, layers.TERMS), "in all"), rows)
+    terms = [term for term in layers.TERMS if term in found.layers[0].terms_us]
+    table = Table.of(("", *map(_plain, terms), "in all"), rows)
     return Section(
         "One layer", ("both passes of a micro-batch, by term.",), table=table
     )

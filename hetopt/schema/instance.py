@@ -177,11 +177,12 @@ class Instance(Record):
                     f"workload.costs.offload: GPU type {name!r} has no "
                     "host_gbytes_per_s: add the rate of its link to the host"
                 )
-        if any(row.update_us for row in self.workload.costs.profile):
-            raise ValueError(
-                "found workload.costs.offload and a profile with update_us, which is "
-                "measured on GPUs: remove one of them"
-            )
+        for field in ("update_us", "layer_mib"):
+            if any(getattr(row, field) for row in self.workload.costs.profile):
+                raise ValueError(
+                    f"found workload.costs.offload and a profile with {field}, which "
+                    "is measured with all on GPUs: remove one of them"
+                )
 
     def _cards_are_told(self) -> None:
         calibration = self.workload.costs.calibration

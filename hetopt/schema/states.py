@@ -1,9 +1,9 @@
 """What is trained of a model, and the bytes of a parameter that training needs."""
 
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .layers import EXPERTS
 from .model import ModelSpec
@@ -57,14 +57,28 @@ def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
 
 
 class Offload(Record):
-    """Optimiser states in the memory of the host, whose processors do the update.
+    """What is kept in the memory of the host, at the rates of each GPU's link to it.
 
-    Gradients go to the host and weights come back, once an iteration, over the link
-    of each GPU (`cluster.gpus.host_gbytes_per_s`); the GPUs of a node share the rate
-    of its memory. Source: ZeRO-Offload, arXiv 2101.06840, section 3.
+    With `optimiser` its states are there, and the host's processors do the update:
+    gradients go to the host and weights come back, once an iteration; the GPUs of a
+    node share the rate of its memory. Source: ZeRO-Offload, arXiv 2101.06840, section
+    3. Of what passes keep for their backward passes, the share `activations` travels
+    behind the pass through each layer and comes back behind the backward pass; what
+    the link needs longer is waited for. Two layers' worth stays on the GPU.
     """
 
+    optimiser: bool = True
+    activations: Annotated[float, Field(ge=0, le=1)] = 0
     memory_gbytes_per_s: GbytesPerS = 100
+
+    @model_validator(mode="after")
+    def _something_is_there(self) -> Self:
+        if not (self.optimiser or self.activations):
+            raise ValueError(
+                "found optimiser false and activations 0, expected one of them on the "
+                "host: remove offload, or say what it is of"
+            )
+        return self
 
 
 #: Bytes of a quantised weight. Of four bits, blocks of 64 share a scale of eight, and

@@ -70,7 +70,7 @@ class Feature(StrEnum):
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
     OPTIMISER = "an optimiser other than AdamW"
-    OFFLOAD = "optimiser states in the memory of hosts"
+    OFFLOAD = "optimiser states or activations in the memory of hosts"
     LORA = "adapters beside frozen weights (LoRA)"
 
 

@@ -145,7 +145,7 @@ class CostSettings(Record):
     calibrated times and activations.
 
     `optimiser` in place of AdamW keeps other states, which needs a `precision`;
-    `offload` has them in the host's memory.
+    `offload` has them, or activations, in the host's memory.
 
     With `lora` adapters alone are trained: frozen weights have neither gradients nor
     optimiser states, and backward passes make no gradients of them.
@@ -303,7 +303,12 @@ class CostSettings(Record):
         return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
 
     def _on_gpu(self, states: StateBytes) -> StateBytes:
-        return states if self.offload is None else states._replace(optimiser=0)
+        return states._replace(optimiser=0) if self.hosts_update else states
+
+    @property
+    def hosts_update(self) -> bool:
+        """Whether optimiser states are in the memory of hosts."""
+        return self.offload is not None and self.offload.optimiser
 
     @property
     def states(self) -> StateBytes:

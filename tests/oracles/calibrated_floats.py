@@ -107,8 +107,8 @@ class FloatTimes:
 
     def weight(
         self, layers: range, node: str, t: int, b: int, held: float, ends: list[bool]
-    ) -> float:
-        """Bytes of activations, of the loss, and of what ZeRO brings together."""
+    ) -> tuple[float, float]:
+        """Bytes of activations; of the loss, and of what ZeRO brings together."""
         first, last = ends
         run = replace(self.run(node, t, b, self.rule), pp=1 if all(ends) else 2)
         c, m = self.constant, self.model
@@ -133,7 +133,13 @@ class FloatTimes:
         if last and self.costs.head == "include":
             once = max(once, activations.head(c, shape, run))
             once += memory.cuts(c, shape, run)
-        return total + once
+        return total, once
+
+    def keeps(self, layer: int, node: str, t: int, b: int) -> float:
+        """Bytes that a layer keeps of a micro-batch."""
+        shape = self.shape(layer)
+        run = replace(self.run(node, t, b, self.rule), pp=1)
+        return activations.of_stage(self.constant, shape, run, shape.layers[:1]).held
 
     def routed(self, layer: int) -> float:
         """Parameters of a layer's experts, but for shared ones."""

@@ -335,7 +335,11 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
-    schema.Offload: {"memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5)},
+    schema.Offload: {
+        "optimiser": lambda d: None,
+        "activations": lambda d: d.maybe(0, 0.5, 1),
+        "memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5),
+    },
     schema.Lora: {
         "rank": lambda d: d.rng.choice([1, 8, 500]),
         "beside": lambda d: d.maybe("all", "attention"),
@@ -472,7 +476,7 @@ def _mended(workload: Tree) -> Tree:
         costs.pop("bytes_per_parameter", None)
     else:
         costs.pop("optimiser", None)
-    if any("update_us" in row for row in costs.get("profile") or ()):
+    if any({"update_us", "layer_mib"} & {*row} for row in costs.get("profile") or ()):
         costs.pop("offload", None)
     if workload["sequence_length"] % 4 or workload.get("runs_on") != "any":
         costs["context_parallel"] = 1

@@ -10,10 +10,11 @@ from ...schema.states import Optimiser
 from .assumptions import Assumption
 
 #: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;
-#: `offload=true`, with the rate of each GPU's link to its host if it is not the bus's.
+#: `offload=optimiser,activations`, or one of them, with the rate of each GPU's link to
+#: its host if it is not the bus's.
 OPTIONS: dict[str, Any] = {
     **{"finetune": str, "rank": int, "beside": str},
-    **{"optimiser": str, "offload": bool, "host_gbytes_per_s": float},
+    **{"optimiser": str, "offload": str, "host_gbytes_per_s": float},
 }
 
 _WAYS: dict[str, dict[str, Any] | None] = {
@@ -21,6 +22,7 @@ _WAYS: dict[str, dict[str, Any] | None] = {
     "lora": {},
     "qlora": {"weight_bits": 4},
 }
+_PARTS: dict[str, tuple[Any, Any]] = {"optimiser": (False, True), "activations": (0, 1)}
 _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 
@@ -38,11 +40,17 @@ def updated(
     if not options.get("offload"):
         if "host_gbytes_per_s" in options:
             raise InstanceError(
-                "option host_gbytes_per_s: found no offload=true, which it is for; "
-                "give both, or neither"
+                "option host_gbytes_per_s: found no offload, which it is for; give "
+                "both, or neither"
             )
         return made, ()
-    made["offload"] = {}
+    parts = options["offload"].split(",")
+    for part in parts:
+        if part not in _PARTS:
+            raise UnknownName("part to offload", part, [*_PARTS])
+    made["offload"] = {field: _PARTS[field][field in parts] for field in _PARTS}
+    if not made["offload"]["optimiser"]:
+        return made, ()
     rate = Offload().memory_gbytes_per_s
     row = Assumption(
         "memory of hosts",
