@@ -456,6 +456,22 @@ def test_what_is_fine_tuned_is_said(
 
 
 @pytest.mark.parametrize(
+    ("option", "target"),
+    [
+        ("zero=1,0", "executor"),
+        ("zero=3", "torchtitan"),
+        ("context_parallel=2", "megatron"),
+        ("context_parallel=1,2", "executor"),
+    ],
+)
+def test_what_is_asked_for_is_run_by_who_can(
+    option: str, target: str, tmp_path: Path
+) -> None:
+    hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
+    assert made(tmp_path, hosts, option).workload.runs_on == target
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["finetune=dora"], "unknown way to fine-tune 'dora'"),

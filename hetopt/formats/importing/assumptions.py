@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
+from ...schema.targets import TARGETS, Feature
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
 OPTIONS: dict[str, Any] = {
@@ -22,6 +23,13 @@ OPTIONS: dict[str, Any] = {
     "runs_on": str,
 }
 _SHARE = "share of the peak of "
+#: What may run the plan unless it is told, the freest first.
+_RUNNERS = ("executor", "megatron", "torchtitan", "any")
+_DEGREES = {
+    "context_parallel": Feature.CONTEXT_PARALLEL,
+    "expert_parallel": Feature.EXPERT_PARALLEL,
+}
+_STAGES = {2: Feature.ZERO_2, 3: Feature.ZERO_3}
 RULES, ZEROS = ("full", "selective", "none"), (1, 0)
 
 
@@ -126,11 +134,24 @@ def training(
             rows.append(Assumption(field, shown, "a plan chooses", change))
     made: dict[str, Any] = {"costs": costs, "runs_on": options.get("runs_on")}
     if made["runs_on"] is None:
-        made["runs_on"] = "executor"
+        made["runs_on"] = target = _target(options)
         why = "degrees divide the heads; stages may have any shape"
+        if target != _RUNNERS[0]:
+            why = "divides sequences, experts or weights as asked for"
         change = "-o runs_on=megatron, or plan --for megatron"
-        rows.append(Assumption("what runs the plan", "executor", why, change))
+        rows.append(Assumption("what runs the plan", target, why, change))
     return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
+
+
+def _target(options: Mapping[str, Any]) -> str:
+    """The first program that divides weights, sequences and experts as it is told."""
+    asked = set()
+    for field, degree in (("zero", 1), *((field, 1) for field in _DEGREES)):
+        told = str(options.get(field) or degree).split(",")
+        if all(word.isdigit() and int(word) > degree for word in told):
+            stage = min(map(int, told))
+            asked.add(_DEGREES.get(field) or _STAGES.get(stage))
+    return next(name for name in _RUNNERS if TARGETS[name].supports >= asked - {None})
 
 
 def _can_train_in(precision: str | None, cards: Mapping[str, Gpu | None]) -> None:
