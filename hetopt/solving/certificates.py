@@ -20,6 +20,8 @@ Amount = Annotated[float, Field(ge=0, le=2.0**64)]
 Groups = Annotated[int, Field(ge=1, le=64_000_000)]
 Large = 10**60  # of numerators and denominators
 Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
+Worth = Annotated[int, Field(ge=1, le=2_000)]
+Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
@@ -28,7 +30,8 @@ class Case(Record):
 
     Prices are by group of nodes, in the order of kind and share: of its GPUs, then of
     what its claims exceed; then of the shares and of the pipelines. A part of a
-    division is left out where nothing is left for it.
+    division is left out where nothing is left for it. `level` is the grid of the
+    certificate at which prices refute.
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_002)] | None = None
@@ -37,6 +40,9 @@ class Case(Record):
     at: Amount | None = None
     low: "Case | None" = None
     high: "Case | None" = None
+    level: Annotated[int, Field(ge=0, le=3)] = 0
+
+    _later = frozenset({"level"})
 
     @model_validator(mode="after")
     def _one_of_two_kinds(self) -> Self:
@@ -62,11 +68,35 @@ class TrainingCertificate(Record):
 
     The first cases are those of up to `most_sync_us` of synchronisation and of more,
     or all plans where synchronisation has no price.
+
+    `worths` of layers (1 each where there are none) are counted in parts, `finer` of
+    one for each size of micro-batches; bottlenecks are looked at in intervals that
+    grow by one of `ratios` from `least_us` a sequence, or each for itself where there
+    are none. Any such choice is valid. Where a plan chooses its stage of ZeRO or how
+    it is divided, `further` are the certificates of the choices after the first.
     """
 
     time_us: Amount
     most_sync_us: Amount
     cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=2)]
+    worths: Annotated[tuple[Worth, ...], Field(max_length=10_000)] = ()
+    finer: Annotated[tuple[Worth, ...], Field(max_length=1_000)] = ()
+    least_us: Amount = 0
+    ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
+    further: Annotated[tuple["TrainingCertificate", ...], Field(max_length=64)] = ()
+
+    _later = frozenset({"worths", "finer", "least_us", "ratios", "further"})
+
+    @model_validator(mode="after")
+    def _on_a_grid(self) -> Self:
+        if bool(self.ratios) != (self.least_us > 0):
+            raise ValueError(
+                f"found least_us {self.least_us} and {len(self.ratios)} ratios: give "
+                "both or neither"
+            )
+        if any(other.further for other in self.further):
+            raise ValueError("found further certificates within one: list them once")
+        return self
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

@@ -132,28 +132,38 @@ def test_a_division_outside_its_case_is_refused() -> None:
     assert "does not divide" in proved(instance, tree, 10**9)[0]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"costs": {"interleave": 2}}, "pipelines are interleaved"),
-        ({"alternatives": {"zero": [1]}}, "a plan chooses its settings"),
-        (
-            {"costs": {}, "alternatives": {"recompute": ["none"]}},
-            "a plan chooses its settings",
-        ),
-        ({"micro_batch_sizes": [1, 2]}, "several replicas"),
-    ],
-)
-def test_settings_that_patterns_do_not_cover_have_no_certificate(
-    settings: dict[str, Any], message: str
-) -> None:
+def test_a_certificate_of_one_choice_says_nothing_of_the_others() -> None:
     tree = eight_gpus(3).model_dump(mode="json")
-    tree["workload"] |= settings
+    tree["workload"]["alternatives"] = {"zero": [0, 1]}
     instance = Instance.model_validate_json(json.dumps(tree))
     case = {"prices": [0.0]}
     certificate = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case, case]}
-    with pytest.raises(Unsupported, match=message):
-        proved(instance, certificate, 2)
+    (missing,) = proved(instance, certificate, 2)
+    assert "1 certificates for 2 choices" in missing
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"worths": [1]}, "1 worths for"),
+        ({"finer": [1, 1]}, "2 finer parts for 1 sizes"),
+    ],
+)
+def test_worths_of_other_layers_and_sizes_prove_nothing(
+    changed: dict[str, Any], message: str
+) -> None:
+    case = {"prices": [0.0]}
+    certificate = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case, case]}
+    (missing,) = proved(eight_gpus(3), certificate | changed, 2)
+    assert message in missing
+
+
+def test_intervals_beyond_number_are_not_looked_at() -> None:
+    case = {"prices": [0.0]}
+    certificate = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
+    grid = {"least_us": 1e-300, "ratios": [1.001]}
+    with pytest.raises(Unsupported, match="too finely"):
+        proved(eight_gpus(3), certificate | grid, 2)
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ Where a plan chooses its settings (`workload.alternatives`), small clusters choo
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
 are searched (`hetopt.search.choosing`), under a bound that holds for every choice.
 
-Where a micro-batch has several sequences a stage may have several replicas, which the
-patterns do not cover: then the bound is the cheap one of `hetopt.bounds.training_plan`.
+The bound holds for stages of several replicas and for layers of different sizes, and
+where a plan chooses its stage of ZeRO or its splits it is the least over the choices.
 """
 
 import time
@@ -42,15 +42,17 @@ Certificate = TrainingCertificate
 problem = "training_plan"
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
+_POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
 _GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
 _FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
+_NEAR = 0.01  # goals that are not looked at between
+_BEYOND = 16.0  # times the cheap bound is tried without an incumbent
 _SOURCE = "prices of pipeline patterns"
 _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
-_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline,
-_LONG_SHARE = 0.25  # and where no bound by patterns waits for its time
+_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
@@ -88,8 +90,7 @@ def recheck(
 ) -> list[str]:
     """What is missing for the bound to be proved by the certificate; empty if nothing.
 
-    `Unsupported` for uneven layers, for micro-batches of several sequences, for
-    interleaved pipelines and where a plan chooses its settings.
+    `Unsupported` where the check would need too large tables.
     """
     return certificates.missing(data, certificate, bound)
 
@@ -112,8 +113,7 @@ def _on_target(run: Run, instance: Instance) -> None:
             run.reasons = (_no_grid(instance),)
             return
         run.tighten(int(found.bound_us), "all grids of stages, replicas and degrees")
-    if run.objective is not None and pattern_bound.applies(instance):
-        _refute(run, instance)
+    _refute(run, instance)
     run.check()
 
 
@@ -169,8 +169,7 @@ def _large(run: Run, instance: Instance) -> None:
         _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)
-    if run.objective is not None and pattern_bound.applies(instance):
-        _refute(run, instance)
+    _refute(run, instance)
     # Another seed, or it would walk the same way again.
     _search(run, instance, 1.0, seed + 1)
     run.check()
@@ -188,8 +187,7 @@ def _line_up(run: Run, instance: Instance) -> None:
     """A single pipeline, where one is faster than the incumbent."""
     if instance.planned_cluster.gpu_count > _LINE_GPUS:
         return
-    share = _LINE_SHARE if pattern_bound.applies(instance) else _LONG_SHARE
-    seconds = max(0.0, _deadline(run, share) - time.monotonic())
+    seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     try:
         light = without_update(instance)
@@ -238,9 +236,9 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
 def _refute(run: Run, instance: Instance) -> None:
     """Refute better iteration times, one after another, while they can be refuted."""
     assert run.bound is not None
-    assert run.objective is not None
     # From 1 us on: ratios of times are looked at, and a bound may be 0.
-    lowest, highest = max(1.0, float(run.bound.value)), float(run.objective)
+    lowest = max(1.0, float(run.bound.value))
+    highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
     end = _deadline(run, _BOUND_SHARE)
@@ -252,27 +250,55 @@ def _refute(run: Run, instance: Instance) -> None:
 
     # What was refuted in time is known.
     with suppress(OutOfTime):
-        bound = pattern_bound.PatternBound(instance, lowest, highest, check)
-        _refute_goals(run, bound, highest, check)
+        bounds = [
+            pattern_bound.PatternBound(variant, lowest, highest, check)
+            for variant in pattern_bound.variants(instance)
+        ]
+        _refute_goals(run, bounds, highest, check)
 
 
 def _refute_goals(
     run: Run,
-    bound: pattern_bound.PatternBound,
+    bounds: list[pattern_bound.PatternBound],
     highest: float,
     check: Callable[[], None],
 ) -> None:
     assert run.bound is not None
-    for goal in (*_GOALS, *_FINE_GOALS):
+    goals, reached = list(reversed((*_POOR, *_GOALS, *_FINE_GOALS))), None
+    while goals:
+        goal = goals.pop()
         # Nothing below the goal: at 0, nothing better than the incumbent.
         target = highest / (1 + goal) - (1 if goal == 0 else 0)
         if target <= run.bound.value:
             continue
-        refutation = bound.refute(target)
+        certificates_ = _refuted(bounds, target, check)
+        if certificates_ is None:
+            if reached is None or reached - goal < _NEAR * (1 + goal):
+                return
+            goals = [(goal + reached) / 2]  # as far as it goes
+            continue
+        reached = goal
+        run.tighten(int(target) + 1, _SOURCE)
+        run.certificate = pattern_bound.joined(certificates_)
+        run.check()
+
+
+def _refuted(
+    bounds: list[pattern_bound.PatternBound],
+    target: float,
+    check: Callable[[], None],
+) -> list[TrainingCertificate | None] | None:
+    """What refutes a time under each choice of settings; None where something may not.
+
+    The last to stand is asked first next time.
+    """
+    found: dict[int, TrainingCertificate | None] = {}
+    order = sorted(range(len(bounds)), key=lambda i: -len(bounds[i].cases))
+    for i in order:
+        refutation = bounds[i].refute(target)
         while refutation.step():
             check()
         if not refutation.proved:
-            return
-        run.tighten(int(target) + 1, _SOURCE)
-        run.certificate = refutation.certificate()
-        run.check()
+            return None
+        found[i] = refutation.certificate()
+    return [found[i] for i in range(len(bounds))]

@@ -1,10 +1,11 @@
 """Bounds on training plans derived again from their certificate.
 
 A certificate says how the possible plans were divided into cases and which prices
-refute each (`bound`, `prices`). Here the divisions are carried out
-anew, and every price list is checked against all pipelines by a plain dynamic program
-in doubles, for every bottleneck that there can be: nothing is shared with the method
-but the cost tables. Layers must be equal, and a micro-batch one sequence.
+refute each (`bound`, `prices`). Here the divisions are carried out anew, and every
+price list is checked against all pipelines by a plain dynamic program in doubles, for
+every bottleneck that there can be: nothing is shared with the method but the cost
+tables. What a layer is worth, and how finely bottlenecks are told apart, is the
+certificate's choice, which is as valid as any other.
 
 What doubles round away always counts against the certificate: a comparison that is
 not clearly true, or that has no answer, refutes nothing.
@@ -12,14 +13,15 @@ not clearly true, or that has no answer, refutes nothing.
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from itertools import accumulate, product
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...costs import CostTable
+from ...costs import CostTable, under
 from ...errors import Unsupported
 from ...problems import Objective
 from ...schema import Instance, exact
@@ -32,8 +34,10 @@ _SHORT = 0.2  # of the time that a batch in one pipeline leaves for a bottleneck
 _ROOM = 1e-6  # relative, for what doubles round
 _ROUNDED = 1e-14  # relative, of a difference of two times,
 _SUMMED = 1e-9  # and of a sum of prices
-_MOST_CELLS = 3e8  # of a table of visits
+_MOST_CELLS = 5e7  # of a table of visits
+_MOST_INTERVALS = 5_000
 _ENOUGH = 10  # complaints, after which nothing more is checked
+_INNER, _OUT, _SHARED, _WHOLE, _HALF = range(5)  # what a replica is in its visit
 
 
 @dataclass(frozen=True)
@@ -44,36 +48,235 @@ class _Box:
     high: tuple[float, ...]
 
 
+class _Visits(NamedTuple):
+    """By [k - 1, cells, bottleneck]; `claims` and `held` by [k - 1, cells]."""
+
+    going: Array
+    half: Array
+    ended: Array
+    claims: Array
+
+
 def missing(
     instance: Instance, certificate: TrainingCertificate, bound: Objective
 ) -> list[str]:
     """What is missing for `bound` to be proved; empty when it is.
 
-    `Unsupported` for uneven layers, for micro-batches of several sequences, for
-    interleaved pipelines and where a plan chooses its settings.
+    `Unsupported` where tables would be too large.
     """
     workload = instance.workload
-    if not instance.model.even:
-        raise Unsupported("layers are uneven: plan again to prove the bound")
-    if max(workload.micro_batch_sizes) > 1:
-        raise Unsupported("stages may have several replicas: plan again instead")
-    if workload.costs.interleave > 1:
-        raise Unsupported("pipelines are interleaved: plan again to prove the bound")
-    if len(workload.recomputes) > 1 or len(workload.zeros) > 1:
-        raise Unsupported("a plan chooses its settings: plan again instead")
-    if not bound <= int(certificate.time_us) + 1:
-        return [f"the certificate is of {certificate.time_us} us, not of {bound}"]
-    return _Check(instance, certificate).run()
+    chosen = list(product(sorted(set(workload.zeros)), workload.splits))
+    each = (certificate, *certificate.further)
+    if len(each) != len(chosen):
+        return [f"{len(each)} certificates for {len(chosen)} choices of settings"]
+    found: list[str] = []
+    for (zero, split), mine in zip(chosen, each, strict=True):
+        if not bound <= int(mine.time_us) + 1:
+            return [f"the certificate is of {mine.time_us} us, not of {bound}"]
+        found += _Check(under(instance, zero=zero, split=split), mine).run()
+    return found
+
+
+class _Replica(NamedTuple):
+    """Of t GPUs and some run: its part in the visit, what it is worth and takes."""
+
+    role: int
+    t: int
+    cells: int
+    us: float  # of the stage, with its hop
+    share: float  # of a micro-batch
+    weight: float
+
+
+class _Size:
+    """All that pipelines of micro-batches of b sequences can do."""
+
+    def __init__(self, check: "_Check", b: int, finer: int) -> None:
+        self.check, self.b = check, b
+        self.parts = finer
+        self.cells = sum(check.worths) * finer
+        # Shares are whole numbers of cells, or are rounded up.
+        self.exact = finer % b == 0
+        table = check.table
+        self.replicas = {
+            kind: list(self._replicas(name)) for kind, name in check.sample.items()
+        }
+        widest = max(node.count for node in table.cluster.nodes)
+        if self.cells < max(widest, len(table.cluster.nodes)) and not self.exact:
+            raise Unsupported("worths are too coarse: plan again to prove the bound")
+        self.grids = check.grids(self)
+        for high, _ in self.grids:
+            if 6.0 * (widest + 1) * (self.cells + 1) * len(high) > _MOST_CELLS:
+                raise Unsupported(
+                    f"nodes of {widest} GPUs and {self.cells} cells are more than a "
+                    "check can hold: plan again to prove the bound"
+                )
+        self.kept: dict[Any, _Visits] = {}
+
+    def _replicas(self, name: str) -> Iterator[_Replica]:
+        check, b = self.check, self.b
+        best: dict[tuple[int, int, int, int], tuple[float, float]] = {}
+        for t in range(1, check.table.cluster.node[name].count + 1):
+            for s in range(1, b + 1):
+                if not check.table.usable(name, t, s):
+                    continue
+                for role, cells, us, weight in self._runs(name, t, s):
+                    key = (role, t, cells, s)
+                    old = best.get(key, (math.inf, math.inf))
+                    best[key] = (min(us, old[0]), min(weight, old[1]))
+        for (role, t, cells, s), (us, weight) in best.items():
+            yield _Replica(role, t, cells, us, s / b, weight)
+
+    def _runs(
+        self, name: str, t: int, s: int
+    ) -> Iterator[tuple[int, int, float, float]]:
+        """Role, cells, time and weight of every run that fits by some rule."""
+        check = self.check
+        near, far = check.hops(name, s)
+        worths = list(accumulate(check.worths, initial=0))
+        weights = list(accumulate(check.weights, initial=0.0))
+        for table in check.tables:
+            times = list(accumulate(table.layer_us(name, t, s), initial=0))
+            head = table.head_us(name, t, s)
+            for i, j in check.runs(table, name, t, s, last=False):
+                cells = self._cells(worths[j] - worths[i], s)
+                weight, us = weights[j] - weights[i], times[j] - times[i]
+                yield _INNER, cells, us + near, weight
+                if s == self.b:
+                    yield _OUT, cells, us + far, weight
+                else:
+                    yield _SHARED, cells, us, weight
+            for i, j in check.runs(table, name, t, s, last=True):
+                cells = self._cells(worths[j] - worths[i], s)
+                role = _WHOLE if 2 * s > self.b else _HALF
+                us = times[j] - times[i] + head
+                yield role, cells, us, weights[j] - weights[i]
+
+    def _cells(self, worth: int, s: int) -> int:
+        return -(-worth * s * self.parts // self.b)
+
+    def visits(self, kind: Any, rate: float, share: float, level: int) -> _Visits:
+        """What a visit to a node takes at the least, where so much can synchronise."""
+        able = [
+            r
+            for r in self.replicas[kind]
+            if r.weight <= (r.t * rate + share) * (1 + 1e-9) + 1e-9
+        ]
+        key = (kind, rate, share, level)
+        if key not in self.kept:
+            if len(self.kept) > 8:
+                self.kept.clear()
+            self.kept[key] = self._visits(kind, able, rate, level)
+        return self.kept[key]
+
+    def _visits(
+        self, kind: Any, able: list[_Replica], rate: float, level: int
+    ) -> _Visits:
+        gpus = int(kind[1])
+        high, inverse = self.grids[level]
+        sorted_: dict[tuple[int, int], list[_Replica]] = {}
+        for replica in able:
+            sorted_.setdefault((replica.role, replica.t), []).append(replica)
+        stages = [
+            [
+                self._stage(sorted_.get((role, t), []), high, inverse)
+                for t in range(1, gpus + 1)
+            ]
+            for role in range(5)
+        ]
+        shape = (gpus + 1, self.cells + 1, len(high))
+        inner = np.full(shape, np.inf)
+        inner[0, 0] = 0
+        self._behind(inner, stages[_INNER], inner)
+        any_ = inner.copy()
+        shared, going, half, ended = (np.full(shape, np.inf) for _ in range(4))
+        for k in range(1, gpus + 1):
+            self._behind(shared, stages[_SHARED], any_, k)
+            np.minimum(any_[k], shared[k], out=any_[k])
+        self._behind(going, stages[_OUT], inner)
+        np.minimum(going, shared, out=going)
+        self._behind(half, stages[_HALF], any_)
+        self._behind(ended, stages[_WHOLE], any_)
+        self._behind(ended, stages[_HALF], half)
+        claims = self._claims(able, gpus, rate)
+        return _Visits(going[1:], half[1:], ended[1:], claims)
+
+    def _stage(self, able: list[_Replica], high: Array, inverse: Array) -> Array:
+        found = np.full((self.cells + 1, len(high)), np.inf)
+        for replica in able:
+            if replica.us <= high[-1]:
+                fits = int(np.searchsorted(high, replica.us))
+                cost = self.check.fill * replica.share * replica.us * inverse[fits:]
+                row = found[replica.cells, fits:]
+                np.minimum(row, cost, out=row)
+        return self._or_more(found)
+
+    def _or_more(self, found: Array) -> Array:
+        """What is worth more than a number of cells serves as well, where inexact."""
+        if not self.exact:
+            found[::-1] = np.minimum.accumulate(found[::-1], axis=0)
+            found[0] = np.inf
+        return found
+
+    def _behind(
+        self, out: Array, stages: list[Array], before: Array, only: int | None = None
+    ) -> None:
+        """Visits that another replica is added to, by growing numbers of GPUs."""
+        for k in range(1, len(out)) if only is None else (only,):
+            for t in range(1, k + 1):
+                stage = stages[t - 1]
+                for w in np.flatnonzero(np.isfinite(stage[:, -1])).tolist():
+                    rest = before[k - t, : self.cells + 1 - w] + stage[w]
+                    np.minimum(out[k, w:], rest, out=out[k, w:])
+
+    def _claims(self, able: list[_Replica], gpus: int, rate: float) -> Array:
+        """Least sums of what replicas weigh beyond what they can synchronise."""
+        one = np.full((gpus + 1, self.cells + 1), np.inf)
+        for replica in able:
+            over = replica.share * max(0.0, replica.weight - replica.t * rate)
+            at = (replica.t, replica.cells)
+            one[at] = min(one[at], over)
+        for t in range(1, gpus + 1):
+            self._or_more(one[t])
+        least = np.full((gpus + 1, self.cells + 1), np.inf)
+        least[0, 0] = 0
+        for k in range(1, gpus + 1):
+            for t in range(1, k + 1):
+                for w in np.flatnonzero(np.isfinite(one[t])).tolist():
+                    rest = least[k - t, : self.cells + 1 - w] + one[t, w]
+                    np.minimum(least[k, w:], rest, out=least[k, w:])
+        claims: Array = np.where(np.isfinite(least[1:]), least[1:], 0.0)
+        return claims * (np.arange(1, gpus + 1) / gpus)[:, None]
+
+    def held(self, gpus: int) -> Array:
+        """The most that k replicas of shares of such worth can hold, [k - 1, cells]."""
+        pairs = sorted(
+            zip(self.check.weights, self.check.worths, strict=True),
+            key=lambda pair: -pair[0] / pair[1],
+        )
+        at = [0.0, *accumulate(worth * self.parts for _, worth in pairs)]
+        total = [0.0, *accumulate(weight for weight, _ in pairs)]
+        most = self.b * np.interp(np.arange(self.cells + 1), at, total)
+        k = np.arange(1, gpus + 1)[:, None]
+        held: Array = np.minimum(most[None, :], k * total[-1]) * (1 + 1e-9)
+        return held
 
 
 class _Check:
     def __init__(self, instance: Instance, certificate: TrainingCertificate) -> None:
         self.table = CostTable(instance)
+        self.tables = [self.table.under(rule) for rule in instance.workload.recomputes]
         self.costs = instance.workload.costs
         self.batch = instance.workload.global_batch
         self.layers = instance.model.layers
         self.certificate = certificate
+        self.fill = 1 / self.costs.interleave
         self.time_us = certificate.time_us - float(self.costs.iteration_overhead_us)
+        self.priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
+        routed = self.table.divided_parameters
+        own = [p - r for p, r in zip(self.table.model.parameters, routed, strict=True)]
+        self.average = sum(own) / len(own)
+        self.weights = [p / (self.average or 1) for p in own]
         self.sample: dict[tuple[Any, ...], str] = {}
         names = [node.name for node in self.table.cluster.nodes]
         for name in names:
@@ -82,68 +285,112 @@ class _Check:
         # Nodes of a kind stand together, kinds in the order of their first nodes.
         self.nodes = sorted(names, key=lambda name: order.index(self._kind_of(name)))
         self.kinds = [self._kind_of(name) for name in self.nodes]
-        self.hops = {kind: self._hops(kind) for kind in self.sample}
-        self._refuse_what_is_too_large()
-        self.high, self.inverse = self._bottlenecks()
-        self.visits = lru_cache(64)(self._visits)
+        self._hops: dict[tuple[Any, int], tuple[float, float]] = {}
         self.found: list[str] = []
+        self.worths = certificate.worths or (1,) * self.layers
+        if len(self.worths) != self.layers:
+            self.found.append(f"{len(self.worths)} worths for {self.layers} layers")
+            return
+        asked = sorted(set(instance.workload.micro_batch_sizes))
+        finer = certificate.finer or tuple(asked)
+        if len(finer) != len(asked):
+            self.found.append(f"{len(finer)} finer parts for {len(asked)} sizes")
+            return
+        self.sizes = [_Size(self, b, f) for b, f in zip(asked, finer, strict=True)]
 
     def _kind_of(self, name: str) -> tuple[Any, ...]:
-        node = self.table.cluster.node[name]
-        return (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+        return (self.table.node_class[name], self.table.cluster.node[name].count)
 
-    def _refuse_what_is_too_large(self) -> None:
-        stages = sum(int(kind[1]) for kind in self.sample) * self.layers
-        widest = max(int(kind[1]) for kind in self.sample)
-        if 3.0 * stages * (widest + 1) * (self.layers + 1) > _MOST_CELLS:
-            raise Unsupported(
-                f"nodes of {widest} GPUs and {self.layers} layers are more than a "
-                "check can hold: plan again to prove the bound"
-            )
+    def grids(self, size: _Size) -> list[tuple[Array, Array]]:
+        """Ends of intervals of bottlenecks, and 1 / their beginnings, by level.
 
-    def _bottlenecks(self) -> tuple[Array, Array]:
-        """Every time that a stage can take, and 1 / time; and one for all short ones.
-
-        Pipelines whose stages are all that short could take the batch, and are held
-        to that: then the inverse is 0.
+        Pipelines whose stages are all within the first one could take the batch, and
+        are held to that: then the inverse is 0.
         """
         most = self.time_us / float(self.costs.pipeline_factor)
-        short = _SHORT * most / self.batch
-        times = {
-            self._stage_us(name, t, x, last) + hop
-            for kind, name in self.sample.items()
-            for t in range(1, int(kind[1]) + 1)
-            for x in range(1, self.layers + 1)
-            for last, hops in ((True, (0.0,)), (False, self.hops[kind]))
-            for hop in hops
-        }
+        if self.certificate.ratios:
+            least = self.certificate.least_us * size.b
+            return [_intervals(least, most, r) for r in self.certificate.ratios]
+        short = max(0.0, _SHORT * most / self.batch)
+        times = {r.us for rows in size.replicas.values() for r in rows}
         long = np.array(sorted(us for us in times if short < us <= most))
-        return np.concatenate([[short], long]), np.concatenate([[0.0], 1 / long])
+        return [(np.concatenate([[short], long]), np.concatenate([[0.0], 1 / long]))]
 
-    def _hops(self, kind: tuple[Any, ...]) -> tuple[float, float]:
-        """Least time of a hop within a node of the kind, and out of it."""
-        name = self.sample[kind]
-        others = [
-            self.table.least_hop_us(x, y, 1)
-            for x, k in zip(self.nodes, self.kinds, strict=True)
-            if k == kind
-            for y in self.nodes
-            if y != x
-        ]
-        out = float(min(others)) if others else math.inf
-        if int(kind[1]) == 1:
+    def hops(self, name: str, s: int) -> tuple[float, float]:
+        """Least time of a hop within a node like `name`, and out of it."""
+        kind, v = self._kind_of(name), self.costs.interleave
+        if (kind, s) in self._hops:
+            return self._hops[kind, s]
+        near, out = self._least_hops(name, s)
+        self._hops[kind, s] = v * min(near, out), v * out
+        return self._hops[kind, s]
+
+    def _least_hops(self, name: str, s: int) -> tuple[float, float]:
+        kind = self._kind_of(name)
+        speakers = {k: x for x, k in zip(self.nodes, self.kinds, strict=True)}
+        if self.table.cluster.inter.pairs:
+            pairs = (
+                (x, y)
+                for x, k in zip(self.nodes, self.kinds, strict=True)
+                if k == kind
+                for y in self.nodes
+                if y != x
+            )
+        else:
+            other = (y for y in [*speakers.values(), *self.nodes] if y != name)
+            pairs = ((name, y) for y in other)
+        found = {self.table.least_hop_us(x, y, s) for x, y in pairs}
+        out = float(min(found)) if found else math.inf
+        if self.table.cluster.node[name].count == 1:
             return 0.0, out
-        return min(float(self.table.least_hop_us(name, name, 1)), out), out
+        return float(self.table.least_hop_us(name, name, s)), out
+
+    def runs(
+        self, table: CostTable, name: str, t: int, s: int, *, last: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Runs of layers that fit at their best position; of equal ones the first."""
+        if last:
+            for i in reversed(range(self.layers)):
+                stages = 2 if i else 1
+                if not self._fits(table, name, t, s, (i, self.layers), stages):
+                    return
+                yield i, self.layers
+            return
+        times = set(table.layer_us(name, t, s)), set(self.worths), set(self.weights)
+        alike = table.even and all(len(each) == 1 for each in times)
+        longest = 0
+        for i in range(1 if alike else self.layers):
+            longest = max(longest, i)
+            while longest < self.layers and self._fits(
+                table, name, t, s, (i, longest + 1), 3
+            ):
+                longest += 1
+            for j in range(i + 1, longest + 1):
+                yield i, j
+
+    def _fits(
+        self,
+        table: CostTable,
+        name: str,
+        t: int,
+        s: int,
+        run: tuple[int, int],
+        stages: int,
+    ) -> bool:
+        j = min(stages - 1, 1)
+        need = table.stage_mib(name, range(*run), t, s, 1, stages, j)
+        return sum(need.values()) <= table.memory_mib(name)
 
     def run(self) -> list[str]:
         """Carry out the divisions and check every case."""
+        if self.found:
+            return self.found
         none, whole = (0.0,) * len(self.nodes), (float(self.layers),) * len(self.nodes)
         most = min(self.table.cluster.gpu_count, self.batch)
         most_sync = self.certificate.most_sync_us
-        priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
-        ranges = (
-            [(0.0, most_sync), (most_sync, math.inf)] if priced else [(0.0, math.inf)]
-        )
+        ranges = [(0.0, math.inf)]
+        if self.priced:
+            ranges = [(0.0, most_sync), (most_sync, math.inf)]
         trees = self.certificate.cases
         if len(trees) != len(ranges):
             return [f"{len(trees)} first cases, {len(ranges)} expected"]
@@ -160,7 +407,7 @@ class _Check:
         if tree is None:
             self.found.append(f"a case is left out: {narrowed}")
         elif tree.prices is not None:
-            if not self._refuted(narrowed, tree.prices):
+            if not self._refuted(narrowed, tree.prices, tree.level):
                 self.found.append(f"prices do not refute the case {narrowed}")
         elif (halves := self._halves(tree, narrowed)) is None:
             self.found.append(f"{tree.split} {tree.at} does not divide {narrowed}")
@@ -215,7 +462,7 @@ class _Check:
 
     # -- one case ----------------------------------------------------------------
 
-    def _refuted(self, box: _Box, prices: tuple[float, ...]) -> bool:
+    def _refuted(self, box: _Box, prices: tuple[float, ...], level: int) -> bool:
         """Whether no pipeline is worth more than its price, nor all the batch."""
         left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
         left += _ROUNDED * self.time_us
@@ -229,7 +476,7 @@ class _Check:
                 for kind, share in zip(self.kinds, box.high, strict=True)
             ).items()
         )
-        if len(prices) != 2 * len(groups) + 2:
+        if len(prices) != 2 * len(groups) + 2 or level >= len(self.sizes[0].grids):
             return False
         kinds = list(self.sample)
         gpus = [count * kinds[k][1] for (k, _), count in groups]
@@ -238,141 +485,107 @@ class _Check:
         value += prices[-2] * self.layers + prices[-1] * pipelines
         if not value * (1 + _SUMMED) < self.batch:
             return False
-        rate = self._rate(box)
-        onward = np.full((self.layers + 1, len(self.high)), np.inf)
-        final = onward.copy()
-        limited, largest = [], prices[-1]
+        return all(
+            self._dear(size, box, prices, groups, left, level) for size in self.sizes
+        )
+
+    def _dear(
+        self,
+        size: _Size,
+        box: _Box,
+        prices: tuple[float, ...],
+        groups: list[tuple[tuple[int, float], int]],
+        left: float,
+        level: int,
+    ) -> bool:
+        """Whether every pipeline of one size of micro-batches is worth its price."""
+        rate, kinds = self._rate(box), list(self.sample)
+        _, inverse = size.grids[level]
+        limited, largest = [], abs(prices[-1])
         for i, ((k, share), count) in enumerate(groups):
-            goods = self._price(
-                kinds[k][1], rate, box, prices[i], prices[len(groups) + i], prices[-2]
-            )
+            found = size.visits(kinds[k], rate, share, level)
+            width = int(kinds[k][1])
+            gpus = np.arange(1, width + 1)[:, None]
+            balance = prices[len(groups) + i]
+            goods = prices[i] * gpus + (prices[-2] + balance) * found.claims
+            goods = goods - balance * size.held(width) / box.pipelines[0]
             largest = max(largest, float(np.abs(goods).max()))
-            go, end = self.visits(kinds[k], rate, share)
-            cheap = (go + goods).min(0), (end + goods).min(0)
-            limited.append((count, *cheap))
-            onward, final = np.minimum(onward, cheap[0]), np.minimum(final, cheap[1])
-        samples = np.where(self.inverse > 0, 1 + left * self.inverse, self.batch)
-        wanted = samples + _ROOM * (samples + largest) - prices[-1]
+            cheap = [
+                self._cheapest(size, size.b * table + goods[:, :, None])
+                for table in found[:3]
+            ]
+            limited.append((count, cheap))
+        first = size.b * (self.fill + left * inverse)
+        worth = np.where(inverse > 0, first, self.batch)
+        wanted = worth + _ROOM * (worth + largest) - prices[-1]
         # What is not surely dear enough when nodes may be visited at will.
-        hard = ~(self._any_number(onward, final) >= wanted)
+        lowest = [np.minimum.reduce([each[e] for _, each in limited]) for e in range(3)]
+        hard = ~(_any_number(lowest) >= wanted)
         if not hard.any():
             return True
-        cost = self._limited([(n, o[:, hard], f[:, hard]) for n, o, f in limited])
-        return bool((cost >= wanted[hard]).all())
+        some = [(n, [table[:, hard] for table in each]) for n, each in limited]
+        return bool((_limited(some) >= wanted[hard]).all())
+
+    def _cheapest(self, size: _Size, priced: Array) -> Array:
+        least: Array = priced.min(0)
+        if not size.exact:
+            least[::-1] = np.minimum.accumulate(least[::-1], axis=0)
+        return least
 
     def _rate(self, box: _Box) -> float:
         inter = self.table.cluster.inter
         rates = [exact(slower(rate)) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
-        parameters = self.table.exchanged.layers[0]
-        priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
-        if not rates or not priced or not parameters or math.isinf(box.sync[1]):
+        if not (rates and self.priced and self.average) or math.isinf(box.sync[1]):
             return float(self.layers)
-        return box.sync[1] / float(4 * parameters / (max(rates) * 1000))
+        sent = self.costs.sync_passes * self.costs.gradient_bytes * self.average
+        # No less than it is, whatever was rounded.
+        return box.sync[1] / (sent / float(max(rates) * 1000)) * (1 + 1e-12)
 
-    def _price(
-        self,
-        gpus: int,
-        rate: float,
-        box: _Box,
-        of_gpu: float,
-        of_claim: float,
-        of_share: float,
-    ) -> Array:
-        """Price of what a visit takes, by [k - 1, y, 1]."""
-        k = np.arange(1, gpus + 1)[:, None]
-        y = np.arange(self.layers + 1)[None, :]
-        claim = k / gpus * np.maximum(0.0, y - k * rate)
-        goods = of_gpu * k + (of_share + of_claim) * claim
-        return (goods - of_claim * y / box.pipelines[0])[:, :, None]
 
-    def _visits(
-        self, kind: tuple[Any, ...], rate: float, share: float
-    ) -> tuple[Array, Array]:
-        """Least sum of stage times / bottleneck of visits that go on, and that end."""
-        name, gpus = self.sample[kind], int(kind[1])
-        within, out = self.hops[kind]
-        holds = [
-            min(self.layers, math.floor((t * rate + share) * (1 + 1e-9) + 1e-9))
-            for t in range(gpus + 1)
-        ]
-        shape = (gpus + 1, self.layers + 1, len(self.high))
-        inner, go, end = (np.full(shape, np.inf) for _ in range(3))
-        inner[0, 0] = 0
-        for k in range(1, gpus + 1):
-            for t in range(1, k + 1):
-                for x in range(1, holds[t] + 1):
-                    before = inner[k - t, : self.layers + 1 - x]
-                    for table, us in (
-                        (inner, self._stage_us(name, t, x, False) + within),
-                        (go, self._stage_us(name, t, x, False) + out),
-                        (end, self._stage_us(name, t, x, True)),
-                    ):
-                        if us > self.high[-1]:
-                            continue
-                        fits = np.searchsorted(self.high, us)
-                        cost = us * self.inverse[fits:]
-                        part = table[k, x:, fits:]
-                        np.minimum(part, before[:, fits:] + cost, out=part)
-        for k in range(1, gpus + 1):
-            go[k, holds[k] + 1 :] = np.inf
-            end[k, holds[k] + 1 :] = np.inf
-        return go[1:], end[1:]
+def _intervals(least: float, most: float, ratio: float) -> tuple[Array, Array]:
+    """The first one is from 0 to `least`."""
+    edges = [least, least * ratio]
+    while edges[-1] < most:
+        edges.append(edges[-1] * ratio)
+        if len(edges) > _MOST_INTERVALS:
+            raise Unsupported("bottlenecks are told apart too finely: plan again")
+    begins = np.array(edges[:-1])
+    return np.array([least, *edges[1:]]), np.concatenate([[0.0], 1 / begins])
 
-    @lru_cache(None)  # noqa: B019 - dies with the check
-    def _stage_us(self, name: str, t: int, x: int, last: bool) -> float:
-        """Time of a stage of x layers; infinite where it does not fit at its best."""
-        if not self.table.usable(name, t, 1):
-            return math.inf
-        stages, j = (1, 0) if last and x == self.layers else (2, 1) if last else (3, 1)
-        if self._least_need_mib(name, t, x, stages, j) > self.table.memory_mib(name):
-            return math.inf
-        times = self.table.layer_us(name, t, 1)
-        if last:
-            return float(sum(times[-x:]) + self.table.head_us(name, t, 1))
-        return float(min(sum(times[i : i + x]) for i in range(self.layers - x + 1)))
 
-    def _least_need_mib(self, name: str, t: int, x: int, stages: int, j: int) -> int:
-        """Least memory of x layers at a position; where measured, layers differ."""
-        starts = range(self.layers - x + 1) if self.table.profile.weighs else range(1)
-        return min(
-            sum(
-                self.table.stage_mib(name, range(i, i + x), t, 1, 1, stages, j).values()
-            )
-            for i in starts
-        )
+def _any_number(visits: list[Array]) -> Array:
+    """Least price of a pipeline that may visit as often as it likes."""
+    going, half, ended = (np.full_like(visits[0], np.inf) for _ in range(3))
+    going[0] = 0
+    for y in range(1, len(going)):
+        going[y] = (visits[0][1 : y + 1] + going[y - 1 :: -1]).min(0)
+    for y in range(1, len(going)):
+        half[y] = (visits[1][1 : y + 1] + going[y - 1 :: -1]).min(0)
+    for end, before in ((visits[2], going), (visits[1], half)):
+        ended[-1] = np.minimum(ended[-1], (end[1:] + before[-2::-1]).min(0))
+    last: Array = ended[-1]
+    return last
 
-    def _any_number(self, onward: Array, final: Array) -> Array:
-        """Least price of a pipeline that may visit as often as it likes."""
-        going = np.full_like(onward, np.inf)
-        going[0] = 0
-        for y in range(1, self.layers + 1):
-            going[y] = (onward[1 : y + 1] + going[y - 1 :: -1]).min(0)
-        last: Array = (final[1:] + going[-2::-1]).min(0)
-        return last
 
-    def _limited(self, groups: list[tuple[int, Array, Array]]) -> Array:
-        """The same with at most one visit a node."""
-        shape = groups[0][1].shape
-        going, ended = np.full(shape, np.inf), np.full(shape, np.inf)
-        going[0] = 0
-        for count, onward, final in groups:
-            for _ in range(min(count, self.layers)):
-                new_going, new_ended = going.copy(), ended.copy()
-                for y in range(1, self.layers + 1):
-                    rest = slice(0, self.layers + 1 - y)
-                    np.minimum(
-                        new_going[y:], going[rest] + onward[y], out=new_going[y:]
-                    )
-                    np.minimum(
-                        new_ended[y:], ended[rest] + onward[y], out=new_ended[y:]
-                    )
-                    np.minimum(new_ended[y:], going[rest] + final[y], out=new_ended[y:])
-                if np.array_equal(new_ended, ended) and np.array_equal(
-                    new_going, going
-                ):
-                    break
-                going, ended = new_going, new_ended
-        last: Array = ended[-1]
-        return last
+def _limited(groups: list[tuple[int, list[Array]]]) -> Array:
+    """The same with at most one visit a node."""
+    shape = groups[0][1][0].shape
+    states = [np.full(shape, np.inf) for _ in range(3)]
+    states[0][0] = 0
+    for count, visits in groups:
+        for _ in range(min(count, shape[0] - 1)):
+            new = [state.copy() for state in states]
+            for before, end in product(range(3), range(3)):
+                if before + end > 2 or not np.isfinite(visits[end]).any():
+                    continue
+                out = new[before + end]
+                for y in range(1, shape[0]):
+                    rest = states[before][: shape[0] - y] + visits[end][y]
+                    np.minimum(out[y:], rest, out=out[y:])
+            if all(map(np.array_equal, new, states)):
+                break
+            states = new
+    last: Array = states[2][-1]
+    return last

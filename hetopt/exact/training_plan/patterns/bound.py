@@ -4,7 +4,9 @@ Let D pipelines hold every layer once each, and let gamma_v(l) be the share of t
 that hold layer l in node v. A replica of l in node v on t GPUs synchronises with the
 D (1 - gamma_v(l)) others across the inter-node link, so (cost-model.md, ring)
 
-    sync_l >= 4 p_l / (t beta) (1 - gamma_v(l)).
+    sync_l >= 4 p_l / (t beta) (1 - gamma_v(l)),
+
+(6 in place of 4 under ZeRO 3, and more where gradients are wider.)
 
 If no stage synchronises for longer than s, then summed over the stages of a *visit*
 (what one pipeline does in one node, on k GPUs)
@@ -19,7 +21,13 @@ are then possible can take the batch. Cases that are not refuted are divided; wh
 gained first is mostly in s and D, so shares are divided last.
 
 Equal nodes are interchangeable, so their shares are taken in descending order.
-The bound holds for one replica a stage, that is, for micro-batches of one sequence.
+
+With several replicas a stage gamma_v(l) is the part of *all* replicas of l that lie in
+v, and D the least number of replicas that a layer has, which no number of pipelines
+exceeds. Replicas of t GPUs with s of b samples that hold the run R obey, each weighted
+with s / b,
+
+    sum over r of (s_r / b) (p(R_r) - t_r s beta / 4)  <=  Gamma_v.
 """
 
 from collections.abc import Callable
@@ -29,12 +37,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
+from ....costs import under
 from ....schema import Instance
-from ....schema.targets import ONE
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
-from .node_kinds import fleet
-from .prices import Group, Pricing
+from .items import Size
+from .node_kinds import Kind, fleet
+from .prices import Group, Part, Pricing
 from .visits import Grid, Table, VisitTables
 
 # Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
@@ -45,19 +54,17 @@ _COARSE, _FINE = 1 / 8, 1 / 100
 _NARROWEST = 1 / 256  # of the shares: not divided further
 
 
-def applies(instance: Instance) -> bool:
-    """Whether the bound holds for every plan of the instance.
+def variants(instance: Instance) -> list[Instance]:
+    """The instance under every stage of ZeRO and every split that a plan may choose.
 
-    Interleaved pipelines fill faster than patterns do, and patterns choose nothing.
+    How stages recompute is left to them. A bound is the least of the variants' bounds.
     """
     workload = instance.workload
-    fixed = len(workload.recomputes) == len(workload.zeros) == 1
-    return (
-        fixed
-        and workload.splits == (ONE,)
-        and max(workload.micro_batch_sizes) == 1
-        and workload.costs.interleave == 1
-    )
+    return [
+        under(instance, zero=zero, split=split)
+        for zero in sorted(set(workload.zeros))
+        for split in workload.splits
+    ]
 
 
 @dataclass
@@ -77,6 +84,7 @@ class Case:
     shares_high: tuple[float, ...]
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
     proof: tuple[float, ...] = ()
+    level: int = 0  # of the grid on which they did
     split: "Split | None" = None
 
 
@@ -130,9 +138,9 @@ class PatternBound:
         largest = max(1.0, most_us - self.overhead_us) / self.pipeline_factor
         # Any positive one will do, where layers may take no time at all.
         smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
+        self.least_us = smallest
         self.tables = [
-            VisitTables(self.fleet, Grid.between(smallest, largest, ratio), check)
-            for ratio in _RATIOS
+            self._tables(smallest, largest, ratio, check) for ratio in _RATIOS
         ]
         self.most_sync_us = (
             (most_us - least_us) / self.sync_factor if self.sync_factor else 0.0
@@ -141,11 +149,38 @@ class PatternBound:
         self.most_pipelines = min(
             instance.planned_cluster.gpu_count, workload.global_batch
         )
-        # The most that y layers can weigh, where `weights` is the least.
-        weights = self.fleet.weights
-        self.most_weights = weights[-1] - weights[::-1]
+        self.most_held = [
+            [self._most_held(kind, size) for size in self.fleet.sizes]
+            for kind in self.fleet.kinds
+        ]
         self.first = self._first_cases()
         self.cases = self.first
+
+    def _tables(
+        self, least: float, most: float, ratio: float, check: Callable[[], None]
+    ) -> VisitTables:
+        """On a grid for each size: larger micro-batches are fewer."""
+        fill = 1 / self.instance.workload.costs.interleave
+        grids = tuple(
+            Grid.between(least * size.sequences, most, ratio)
+            for size in self.fleet.sizes
+        )
+        return VisitTables(self.fleet, grids, fill, check)
+
+    def _most_held(self, kind: Kind, size: Size) -> Table:
+        """The most that a visit's replicas hold, in average layers, by [k - 1, w].
+
+        What shares of layers weigh is a knapsack: the heaviest for their worth first.
+        A replica with one of b samples holds b times its share.
+        """
+        weights, worths = self.fleet.layer_weights, np.array(size.worths, float)
+        order = np.argsort(-weights / worths, kind="stable")
+        room = np.concatenate([[0], np.cumsum(worths[order])]) * size.finer
+        held = np.concatenate([[0], np.cumsum(weights[order])])
+        by_worth = np.interp(np.arange(size.cells + 1), room, held) * size.sequences
+        whole = np.arange(1, kind.gpus + 1)[:, None] * held[-1]
+        most: Table = np.minimum(by_worth[None, :], whole) * (1 + 1e-12)
+        return most
 
     def _first_cases(self) -> list[Case]:
         nodes, most = len(self.kind_of), self.most_pipelines
@@ -175,7 +210,7 @@ class PatternBound:
             if verdict.refuted or level == 0:
                 case.prices[len(pricing.groups)] = verdict.prices
             if verdict.refuted:
-                case.proof = verdict.prices
+                case.proof, case.level = verdict.prices, level
                 return True
         return False
 
@@ -184,34 +219,47 @@ class PatternBound:
         for node, share in enumerate(case.shares_high):
             key = (self.kind_of[node], share)
             members[key] = members.get(key, 0) + 1
-        tables = self.tables[level]
-        groups = []
-        for (kind, share), count in sorted(members.items()):
-            groups.append(
-                Group(
-                    count,
-                    self.fleet.kinds[kind].gpus,
-                    tables.visits(kind, self._rate(case), share),
-                    self._claims(kind, case),
-                    (self.most_weights / case.pipelines_low).astype(np.float32),
-                )
-            )
+        kinds = self.fleet.kinds
+        groups = sorted(members)
         return Pricing(
             self.instance.workload.global_batch,
-            self.layers,
             float(self.layers),
             float(min(case.pipelines_high, self.most_pipelines)),
-            tables.grid,
-            tuple(groups),
+            1 / self.instance.workload.costs.interleave,
+            tuple(
+                Group(members[key], kinds[key[0]].gpus, kinds[key[0]].speed)
+                for key in groups
+            ),
+            tuple(
+                self._part(case, groups, level, size)
+                for size in range(len(self.fleet.sizes))
+            ),
             self._check,
         )
 
-    def _claims(self, kind: int, case: Case) -> Table:
-        """What a visit of k of the node's GPUs with y layers asks of the shares."""
-        gpus = self.fleet.kinds[kind].gpus
-        k = np.arange(1, gpus + 1)[:, None]
-        excess = self.fleet.weights[None, :] - k * self._rate(case)
-        return (k / gpus * np.maximum(excess, 0.0)).astype(np.float32)
+    def _part(
+        self, case: Case, groups: list[tuple[int, float]], level: int, size: int
+    ) -> Part:
+        """Pipelines of one size of micro-batches, in a case."""
+        tables, rate = self.tables[level], self._rate(case)
+        visits = tuple(tables.visits(kind, size, rate, share) for kind, share in groups)
+        claims, held = [], []
+        for (kind, _), visit in zip(groups, visits, strict=True):
+            gpus = self.fleet.kinds[kind].gpus
+            k = np.arange(1, gpus + 1)[:, None]
+            claims.append((k / gpus * visit.claims).astype(np.float32))
+            most = self.most_held[kind][size] / case.pipelines_low
+            held.append(most.astype(np.float32))
+        counted = self.fleet.sizes[size]
+        return Part(
+            counted.sequences,
+            counted.cells,
+            counted.exact,
+            tables.grids[size],
+            visits,
+            tuple(claims),
+            tuple(held),
+        )
 
     def _rate(self, case: Case) -> float:
         """Layers that one GPU can synchronise within the case's time."""
@@ -240,24 +288,24 @@ class PatternBound:
         if of_sync > (_COARSE if several else _FINE):
             at = (case.sync_low_us + case.sync_high_us) / 2
             low, high = (
-                self._part(case, sync_high_us=at),
-                self._part(case, sync_low_us=at),
+                self._within(case, sync_high_us=at),
+                self._within(case, sync_low_us=at),
             )
             return Split("sync", None, at, low, high)
         if several:
             at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
-            low = self._part(case, pipelines_high=at)
+            low = self._within(case, pipelines_high=at)
             return Split(
-                "pipelines", None, at, low, self._part(case, pipelines_low=at + 1)
+                "pipelines", None, at, low, self._within(case, pipelines_low=at + 1)
             )
         if widths[node] < _NARROWEST:
             return None
         at = (case.shares_low[node] + case.shares_high[node]) / 2
-        low = self._part(case, shares_high=_with(case.shares_high, node, at))
-        high = self._part(case, shares_low=_with(case.shares_low, node, at))
+        low = self._within(case, shares_high=_with(case.shares_high, node, at))
+        high = self._within(case, shares_low=_with(case.shares_low, node, at))
         return Split("share", node, at, low, high)
 
-    def _part(self, case: Case, **ranges: Any) -> Case | None:
+    def _within(self, case: Case, **ranges: Any) -> Case | None:
         return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))
 
     def _tightened(self, case: Case) -> Case | None:
@@ -321,15 +369,29 @@ class Refutation:
                 time_us=self.time_us,
                 most_sync_us=self.bound.most_sync_us,
                 cases=tuple(_tree(case) for case in self.bound.first),
+                worths=self.bound.fleet.sizes[0].worths,
+                finer=tuple(size.finer for size in self.bound.fleet.sizes),
+                least_us=self.bound.least_us,
+                ratios=_RATIOS,
             )
         except ValidationError:
             return None
 
 
+def joined(
+    certificates_: list[TrainingCertificate | None],
+) -> TrainingCertificate | None:
+    """One certificate of those of all variants; None where one of them is missing."""
+    found = [each for each in certificates_ if each is not None]
+    if len(found) < len(certificates_) or len(found) > 65:
+        return None
+    return found[0].model_copy(update={"further": tuple(found[1:])})
+
+
 def _tree(case: Case) -> certificates.Case:
     if case.split is None:
         prices = tuple(float(price) for price in case.proof)
-        return certificates.Case(prices=prices)
+        return certificates.Case(prices=prices, level=case.level)
     split = case.split
     return certificates.Case(
         split=split.of,

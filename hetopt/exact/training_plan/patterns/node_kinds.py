@@ -1,11 +1,10 @@
 """What a bound on training plans may assume of nodes: their best case, by kind.
 
 Nodes of one kind have GPUs of one type, equally many, on equal links. Times are the
-least that any run of x layers can take there, so a bound from them holds for layers
-of any sizes; for equal layers they are exact.
+least that any run of layers of some worth can take there (`items`), so a bound from
+them holds for layers of any sizes; for equal layers they are exact.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,141 +15,122 @@ import numpy.typing as npt
 from ....costs import CostTable
 from ....schema import Instance, exact
 from ....schema.rates import slower
+from .items import Rows, Size, rows, sizes, sizes_of_layers
 
 Array = npt.NDArray[np.float64]
 
-_B = 1  # sequences of a micro-batch: more of them may have several replicas a stage
+
+@dataclass(frozen=True)
+class Offer:
+    """The replicas that a kind can have in micro-batches of one size.
+
+    `within_us` and `out_us` are hops by samples, from 0 on, to a receiver of one GPU,
+    the cheapest there is: inside the node and to another one, which is never cheaper.
+    `out_us` is infinite where there is no other node.
+    """
+
+    runs: Rows
+    last: Rows
+    within_us: Array
+    out_us: Array
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Nodes that no bound tells apart; arrays are indexed by degree t - 1 and x.
-
-    `run_us[t - 1][x]` is the least time of x layers, `last_us` of the last x layers
-    with the head; infinite where x layers do not fit. Hops go to a receiver of one
-    GPU, the cheapest there is; `out_us` is None where there is no other node, and
-    `within_us` is never above it.
-    """
+    """Nodes that no bound tells apart, with what they offer in each size."""
 
     nodes: tuple[str, ...]
     gpus: int
-    run_us: Array
-    last_us: Array
-    within_us: float
-    out_us: float | None
+    offers: tuple[Offer, ...]
+
+    @property
+    def speed(self) -> float:
+        """Cells that one GPU can do in a us, at the most; a guess for prices."""
+        found = [
+            float((offer.runs.cells / offer.runs.degree / offer.runs.us).max())
+            for offer in self.offers
+            if len(offer.runs.us) and offer.runs.us.min() > 0
+        ]
+        return max(found, default=0.0) or 1e-6
 
 
 @dataclass(frozen=True)
 class Fleet:
     """The kinds of a cluster, and what a spread layer costs.
 
-    `spread_us` is 4 p / beta of a layer of average size: what one replica on one GPU
-    pays to synchronise it when nearly all other replicas lie in other nodes.
-    `weights[y]` is the least total size of y layers, in average layers.
+    `spread_us` is passes x bytes x p / beta of a layer of average size: what one
+    replica on one GPU pays to synchronise it when nearly all other replicas lie in
+    other nodes. `layer_weights` are the sizes of layers, in average layers.
     """
 
     kinds: tuple[Kind, ...]
+    sizes: tuple[Size, ...]
     spread_us: float
-    weights: Array
+    layer_weights: Array
 
 
 def fleet(instance: Instance) -> Fleet:
-    """The fleet of an instance for micro-batches of one sequence."""
-    table = CostTable(instance)
+    """The fleet of an instance, whose stage of ZeRO and split are fixed."""
+    own = CostTable(instance)
+    tables = [own.under(rule) for rule in instance.workload.recomputes]
     classes: dict[Any, list[str]] = {}
-    for node in table.cluster.nodes:
-        key = (node.gpu, node.count, node.intra_gbytes_per_s, node.intra_latency_us)
+    for node in own.cluster.nodes:
+        key = (own.node_class[node.name], node.count)
         classes.setdefault(key, []).append(node.name)
-    kinds = tuple(_kind(table, names) for names in classes.values())
-    sizes = sorted(table.exchanged.layers)
-    average = Fraction(sum(sizes), len(sizes))
-    weights = np.concatenate([[0.0], np.cumsum(sizes) / float(average or 1)])
-    return Fleet(kinds, _spread_us(instance, average), weights)
+    speakers = [names[0] for names in classes.values()]
+    counted = sizes(own, speakers, instance.workload.micro_batch_sizes)
+    kinds = tuple(_kind(tables, names, counted) for names in classes.values())
+    return Fleet(kinds, tuple(counted), _spread_us(own), sizes_of_layers(own))
 
 
-def _spread_us(instance: Instance, average: Fraction) -> float:
-    inter = instance.planned_cluster.inter
+def _spread_us(table: CostTable) -> float:
+    inter = table.cluster.inter
     rates = [exact(slower(rate)) for rate in inter.pairs.rates]
     if inter.gbytes_per_s is not None:
         rates.append(exact(inter.gbytes_per_s))
     if not rates:
         return 0.0
-    return float(4 * average / (max(rates) * 1000))
+    routed = sum(table.divided_parameters)
+    average = Fraction(sum(table.model.parameters) - routed, table.layers)
+    costs = table.workload.costs
+    sent = costs.sync_passes * costs.gradient_bytes * average
+    return float(sent / (max(rates) * 1000))
 
 
-def _kind(table: CostTable, names: list[str]) -> Kind:
+def _kind(tables: list[CostTable], names: list[str], counted: list[Size]) -> Kind:
+    table = tables[0]
     node = table.cluster.node[names[0]]
-    degrees = range(1, node.count + 1)
-    run_us = np.array([_runs(table, node.name, t) for t in degrees])
-    last_us = np.array([_last_runs(table, node.name, t) for t in degrees])
-    within = table.least_hop_us(node.name, node.name, _B) if node.count > 1 else 0
-    out_us = _least_out_us(table, names)
-    # Where links between nodes are the faster ones, two visits are not one.
-    within_us = float(within) if out_us is None else min(float(within), out_us)
-    return Kind(tuple(names), node.count, run_us, last_us, within_us, out_us)
+    crossings = table.workload.costs.interleave
+    offers = []
+    for size in counted:
+        samples = range(1, size.sequences + 1)
+        out = np.array([0.0, *(_least_out_us(table, names, s) for s in samples)])
+        within = np.zeros_like(out)
+        if node.count > 1:
+            near = (table.least_hop_us(node.name, node.name, s) for s in samples)
+            within[1:] = [float(us) for us in near]
+        # Where links between nodes are the faster ones, two visits are not one.
+        within = np.minimum(within, out)
+        offers.append(
+            Offer(
+                rows(tables, node.name, size, last=False),
+                rows(tables, node.name, size, last=True),
+                crossings * within,
+                crossings * out,
+            )
+        )
+    return Kind(tuple(names), node.count, tuple(offers))
 
 
-def _least_out_us(table: CostTable, names: list[str]) -> float | None:
-    """The cheapest hop from a node of the kind to any other node."""
+def _least_out_us(table: CostTable, names: list[str], s: int) -> float:
+    """The cheapest hop of s samples from a node of the kind to any other node."""
     everyone = [node.name for node in table.cluster.nodes]
     if len(everyone) == 1:
-        return None
+        return float("inf")
     if not table.cluster.inter.pairs:
         other = next(name for name in everyone if name != names[0])
-        return float(table.least_hop_us(names[0], other, _B))
+        return float(table.least_hop_us(names[0], other, s))
     cluster = table.cluster
     mine = {link for x in names for link in {*cluster.links.row(cluster.number[x])}}
     # One pair of nodes speaks for all that are joined by an equal link.
-    return float(min(table.hop_over_us(link, _B) for link in mine - {-1}))
-
-
-def _runs(table: CostTable, node: str, t: int) -> list[float]:
-    """Least time of x = 0.. layers in a row, none of whose memory counts twice."""
-    if not table.usable(node, t, _B):
-        return [0.0] + [float("inf")] * table.layers
-    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B))])
-
-    def too_many(x: int) -> bool:
-        # In the middle of a pipeline, one micro-batch in flight: the least memory.
-        return not any(
-            _fits(table, range(i, i + x), node, t, stages=3, j=1)
-            for i in _starts(table, x)
-        )
-
-    # A run that fits has shorter ones inside it, which fit as well.
-    most = bisect_left(range(1, table.layers + 1), True, key=too_many)
-    times = [float((sums[x:] - sums[:-x]).min()) for x in range(1, most + 1)]
-    return [0.0, *times, *[float("inf")] * (table.layers - most)]
-
-
-def _last_runs(table: CostTable, node: str, t: int) -> list[float]:
-    """Time of the last x = 0.. layers and the head."""
-    if not table.usable(node, t, _B):
-        return [0.0] + [float("inf")] * table.layers
-    sums = np.concatenate([[0], np.cumsum(table.layer_us(node, t, _B)[::-1])])
-    head, layers = table.head_us(node, t, _B), table.layers
-
-    def too_many(x: int) -> bool:
-        stages = 1 if x == layers else 2
-        span = range(layers - x, layers)
-        return not _fits(table, span, node, t, stages=stages, j=stages - 1)
-
-    # All layers, of which the first stage has more to hold, are looked at apart.
-    most = bisect_left(range(1, layers), True, key=too_many)
-    out = [0.0] + [float(sums[x] + head) for x in range(1, most + 1)]
-    out += [float("inf")] * (layers - 1 - most)
-    return [*out, float("inf") if too_many(layers) else float(sums[layers] + head)]
-
-
-def _starts(table: CostTable, x: int) -> range:
-    """First layers of the runs to look at: one where all layers are equal."""
-    if table.even:
-        return range(1)
-    return range(table.layers - x + 1)
-
-
-def _fits(
-    table: CostTable, span: range, node: str, t: int, *, stages: int, j: int
-) -> bool:
-    parts = table.stage_mib(node, span, t, _B, 1, stages, j)
-    return sum(parts.values()) <= table.memory_mib(node)
+    return float(min(table.hop_over_us(link, s) for link in mine - {-1}))

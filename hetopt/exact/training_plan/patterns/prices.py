@@ -1,30 +1,32 @@
 """Can the pipelines that are possible within a time take the whole batch together?
 
 A *pattern* is what one pipeline uses of each group of nodes. Within the time T for
-all its micro-batches and with bottleneck M it can take
+all its micro-batches of b sequences and with bottleneck M it can take
 
-    samples(u) <= 1 + (T - sum of stage times) / M
+    sequences(u) <= b (1 + (T - sum of stage times) / M),
 
-samples, one a micro-batch. The master linear program packs patterns into the GPUs.
+(with v runs of layers a GPU, b (1 / v + (T - sum of stage times / v) / M).)
+The master linear program packs patterns into the GPUs.
 Prices y_g >= 0 per GPU of each group refute T where  sum_g y_g GPUs_g < batch  and
-every pattern is worth its price,  samples(u) <= y . gpus(u):  whatever is packed, the
+every pattern is worth its price, sequences(u) <= y . gpus(u):  whatever is packed, the
 batch is not reached. That is checked over all patterns by dynamic programming
 (`_priced`), so the linear program, in floats, only proposes prices. Float32 sums of at
 most a few hundred terms are within 1e-5 of the largest, which `_MARGIN` gives away.
 
-Where the replicas are is scarce too. A visit of k of a node's C GPUs with y layers
-claims at least  y - k rate  of the node's share (`bound`). With weights k / C,
-which are at most 1 over the visits of a node,
+Where the replicas are is scarce too. A visit of k of a node's C GPUs claims of the
+node's share what its replicas are larger than they can synchronise (`visits`). With
+weights k / C, which are at most 1 over the visits of a node,
 
-    sum over visits of (k / C) max(0, y - k rate)  <=  share of the node,
+    sum over visits of (k / C) claim  <=  share of the node,
 
-all shares together are L, and with D pipelines a node's share is what its visits hold,
-divided by D. So the goods are, in this order: the GPUs of each group; for each group
-the difference of claims and layers held / D, of which there is nothing; the shares, L
-in all; and the pipelines, of which there are at most so many.
+all shares together are L, and where every layer has D replicas or more a node's share
+is at most what its visits hold, divided by D. So the goods are, in this order: the
+GPUs of each group; for each group the difference of claims and layers held / D, of
+which there is nothing; the shares, L in all; and the pipelines, of which there are at
+most so many.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import fsum
 
@@ -37,33 +39,51 @@ _MARGIN = np.float32(1e-5)
 _ROUNDS = 60
 _COLUMNS_A_ROUND = 6
 _APART = 5  # intervals between two columns of one round
+_ENDS = 3  # a pipeline that has no end, half of one, its end
+# A state and a visit, by what they have of the end, and the state that they make.
+_STEPS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2))
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that a case treats alike: how many, of how many GPUs, their visits."""
+    """Nodes that a case treats alike: how many, of how many GPUs, how fast."""
 
     nodes: int
     gpus: int
-    visits: Visits
-    claims: Table  # of the share, by [k - 1, y]
-    held: Table  # of the share at the most, by [y]
+    speed: float  # cells that a GPU does in a us, about
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pipelines of one size of micro-batches: worth of all layers, and every visit.
+
+    The lists are of groups. `claims` of the share by [k - 1, w], `held` of the share
+    at the most, likewise. `exact` says that worths are no more than they should be.
+    """
+
+    sequences: int
+    cells: int
+    exact: bool
+    grid: Grid
+    visits: tuple[Visits, ...]
+    claims: tuple[Table, ...]
+    held: tuple[Table, ...]
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """Groups of nodes, and the grid of bottlenecks.
+    """Groups of nodes, and the patterns of each size of micro-batches.
 
     `shares` is what all nodes' shares sum to, in average layers; `pipelines` is the
-    most that there can be.
+    most that there can be; `first` is what the first micro-batch saves of filling.
     """
 
     batch: int
-    layers: int
     shares: float
     pipelines: float
-    grid: Grid
+    first: float
     groups: tuple[Group, ...]
+    parts: tuple[Part, ...]
     check: Callable[[], None] = lambda: None  # before what takes long; may raise
 
     @property
@@ -86,14 +106,16 @@ class Verdict:
     prices: tuple[float, ...]
 
 
+_States = list[Table | None]  # least prices by what there is of the end: [w, interval]
+
+
 @dataclass(frozen=True)
 class _Step:
     """One choice of the dynamic program: visits of a group, or of several, lowest."""
 
     members: tuple[int, ...]
-    onward: Table
-    final: Table
-    before: tuple[Table, Table] | None  # None: any number of visits
+    lowest: _States
+    before: _States | None  # None: any number of visits
 
 
 class _Search:
@@ -103,12 +125,17 @@ class _Search:
         none = [0.0] * len(gpus)
         supply = [*gpus, *none, pricing.shares, pricing.pipelines]
         self.supply = np.array(supply, float)
-        inverse = pricing.grid.inverse
-        self.samples = np.where(
-            inverse > 0,
-            1 + np.float32(time_us) * inverse,
-            np.float32(pricing.batch),
-        )
+        self.worths = []
+        for part in pricing.parts:
+            inverse = part.grid.inverse
+            most = pricing.first + np.float32(time_us) * inverse
+            self.worths.append(
+                np.where(
+                    inverse > 0,
+                    np.float32(part.sequences) * most,
+                    np.float32(pricing.batch),
+                )
+            )
         self.limited: set[int] = set()
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
 
@@ -127,8 +154,7 @@ class _Search:
 
     def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
-        fastest = [np.nanmin(g.visits.final[:, 1, -1]) for g in self.pricing.groups]
-        speeds = [1 / v if 0 < v < np.inf else 1e-6 for v in fastest]
+        speeds = [group.speed for group in self.pricing.groups]
         return np.array(speeds + [0.0] * (self.pricing.goods - len(speeds)))
 
     def _scaled(self, prices: Array) -> Array:
@@ -138,92 +164,41 @@ class _Search:
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
-        goods = [
-            self._price_of_visits(i, prices) for i in range(len(self.pricing.groups))
-        ]
-        steps, tables = self._priced(goods)
-        cost = tables[1][-1] + np.float32(prices[-1])
-        most = max(np.abs(each).max() for each in goods)
-        room = _MARGIN * (self.samples + most)
-        surplus = self.samples - cost * (1 - np.copysign(_MARGIN, cost)) + room
-        taken: list[int] = []
-        for g in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
-            if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
-                break
-            if all(abs(int(g) - other) >= _APART for other in taken):
-                taken.append(int(g))
-                visits = _read_back(steps, tables, self.pricing.layers, int(g))
-                self._add(int(g), visits, goods)
-        return bool(taken)
+        found = False
+        for number, part in enumerate(self.pricing.parts):
+            programme = _Programme(self, part, prices)
+            cost = programme.least + np.float32(prices[-1])
+            most = max(np.abs(each).max() for each in programme.goods)
+            worth = self.worths[number]
+            room = _MARGIN * (worth + most)
+            surplus = worth - cost * (1 - np.copysign(_MARGIN, cost)) + room
+            taken: list[int] = []
+            for g in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
+                if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
+                    break
+                if all(abs(int(g) - other) >= _APART for other in taken):
+                    taken.append(int(g))
+                    self._add(number, programme, int(g))
+            found = found or bool(taken)
+        return found
 
-    # -- pricing -----------------------------------------------------------------
-
-    def _price_of_visits(self, i: int, prices: Array) -> Table:
-        """Price of the goods that a visit of group `i` takes, by [k - 1, y]."""
-        group = self.pricing.groups[i]
-        gpus = np.arange(1, group.gpus + 1)[:, None]
-        balance = prices[len(self.pricing.groups) + i]
-        claims = (prices[-2] + balance) * group.claims - balance * group.held
-        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
-        return priced
-
-    def _priced(self, goods: list[Table]) -> tuple[list[_Step], tuple[Table, Table]]:
-        """Steps of the dynamic program, and its tables: least prices by layers held.
-
-        The first table is of pipelines that go on, the second of those that ended.
-        """
-        groups = self.pricing.groups
-        lowest = [
-            (
-                (group.visits.onward + each[:, :, None]).min(0),
-                (group.visits.final + each[:, :, None]).min(0),
-            )
-            for group, each in zip(groups, goods, strict=True)
-        ]
-        free = [i for i in range(len(groups)) if i not in self.limited]
-        steps = []
-        shape = lowest[0][0].shape
-        going = np.full(shape, np.inf, np.float32)
-        going[0] = 0
-        ended = np.full(shape, np.inf, np.float32)
-        if free:
-            onward = np.minimum.reduce([lowest[i][0] for i in free])
-            final = np.minimum.reduce([lowest[i][1] for i in free])
-            for y in range(1, shape[0]):
-                self.pricing.check()
-                going[y] = (onward[1 : y + 1] + going[y - 1 :: -1]).min(0)
-            for y in range(1, shape[0]):
-                ended[y] = (final[1 : y + 1] + going[y - 1 :: -1]).min(0)
-            steps.append(_Step(tuple(free), onward, final, None))
-        for i in sorted(self.limited):
-            for _ in range(groups[i].nodes):
-                steps.append(_Step((i,), *lowest[i], (going, ended)))
-                self.pricing.check()
-                going, ended = _one_more(going, ended, *lowest[i])
-        return steps, (going, ended)
-
-    def _add(self, g: int, visits: list["_Visit"], goods: list[Table]) -> None:
-        """Keep the cheapest pattern of interval `g`, made of `visits`, as a column."""
-        groups = self.pricing.groups
+    def _add(self, number: int, programme: "_Programme", g: int) -> None:
+        """Keep the cheapest pattern of interval `g` as a column."""
+        part, groups = programme.part, self.pricing.groups
         uses = [0.0] * self.pricing.goods
         uses[-1] = 1.0
         spent = 0.0
         seen = []
-        for members, y, final in visits:
-            _, i, k, least = min(
-                (times[k] + goods[i][k, y], i, k, float(times[k]))
-                for i in members
-                for times in [_times(groups[i].visits, final)[:, y, g]]
-                for k in [int(np.argmin(times + goods[i][:, y]))]
-            )
-            claim = float(groups[i].claims[k, y])
+        for members, y, end in programme.pattern(g):
+            i, k, w, least = programme.visit(members, y, end, g)
+            claim = float(part.claims[i][k, w])
             uses[i] += k + 1
-            uses[len(groups) + i] += claim - float(groups[i].held[y])
+            uses[len(groups) + i] += claim - float(part.held[i][k, w])
             uses[-2] += claim
             spent += least
-            seen.append((i, k, y, final))
-        worth = float(self.samples[g]) - spent
-        self.columns[(g, *sorted(seen))] = (worth, tuple(uses))
+            seen.append((i, k, w, end))
+        worth = float(self.worths[number][g]) - part.sequences * spent
+        self.columns[(number, g, *sorted(seen))] = (worth, tuple(uses))
 
     def _limit_more(self, amounts: Array) -> bool:
         """Limit groups that a packed pattern visits more often than it has nodes.
@@ -235,7 +210,7 @@ class _Search:
         kept = {}
         for amount, (key, row) in zip(amounts, self.columns.items(), strict=True):
             often = [0] * len(groups)
-            for visit in key[1:]:
+            for visit in key[2:]:
                 often[visit[0]] += 1  # type: ignore[index]
             worse = {i for i, n in enumerate(often) if n > groups[i].nodes}
             if not worse:
@@ -249,7 +224,123 @@ class _Search:
         return True
 
 
-_Visit = tuple[tuple[int, ...], int, bool]  # groups to choose from, layers, final
+_Visit = tuple[tuple[int, ...], int, int]  # groups to choose from, cells, end
+
+
+class _Programme:
+    """The least prices of all patterns of one size, and how they come about."""
+
+    def __init__(self, search: _Search, part: Part, prices: Array) -> None:
+        self.part, self.pricing = part, search.pricing
+        self.goods = [
+            self._price_of_visits(i, prices) for i in range(len(self.pricing.groups))
+        ]
+        lowest = [self._lowest(i) for i in range(len(self.pricing.groups))]
+        self.steps, self.states = self._priced(lowest, search.limited)
+
+    @property
+    def least(self) -> Table:
+        """Least prices of patterns that hold all layers, by interval."""
+        ended = self.states[2]
+        assert ended is not None
+        last: Table = ended[-1]
+        return last
+
+    def _price_of_visits(self, i: int, prices: Array) -> Table:
+        """Price of the goods that a visit of group `i` takes, by [k - 1, w]."""
+        groups, part = self.pricing.groups, self.part
+        gpus = np.arange(1, groups[i].gpus + 1)[:, None]
+        balance = prices[len(groups) + i]
+        claims = (prices[-2] + balance) * part.claims[i] - balance * part.held[i]
+        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
+        return priced
+
+    def _table(self, i: int, end: int) -> Table | None:
+        visits = self.part.visits[i]
+        return (visits.going, visits.half, visits.ended)[end]
+
+    def _lowest(self, i: int) -> _States:
+        """Least prices of a visit of group `i`, by its end."""
+        found: _States = []
+        for end in range(_ENDS):
+            table = self._table(i, end)
+            if table is None:
+                found.append(None)
+                continue
+            price = self.goods[i][:, :, None]
+            least = (np.float32(self.part.sequences) * table + price).min(0)
+            if not self.part.exact:  # what is worth more serves as well
+                least[::-1] = np.minimum.accumulate(least[::-1], 0)
+            found.append(least)
+        return found
+
+    def _priced(
+        self, lowest: list[_States], limited: set[int]
+    ) -> tuple[list[_Step], _States]:
+        """Steps of the dynamic program, and its tables: least prices by worth held."""
+        groups = self.pricing.groups
+        free = [i for i in range(len(groups)) if i not in limited]
+        shape = lowest[0][0].shape  # type: ignore[union-attr]
+        states: _States = [np.full(shape, np.inf, np.float32) for _ in range(_ENDS)]
+        if lowest[0][1] is None:
+            states[1] = None
+        assert states[0] is not None
+        states[0][0] = 0
+        steps = []
+        if free:
+            any_of = [_least_of([lowest[i][end] for i in free]) for end in range(_ENDS)]
+            self._any_number(any_of, states)
+            steps.append(_Step(tuple(free), any_of, None))
+        for i in sorted(limited):
+            for _ in range(groups[i].nodes):
+                steps.append(_Step((i,), lowest[i], states))
+                self.pricing.check()
+                states = _one_more(states, lowest[i])
+        return steps, states
+
+    def _any_number(self, visits: _States, states: _States) -> None:
+        """Fill `states` with any number of visits, of which the last ends them."""
+        for from_, end, to in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2)):
+            visit, before, after = visits[end], states[from_], states[to]
+            if visit is None or before is None or after is None:
+                continue
+            for y in range(1, len(after)):
+                self.pricing.check()
+                found = (visit[1 : y + 1] + before[y - 1 :: -1]).min(0)
+                np.minimum(after[y], found, out=after[y])
+
+    def pattern(self, g: int) -> list[_Visit]:
+        """The visits of the cheapest pattern that holds all layers and ends."""
+        left, state = self.part.cells, 2
+        states = self.states
+        visits: list[_Visit] = []
+        for step in reversed(self.steps):
+            if step.before is None:
+                visits += _visits_of_any_number(step, states, left, state, g)
+                break
+            y, end, before = _last_visit(step, states, left, state, g)
+            if y:
+                visits.append((step.members, y, end))
+            state, left, states = before, left - y, step.before
+        return visits
+
+    def visit(
+        self, members: tuple[int, ...], y: int, end: int, g: int
+    ) -> tuple[int, int, int, float]:
+        """Group, GPUs less 1, cells and time of the cheapest such visit."""
+        best: tuple[float, int, int, int, float] | None = None
+        cells = [y] if self.part.exact else range(y, self.part.cells + 1)
+        for i in members:
+            table = self._table(i, end)
+            assert table is not None
+            for w in cells:
+                times = table[:, w, g]
+                price = np.float32(self.part.sequences) * times + self.goods[i][:, w]
+                k = int(np.argmin(price))
+                found = (float(price[k]), i, k, w, float(times[k]))
+                best = found if best is None else min(best, found)
+        assert best is not None
+        return best[1:]
 
 
 def _value(prices: Array, amounts: Array) -> float:
@@ -257,66 +348,66 @@ def _value(prices: Array, amounts: Array) -> float:
     return fsum(map(float, prices * amounts))
 
 
-def _times(visits: Visits, final: bool) -> Table:
-    return visits.final if final else visits.onward
+def _least_of(tables: list[Table | None]) -> Table | None:
+    known = [table for table in tables if table is not None]
+    return np.minimum.reduce(known) if known else None
 
 
-def _one_more(
-    going: Table, ended: Table, onward: Table, final: Table
-) -> tuple[Table, Table]:
-    """Allow one more visit, at these least prices by layers held."""
-    more_going, more_ended = going.copy(), ended.copy()
-    layers = len(going) - 1
-    for y in range(1, layers + 1):
-        rest = slice(0, layers + 1 - y)
-        np.minimum(more_going[y:], going[rest] + onward[y], out=more_going[y:])
-        np.minimum(more_ended[y:], ended[rest] + onward[y], out=more_ended[y:])
-        np.minimum(more_ended[y:], going[rest] + final[y], out=more_ended[y:])
-    return more_going, more_ended
+def _one_more(states: _States, visits: _States) -> _States:
+    """Allow one more visit, at these least prices by worth held."""
+    more: _States = [None if table is None else table.copy() for table in states]
+    for from_, end, to in _STEPS:
+        before, visit, after = states[from_], visits[end], more[to]
+        if before is None or visit is None or after is None:
+            continue
+        worths = len(after) - 1
+        for y in range(1, worths + 1):
+            rest = slice(0, worths + 1 - y)
+            np.minimum(after[y:], before[rest] + visit[y], out=after[y:])
+    return more
 
 
-def _read_back(
-    steps: list[_Step], tables: tuple[Table, Table], layers: int, g: int
-) -> list[_Visit]:
-    """The visits of the cheapest pattern that holds all layers and ends."""
-    left, finished = layers, False
-    visits: list[_Visit] = []
-    for step in reversed(steps):
-        if step.before is None:
-            visits += _visits_of_any_number(step, tables[0], left, finished, g)
-            break
-        y, final = _last_visit(step, tables, left, finished, g)
-        if y:
-            visits.append((step.members, y, final))
-        finished, left, tables = finished or final, left - y, step.before
-    return visits
+def _into(state: int) -> Iterator[tuple[int, int]]:
+    """Visits by their end, and states before them, that make a state."""
+    yield from ((end, from_) for from_, end, to in _STEPS if to == state)
 
 
 def _visits_of_any_number(
-    step: _Step, going: Table, left: int, finished: bool, g: int
+    step: _Step, states: _States, left: int, state: int, g: int
 ) -> list[_Visit]:
     visits: list[_Visit] = []
     while left:
-        last = step.onward if finished else step.final
-        costs = last[1 : left + 1, g] + going[left - 1 :: -1, g]
-        y = 1 + int(np.argmin(costs))
-        visits.append((step.members, y, not finished))
-        finished, left = True, left - y
+        options = []
+        for end, from_ in _into(state):
+            before, visit = states[from_], step.lowest[end]
+            # The last visits of such a pattern are those that end it.
+            if before is None or visit is None or (state > 0 and end == 0):
+                continue
+            costs = visit[1 : left + 1, g] + before[left - 1 :: -1, g]
+            y = 1 + int(np.argmin(costs))
+            options.append((float(costs[y - 1]), y, end, from_))
+        _, y, end, from_ = min(options)
+        visits.append((step.members, y, end))
+        state, left = from_, left - y
     return visits
 
 
 def _last_visit(
-    step: _Step, tables: tuple[Table, Table], left: int, finished: bool, g: int
-) -> tuple[int, bool]:
-    """Layers of the visit that this step allowed, 0 if none, and whether it ends."""
+    step: _Step, states: _States, left: int, state: int, g: int
+) -> tuple[int, int, int]:
+    """Cells of the visit that this step allowed, or 0; its end; the state before."""
     assert step.before is not None
-    going, ended = step.before
-    now = (tables[0] if finished else tables[1])[left, g]
-    same = going if finished else ended
-    options = [(same[left, g], 0, False)]
-    for y in range(1, left + 1):
-        options.append((same[left - y, g] + step.onward[y, g], y, False))
-        if not finished:
-            options.append((going[left - y, g] + step.final[y, g], y, True))
-    _, y, final = min(options, key=lambda option: abs(option[0] - now))
-    return y, final
+    now, same = states[state], step.before[state]
+    assert now is not None
+    assert same is not None
+    options = [(float(same[left, g]), 0, 0, state)]
+    for end, from_ in _into(state):
+        before, visit = step.before[from_], step.lowest[end]
+        if before is None or visit is None:
+            continue
+        for y in range(1, left + 1):
+            cost = float(before[left - y, g] + visit[y, g])
+            options.append((cost, y, end, from_))
+    aim = float(now[left, g])
+    _, y, end, from_ = min(options, key=lambda option: abs(option[0] - aim))
+    return y, end, from_

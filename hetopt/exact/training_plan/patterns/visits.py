@@ -1,14 +1,24 @@
 """The cheapest ways for a pipeline to use one node, for every bottleneck at once.
 
-A *visit* is what one pipeline does in one node: k GPUs in stages that hold y layers.
-Only one visit a node counts: two could be merged, and a hop inside a node is
-cheaper than one between nodes. For a bottleneck M every stage takes at most M, and
+A *visit* is all that one pipeline does in one node: k GPUs in replicas that are worth
+w cells (`items`). A hop inside a node is cheaper than one between nodes. For a
+bottleneck M every stage takes at most M, and
 
-    least[k, y] = min of (sum of stage times) / M
+    least[k, w] = min of (sum over replicas of s / b x their times) / M
 
-over all divisions of k GPUs and y layers into stages. It is tabulated for a grid of
+over all divisions of k GPUs and w cells into replicas. It is tabulated for a grid of
 intervals [low, high] of M: stages may take `high`, times are divided by `low`, so a
 table is never above the truth. In float32; `pattern_bound` leaves room for that.
+
+Every replica pays the hop inside the node but those of the last stage that the pipeline
+has there. That stage
+
+- goes on to another node, in one replica: it pays the hop between nodes;
+- is shared with replicas elsewhere (s < b), which may be next to the following stage:
+  it pays no hop;
+- ends the pipeline, in one replica: it has the head, and pays no hop;
+- ends it with others: at most two replicas count as halves of the end, with the head,
+  or one as the whole of it if s > b / 2; the rest as shared, without the head.
 """
 
 from collections import OrderedDict
@@ -18,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .node_kinds import Fleet, Kind
+from .items import Rows, Size
+from .node_kinds import Fleet, Kind, Offer
 
 Table = npt.NDArray[np.float32]
 
@@ -49,98 +60,219 @@ class Grid(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """`least` tables by [k - 1, y, interval]: visits that go on, and that end."""
+    """`least` by [k - 1, w, interval], of visits that are no end of the pipeline,
+    half of it (None where micro-batches are one sequence), and all of it.
 
-    onward: Table
-    final: Table
+    `claims` by [k - 1, w] is the least of what replicas are larger than they can
+    synchronise, in average layers and with weights s / b.
+    """
+
+    going: Table
+    half: Table | None
+    ended: Table
+    claims: Table
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tables."""
+        return sum(table.nbytes for table in self if table is not None)
 
 
 class VisitTables:
-    """Tables of all kinds of a fleet on one grid, computed when asked for."""
+    """Tables of all kinds of a fleet on one grid a size, computed when asked for."""
 
     def __init__(
-        self, fleet: Fleet, grid: Grid, check: Callable[[], None] = lambda: None
+        self,
+        fleet: Fleet,
+        grids: tuple[Grid, ...],
+        fill: float,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check()` is called before what takes long, and may raise."""
-        self.fleet, self.grid, self._check = fleet, grid, check
-        self.layers = len(fleet.weights) - 1
-        self._kept: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], Visits]
+        """`fill` is the part of a pipeline's stages that it takes to fill it.
+
+        `check()` is called before what takes long, and may raise.
+        """
+        self.fleet, self.grids, self._fill, self._check = fleet, grids, fill, check
+        self._kept: OrderedDict[tuple[int, int, bytes, float], Visits]
         self._kept = OrderedDict()
 
-    def visits(self, kind: int, rate: float, share: float) -> Visits:
+    def visits(self, kind: int, size: int, rate: float, share: float) -> Visits:
         """Tables of a kind where synchronisation limits what a visit can hold.
 
-        A stage of t GPUs holds layers of total weight <= t `rate` + `share`, and a
-        whole visit of k GPUs <= k `rate` + `share`.
+        A replica of t GPUs holds layers of total weight <= t `rate` + `share`.
         """
-        gpus = self.fleet.kinds[kind].gpus
-        held = [self._layers_of(t * rate + share) for t in range(1, gpus + 1)]
-        key = (kind, tuple(held), tuple(held))
+        offer = self.fleet.kinds[kind].offers[size]
+        held = [
+            rows.weight <= (rows.degree * rate + share) * (1 + 1e-9) + 1e-9
+            for rows in (offer.runs, offer.last)
+        ]
+        key = (kind, size, b"".join(np.packbits(each).tobytes() for each in held), rate)
         if key not in self._kept:
-            self._kept[key] = self._table(self.fleet.kinds[kind], held)
+            runs, last = offer.runs.of(held[0]), offer.last.of(held[1])
+            limited = Offer(runs, last, offer.within_us, offer.out_us)
+            self._kept[key] = self._tables(kind, size, limited, rate)
             self._forget()
         self._kept.move_to_end(key)
         return self._kept[key]
 
-    def _layers_of(self, weight: float) -> int:
-        """The most layers whose least weight is within `weight`."""
-        room = weight * (1 + 1e-9) + 1e-9
-        return int(np.searchsorted(self.fleet.weights, room, side="right")) - 1
-
     def _forget(self) -> None:
-        size = sum(v.onward.nbytes + v.final.nbytes for v in self._kept.values())
+        size = sum(visits.nbytes for visits in self._kept.values())
         while size > _KEPT_BYTES and len(self._kept) > 1:
             _, old = self._kept.popitem(last=False)
-            size -= old.onward.nbytes + old.final.nbytes
+            size -= old.nbytes
 
-    def _table(self, kind: Kind, held: list[int]) -> Visits:
-        shape = (kind.gpus, self.layers + 1, len(self.grid.high))
-        tables = Visits(
-            np.full(shape, np.inf, np.float32), np.full(shape, np.inf, np.float32)
-        )
+    def _tables(self, number: int, size: int, offer: Offer, rate: float) -> Visits:
+        kind, counted = self.fleet.kinds[number], self.fleet.sizes[size]
+        grid = self.grids[size]
+        shape = (kind.gpus, counted.cells + 1, len(grid.high))
+        several = counted.sequences > 1
+        going, ended = (np.full(shape, np.inf, np.float32) for _ in range(2))
+        half = np.full(shape, np.inf, np.float32) if several else None
         for begin in range(0, shape[2], _BLOCK):
             self._check()
             part = slice(begin, begin + _BLOCK)
-            self._fill(kind, held, part, tables)
-        for k in range(kind.gpus):
-            tables.onward[k, held[k] + 1 :] = np.inf
-            tables.final[k, held[k] + 1 :] = np.inf
+            block = _Block(kind, counted, offer, grid, part, self._fill)
+            found = block.visits()
+            going[:, :, part], ended[:, :, part] = found[0], found[2]
+            if half is not None:
+                half[:, :, part] = found[1]
+        return Visits(going, half, ended, _claims(kind, counted, offer, rate))
+
+
+class _Block:
+    """The tables of some bottlenecks."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        size: Size,
+        offer: Offer,
+        grid: Grid,
+        part: slice,
+        fill: float,
+    ) -> None:
+        self.gpus, self.size, self.fill = kind.gpus, size, fill
+        self.high, self.inverse = grid.high[part], grid.inverse[part]
+        b, runs, last = size.sequences, offer.runs, offer.last
+        sole = runs.samples == b
+        self.inner = self._stages(runs, offer.within_us[runs.samples])
+        alone = runs.of(sole)
+        self.out = self._stages(alone, offer.out_us[alone.samples])
+        shared = runs.of(~sole)
+        self.shared = self._stages(shared, np.zeros(len(shared.us)))
+        most = 2 * last.samples > b
+        whole, halves = last.of(most), last.of(~most)
+        self.whole = self._stages(whole, np.zeros(len(whole.us)))
+        self.halves = self._stages(halves, np.zeros(len(halves.us)))
+
+    def _stages(self, rows: Rows, hop_us: npt.NDArray[np.float64]) -> list[Table]:
+        """By degree - 1, the cheapest replicas by [cells, bottleneck]."""
+        tables = []
+        us = rows.us + hop_us
+        shares = self.fill * rows.samples / self.size.sequences
+        for t in range(1, self.gpus + 1):
+            mine = rows.degree == t
+            priced = np.full((self.size.cells + 1, len(self.high)), np.inf, np.float32)
+            if mine.any():
+                self._price(priced, rows.cells[mine], us[mine], shares[mine])
+            if not self.size.exact:
+                priced[::-1] = np.minimum.accumulate(priced[::-1], 0)
+                priced[0] = np.inf
+            longest = np.flatnonzero(np.isfinite(priced).any(1))
+            tables.append(priced[: int(longest[-1]) + 1 if len(longest) else 1])
         return tables
 
-    def _fill(self, kind: Kind, held: list[int], part: slice, out: Visits) -> None:
-        high, inverse = self.grid.high[part], self.grid.inverse[part]
-        layers = self.layers
-        inner = np.full((kind.gpus + 1, layers + 1, len(high)), np.inf, np.float32)
-        inner[0, 0] = 0
-        last_x = [self._longest(kind, t, held, high) for t in range(kind.gpus)]
-
-        def priced(times: npt.NDArray[np.float64]) -> Table:
-            column = times.astype(np.float32)[:, None]
+    def _price(
+        self,
+        priced: Table,
+        cells: npt.NDArray[np.int64],
+        us: npt.NDArray[np.float64],
+        shares: npt.NDArray[np.float64],
+    ) -> None:
+        for begin in range(0, len(us), 4096):
+            some = slice(begin, begin + 4096)
+            time = us[some].astype(np.float32)[:, None]
+            fill = (us[some] * shares[some]).astype(np.float32)[:, None]
             with np.errstate(invalid="ignore"):  # inf x 0 in the first interval
-                return np.where(column <= high, column * inverse, np.float32(np.inf))
+                cost = np.where(
+                    time <= self.high, fill * self.inverse, np.float32(np.inf)
+                )
+            first = np.flatnonzero(np.diff(cells[some], prepend=-1))
+            least = np.minimum.reduceat(cost, first, axis=0)
+            at = cells[some][first]
+            priced[at] = np.minimum(priced[at], least)
 
-        stages = []
-        for t in range(kind.gpus):
-            run = kind.run_us[t, : last_x[t] + 1]
-            onward = None if kind.out_us is None else priced(run + kind.out_us)
-            final = priced(kind.last_us[t, : last_x[t] + 1])
-            stages.append((priced(run + kind.within_us), onward, final))
-        for k in range(1, kind.gpus + 1):
+    def visits(self) -> tuple[Table, Table | None, Table]:
+        """By [k - 1, cells, bottleneck]: no end, half of an end, all of it."""
+        inner = self._empty()
+        inner[0, 0] = 0
+        self._append(inner, inner, self.inner)
+        going, ended = self._empty(), self._empty()
+        self._append(going, inner, self.out)
+        if self.size.sequences == 1:
+            self._append(ended, inner, self.whole)
+            return going[1:], None, ended[1:]
+        # Shared with others: one replica after another, by growing k.
+        open_ = inner.copy()
+        partly = self._empty()
+        self._append(partly, open_, self.shared, also=open_)
+        np.minimum(going, partly, out=going)
+        half = self._empty()
+        self._append(half, open_, self.halves)
+        self._append(ended, open_, self.whole)
+        self._append(ended, half, self.halves)
+        return going[1:], half[1:], ended[1:]
+
+    def _empty(self) -> Table:
+        shape = (self.gpus + 1, self.size.cells + 1, len(self.high))
+        return np.full(shape, np.inf, np.float32)
+
+    def _append(
+        self,
+        out: Table,
+        before: Table,
+        stages: list[Table],
+        also: Table | None = None,
+    ) -> None:
+        """Lower `out` by a replica behind `before`, and `also` by what was found."""
+        for k in range(1, self.gpus + 1):
             for t in range(1, k + 1):
-                within, onward, final = stages[t - 1]
-                for x in range(1, last_x[t - 1] + 1):
-                    before = inner[k - t, : layers + 1 - x]
-                    _lower(inner[k, x:], before, within[x])
-                    _lower(out.final[k - 1, x:, part], before, final[x])
-                    if onward is not None:
-                        _lower(out.onward[k - 1, x:, part], before, onward[x])
-
-    def _longest(self, kind: Kind, t: int, held: list[int], high: Table) -> int:
-        """The most layers that a stage of degree t + 1 can hold in the block."""
-        most = min(held[t], self.layers)
-        with_time = np.minimum(kind.run_us[t], kind.last_us[t])[: most + 1] <= high[-1]
-        return int(np.flatnonzero(with_time)[-1])
+                stage = stages[t - 1]
+                for w in range(1, len(stage)):
+                    rest = before[k - t, : self.size.cells + 1 - w]
+                    _lower(out[k, w:], rest, stage[w])
+            if also is not None:
+                np.minimum(also[k], out[k], out=also[k])
 
 
 def _lower(target: Table, before: Table, stage: Table) -> None:
     np.minimum(target, before + stage, out=target)
+
+
+def _claims(kind: Kind, size: Size, offer: Offer, rate: float) -> Table:
+    """Least sums over a visit's replicas of s / b x what is too much for `rate`.
+
+    Rows of `last` are among those of `runs`, as far as sizes go.
+    """
+    rows, cells = offer.runs, size.cells
+    excess = np.maximum(0.0, rows.weight - rows.degree * rate)
+    excess *= rows.samples / size.sequences
+    least = np.full((kind.gpus, cells + 1), np.inf)
+    np.minimum.at(least, (rows.degree - 1, rows.cells), excess)
+    # Runs at the end may be lighter, where nothing else has their worth.
+    ends = offer.last
+    excess = np.maximum(0.0, ends.weight - ends.degree * rate)
+    excess *= ends.samples / size.sequences
+    np.minimum.at(least, (ends.degree - 1, ends.cells), excess)
+    if not size.exact:
+        least = np.minimum.accumulate(least[:, ::-1], 1)[:, ::-1]
+        least[:, 0] = np.inf
+    claims = np.full((kind.gpus + 1, cells + 1), np.inf)
+    claims[0, 0] = 0.0
+    for k in range(1, kind.gpus + 1):
+        for t in range(1, k + 1):
+            for w in np.flatnonzero(np.isfinite(least[t - 1, :])).tolist():
+                rest = claims[k - t, : cells + 1 - w] + least[t - 1, w]
+                np.minimum(claims[k, w:], rest, out=claims[k, w:])
+    # Where there is no visit the claim does not matter.
+    return np.where(np.isfinite(claims[1:]), claims[1:], 0.0).astype(np.float32)
