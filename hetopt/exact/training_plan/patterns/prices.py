@@ -166,30 +166,28 @@ class _Search:
         """Add patterns worth more than their price; False where there is none."""
         found = False
         for number, part in enumerate(self.pricing.parts):
-            programme = _Programme(self, part, prices)
-            cost = programme.least + np.float32(prices[-1])
-            most = max(np.abs(each).max() for each in programme.goods)
-            worth = self.worths[number]
-            room = _MARGIN * (worth + most)
-            surplus = worth - cost * (1 - np.copysign(_MARGIN, cost)) + room
+            programme = _Programme(self, number, part, prices)
+            surplus = programme.surplus
             taken: list[int] = []
-            for g in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
-                if surplus[g] <= 0 or len(taken) == _COLUMNS_A_ROUND:
+            for place in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
+                if surplus[place] <= 0 or len(taken) == _COLUMNS_A_ROUND:
                     break
-                if all(abs(int(g) - other) >= _APART for other in taken):
-                    taken.append(int(g))
-                    self._add(number, programme, int(g))
+                g = int(programme.intervals[place])
+                if all(abs(g - other) >= _APART for other in taken):
+                    taken.append(g)
+                    self._add(number, programme, int(place))
             found = found or bool(taken)
         return found
 
-    def _add(self, number: int, programme: "_Programme", g: int) -> None:
-        """Keep the cheapest pattern of interval `g` as a column."""
+    def _add(self, number: int, programme: "_Programme", place: int) -> None:
+        """Keep the cheapest pattern of an interval as a column."""
+        g = int(programme.intervals[place])
         part, groups = programme.part, self.pricing.groups
         uses = [0.0] * self.pricing.goods
         uses[-1] = 1.0
         spent = 0.0
         seen = []
-        for members, y, end in programme.pattern(g):
+        for members, y, end in programme.pattern(place):
             i, k, w, least = programme.visit(members, y, end, g)
             claim = float(part.claims[i][k, w])
             uses[i] += k + 1
@@ -228,23 +226,42 @@ _Visit = tuple[tuple[int, ...], int, int]  # groups to choose from, cells, end
 
 
 class _Programme:
-    """The least prices of all patterns of one size, and how they come about."""
+    """The least prices of all patterns of one size, and how they come about.
 
-    def __init__(self, search: _Search, part: Part, prices: Array) -> None:
+    `surplus` is what a pattern is worth more than its price, at the most, in each of
+    the `intervals`. Where nodes can be visited but once, only those are looked at that
+    had any as if they could be visited at will.
+    """
+
+    def __init__(self, search: _Search, number: int, part: Part, prices: Array) -> None:
         self.part, self.pricing = part, search.pricing
         self.goods = [
             self._price_of_visits(i, prices) for i in range(len(self.pricing.groups))
         ]
+        self.worth = search.worths[number]
         lowest = [self._lowest(i) for i in range(len(self.pricing.groups))]
-        self.steps, self.states = self._priced(lowest, search.limited)
+        self.steps, self.states = self._priced(lowest, set())
+        self.intervals = np.arange(len(self.worth))
+        self.surplus = self._surplus(prices)
+        hard = np.flatnonzero(self.surplus > 0)
+        if search.limited and len(hard):
+            some = [
+                [None if table is None else table[:, hard] for table in states]
+                for states in lowest
+            ]
+            self.intervals = hard
+            self.steps, self.states = self._priced(some, search.limited)
+            self.surplus = self._surplus(prices)
 
-    @property
-    def least(self) -> Table:
-        """Least prices of patterns that hold all layers, by interval."""
+    def _surplus(self, prices: Array) -> Table:
         ended = self.states[2]
         assert ended is not None
-        last: Table = ended[-1]
-        return last
+        cost = ended[-1] + np.float32(prices[-1])
+        worth = self.worth[self.intervals]
+        most = max(np.abs(each).max() for each in self.goods)
+        room = _MARGIN * (worth + most)
+        surplus: Table = worth - cost * (1 - np.copysign(_MARGIN, cost)) + room
+        return surplus
 
     def _price_of_visits(self, i: int, prices: Array) -> Table:
         """Price of the goods that a visit of group `i` takes, by [k - 1, w]."""
