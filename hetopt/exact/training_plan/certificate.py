@@ -155,22 +155,24 @@ class _Size:
     def _cells(self, worth: int, s: int) -> int:
         return -(-worth * s * self.parts // self.b)
 
-    def visits(self, kind: Any, rate: float, share: float, level: int) -> _Visits:
+    def visits(
+        self, kind: Any, rate: float, share: float, level: int, fill: float
+    ) -> _Visits:
         """What a visit to a node takes at the least, where so much can synchronise."""
         able = [
             r
             for r in self.replicas[kind]
             if r.weight <= (r.t * rate + share) * (1 + 1e-9) + 1e-9
         ]
-        key = (kind, rate, share, level)
+        key = (kind, rate, share, level, fill)
         if key not in self.kept:
             if len(self.kept) > 8:
                 self.kept.clear()
-            self.kept[key] = self._visits(kind, able, rate, level)
+            self.kept[key] = self._visits(kind, able, rate, level, fill)
         return self.kept[key]
 
     def _visits(
-        self, kind: Any, able: list[_Replica], rate: float, level: int
+        self, kind: Any, able: list[_Replica], rate: float, level: int, fill: float
     ) -> _Visits:
         gpus = int(kind[1])
         high, inverse = self.grids[level]
@@ -179,7 +181,7 @@ class _Size:
             sorted_.setdefault((replica.role, replica.t), []).append(replica)
         stages = [
             [
-                self._stage(sorted_.get((role, t), []), high, inverse)
+                self._stage(sorted_.get((role, t), []), high, fill * inverse)
                 for t in range(1, gpus + 1)
             ]
             for role in range(5)
@@ -206,7 +208,7 @@ class _Size:
         for replica in able:
             if replica.us <= high[-1]:
                 fits = int(np.searchsorted(high, replica.us))
-                cost = self.check.fill * replica.share * replica.us * inverse[fits:]
+                cost = replica.share * replica.us * inverse[fits:]
                 row = found[replica.cells, fits:]
                 np.minimum(row, cost, out=row)
         return self._or_more(found)
@@ -486,8 +488,33 @@ class _Check:
         if not value * (1 + _SUMMED) < self.batch:
             return False
         return all(
-            self._dear(size, box, prices, groups, left, level) for size in self.sizes
+            self._dear(size, box, prices, groups, (left, spent, rate), level)
+            for size in self.sizes
+            for spent, rate in self._ranges(box)
         )
+
+    def _ranges(self, box: _Box) -> Iterator[tuple[float, float]]:
+        """What a pipeline spends on synchronising, and the layers that a GPU can.
+
+        Where backward passes hide it: of each range, S less what fills the pipeline
+        remains, so that both together take S at the least.
+        """
+        layers = float(self.layers)
+        whole = self._spread_us()
+        pipeline = float(self.costs.pipeline_factor)
+        factor = min(pipeline, float(self.costs.sync_factor))
+        overlap = self.costs.sync_overlap == "backward"
+        if not overlap or self.costs.interleave > 1 or not (whole and factor):
+            yield 0.0, self._rate(box)
+            return
+        most = self.time_us / factor * (1 + 2e-9)
+        low = 0.0
+        for halvings in range(5, -1, -1):
+            high = most / 2**halvings
+            # A little less is spent, and more allowed, than the method reckons with.
+            spent = low * factor / pipeline * (1 - 4e-9)
+            yield spent, min(layers, high / whole * (1 + 1e-12))
+            low = high
 
     def _dear(
         self,
@@ -495,15 +522,22 @@ class _Check:
         box: _Box,
         prices: tuple[float, ...],
         groups: list[tuple[tuple[int, float], int]],
-        left: float,
+        times: tuple[float, float, float],
         level: int,
     ) -> bool:
-        """Whether every pipeline of one size of micro-batches is worth its price."""
-        rate, kinds = self._rate(box), list(self.sample)
+        """Whether every pipeline of one size of micro-batches is worth its price.
+
+        `times` is what is left of the time, what of it is spent on synchronising in
+        place of filling the pipeline, and the rate of that.
+        """
+        left, spent, rate = times
+        fill = 0.0 if spent else self.fill
+        left = max(0.0, left - spent)
+        kinds = list(self.sample)
         _, inverse = size.grids[level]
         limited, largest = [], abs(prices[-1])
         for i, ((k, share), count) in enumerate(groups):
-            found = size.visits(kinds[k], rate, share, level)
+            found = size.visits(kinds[k], rate, share, level, fill)
             width = int(kinds[k][1])
             gpus = np.arange(1, width + 1)[:, None]
             balance = prices[len(groups) + i]
@@ -532,16 +566,23 @@ class _Check:
             least[::-1] = np.minimum.accumulate(least[::-1], axis=0)
         return least
 
-    def _rate(self, box: _Box) -> float:
+    def _spread_us(self) -> float:
+        """What one GPU takes to synchronise a layer of average size across nodes."""
         inter = self.table.cluster.inter
         rates = [exact(slower(rate)) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
-        if not (rates and self.priced and self.average) or math.isinf(box.sync[1]):
-            return float(self.layers)
+        if not rates:
+            return 0.0
         sent = self.costs.sync_passes * self.costs.gradient_bytes * self.average
+        return sent / float(max(rates) * 1000)
+
+    def _rate(self, box: _Box) -> float:
+        spread = self._spread_us()
+        if not (spread and self.priced) or math.isinf(box.sync[1]):
+            return float(self.layers)
         # No less than it is, whatever was rounded.
-        return box.sync[1] / (sent / float(max(rates) * 1000)) * (1 + 1e-12)
+        return box.sync[1] / spread * (1 + 1e-12)
 
 
 def _intervals(least: float, most: float, ratio: float) -> tuple[Array, Array]:

@@ -28,11 +28,17 @@ exceeds. Replicas of t GPUs with s of b samples that hold the run R obey, each w
 with s / b,
 
     sum over r of (s_r / b) (p(R_r) - t_r s beta / 4)  <=  Gamma_v.
+
+Where backward passes hide synchronisation, a stage that synchronises for S hides no
+more than what fills its pipeline: an iteration lasts S and n - 1 bottlenecks at the
+least. Each pipeline then has its own range of S in place of the case's range of s, and
+spends its least in place of filling.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -51,6 +57,8 @@ _RATIOS = (1.04, 1.008)
 # Ranges of s are halved down to a coarse one, then the number of pipelines, then s
 # down to a fine one, then shares: in the order of what a division is worth.
 _COARSE, _FINE = 1 / 8, 1 / 100
+# Of the time, what stages synchronise where backward passes may hide it.
+_HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _NARROWEST = 1 / 256  # of the shares: not divided further
 
 
@@ -65,6 +73,13 @@ def variants(instance: Instance) -> list[Instance]:
         for zero in sorted(set(workload.zeros))
         for split in workload.splits
     ]
+
+
+class Hidden(NamedTuple):
+    """Layers that a GPU can synchronise, and the time that is spent at the least."""
+
+    rate: float
+    spent_us: float
 
 
 @dataclass
@@ -132,7 +147,7 @@ class PatternBound:
             k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
         ]
         self.layers = instance.model.layers
-        # What backward passes may hide is not priced: then s = 0 says nothing.
+        # What backward passes may hide is each pipeline's own (`_hidden`).
         self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
         least = max(0.0, least_us - self.overhead_us) / self.pipeline_factor
         largest = max(1.0, most_us - self.overhead_us) / self.pipeline_factor
@@ -204,7 +219,7 @@ class PatternBound:
         left /= self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
         for level in range(len(_RATIOS)):
-            pricing = self._pricing(case, level)
+            pricing = self._pricing(case, level, time_us)
             start = case.prices.get(len(pricing.groups))
             verdict = pricing.refute(left, start)
             if verdict.refuted or level == 0:
@@ -214,7 +229,7 @@ class PatternBound:
                 return True
         return False
 
-    def _pricing(self, case: Case, level: int) -> Pricing:
+    def _pricing(self, case: Case, level: int, time_us: float) -> Pricing:
         members: dict[tuple[int, float], int] = {}
         for node, share in enumerate(case.shares_high):
             key = (self.kind_of[node], share)
@@ -231,18 +246,41 @@ class PatternBound:
                 for key in groups
             ),
             tuple(
-                self._part(case, groups, level, size)
+                self._part(case, groups, level, size, hidden)
                 for size in range(len(self.fleet.sizes))
+                for hidden in self._hidden(case, time_us)
             ),
             self._check,
         )
 
+    def _hidden(self, case: Case, time_us: float) -> list[Hidden]:
+        """Ranges of what the stages of one pipeline synchronise, hidden or not."""
+        costs, spread = self.instance.workload.costs, self.fleet.spread_us
+        least = min(self.pipeline_factor, self.sync_factor)
+        plain = Hidden(self._rate(case), 0.0)
+        if costs.sync_overlap == "none" or costs.interleave > 1 or not spread * least:
+            return [plain]
+        most = max(0.0, time_us - self.overhead_us) / least * (1 + 1e-9)
+        edges = [0.0, *(most * part for part in _HIDDEN)]
+        return [
+            Hidden(min(float(self.layers), high / spread), low * least)
+            for low, high in pairwise(edges)
+        ]
+
     def _part(
-        self, case: Case, groups: list[tuple[int, float]], level: int, size: int
+        self,
+        case: Case,
+        groups: list[tuple[int, float]],
+        level: int,
+        size: int,
+        hidden: Hidden,
     ) -> Part:
         """Pipelines of one size of micro-batches, in a case."""
-        tables, rate = self.tables[level], self._rate(case)
-        visits = tuple(tables.visits(kind, size, rate, share) for kind, share in groups)
+        tables, rate = self.tables[level], hidden.rate
+        fills = not hidden.spent_us
+        visits = tuple(
+            tables.visits(kind, size, rate, share, fills) for kind, share in groups
+        )
         claims, held = [], []
         for (kind, _), visit in zip(groups, visits, strict=True):
             gpus = self.fleet.kinds[kind].gpus
@@ -255,6 +293,7 @@ class PatternBound:
             counted.sequences,
             counted.cells,
             counted.exact,
+            hidden.spent_us / self.pipeline_factor,
             tables.grids[size],
             visits,
             tuple(claims),

@@ -57,13 +57,15 @@ class Group:
 class Part:
     """Pipelines of one size of micro-batches: worth of all layers, and every visit.
 
-    The lists are of groups. `claims` of the share by [k - 1, w], `held` of the share
+    `spent_us` of the time are gone before bottlenecks count. The lists are of groups.
+    `claims` of the share by [k - 1, w], `held` of the share
     at the most, likewise. `exact` says that worths are no more than they should be.
     """
 
     sequences: int
     cells: int
     exact: bool
+    spent_us: float
     grid: Grid
     visits: tuple[Visits, ...]
     claims: tuple[Table, ...]
@@ -128,7 +130,8 @@ class _Search:
         self.worths = []
         for part in pricing.parts:
             inverse = part.grid.inverse
-            most = pricing.first + np.float32(time_us) * inverse
+            left = max(0.0, time_us - part.spent_us)
+            most = pricing.first + np.float32(left) * inverse
             self.worths.append(
                 np.where(
                     inverse > 0,

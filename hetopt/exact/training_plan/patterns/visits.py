@@ -93,24 +93,33 @@ class VisitTables:
         `check()` is called before what takes long, and may raise.
         """
         self.fleet, self.grids, self._fill, self._check = fleet, grids, fill, check
-        self._kept: OrderedDict[tuple[int, int, bytes, float], Visits]
+        self._kept: OrderedDict[tuple[int, int, bytes, float, bool], Visits]
         self._kept = OrderedDict()
 
-    def visits(self, kind: int, size: int, rate: float, share: float) -> Visits:
+    def visits(
+        self, kind: int, size: int, rate: float, share: float, fills: bool
+    ) -> Visits:
         """Tables of a kind where synchronisation limits what a visit can hold.
 
-        A replica of t GPUs holds layers of total weight <= t `rate` + `share`.
+        A replica of t GPUs holds layers of total weight <= t `rate` + `share`. All
+        visits take no time unless it `fills` the pipeline.
         """
         offer = self.fleet.kinds[kind].offers[size]
         held = [
             rows.weight <= (rows.degree * rate + share) * (1 + 1e-9) + 1e-9
             for rows in (offer.runs, offer.last)
         ]
-        key = (kind, size, b"".join(np.packbits(each).tobytes() for each in held), rate)
+        key = (
+            kind,
+            size,
+            b"".join(np.packbits(each).tobytes() for each in held),
+            rate,
+            fills,
+        )
         if key not in self._kept:
             runs, last = offer.runs.of(held[0]), offer.last.of(held[1])
             limited = Offer(runs, last, offer.within_us, offer.out_us)
-            self._kept[key] = self._tables(kind, size, limited, rate)
+            self._kept[key] = self._tables(kind, size, limited, rate, fills)
             self._forget()
         self._kept.move_to_end(key)
         return self._kept[key]
@@ -121,7 +130,9 @@ class VisitTables:
             _, old = self._kept.popitem(last=False)
             size -= old.nbytes
 
-    def _tables(self, number: int, size: int, offer: Offer, rate: float) -> Visits:
+    def _tables(
+        self, number: int, size: int, offer: Offer, rate: float, fills: bool
+    ) -> Visits:
         kind, counted = self.fleet.kinds[number], self.fleet.sizes[size]
         grid = self.grids[size]
         shape = (kind.gpus, counted.cells + 1, len(grid.high))
@@ -131,7 +142,8 @@ class VisitTables:
         for begin in range(0, shape[2], _BLOCK):
             self._check()
             part = slice(begin, begin + _BLOCK)
-            block = _Block(kind, counted, offer, grid, part, self._fill)
+            fill = self._fill if fills else 0.0
+            block = _Block(kind, counted, offer, grid, part, fill)
             found = block.visits()
             going[:, :, part], ended[:, :, part] = found[0], found[2]
             if half is not None:
