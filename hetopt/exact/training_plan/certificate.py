@@ -275,8 +275,9 @@ class _Check:
         self.fill = 1 / self.costs.interleave
         self.time_us = certificate.time_us - float(self.costs.iteration_overhead_us)
         self.priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
-        routed = self.table.divided_parameters
-        own = [p - r for p, r in zip(self.table.model.parameters, routed, strict=True)]
+        exchanged = self.table.exchanged
+        routed = self.table.divided(exchanged)
+        own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
         self.average = sum(own) / len(own)
         self.weights = [p / (self.average or 1) for p in own]
         self.sample: dict[tuple[Any, ...], str] = {}

@@ -153,8 +153,9 @@ def rows(tables: Sequence[CostTable], node: str, size: Size, *, last: bool) -> R
 
 def sizes_of_layers(table: CostTable) -> Array:
     """What is synchronised of each layer as one, in average layers."""
-    routed = table.divided_parameters
-    own = [p - r for p, r in zip(table.model.parameters, routed, strict=True)]
+    exchanged = table.exchanged
+    routed = table.divided(exchanged)
+    own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
     average = Fraction(sum(own), len(own))
     return np.array(own) / float(average or 1)
 

@@ -90,8 +90,9 @@ def _spread_us(table: CostTable) -> float:
         rates.append(exact(inter.gbytes_per_s))
     if not rates:
         return 0.0
-    routed = sum(table.divided_parameters)
-    average = Fraction(sum(table.model.parameters) - routed, table.layers)
+    exchanged = table.exchanged
+    routed = sum(table.divided(exchanged))
+    average = Fraction(sum(exchanged.layers) - routed, table.layers)
     costs = table.workload.costs
     sent = costs.sync_passes * costs.gradient_bytes * average
     return float(sent / (max(rates) * 1000))
