@@ -15,6 +15,7 @@ from soaking._subproblems import no_lie
 
 from hetopt import problems, registry
 from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported
+from hetopt.exact import device_grouping as exact_grouping
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
 from hetopt.problems import Objective, device_grouping, layer_partition
@@ -130,11 +131,18 @@ def test_a_warm_start_satisfies_every_constraint(
         pytest.skip("its hint leaves the continuous variables to the solver")
     module: Any = registry.entry("formulations", name)
     for seed in islice(SEEDS, 15):
-        data, _ = enumerated(problem, seed)
-        for value, plan in islice(brute_force.valid(problem, data), 2):
+        data, best = enumerated(problem, seed)
+        valid = list(islice(brute_force.valid(problem, data), 2000))
+        for value, plan in [*valid[:2], *(pair for pair in valid if pair[0] == best)][
+            :3
+        ]:
             cases = module.cases(data) if hasattr(module, "cases") else [data]
             hints = [(case, module.hint(case, plan)) for case in cases]
-            case, hint = next(pair for pair in hints if pair[1])
+            # A statement may leave out plans that are worse than one it knows.
+            case, hint = next((pair for pair in hints if pair[1]), (None, {}))
+            if case is None:
+                assert value != best
+                continue
             model: Any = registry.entry("backends", backend).backend("fixed")
             read = module.build(case, model)
             assert set(hint) == set(model.variables)
@@ -550,3 +558,47 @@ def test_the_grouping_bound_is_the_next_reachable_value(seed: int) -> None:
         at = Fraction(value) / literal.unit(data)
         assert literal.bound(data, at) == value
         assert value <= literal.bound(data, at + Fraction(1, 1000))
+
+
+def grouping(gpus: int, types: int, floor_mib: int) -> Any:
+    """Equal numbers of AutoHet's types of GPU."""
+    rows = [("A100", 312, 80), ("H800", 989, 80), ("H20", 148, 96), ("V100", 125, 32)]
+    listed = [
+        {
+            "type": name,
+            "count": gpus // types,
+            "gflops": 1000 * tflops,
+            "memory_mib": 1024 * gib,
+        }
+        for name, tflops, gib in rows[:types]
+    ]
+    model = problems.get("device_grouping").Data
+    return model.model_validate(
+        {"gpus": listed, "minimum_memory_mib": floor_mib, "micro_batches": 16},
+        strict=False,
+    )
+
+
+def test_patterns_prove_what_the_exact_method_proves() -> None:
+    """Beyond what can be enumerated; the two share no line."""
+    for gpus, types, floor in ((24, 3, 137_216), (20, 4, 90_000), (48, 2, 137_216)):
+        data = grouping(gpus, types, floor)
+        best = exact_grouping.solve(data)
+        result = statements.solve(
+            "device_grouping", data, "device_grouping_patterns", "highs"
+        )
+        assert best.status is result.status is Status.OPTIMAL
+        assert result.objective == best.objective
+
+
+@pytest.mark.parametrize(
+    ("gpus", "types", "expected"), [(400, 3, "different counts"), (60, 3, "patterns")]
+)
+def test_patterns_beyond_number_are_refused(
+    gpus: int, types: int, expected: str
+) -> None:
+    with pytest.raises(Unsupported, match=expected):
+        statements.solve(
+            *("device_grouping", grouping(gpus, types, 15 * 81_920)),
+            *("device_grouping_patterns", "cpsat"),
+        )
