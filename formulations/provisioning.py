@@ -1,9 +1,13 @@
 """Provisioning: offers for the stages of one pipeline, counted from its end.
 
+The problem is the best of its cases, one for each data-parallel degree d.
+
 L layers, K micro-batches; positions e = 0, 1, ... from the last stage, so that
-held = min(K, e + 1) micro-batches are in flight at e, whatever the number of stages.
+held = min(K, e + 1) micro-batches are in flight at e, whatever the number of stages;
+as many as the offers have d GPUs for.
 Kinds k = (offer o, degree d) with times of a layer: both passes, the backward one, and
 sync, 0 at d = 1; room[e,k] layers fit there, and kinds without room are left out.
+least = all layers at the least time of both passes.
 Offers have a price in a common unit and a quota; some come in instances of g > 1 GPUs
 that are rented whole. Storage has a price an hour, egress one a run. Offers whose
 machines are lost are refused: how long a run is expected to take is then a product.
@@ -11,7 +15,7 @@ machines are lost are refused: how long a run is expected to take is then a prod
     on[e,k]      the stage at e is of kind k     rent[o,i]  the i-th instance is rented
     layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
     bill[e,k]    the product iteration on[e,k]: a stage is paid for the whole iteration
-    degree[d]    the data-parallel degree is d   used[e] = sum_k on[e,k]
+    used[e] = sum_k on[e,k]
     above[m]     there are more than m machines  machines: GPUs of offers by the GPU, and
                                                  instances of the others
 
@@ -21,8 +25,6 @@ subject to
     one_kind      a stage is of one kind at most
     last_stage    there is a last stage
     in_a_row      and none behind an unused position
-    one_degree    there is one degree
-    same_degree   which all stages have
     some_layer    a stage has a layer
     fits          and no more than fit
     all_layers    together all of them
@@ -42,6 +44,10 @@ and for each number m of machines that no plan may have,
     fewer         else m - 1 or fewer
 and, of our own,
     whole_order   instances are rented in order: they are alike, so no optimum is lost
+    worked        a stage is paid for K - 1 times its own time, and for `least`: no
+                  iteration is shorter, as slow is no less than the time of a stage, and
+                  the sum of all stages no less than `least`
+    no_shorter    nor is the iteration itself
 longest = the longest iteration of any plan that meets the deadline: all layers on the
 slowest kind, K times, and their synchronisation. A bill of 0 is thus always allowed
 where a position or an instance is not used.
@@ -76,20 +82,27 @@ class Kind(NamedTuple):
     sync: int
 
 
-def build(data: Data, model: Model) -> ReadPlan:
-    """State the problem on `model`; return the function that reads the plan back."""
+def cases(data: Data) -> list[Data]:
+    """The problem at each degree at which an offer has room."""
     _refuse_losses(data)
-    longest, total, D, K = _longest(data), model.total, data.data_parallel, data.micro_batches
-    E, offers = range(min(data.max_stages, data.layers)), {offer.gpu: offer for offer in data.offers}
+    found = [data.model_copy(update={"data_parallel": (d,)}) for d in data.data_parallel]
+    return [case for case in found if _rooms(case)]
+
+
+def build(data: Data, model: Model) -> ReadPlan:
+    """State the problem of one degree; return the function that reads the plan back."""
+    longest, total, K = _longest(data), model.total, data.micro_batches
+    E, offers = range(_positions(data)), {offer.gpu: offer for offer in data.offers}
     room, slots, kinds = _rooms(data), _slots(data), _kinds(data)
     kind = {(e, o, d): kinds[o, d] for e, o, d in room}
     at = {e: [s for s in room if s[0] == e] for e in E}
     of = {o: [s for s in room if s[1] == o] for o in offers}
+    least = data.layers * min((k.both for k in kinds.values()), default=0)
     price = {o: offer.micro_usd_per_hour // _unit(data) for o, offer in offers.items()}
     g = {o: offer.gpus_per_instance for o, offer in offers.items()}
 
     on, layers = model.binaries("on", room), model.integers("layers", room)
-    degree, rent = model.binaries("degree", D), model.binaries("rent", slots)
+    rent = model.binaries("rent", slots)
     bill = model.integers("bill", dict.fromkeys([*room, *slots], longest))
     slow, exposed, iteration = (model.integer(x, 0, longest) for x in ("slow", "exposed", "iteration"))
     used = {e: total(on[s] for s in at[e]) for e in E}
@@ -106,9 +119,6 @@ def build(data: Data, model: Model) -> ReadPlan:
     model.each("one_kind",    {e: used[e] <= 1                                 for e in E})
     model.add("last_stage", 0, used[0] == 1)
     model.each("in_a_row",    {e: used[e + 1] <= used[e]                       for e in E[:-1]})
-    model.add("one_degree", 0, total(degree.values()) == 1)
-    model.each("same_degree", {(e, d): total(on[s] for s in at[e] if s[2] == d) <= degree[d]
-                                                                               for e in E for d in D})
     model.each("some_layer",  {s: layers[s] >= on[s]                           for s in room})
     model.each("fits",        {s: layers[s] <= room[s] * on[s]                 for s in room})
     model.add("all_layers", 0, total(layers.values()) == data.layers)
@@ -128,6 +138,9 @@ def build(data: Data, model: Model) -> ReadPlan:
         _other_counts(data, model, rented, {o: total(rent[s] for s in slots if s[0] == o) for o in offers})
     # our own
     model.each("whole_order", {(o, i): rent[o, i] <= rent[o, i - 1]            for o, i in slots if i})
+    model.each("worked",      {s: bill[s] >= (K - 1) * kind[s].both * layers[s] + least * on[s]
+                                                                               for s in room})
+    model.each("no_shorter",  {e: (K - 1) * both[e] + least <= iteration       for e in E})
     # fmt: on
     model.minimise(iteration if data.minimises_time else cost)
 
@@ -190,10 +203,17 @@ def _kinds(data: Data) -> dict[tuple[str, int], Kind]:
     return kinds
 
 
+def _positions(data: Data) -> int:
+    """The most stages: of layers, and of d GPUs each."""
+    (d,) = data.data_parallel
+    stages = sum(min(offer.quota, offer.rentable) // d for offer in data.offers)
+    return min(data.max_stages, data.layers, stages)
+
+
 def _rooms(data: Data) -> dict[tuple[int, str, int], int]:
     """By position, offer and degree: the most layers that fit there, where one does."""
     rooms = {}
-    for e in range(min(data.max_stages, data.layers)):
+    for e in range(_positions(data)):
         held = min(data.micro_batches, e + 1)
         for (o, d), kind in _kinds(data).items():
             need = kind.offer.layer_mib + held * kind.offer.in_flight_mib
@@ -245,8 +265,9 @@ def bound(data: Data, value: Fraction) -> int | Fraction:
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
     """Values of the variables, by name."""
     kinds, d = _kinds(data), plan.data_parallel
-    values = {label("degree", other): int(other == d) for other in data.data_parallel}
-    values |= {label(x, s): 0 for s in _rooms(data) for x in ("on", "layers", "bill")}
+    if data.data_parallel != (d,):
+        return {}
+    values = {label(x, s): 0 for s in _rooms(data) for x in ("on", "layers", "bill")}
     slow = exposed = total = hidden = 0
     for stage in plan.stages:
         kind = kinds[stage.gpu, d]
