@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from . import registry
 from .errors import MixedData
 from .performance_profiles import quantile
 from .result import Result, Status, gap, known_gap
@@ -36,6 +37,17 @@ class GapReport:
     def __repr__(self) -> str:
         lines = (f"  {row.instance}, {row.result!r}" for row in self.rows)
         return "\n".join(["<GapReport", *lines, ">"])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table for each instance."""
+        return str(registry.entry("report", "notebook").of_gaps(self))
+
+    def to_frame(self) -> Any:
+        """A data frame, a row a method and instance; pandas, or polars.
+
+        Raises `Unsupported` where neither is installed.
+        """
+        return registry.entry("report", "notebook").frame_of_gaps(self)
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> "GapReport":

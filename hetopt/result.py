@@ -9,7 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal
 
-from . import problems
+from . import problems, registry
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
 from .problems import Evaluation, Objective
 from .schema import Record
@@ -126,6 +126,17 @@ class Result:
         if self.gap is not None:
             words.append(f"gap {self.gap:.2%}")
         return f"<Result {', '.join(words)}; stop {self.stop.value}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known, and a training plan drawn."""
+        return str(registry.entry("report", "notebook").of_result(self))
+
+    def to_frame(self) -> Any:
+        """The plan as a data frame, a row a stage (group, link); pandas, or polars.
+
+        Raises `Unsupported` where neither is installed, or where there is no plan.
+        """
+        return registry.entry("report", "notebook").frame_of_result(self)
 
     def _refuse_lies(self) -> None:
         has_plan = self.plan is not None

@@ -11,7 +11,7 @@ from ..gaps import GapReport, GapRow
 from ..performance_profiles import profiles
 from ..problems import Objective
 from ..result import Bound, known_gap
-from . import figures, pipelines, words, writers
+from . import figures, gap_picture, pipelines, words, writers
 from .sheet import Cell, Figure, Section, Sheet, Table
 
 
@@ -111,15 +111,20 @@ def comma_separated(report: GapReport) -> str:
     return writers.comma_separated(names, (asdict(Row.of(r)) for r in report.rows))
 
 
+def sections(report: GapReport) -> list[Section]:
+    """What is proved of each instance, and a row a method."""
+    return [section(name, rows) for name, rows in _instances(report)]
+
+
 def markdown(report: GapReport) -> str:
     """A heading and a table for each instance, then the summary."""
-    parts = tuple(section(name, rows) for name, rows in _instances(report))
-    return writers.markdown(Sheet("Optimality gaps", (*parts, summary(report))))
+    parts = (*sections(report), summary(report))
+    return writers.markdown(Sheet("Optimality gaps", parts))
 
 
 def terminal(report: GapReport) -> Iterator[RenderableType]:
     """A table for each instance; a summary where there are several."""
-    parts = [section(name, rows) for name, rows in _instances(report)]
+    parts = sections(report)
     for part in parts:
         yield Text(words.plain(part.title), style="bold")
         yield Text(words.plain(part.notes[0]), style="dim")
@@ -264,5 +269,6 @@ FILES = writers.Files[GapReport](
         ".md": markdown,
         ".csv": comma_separated,
         ".json": lambda report: writers.document(report.to_json()),
+        **dict.fromkeys(writers.PICTURES, gap_picture.picture),
     }
 )

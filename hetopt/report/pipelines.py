@@ -12,6 +12,7 @@ from .figures import canvas, label
 from .sheet import Figure, Section
 
 _WIDTH, _LETTER = 8.0, 0.075  # of all boxes, and of a letter in one: inches
+ROW = 0.32  # of a pipeline: inches
 _PALETTE = (
     *("#8ecae6", "#f4a261", "#95d5b2", "#e5989b"),
     *("#cdb4ff", "#ffd166", "#a3b18a", "#d4a373"),
@@ -46,6 +47,14 @@ def section(
 
 def drawing(result: Result, palette: dict[str, str]) -> Any:
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
+    assert result.plan is not None
+    figure = canvas(_WIDTH + 2, 0.8 + ROW * len(result.plan.pipelines))
+    drawn(figure, figure.subplots(), result, palette)
+    return figure
+
+
+def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> None:
+    """Draw a training plan on axes of a figure, or of a part of one."""
     from matplotlib.patches import Patch
 
     assert result.plan is not None
@@ -54,8 +63,6 @@ def drawing(result: Result, palette: dict[str, str]) -> Any:
     parts, pipelines = result.evaluation.parts, result.plan.pipelines
     longest = max(sum(map(_time, rows)) for rows in parts["stages"])
     unit, name = (1e6, "s") if longest >= 2_000_000 else (1e3, "ms")
-    figure = canvas(_WIDTH + 2, 0.8 + 0.32 * len(pipelines))
-    axes = figure.subplots()
     types = set()
     for row, (pipeline, timed) in enumerate(
         zip(pipelines, parts["stages"], strict=True)
@@ -81,7 +88,6 @@ def drawing(result: Result, palette: dict[str, str]) -> Any:
     axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
     key = [Patch(color=palette[gpu], label=label(gpu)) for gpu in sorted(types)]
     figure.legend(handles=key, loc="outside lower center", ncols=6, frameon=False)
-    return figure
 
 
 def _time(row: dict[str, int]) -> int:

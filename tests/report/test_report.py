@@ -205,8 +205,8 @@ def test_the_json_report_is_the_document(report: GapReport, tmp_path: Path) -> N
 
 
 def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match=r"'\.pdf', expected one of \.html, \.md"):
-        gaps.FILES.check(tmp_path / "report.pdf")
+    with pytest.raises(Unsupported, match=r"'\.doc', expected one of \.html, \.md"):
+        gaps.FILES.check(tmp_path / "report.doc")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""A gap report as one picture: planners beside what is proved, and the best plan."""
+
+from itertools import groupby
+from typing import Any
+
+from ..gaps import GapReport, GapRow
+from ..result import Result
+from . import pipelines, words
+from .figures import canvas
+
+_WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
+_PLAN, _PROVED = "#8fb3d9", "#c0392b"
+
+
+def picture(report: GapReport) -> Any:
+    """The Matplotlib figure: for each instance bars, a line at its bound, a plan.
+
+    Planners without a plan are left out; an instance without any says so.
+    """
+    groups = [list(rows) for _, rows in groupby(report.rows, lambda row: row.instance)]
+    shown = [(rows, [row for row in rows if row.result.plan]) for rows in groups]
+    heights = [_height(planned) for _, planned in shown]
+    figure = canvas(_WIDTH, sum(heights))
+    parts = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)
+    for part, (rows, planned) in zip(parts[:, 0], shown, strict=True):
+        _instance(part, rows, planned)
+    return figure
+
+
+def _height(planned: list[GapRow]) -> float:
+    best = _best(planned)
+    drawn = _FOOT + pipelines.ROW * len(best.plan.pipelines) if best else 0.0
+    return _HEAD + _BAR * max(1, len(planned)) + drawn
+
+
+def _best(planned: list[GapRow]) -> Any:
+    results = (row.result for row in planned)
+    return min(results, key=lambda result: result.objective or 0, default=None)
+
+
+def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
+    part.suptitle(words.plain(rows[0].instance), x=0.01, ha="left", weight="bold")
+    best: Result | None = _best(planned)
+    if best is None:
+        part.text(0.01, 0.4, "no planner found a plan")
+        return
+    assert best.plan is not None
+    low = pipelines.ROW * len(best.plan.pipelines) + _FOOT
+    upper, lower = part.subfigures(
+        2, 1, height_ratios=[_height(planned) - low, low], squeeze=True
+    )
+    _bars(upper.subplots(), rows, planned)
+    axes = lower.subplots()
+    palette = pipelines.colours(best.data.planned_cluster.gpus)
+    pipelines.drawn(lower, axes, best, palette)
+    title = "the fastest plan: a row a pipeline (micro-batches × size), a box a stage"
+    axes.set_title(title, loc="left", size="medium")
+
+
+def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
+    """A bar a planner, the fastest first, and what no plan can be faster than."""
+    ordered = sorted(planned, key=lambda row: row.result.objective or 0)
+    times = [float(row.result.objective or 0) / 1e6 for row in ordered]
+    names = [_name(row) for row in ordered]
+    axes.barh(range(len(ordered)), times, height=0.72, color=_PLAN)
+    for place, (row, time) in enumerate(zip(ordered, times, strict=True)):
+        told = words.amount(row.result.objective, "us")
+        if row.gap_to_bound is not None:
+            told += f", {words.share(row.gap_to_bound)} above the bound"
+        axes.text(time, place, f" {told}", va="center", ha="left", size="small")
+    bounds = [row.result.bound.value for row in rows if row.result.bound]
+    if bounds:
+        proved = float(max(bounds)) / 1e6
+        axes.axvline(proved, color=_PROVED, linewidth=1.6)
+        axes.set_title(
+            f"no plan is faster than {words.amount(max(bounds), 'us')}: proved",
+            color=_PROVED,
+            loc="left",
+            size="medium",
+        )
+    axes.set_yticks(range(len(ordered)), names)
+    axes.set(ylim=(len(ordered) - 0.5, -0.5), xlim=(0, max(times) * 1.3))
+    axes.set_xlabel("s an iteration")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _name(row: GapRow) -> str:
+    exact = row.result.method.kind == "exact"
+    return "exact method" if exact else words.plain(row.method)
