@@ -38,10 +38,11 @@ PARTS = {
     schema.MambaMixer: "mamba",
     schema.Vectors: "vectors",
 }
+SETTINGS = {schema.Lora: "lora", schema.Offload: "offload"}
 
 
-def _within(model: dict, kind: type[schema.Record]) -> list[dict]:
-    return [model[PARTS[kind]]] if PARTS[kind] in model else []
+def _within(tree: dict, field: str) -> list[dict]:
+    return [tree[field]] if field in tree else []
 
 
 def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
@@ -51,7 +52,8 @@ def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
         schema.Node: cluster["nodes"],
         schema.Inter: [cluster["inter"]],
         schema.ModelSpec: [tree["model"]],
-        **{kind: _within(tree["model"], kind) for kind in PARTS},
+        **{kind: _within(tree["model"], field) for kind, field in PARTS.items()},
+        **{kind: _within(workload["costs"], x) for kind, x in SETTINGS.items()},
         schema.CostSettings: [workload["costs"]],
         schema.Alternatives: [workload["alternatives"]],
         schema.Workload: [workload],
