@@ -60,7 +60,8 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
 def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     """A bar a planner, the fastest first, and what no plan can be faster than."""
     ordered = sorted(planned, key=lambda row: row.result.objective or 0)
-    times = [float(row.result.objective or 0) / 1e6 for row in ordered]
+    unit, name = _unit(ordered[-1].result.objective or 0)
+    times = [float(row.result.objective or 0) / unit for row in ordered]
     names = [_name(row) for row in ordered]
     axes.barh(range(len(ordered)), times, height=0.72, color=_PLAN)
     for place, (row, time) in enumerate(zip(ordered, times, strict=True)):
@@ -70,7 +71,7 @@ def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
         axes.text(time, place, f" {told}", va="center", ha="left", size="small")
     bounds = [row.result.bound.value for row in rows if row.result.bound]
     if bounds:
-        proved = float(max(bounds)) / 1e6
+        proved = float(max(bounds)) / unit
         axes.axvline(proved, color=_PROVED, linewidth=1.6)
         axes.set_title(
             f"no plan is faster than {words.amount(max(bounds), 'us')}: proved",
@@ -80,8 +81,13 @@ def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
         )
     axes.set_yticks(range(len(ordered)), names)
     axes.set(ylim=(len(ordered) - 0.5, -0.5), xlim=(0, max(times) * 1.3))
-    axes.set_xlabel("s an iteration")
+    axes.set_xlabel(f"{name} an iteration")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _unit(longest_us: Any) -> tuple[float, str]:
+    """Microseconds of a unit in which the longest time reads well, and its name."""
+    return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
 
 
 def _name(row: GapRow) -> str:
