@@ -602,3 +602,20 @@ def test_patterns_beyond_number_are_refused(
             *("device_grouping", grouping(gpus, types, 15 * 81_920)),
             *("device_grouping_patterns", "cpsat"),
         )
+
+
+def test_runs_beyond_number_are_refused() -> None:
+    module = problems.get("layer_partition")
+    layers = 400
+    stage = {"memory_mib": 10**6, "layer_us": (1,) * layers}
+    data = module.Data.model_validate(
+        {
+            "layer_mib": (1,) * layers,
+            "in_flight_mib": (0,) * layers,
+            "micro_batches": 4,
+            "stages": [stage | {"name": f"s{n}"} for n in range(4)],
+        },
+        strict=False,
+    )
+    with pytest.raises(Unsupported, match="use the exact method"):
+        statements.solve("layer_partition", data, "layer_partition_runs", "cpsat")
