@@ -114,3 +114,12 @@ def test_an_ended_parent_leaves_no_process_behind() -> None:
         time.sleep(0.05)
     assert process.poll() == 0
     server.close()
+
+
+def test_what_highs_refuses_is_a_failure_that_names_the_model() -> None:
+    model = highs.backend("too large a factor")
+    x = model.integer("x", 0, 10)
+    model.add("huge", 0, 10**16 * x >= 10**17)
+    model.minimise(x)
+    with pytest.raises(SolverFailed, match="too large a factor"):
+        model.solve(Limits(), quiet)

@@ -22,6 +22,15 @@ from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 HEAD = struct.Struct(">cQ")
 Request = tuple[dict[str, Any], bytes]
+# Of MathOpt; its message of a status that is not OK ends in an AttributeError.
+FAILURES = (
+    AttributeError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def read(stream: BinaryIO) -> tuple[bytes, bytes] | None:
@@ -117,7 +126,7 @@ def main() -> None:
             asked, model = requests.get()
             try:
                 answer = solve(asked, model, out)
-            except Exception as error:  # whatever: the other side raises it
+            except FAILURES as error:  # raised on the other side
                 answer = {"failed": f"{type(error).__name__}: {error}"}
             write(out, b"A", json.dumps(answer).encode())
 
