@@ -20,7 +20,7 @@ OVER = {
 Stated = tuple[float | None, float | None, float | None]
 
 _SECONDS = (
-    "Metis's planner looks at at most 500,000 partial plans, which are all up to 16 "
+    "Metis's planner looks at at most 500,000 partial plans, which are all up to 8 "
     "GPUs; the paper's seconds are of its authors' machine. The oracle proves that no "
     "single pipeline is faster. The paper's exhaustive oracle takes 17 times as long "
     "as Metis at 4 GPUs and more than 5 million times at 64 (table 4); beyond 16 GPUs "
@@ -30,20 +30,22 @@ _GAPS = (
     "Where Metis loses, as the plans show: layers in proportion to compute do not see "
     "hops, so that a stage before a slow link is the slowest; all GPUs are used; "
     "degrees above 1 are tried only where memory lacks; sizes of groups are powers of "
-    "two, and a stage's GPUs stand next to each other in a row of types. Averages cost "
-    "the more, the more the types differ."
+    "two. Averages cost the more, the more the types differ. These rows are of a "
+    "search that saw GPUs in one row of types alone, without k GPUs of each node."
 )
 _FIGURES = (
     "Speeds are peaks and not measurements (`instances/README.md`): ratios compare, "
-    "seconds do not. What holds: Metis is ahead of both on all but the MoE of 27B, the "
+    "seconds do not. What holds: Metis is ahead of both on every instance, the "
     "more the further the types are apart, most on Wide-ResNet. What does not: AMP "
     "and Alpa choose alike on GPT-3 and MoE, where equal parts are the best that "
     "averages allow; in the paper Alpa is ahead of AMP there. On non-uniform clusters "
     "the paper gives AMP and Alpa more machines of one GPU, ours keep the machines. On "
-    "the MoE of 27B on 32 GPUs memory decides: Metis, AMP and Alpa give a node two or "
-    "three layers; the oracle lets the types take turns, a node of the faster with a "
-    "dense layer on both sides of its MoE layer, a node of the slower with one MoE "
-    "layer, and is 1.4 to 1.5 times as fast. A row of types has no such turns."
+    "the MoE of 27B on 32 GPUs memory decides: AMP and Alpa give a node two or three "
+    "layers; Metis lets the types take turns, as the oracle does, a node of the faster "
+    "with a dense layer on both sides of its MoE layer, a node of the slower with one "
+    "MoE layer, and is 1.4 to 1.5 times as fast. The rows of Wide-ResNet but the first "
+    "three and T4 + V100 at 4, of non-uniform clusters and of T4 + V100 with GPT-3 15B "
+    "are of the search in one row of types, as are the generated clusters."
 )
 
 
