@@ -315,3 +315,39 @@ def repriced(case: Case | None, factor: float) -> Case | None:
         return case.model_copy(update={"prices": prices})
     parts = {side: repriced(getattr(case, side), factor) for side in ("low", "high")}
     return case.model_copy(update=parts)
+
+
+def shared(random: Random) -> Instance:
+    """A tiny instance with stages of several replicas, or gradients that are hidden."""
+    tree = random_tiny_instance(random, 4).model_dump(mode="json")
+    if random.random() < 0.7:
+        tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2], [1, 2, 3]])
+        tree["workload"]["global_batch"] = random.choice([2, 4])
+    else:
+        tree["workload"]["costs"]["sync_overlap"] = "backward"
+    tree["workload"]["costs"]["layer_times"] = "analytic"
+    tree["workload"]["costs"] |= {"profile": [], "calibration": None}
+    if tree["workload"]["costs"]["activations"] == "calibrated":
+        tree["workload"]["costs"]["activations"] = "standard"
+    return Instance.model_validate(tree, strict=False)
+
+
+@examples(10)
+@given(drawn(shared))
+def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(
+    instance: Instance,
+) -> None:
+    best = best_training_plan(instance)
+    if best is None:
+        return
+    bound = PatternBound(instance, 0.2 * best[0], 1.5 * best[0])
+    for share in (0.4, 0.8, 0.95, 1.0):
+        refutation = bound.refute(share * best[0])
+        for _ in range(4):
+            if not refutation.step():
+                break
+        if not refutation.proved:
+            return
+        assert share < 1.0
+        certificate = refutation.certificate()
+        assert training_plan.recheck(instance, certificate, int(share * best[0])) == []

@@ -35,7 +35,7 @@ from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
 from . import certificate as certificates
-from . import small
+from . import holding, small
 from .patterns import bound as pattern_bound
 
 Certificate = TrainingCertificate
@@ -160,6 +160,9 @@ def _nowhere(instance: Instance) -> str:
 
 
 def _large(run: Run, instance: Instance) -> None:
+    if run.plan is None and (reason := holding.no_room(instance)):
+        run.reasons = (reason,)
+        return
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:

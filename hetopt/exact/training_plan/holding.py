@@ -1,0 +1,132 @@
+"""Whether the memory of a cluster can hold any plan, where every stage has a position.
+
+A plan has no more pipelines than its states have room, so one of them takes at least
+so many sequences, in micro-batches of some size b, n of them or more. Its stage at
+position i from the end keeps min(n, i + 1) of these (1F1B). A replica of t GPUs with
+s of b samples holds at most y(kind, t, s, i) layers, and is worth s / b of them
+(`patterns.items`). For any prices of GPUs and of positions that no replica is worth
+more than, all replicas are worth no more than the prices of all GPUs and positions; is
+that less than the layers, there is no such pipeline. A linear programme proposes the
+prices, and what it rounds counts against the proof.
+
+It is said of equal layers, and where neither pipelines are interleaved nor experts
+divided.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...costs import CostTable
+from ...schema import Instance
+from .patterns.programme import Array, maximise
+
+_SURE = 1e-6  # layers
+_MOST = 20_000  # replicas that are looked at
+
+
+class _Replicas(NamedTuple):
+    """Rows: share of a micro-batch, kind, GPUs, position, and layers at the most."""
+
+    share: Array
+    kind: Array
+    gpus: Array
+    position: Array
+    layers: Array
+
+
+def no_room(instance: Instance) -> str | None:
+    """Why no plan fits, in words; None where that is not seen."""
+    workload = instance.workload
+    own = CostTable(instance).under(zero=max(workload.zeros))
+    tables = [own.under(rule) for rule in workload.recomputes]
+    if len(workload.splits) > 1:
+        return None
+    if workload.splits[0].interleave > 1 or workload.splits[0].experts > 1:
+        return None
+    if not all(table.even for table in tables) or own.profile.weighs:
+        return None
+    sequences = -(-workload.global_batch // _most_pipelines(own))
+    for b in sorted(set(workload.micro_batch_sizes)):
+        found = _replicas(tables, b, -(-sequences // b))
+        if found is None or _most_layers(own, found) >= own.layers - _SURE:
+            return None
+    return (
+        "memory: no pipeline fits that takes its part of the batch, wherever its "
+        "stages lie: activations of the micro-batches in flight leave too little room "
+        f"for {own.layers} layers; add memory or smaller micro-batches"
+    )
+
+
+def _most_pipelines(table: CostTable) -> int:
+    """Pipelines that the states of all layers have room for, at the most."""
+    nodes, costs = table.cluster.nodes, table.workload.costs
+    most = min(table.cluster.gpu_count, table.workload.global_batch)
+    states = costs.kept_bytes * sum(table.model.parameters) // 2**20
+    room = sum(node.count * table.memory_mib(node.name) for node in nodes)
+    return max(1, min(most, room // states)) if states else most
+
+
+def _kinds(table: CostTable) -> dict[object, list[str]]:
+    kinds: dict[object, list[str]] = {}
+    for node in table.cluster.nodes:
+        kinds.setdefault((table.node_class[node.name], node.count), []).append(
+            node.name
+        )
+    return kinds
+
+
+def _replicas(tables: list[CostTable], b: int, n: int) -> _Replicas | None:
+    """All that a replica can be; None where these are too many to look at."""
+    rows = []
+    positions = min(tables[0].cluster.gpu_count, tables[0].layers)
+    for kind, names in enumerate(_kinds(tables[0]).values()):
+        for t in range(1, tables[0].cluster.node[names[0]].count + 1):
+            for s in range(1, b + 1):
+                if not tables[0].usable(names[0], t, s):
+                    continue
+                most = tables[0].layers
+                for i in range(positions):
+                    # What lies further from the end holds no more.
+                    limit = most if i > 1 else tables[0].layers
+                    most = max(
+                        _layers(x, names[0], (t, s), n, i, limit) for x in tables
+                    )
+                    rows.append((s / b, kind, t, i, most))
+                    if len(rows) > _MOST:
+                        return None
+    return _Replicas(*np.array(rows, float).reshape(-1, 5).T)
+
+
+def _layers(
+    table: CostTable, node: str, group: tuple[int, int], n: int, i: int, limit: int
+) -> int:
+    """The most layers of a stage at position `i` from the end, up to a limit."""
+    (t, s), low, high = group, 0, limit
+    while low < high:
+        x = (low + high + 1) // 2
+        last = range(table.layers - x, table.layers)
+        parts = table.stage_mib(node, last if i == 0 else range(x), t, s, n, i + 2, 1)
+        fits = sum(parts.values()) <= table.memory_mib(node)
+        low, high = (x, high) if fits else (low, x - 1)
+    return low
+
+
+def _most_layers(table: CostTable, replicas: _Replicas) -> float:
+    """No pipeline holds more layers: what all GPUs and positions are worth."""
+    share, kind, gpus, position, layers = replicas
+    if not len(share):
+        return 0.0
+    kinds = list(_kinds(table).values())
+    counts = [len(x) * table.cluster.node[x[0]].count for x in kinds]
+    places = int(position.max()) + 1
+    uses = np.zeros((len(counts) + places, len(share)))
+    each = np.arange(len(share))
+    uses[kind.astype(int), each] = gpus
+    uses[len(counts) + position.astype(int), each] = share
+    supply = np.array([*counts, *[1.0] * places], float)
+    _, _, prices = maximise(share * layers, uses, supply)
+    prices = np.maximum(prices, 0.0)
+    # A replica may be worth a little more than its price: as often as there are GPUs.
+    short = float(np.maximum(0.0, share * layers - prices @ uses).max())
+    return float(prices @ supply) * (1 + 1e-9) + short * sum(counts)

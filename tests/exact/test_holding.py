@@ -1,0 +1,41 @@
+"""No room is said only where no plan is, found by trying all plans."""
+
+from random import Random
+
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from hypothesis import given
+from inputs import drawn, examples
+
+import hetopt
+from hetopt.exact.training_plan import holding
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+
+def tight(random: Random) -> Instance:
+    """A tiny instance in which every layer keeps much for each micro-batch."""
+    tree = random_tiny_instance(random, 4).model_dump(mode="json")
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = round(random.choice([0.3, 0.4, 0.5, 0.7, 1.0]), 3)
+    tree["model"]["layer_parameters"] = [10_000_000] * tree["model"]["layers"]
+    return Instance.model_validate(tree, strict=False)
+
+
+@examples(40)
+@given(drawn(tight))
+def test_what_has_no_room_has_no_plan(instance: Instance) -> None:
+    if holding.no_room(instance) is not None:
+        assert best_training_plan(instance) is None
+
+
+def test_no_room_is_seen_where_positions_decide() -> None:
+    instance = hetopt.load("generated:tight_memory/24/0")
+    result = hetopt.solve(instance, limits=20)
+    assert result.status is Status.INFEASIBLE
+    assert "no pipeline fits" in result.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["metis/p100-t4-16-gpt3-6.7b", "tiny/two-nodes"])
+def test_room_is_left_where_there_is_a_plan(name: str) -> None:
+    assert holding.no_room(hetopt.load(name)) is None
