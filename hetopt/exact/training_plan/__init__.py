@@ -54,6 +54,8 @@ _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
+_SMALL_SHARE = 0.45  # and where all plans of a small cluster are looked at after it,
+_QUICK_GPUS = 6  # unless it has so few GPUs that these are told soon
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
 _CANDIDATES = 150_000  # of one local search
@@ -127,7 +129,13 @@ def _no_grid(instance: Instance) -> str:
 def _small(run: Run, instance: Instance) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
         _line_up(run, instance)  # stages of several replicas take long to list
+        if instance.planned_cluster.gpu_count > _QUICK_GPUS and run.limits.time_s:
+            _refute(run, instance, _SMALL_SHARE)
     known = small.solve_small(instance, run, warm_start=run.plan)
+    if run.certificate is not None and run.bound is not None:
+        reached = max(known.bound_us, run.bound.value)
+        if reached > int(run.certificate.time_us) + 1:
+            run.certificate = None  # it is of a lower bound
     if known.plan is not None:
         run.offer(known.plan)
         run.tighten(known.bound_us, "all plans of a small cluster")
@@ -236,15 +244,18 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
     run.check()
 
 
-def _refute(run: Run, instance: Instance) -> None:
+def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
     """Refute better iteration times, one after another, while they can be refuted."""
+    if run.bound is None:
+        cheap = training_plan_bound(instance)
+        run.tighten(cheap.value, cheap.source)
     assert run.bound is not None
     # From 1 us on: ratios of times are looked at, and a bound may be 0.
     lowest = max(1.0, float(run.bound.value))
     highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
-    end = _deadline(run, _BOUND_SHARE)
+    end = _deadline(run, share)
 
     def check() -> None:
         run.check()
