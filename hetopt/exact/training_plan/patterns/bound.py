@@ -317,7 +317,16 @@ class PatternBound:
     def _split(self, case: Case) -> Split | None:
         of_sync = (case.sync_high_us - case.sync_low_us) / (self.most_sync_us or 1)
         if np.isinf(of_sync):
-            return None
+            if not self.sync_factor:
+                return None
+            if self.priced_sync:  # at length there is no time left
+                at = 2 * case.sync_low_us
+                low, high = (
+                    self._within(case, sync_high_us=at),
+                    self._within(case, sync_low_us=at),
+                )
+                return Split("sync", None, at, low, high) if at else None
+            of_sync = 0.0
         widths = [
             (high - low) / self.layers
             for low, high in zip(case.shares_low, case.shares_high, strict=True)
