@@ -5,15 +5,19 @@ is the first rank; and one of what went wrong. It stops after a step when it rea
 `stop`, and ends when its standard input does: no rank outlives who started it.
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _BEAT_S = 1.0
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LOCK = threading.Lock()
 
 
@@ -39,8 +43,16 @@ class _Signs:
         os._exit(1)
 
 
+def _end_with_the_parent() -> None:
+    """On Linux, end even where the process is stopped and hears nothing."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # of a C library without it
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(job_file: str, rank: str, meeting: str) -> None:
     """Run a rank of the job that a file holds; a process that fails exits with 1."""
+    _end_with_the_parent()
     signs = _Signs()
     for target in (signs.hear, signs.beat):
         threading.Thread(target=target, daemon=True).start()

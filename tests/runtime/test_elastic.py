@@ -1,8 +1,11 @@
 """Elastic runs: ranks are killed or stopped, nodes leave and come back."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -198,3 +201,37 @@ def test_nodes_leave_and_come_with_notice(started: list[Any], tmp_path: Path) ->
     # Whoever is told in time saves its states and does nothing twice.
     assert [change["recomputed"] for change in ran.changes] == [0, 0]
     assert_as_if_nothing_was(ran, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.slow
+def test_a_stopped_rank_ends_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    place, told = tmp_path / "plan.json", tmp_path / "told"
+    place.write_text(json.dumps({"instance": TREE, "plan": {"pipelines": TWO}}))
+    words = [sys.executable, "-m", "hetopt", "run", str(place), "--cpu"]
+    with told.open("w") as file:
+        run = subprocess.Popen([*words, "--steps", "1000000"], stdout=file)
+    try:
+        while "step 2" not in told.read_text():
+            assert run.poll() is None
+            time.sleep(0.1)
+        listed = ["ps", "-o", "pid=", "--ppid", str(run.pid)]
+        out = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+        ranks = [int(pid) for pid in out.split()]
+        assert len(ranks) == 2
+        os.kill(ranks[0], signal.SIGSTOP)
+    finally:
+        run.kill()
+        run.wait()
+    for pid in ranks:
+        while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
+            time.sleep(0.1)
+
+
+def _state(pid: int) -> str:
+    """A process's state, by one letter; it may be gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
