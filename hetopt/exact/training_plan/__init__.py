@@ -132,7 +132,7 @@ def _small(run: Run, instance: Instance) -> None:
         if instance.planned_cluster.gpu_count > _QUICK_GPUS and run.limits.time_s:
             _refute(run, instance, _SMALL_SHARE)
     known = small.solve_small(instance, run, warm_start=run.plan)
-    if run.certificate is not None and run.bound is not None:
+    if isinstance(run.certificate, TrainingCertificate) and run.bound is not None:
         reached = max(known.bound_us, run.bound.value)
         if reached > int(run.certificate.time_us) + 1:
             run.certificate = None  # it is of a lower bound
