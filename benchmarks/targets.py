@@ -63,8 +63,8 @@ with uneven cuts (Megatron-LM, DeepSpeed, Galvatron; FlagScale adds degrees by s
 come near the freest plans that were found, as hosts come in whole kinds and the slow
 links between them leave little to win by odd shapes. A rule costs much where a cluster
 or a model meets it: torchtitan cuts no pipeline between embedding and head that are
-tied, as those of GPT-3 are; HexiScale recomputes every layer, and has no plan where an
-instance asks for less; Sailor gives a host to each replica, and of a host of 8 GPUs
+tied, as those of GPT-3 are; HexiScale recomputes every layer of four models of its own,
+and has no plan of others; Sailor gives a host to each replica, and of a host of 8 GPUs
 only one group works. Where *most that is proved* is nothing, a longer search may yet
 find that the target costs nothing, or more than the table says: bounds of `executor`
 are weaker than those of grids.
