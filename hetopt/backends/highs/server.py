@@ -24,6 +24,7 @@ class Server:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        self._ended = False
         self._process = subprocess.Popen(
             CHILD,
             stdin=subprocess.PIPE,
@@ -45,6 +46,7 @@ class Server:
                 sent.write(HEAD.pack(kind, len(content)) + content)
             sent.flush()
         except (BrokenPipeError, ConnectionResetError):
+            self._ended = True
             return None
         while len(head := got.read(HEAD.size)) == HEAD.size:
             kind, length = HEAD.unpack(head)
@@ -53,14 +55,16 @@ class Server:
                 answer: dict[str, Any] = json.loads(content)
                 return answer
             log(content.decode("utf-8", "replace"))
+        self._ended = True
         return None
 
     def running(self) -> bool:
         """Whether it can take a model."""
-        return self._process.poll() is None
+        return not self._ended and self._process.poll() is None
 
     def end(self) -> None:
         """End the process, in the midst of a solve as well."""
+        self._ended = True  # at once: a killed process takes its time to go
         with suppress(ProcessLookupError):
             self._process.kill()
 
