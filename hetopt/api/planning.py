@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+from .. import registry
 from ..bounds.impossible import unfit_settings, unfit_target
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
@@ -35,7 +36,6 @@ from .solving import (
     exact_result,
     heuristic,
     interrupted,
-    nameable,
     planners_for,
 )
 
@@ -89,7 +89,9 @@ def plan(
     if name is not None:
         if exact:
             raise Unsupported("a planner and exact were both asked for: choose one")
-        refuse_unknown("planner", [name], nameable("planners", "training_plan"))
+        refuse_unknown(
+            "planner", [name], registry.known_for("planners", "training_plan")
+        )
     elif options:
         raise Unsupported(NO_PLANNER)
     if improve:
@@ -137,7 +139,7 @@ def compare(
     given = None if planners is None else [named(one) for one in planners]
     everyone = planners_for("training_plan") if given is None else given
     chosen = list(dict.fromkeys(everyone))
-    refuse_unknown("planner", chosen, nameable("planners", "training_plan"))
+    refuse_unknown("planner", chosen, registry.known_for("planners", "training_plan"))
     results: list[Result] = []
     try:
         for instance in loaded:

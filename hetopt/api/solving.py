@@ -66,7 +66,7 @@ def solve(
     asked, report = limits_of(limits), progress_of(progress).report
     name, data = posed(problem)
     named = None if method is None else placed(method)[1]
-    if options and (backend or named not in nameable("planners", name)):
+    if options and (backend or named not in registry.known_for("planners", name)):
         raise Unsupported(NO_PLANNER)
     if named is not None and _narrows(named, data):
         name = named
@@ -79,7 +79,7 @@ def solve(
     )
     if backend is not None:
         return stated(_formulation(name, named, backend), backend)
-    known = {kind: nameable(kind, name) for kind in _KINDS}
+    known = {kind: registry.known_for(kind, name) for kind in _KINDS}
     if name == "job_scheduling":
         raise Unsupported(
             "a queue of jobs has policies, no methods: use `hetopt schedule`"
@@ -110,11 +110,6 @@ def write_statement(
 def methods_for(problem: str) -> dict[str, list[str]]:
     """Names that work on a problem, by kind: exact, formulations, planners."""
     return {kind: registry.entries_for(kind, problem) for kind in _KINDS}
-
-
-def nameable(kind: str, problem: str) -> list[str]:
-    """What can be named of a kind: what `methods_for` has, and what was added."""
-    return registry.known_for(kind, problem)
 
 
 def planners_for(problem: str) -> list[str]:
@@ -149,7 +144,7 @@ def _narrows(method: str, data: Any) -> bool:
 def _formulation(problem: str, method: str | None, backend: str) -> str:
     library = backend.partition(":")[0]
     refuse_unknown("backend", [library], registry.names("backends"))
-    known = nameable("formulations", problem)
+    known = registry.known_for("formulations", problem)
     if method is not None:
         refuse_unknown("formulation", [method], known)
         return method

@@ -136,10 +136,8 @@ def _planned(name: str, data: Instance, place: str) -> Iterator[Check]:
         return
     yield Check(place, "valid", True, repr(first))
     if first.stop is not Stop.TIME:  # the clock is no seed
-        same = (
-            heuristic(name, data, replace(limits, time_s=10 * _SECONDS)).plan
-            == first.plan
-        )
+        again = heuristic(name, data, replace(limits, time_s=10 * _SECONDS))
+        same = again.plan == first.plan
         yield Check(place, "same seed, same plan", same, "" if same else "another plan")
     yield _not_beyond(place, first, data)
 

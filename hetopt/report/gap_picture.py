@@ -60,7 +60,7 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
 def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     """A bar a planner, the fastest first, and what no plan can be faster than."""
     ordered = sorted(planned, key=lambda row: row.result.objective or 0)
-    unit, name = _unit(ordered[-1].result.objective or 0)
+    unit, name = pipelines.unit_of(ordered[-1].result.objective or 0)
     times = [float(row.result.objective or 0) / unit for row in ordered]
     names = [_name(row) for row in ordered]
     axes.barh(range(len(ordered)), times, height=0.72, color=_PLAN)
@@ -83,11 +83,6 @@ def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     axes.set(ylim=(len(ordered) - 0.5, -0.5), xlim=(0, max(times) * 1.3))
     axes.set_xlabel(f"{name} an iteration")
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _unit(longest_us: Any) -> tuple[float, str]:
-    """Microseconds of a unit in which the longest time reads well, and its name."""
-    return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
 
 
 def _name(row: GapRow) -> str:

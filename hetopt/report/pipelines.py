@@ -62,7 +62,7 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
     cluster: Cluster = result.data.planned_cluster
     parts, pipelines = result.evaluation.parts, result.plan.pipelines
     longest = max(sum(map(_time, rows)) for rows in parts["stages"])
-    unit, name = (1e6, "s") if longest >= 2_000_000 else (1e3, "ms")
+    unit, name = unit_of(longest)
     types = set()
     for row, (pipeline, timed) in enumerate(
         zip(pipelines, parts["stages"], strict=True)
@@ -88,6 +88,11 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
     axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
     key = [Patch(color=palette[gpu], label=label(gpu)) for gpu in sorted(types)]
     figure.legend(handles=key, loc="outside lower center", ncols=6, frameon=False)
+
+
+def unit_of(longest_us: Any) -> tuple[float, str]:
+    """Microseconds of a unit in which the longest time reads well, and its name."""
+    return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
 
 
 def _time(row: dict[str, int]) -> int:

@@ -33,29 +33,23 @@ def with_lora(tree: dict[str, Any], rng: Random) -> dict[str, Any]:
     return tree
 
 
-def trial(kind: str, seed: int) -> None:
-    data = soaking.drawn(kind, seed)
-    with_lora(data["instance"], Random(seed))
-    soaking.kind(kind).check(data)
-
-
 @given(seed=seeds())
 @examples(40)
 def test_the_judge_is_as_plain_floats_and_no_bound_is_above(seed: int) -> None:
-    trial("judge", seed)
+    soaking.changed("judge", seed, with_lora)
 
 
 @given(seed=seeds())
 @examples(30)
 def test_proofs_hold_against_every_plan_of_tiny_clusters(seed: int) -> None:
-    trial("training_plan", seed)
+    soaking.changed("training_plan", seed, with_lora)
 
 
 @given(seed=seeds())
 @examples(10)
 def test_searches_and_patterns_agree_with_the_judge(seed: int) -> None:
-    trial("improve", seed)
-    trial("pattern_bound", seed)
+    soaking.changed("improve", seed, with_lora)
+    soaking.changed("pattern_bound", seed, with_lora)
 
 
 def trained(name: str = "tiny/two-nodes", **lora: Any) -> Instance:

@@ -42,23 +42,17 @@ def with_optimiser(tree: dict[str, Any], rng: Random) -> dict[str, Any]:
     return tree
 
 
-def trial(kind: str, seed: int) -> None:
-    data = soaking.drawn(kind, seed)
-    with_optimiser(data["instance"], Random(seed))
-    soaking.kind(kind).check(data)
-
-
 @given(seed=seeds())
 @examples(40)
 def test_the_judge_is_as_plain_floats_and_no_bound_is_above(seed: int) -> None:
-    trial("judge", seed)
+    soaking.changed("judge", seed, with_optimiser)
 
 
 @given(seed=seeds())
 @examples(20)
 def test_proofs_and_searches_agree_with_the_judge(seed: int) -> None:
-    trial("training_plan", seed)
-    trial("improve", seed)
+    soaking.changed("training_plan", seed, with_optimiser)
+    soaking.changed("improve", seed, with_optimiser)
 
 
 @pytest.mark.parametrize(

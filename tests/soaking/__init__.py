@@ -14,6 +14,7 @@ nothing but the data, so that a file of `tests/found/` is a test for ever.
 
 import json
 import pkgutil
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -42,6 +43,13 @@ def drawn(name: str, seed: int) -> dict[str, Any]:
     """Input number `seed` of a kind, as a file would give it back."""
     data = kind(name).draw(Random(f"{name}/{seed}"))
     return json.loads(json.dumps(data))
+
+
+def changed(name: str, seed: int, change: Callable[[Any, Random], Any]) -> None:
+    """A trial of a kind whose drawn instance is changed first."""
+    data = drawn(name, seed)
+    change(data["instance"], Random(seed))
+    kind(name).check(data)
 
 
 def keep(name: str, seed: int, data: dict[str, Any], message: str) -> Path:
