@@ -15,9 +15,9 @@ from ..errors import NoPlan
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
+from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance
-from ..search import choices
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be.
 _ALIKE = ("megatron", "grid")
@@ -29,7 +29,7 @@ _Make = Callable[[Instance, float | None], TrainingPlan | None]
 
 def ways_of(planner: str, data: Instance) -> list[Instance]:
     """The instance once for each way that a planner knows; `NoPlan` without one."""
-    ways = choices.divided(data)
+    ways = settings.divided(data)
     known = [way for way in ways if way.workload.costs.expert_parallel == 1]
     if planner in _ALIKE:
         known = ways

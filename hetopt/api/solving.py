@@ -16,7 +16,7 @@ from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
-from ..problems.training_plan import shapes
+from ..problems.training_plan import settings, shapes
 from ..result import Result, Status, Stop
 from ..schema import Instance, Record
 from ..search import choices
@@ -161,7 +161,7 @@ def exact_result(
     warm_start: Any | None,
     report: Report | None,
 ) -> Result:
-    ways = choices.divided(data) if problem == "training_plan" else [data]
+    ways = settings.divided(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
 
         def solve(way: Instance, share: Limits) -> Result:
@@ -183,7 +183,7 @@ def exact_result(
 
 def _runnable(problem: str, data: Any) -> Any:
     """The data with the settings alone that the target of a training plan runs."""
-    return choices.runnable(data) if problem == "training_plan" else data
+    return settings.runnable(data) if problem == "training_plan" else data
 
 
 def _in_words_of(data: Any, twin: Any, plan: Any) -> Any:
@@ -224,7 +224,7 @@ def heuristic(
         nonlocal twin
         if module.problem != "training_plan":
             return module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
-        ways = [choices.runnable(way) for way in dividing.ways_of(name, data)]
+        ways = [settings.runnable(way) for way in dividing.ways_of(name, data)]
 
         def of_way(way: Instance, until: float | None) -> Any:
             nonlocal twin

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..modelling import Limits
 from ..problems import training_plan
+from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..schema.targets import TARGETS
-from ..search import choices
 from .calling import (
     AnyLimits,
     AnyProgress,
@@ -135,8 +135,8 @@ def _best_for(result: Result, others: Iterable[Result]) -> Result:
 
 def _runs_less(data: Instance, freest: Instance) -> bool:
     """Whether every plan of the one's target is one of the freest one's."""
-    whole = set(choices.offered(freest))
-    return whole.issuperset(choices.offered(data))
+    whole = set(settings.offered(freest))
+    return whole.issuperset(settings.offered(data))
 
 
 def _bounded_by(result: Result, bound: Bound | None) -> Result:

@@ -37,13 +37,17 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory, traffic, under
+from ..costs import CostTable, compute, memory, traffic
 from ..costs.compute import ceil
+from ..problems.training_plan import settings
 from ..result import Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
+
+_KEPT: dict[str, Bound] = {}  # by the instance's digest, the oldest first
+_KEPT_MOST = 256
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,22 @@ def training_plan_bound(instance: Instance) -> Bound:
     """No plan that the judge accepts has a shorter iteration, in us.
 
     `InstanceError` where the instance has no cluster. An instance without any plan
-    has bounds too: those of its work.
+    has bounds too: those of its work. Planners, searches, exact method and judge all
+    ask for it: the latest ones are kept.
     """
-    splits = instance.workload.splits
-    if len(splits) > 1:  # of every one by itself, the least
-        each = (training_plan_bound(under(instance, split=x)) for x in splits)
-        return min(each, key=lambda bound: bound.value)
+    if instance.digest not in _KEPT:
+        while len(_KEPT) >= _KEPT_MOST:
+            del _KEPT[next(iter(_KEPT))]
+        _KEPT[instance.digest] = _bound(instance)
+    return _KEPT[instance.digest]
+
+
+def _bound(instance: Instance) -> Bound:
+    instance = settings.runnable(instance)
     workload = instance.workload
+    if len(workload.splits) > 1:  # of every one by itself, the least
+        each = (training_plan_bound(way) for way in settings.divided(instance))
+        return min(each, key=lambda bound: bound.value)
     own, zero = CostTable(instance), max(workload.zeros)
     tables = [own.under(rule, zero) for rule in workload.recomputes]
     # With the fewest FLOPs; what else is asked of it does not depend on the choice.
@@ -97,11 +110,11 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     all GPUs do on layer l, in shares x[c, l] of the batch on each kind c, takes at
     least w[c, l] x[c, l]. Each layer's work done where it is cheapest is the least.
     """
-    splits = instance.workload.splits
-    if len(splits) > 1:
-        bounds = (spending_bound(under(instance, split=x), prices) for x in splits)
-        return min(bounds, key=lambda bound: bound.value)
+    instance = settings.runnable(instance)
     workload = instance.workload
+    if len(workload.splits) > 1:
+        bounds = (spending_bound(x, prices) for x in settings.divided(instance))
+        return min(bounds, key=lambda bound: bound.value)
     own, zero = CostTable(instance), max(workload.zeros)
     tables = [own.under(rule, zero) for rule in workload.recomputes]
     kinds, columns = _columns(tables)

@@ -40,7 +40,7 @@ from fractions import Fraction
 
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
 from ..schema.layers import Parts
-from .compute import Share, ceil
+from .compute import Share
 from .saved import Saved, saved, standard, working_bytes
 
 MIB = 2**20
@@ -48,7 +48,7 @@ MIB = 2**20
 
 def mib(number_of_bytes: Fraction | int) -> int:
     """Bytes as MiB, rounded up."""
-    return ceil(Fraction(number_of_bytes) / MIB)
+    return -int(-number_of_bytes // MIB)
 
 
 def in_flight(
@@ -75,7 +75,7 @@ def bytes_each(
     """
     each = states or costs.layer_states
     kept = costs.kept(each)
-    return kept + Fraction(each.whole - kept) / replicas
+    return Fraction(each.whole + kept * (replicas - 1)) / replicas
 
 
 def states_mib(

@@ -43,6 +43,8 @@ class CostTable:
         self.link = lru_cache(None)(self.cluster.link)
         self._update_each = lru_cache(None)(self._update_each_s)
         self._sync = lru_cache(None)(self._sync_us)
+        ends = partial(memory.ends_mib, self.model, self.workload)
+        self._ends_mib = lru_cache(None)(ends)
         self.permitted = lru_cache(None)(
             partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
@@ -344,9 +346,7 @@ class CostTable:
         at = layers.start if j == 0 else layers.stop - 1
         return {
             **held,
-            "ends": memory.ends_mib(
-                self.model, self.workload, j == 0, j == stages - 1, t, b, held_by[at]
-            ),
+            "ends": self._ends_mib(j == 0, j == stages - 1, t, b, held_by[at]),
             **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
             "reserve": costs.reserve_mib,
         }

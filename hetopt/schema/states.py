@@ -50,9 +50,9 @@ def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
     weight, gradient, of_adam = PRECISIONS[precision]
     width = 2 if precision == "bf16" else 4
     master = of_adam - 2 * width
-    moments = _OF_8_BITS
+    moments: int | Fraction = _OF_8_BITS
     if optimiser in _MOMENTS:
-        moments = Fraction(_MOMENTS[optimiser] * width)
+        moments = _MOMENTS[optimiser] * width
     return StateBytes(weight, gradient, master + moments)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
 from math import ceil
 from typing import Annotated, Any, Literal, Self
@@ -290,7 +291,7 @@ class CostSettings(Record):
             )
         return self
 
-    @property
+    @cached_property
     def updated(self) -> StateBytes:
         """What the bytes of a trained parameter are; 16-bit weights unless told."""
         return self._updated_by(self.optimiser)
@@ -310,19 +311,19 @@ class CostSettings(Record):
         """Whether optimiser states are in the memory of hosts."""
         return self.offload is not None and self.offload.optimiser
 
-    @property
+    @cached_property
     def states(self) -> StateBytes:
         """What of a trained parameter a GPU holds."""
         return self._on_gpu(self.updated)
 
-    @property
+    @cached_property
     def layer_states(self) -> StateBytes:
         """Those of the model's own layers, which are frozen beside adapters."""
         if self.lora is None:
             return self.states
         return StateBytes(self.lora.frozen_bytes(self.states.weight), 0, 0)
 
-    @property
+    @cached_property
     def end_states(self) -> StateBytes:
         """Those of embedding and head, which nobody quantises, nor updates by Muon."""
         if self.lora is None:

@@ -1,61 +1,10 @@
-"""Settings that a plan chooses: which there are, said in a plan, taken from one."""
-
-from itertools import product
+"""Settings that a plan chooses: said in a plan, taken from one."""
 
 from ..costs import under
 from ..plans import Stage, TrainingPlan
-from ..problems.training_plan import shapes
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute
 from ..schema.splits import FIELDS
-
-
-def has_choices(instance: Instance) -> bool:
-    """Whether plans of the instance choose any setting."""
-    workload = instance.workload
-    settings = workload.recomputes, workload.zeros, workload.splits
-    return any(len(offers) > 1 for offers in settings)
-
-
-def offered(instance: Instance) -> list[tuple[int, Recompute]]:
-    """Stages of ZeRO and rules of recomputation that the instance's target runs."""
-    workload = instance.workload
-    supports = workload.target.supports
-    pairs = product(workload.zeros, workload.recomputes)
-    return [pair for pair in pairs if shapes.of_choice(*pair) <= supports]
-
-
-def divided(instance: Instance) -> list[Instance]:
-    """The instance once for each way to be divided that it offers.
-
-    Those alone that its target runs, if it runs any.
-    """
-    workload = instance.workload
-    if len(workload.splits) == 1:
-        return [instance]
-    supports = workload.target.supports
-    runs = [split for split in workload.splits if shapes.of_split(split) <= supports]
-    return [under(instance, split=split) for split in runs or workload.splits[:1]]
-
-
-def runnable(instance: Instance) -> Instance:
-    """The instance with the settings alone that its target runs, the first its own.
-
-    The instance itself where it runs them all, or none.
-    """
-    pairs = offered(instance)
-    workload = instance.workload
-    if not pairs or len(pairs) == len(workload.zeros) * len(workload.recomputes):
-        return instance
-    zeros = tuple(dict.fromkeys(zero for zero, _ in pairs))
-    rules = tuple(dict.fromkeys(rule for _, rule in pairs))
-    costs = workload.costs.model_copy(update={"zero": zeros[0], "recompute": rules[0]})
-    other = workload.alternatives.model_copy(
-        update={"zero": zeros[1:], "recompute": rules[1:]}
-    )
-    fields = {"costs": costs, "alternatives": other}
-    workload = workload.model_copy(update=fields)
-    return instance.model_copy(update={"workload": workload})
 
 
 def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan:

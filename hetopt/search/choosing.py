@@ -16,10 +16,11 @@ from .. import registry
 from ..costs import under
 from ..plans import TrainingPlan
 from ..problems import training_plan
+from ..problems.training_plan.settings import offered
 from ..schema import Instance, Recompute
 from ..schema.targets import Feature
 from .attempts import tried
-from .choices import offered, stamped
+from .choices import stamped
 from .descent import descended
 from .improving import improve
 

@@ -17,6 +17,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan import settings
 from hetopt.schema import Instance, Split
 from hetopt.schema.splits import FIELDS
 from hetopt.search import choices
@@ -92,7 +93,7 @@ def test_plans_are_the_best_of_all_grids(
 
 def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
     instance = mixture([4])
-    for way in choices.divided(instance):
+    for way in settings.divided(instance):
         found = hetopt.plan(way, "grid", limits=10)
         if found.plan is None:
             continue

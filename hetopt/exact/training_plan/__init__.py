@@ -27,9 +27,10 @@ from ...errors import OutOfTime, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
+from ...problems.training_plan import settings
 from ...result import Result
 from ...schema import Instance
-from ...search import choices, choosing, grid
+from ...search import choosing, grid
 from ...search.improving import improve
 from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
@@ -176,7 +177,7 @@ def _large(run: Run, instance: Instance) -> None:
     if run.plan is None:
         _start(run, instance)
     _line_up(run, instance)
-    if choices.has_choices(instance):
+    if settings.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)

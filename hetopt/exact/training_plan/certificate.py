@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ...costs import CostTable, under
 from ...errors import Unsupported
 from ...problems import Objective
+from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...schema.rates import slower
 from ...solving.certificates import Case, TrainingCertificate
@@ -64,6 +65,7 @@ def missing(
 
     `Unsupported` where tables would be too large.
     """
+    instance = settings.runnable(instance)
     workload = instance.workload
     chosen = list(product(sorted(set(workload.zeros)), workload.splits))
     each = (certificate, *certificate.further)

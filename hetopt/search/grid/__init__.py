@@ -21,7 +21,7 @@ from ...costs import under
 from ...errors import OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems import training_plan
-from ...problems.training_plan import divided, targets
+from ...problems.training_plan import divided, settings, targets
 from ...problems.training_plan.shapes import merged, split_of
 from ...schema import Instance, Recompute
 from .. import choices
@@ -154,7 +154,7 @@ class _Search:
 
         Where there are many settings, time may be over before all of them are.
         """
-        for zero, rule in choices.offered(self._instance):
+        for zero, rule in settings.offered(self._instance):
             setting = _Setting(self._instance, zero, rule, self._deadline)
             first = len(self._waiting)
             for shape in shapes(setting.cost):

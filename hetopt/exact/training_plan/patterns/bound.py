@@ -44,6 +44,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from ....costs import under
+from ....problems.training_plan import settings
 from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
@@ -67,6 +68,7 @@ def variants(instance: Instance) -> list[Instance]:
 
     How stages recompute is left to them. A bound is the least of the variants' bounds.
     """
+    instance = settings.runnable(instance)
     workload = instance.workload
     return [
         under(instance, zero=zero, split=split)
@@ -142,7 +144,7 @@ class PatternBound:
         self.pipeline_factor = float(costs.pipeline_factor)
         self.sync_factor = float(costs.sync_factor)
         self.overhead_us = float(costs.iteration_overhead_us)
-        self.fleet = fleet(instance)
+        self.fleet = fleet(instance, check)
         self.kind_of = [
             k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
         ]

@@ -192,24 +192,21 @@ def _longest(
 ) -> Iterator[tuple[int, int]]:
     """First layers, and one past the last layer of the longest run that fits."""
     layers = table.layers
-    if last:
-        for first in reversed(range(layers)):
-            if not _fits(table, range(first, layers), node, t, s, last=True):
-                return
-            yield first, layers
+    if last:  # a run that fits has shorter ones inside it, which fit as well
+        most = _most(
+            layers, lambda x: _fits(table, range(layers - x, layers), node, t, s, last)
+        )
+        yield from ((layers - x, layers) for x in range(1, most + 1))
         return
     if _alike(table):
-        most = _most(layers, lambda x: _fits(table, range(x), node, t, s, last=False))
+        most = _most(layers, lambda x: _fits(table, range(x), node, t, s, last))
         if most:
             yield 0, most
         return
     end = 0
     for first in range(layers):
         end = max(end, first)
-        # A run that fits has shorter ones inside it, which fit as well.
-        while end < layers and _fits(
-            table, range(first, end + 1), node, t, s, last=False
-        ):
+        while end < layers and _fits(table, range(first, end + 1), node, t, s, last):
             end += 1
         if end > first:
             yield first, end
@@ -228,9 +225,7 @@ def _most(layers: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _fits(
-    table: CostTable, span: range, node: str, t: int, s: int, *, last: bool
-) -> bool:
+def _fits(table: CostTable, span: range, node: str, t: int, s: int, last: bool) -> bool:
     """Whether a run fits at its best: with one micro-batch in flight."""
     stages, j = 3, 1  # in the middle of a pipeline
     if last:

@@ -5,6 +5,7 @@ least that any run of layers of some worth can take there (`items`), so a bound 
 them holds for layers of any sizes; for equal layers they are exact.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -69,8 +70,11 @@ class Fleet:
     layer_weights: Array
 
 
-def fleet(instance: Instance) -> Fleet:
-    """The fleet of an instance, whose stage of ZeRO and split are fixed."""
+def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet:
+    """The fleet of an instance, whose stage of ZeRO and split are fixed.
+
+    `check()` is called before the replicas of each kind are listed, and may raise.
+    """
     own = CostTable(instance)
     tables = [own.under(rule) for rule in instance.workload.recomputes]
     classes: dict[Any, list[str]] = {}
@@ -79,8 +83,11 @@ def fleet(instance: Instance) -> Fleet:
         classes.setdefault(key, []).append(node.name)
     speakers = [names[0] for names in classes.values()]
     counted = sizes(own, speakers, instance.workload.micro_batch_sizes)
-    kinds = tuple(_kind(tables, names, counted) for names in classes.values())
-    return Fleet(kinds, tuple(counted), _spread_us(own), sizes_of_layers(own))
+    kinds = []
+    for names in classes.values():
+        check()
+        kinds.append(_kind(tables, names, counted))
+    return Fleet(tuple(kinds), tuple(counted), _spread_us(own), sizes_of_layers(own))
 
 
 def _spread_us(table: CostTable) -> float:

@@ -24,8 +24,9 @@ from ....costs import beyond, under
 from ....errors import InternalError
 from ....plans import Pipeline, Replica, TrainingPlan
 from ....plans import Stage as PlanStage
+from ....problems.training_plan import settings
 from ....schema import Instance, Recompute, exact
-from ....search import choices, choosing, islands, symmetric
+from ....search import choosing, islands, symmetric
 from ....search.improving import improve
 from ....solving.run import Halt, Run
 from .chain import Chain, chains
@@ -143,7 +144,7 @@ def _parts(instance: Instance) -> list[_Part]:
 def _warm_up(instance: Instance, clock: Run) -> None:
     """Plans by heuristics, to have something to beat."""
     deadline = time.monotonic() + _WARM_UP_S
-    if choices.has_choices(instance):
+    if settings.has_choices(instance):
         chosen = choosing.chosen(instance, deadline=deadline, rounds=_ROUNDS)
         if chosen is not None:
             clock.offer(chosen)

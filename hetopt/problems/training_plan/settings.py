@@ -1,0 +1,71 @@
+"""Settings that a plan chooses: which there are, and which its target runs."""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import TypeVar
+
+from ...costs import under
+from ...schema import Instance, Recompute, Split
+from ...schema.splits import FIELDS
+from . import shapes
+
+_T = TypeVar("_T")
+
+
+def has_choices(instance: Instance) -> bool:
+    """Whether plans of the instance choose any setting."""
+    workload = instance.workload
+    settings = workload.recomputes, workload.zeros, workload.splits
+    return any(len(offers) > 1 for offers in settings)
+
+
+def offered(instance: Instance) -> list[tuple[int, Recompute]]:
+    """Stages of ZeRO and rules of recomputation that the instance's target runs."""
+    workload = instance.workload
+    supports = workload.target.supports
+    pairs = product(workload.zeros, workload.recomputes)
+    return [pair for pair in pairs if shapes.of_choice(*pair) <= supports]
+
+
+def splits(instance: Instance) -> tuple[Split, ...]:
+    """Ways to divide that the instance's target runs; its own where it runs none."""
+    workload = instance.workload
+    supports = workload.target.supports
+    runs = (x for x in workload.splits if shapes.of_split(x) <= supports)
+    return tuple(runs) or workload.splits[:1]
+
+
+def divided(instance: Instance) -> list[Instance]:
+    """The instance once for each way to be divided that its target runs."""
+    if len(instance.workload.splits) == 1:
+        return [instance]
+    return [under(instance, split=split) for split in splits(instance)]
+
+
+def runnable(instance: Instance) -> Instance:
+    """The instance with the settings alone that its target runs, the first its own.
+
+    The instance itself where it runs them all, or none.
+    """
+    workload = instance.workload
+    pairs = offered(instance)
+    zeros = _distinct(zero for zero, _ in pairs) or workload.zeros
+    rules = _distinct(rule for _, rule in pairs) or workload.recomputes
+    # Each field of a split is supported or not by itself: all their products are.
+    ways = [_distinct(degrees) for degrees in zip(*splits(instance), strict=True)]
+    asked = (workload.zeros, workload.recomputes, workload.splits)
+    if (zeros, rules, splits(instance)) == asked:
+        return instance
+    kept = {"zero": zeros, "recompute": rules, **dict(zip(FIELDS, ways, strict=True))}
+    costs = {field: values[0] for field, values in kept.items()}
+    other = {field: values[1:] for field, values in kept.items()}
+    fields = {
+        "costs": workload.costs.model_copy(update=costs),
+        "alternatives": workload.alternatives.model_copy(update=other),
+    }
+    workload = workload.model_copy(update=fields)
+    return instance.model_copy(update={"workload": workload})
+
+
+def _distinct(values: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(values))
