@@ -46,6 +46,7 @@ class Predicted:
                     "not_modelled": row.not_modelled,
                     "measured_s": self.runs[row.row].measured_s,
                     "terms_s": dict(row.terms),
+                    "unsaid": row.unsaid,
                 }
                 for row in self.rows
             ],

@@ -14,11 +14,14 @@ from .constants import Constant, Table, plain
 from .fitting import Observed, fit
 from .reading import Described, NotModelled, described
 from .runs import Run
-from .seen import predicted_bytes
+from .seen import predicted_bytes, unsaid
 
 
 class Prediction(NamedTuple):
-    """What the model says of one run; None where it says nothing."""
+    """What the model says of one run; None where it says nothing.
+
+    Whether it fits is not known where the run leaves `unsaid` what decides that.
+    """
 
     row: int
     iteration_s: float | None
@@ -28,6 +31,7 @@ class Prediction(NamedTuple):
     fits: bool | None
     not_modelled: str | None
     terms: Mapping[str, float] = {}
+    unsaid: str | None = None
 
 
 def predictions(
@@ -48,16 +52,34 @@ def _prediction(index: int, run: Run, table: Table) -> Prediction:
     seconds = sum(parts.values()) * factor
     wide = math.exp(OF_80_PERCENT * spread(found))
     held = predicted_bytes(run, memory.peak(table, *found))
+    fits, undecided = _fits(table, run, found)
     return Prediction(
         index,
         seconds,
         seconds / wide,
         seconds * wide,
         held / 2**30,
-        memory.fits(table, *found),
+        fits,
         None,
         parts,
+        undecided,
     )
+
+
+def _fits(table: Table, run: Run, found: Described) -> tuple[bool | None, str | None]:
+    """Whether the run would live, or what would have to be known to tell.
+
+    A run that does not say what it recomputes is read as one that keeps everything:
+    where that is too much, and recomputing everything would fit, either may be so.
+    """
+    if memory.fits(table, *found):
+        return True, None
+    if (missing := unsaid(run)) is None:
+        return False, None
+    least = replace(found.layout, recompute="full", recomputed=1.0)
+    if not memory.fits(table, found.machine, found.architecture, least):
+        return False, None
+    return None, missing
 
 
 def spread(found: Described) -> float:

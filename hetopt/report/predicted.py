@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..api.predicting import Calibrated, Predicted
-from ..calibration import Run, Summary
+from ..calibration import Prediction, Run, Summary
 from . import words
 
 _MOST_ROWS = 40
@@ -36,7 +36,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             words.duration(row.iteration_s),
             f"{words.duration(row.low_s)} to {words.duration(row.high_s)}",
             error,
-            memory if row.fits in (None, True) else f"{memory}, too much",
+            memory + _fit(row),
         )
         grid.add_row(*map(Text, (*names, *cells)))
     yield grid
@@ -44,6 +44,12 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
         yield Text(f"and {len(found.rows) - _MOST_ROWS} more: --json has all")
     yield Text()
     yield errors(found.summary)
+
+
+def _fit(row: Prediction) -> str:
+    if row.unsaid is not None:
+        return f", not told: {row.unsaid}"
+    return ", too much" if row.fits is False else ""
 
 
 def errors(summary: Mapping[str, Summary]) -> Table:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hetopt.calibration import predictions
 from hetopt.calibration.reading import described
 from hetopt.calibration.runs import Run
 from hetopt.calibration.seen import predicted_bytes, unsaid
@@ -116,3 +117,16 @@ def test_what_is_not_told_of_recomputation_is_said() -> None:
     for words, told in ((None, False), ("none", True), ("share not stated", False)):
         run = Run.model_validate({**ROW, "recompute": words})
         assert (unsaid(run) is None) is told
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"), [("none", False), ("full", True), (None, None)]
+)
+def test_what_is_not_told_decides_whether_a_run_fits(
+    words: str | None, fits: bool | None
+) -> None:
+    """Kept whole it is too much, recomputed it is not: untold it is either."""
+    long = {**ROW, "recompute": words, "mbs": 8, "layers": 24, "hidden": 2048}
+    (found,) = predictions([Run.model_validate({**long, "intermediate": 8192})])
+    assert found.fits is fits
+    assert (found.unsaid is None) is (words is not None)
