@@ -113,4 +113,11 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, and what is loaded of ours; not what this file imports."""
+    own = {name for name, value in globals().items() if _is_own(name, value)}
+    return sorted({*__all__, *own})
+
+
+def _is_own(name: str, value: Any) -> bool:
+    dunder = name.startswith("__")
+    return dunder or getattr(value, "__name__", "").startswith(f"{__name__}.")

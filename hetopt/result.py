@@ -173,6 +173,21 @@ class Result:
         return self.evaluation.objective if self.evaluation else None
 
     @property
+    def objective_s(self) -> float | None:
+        """The objective in seconds, where it is a time; else None."""
+        return self._in_seconds(self.objective)
+
+    @property
+    def bound_s(self) -> float | None:
+        """The bound in seconds, where the objective is a time; else None."""
+        return self._in_seconds(self.bound.value if self.bound else None)
+
+    def _in_seconds(self, value: Objective | None) -> float | None:
+        if value is None or problems.get(self.problem).unit(self.data) != "us":
+            return None
+        return float(value) / 1e6
+
+    @property
     def digest(self) -> str:
         """Digest of the instance or problem file."""
         return str(self.data.digest)

@@ -15,13 +15,20 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
-from ..errors import UnknownName, Unsupported
+from ..errors import UnknownName, Unsupported, cut
 from ..modelling import Limits
+from ..plans import Plan
+from ..result import Result
+from ..schema import Instance, Record
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Place = str | Path
+Tree = Mapping[str, Any]  # plain data, as a file would say it
+AnyInstance = Place | Instance | Tree
+AnyProblem = Place | Record | Tree
+AnyPlan = Result | Place | Plan | Tree
 Options = Mapping[str, Any]
 Report = Callable[[Any, Any], None]
 
@@ -53,8 +60,25 @@ class Listener(NamedTuple):
     started: Callable[[str], None] = lambda name: None
 
 
+def not_one(what: str, found: Any, expected: str) -> TypeError:
+    """The error for an argument of a type that the function does not take."""
+    shown = f"{cut(repr(found))} ({type(found).__name__})"
+    return TypeError(f"{what}: found {shown}, expected {expected}")
+
+
+def several(instances: AnyInstance | Iterable[AnyInstance]) -> list[AnyInstance]:
+    """The instances of a function that takes one or several."""
+    if isinstance(instances, str | Path | Instance | Mapping):
+        return [instances]
+    if not isinstance(instances, Iterable):
+        raise not_one("instances", instances, "one instance, or several in a list")
+    return list(instances)
+
+
 def limits_of(limits: AnyLimits) -> Limits:
     """The limits of a call; `Unsupported` for numbers that are none."""
+    if not isinstance(limits, Limits | float | int | None):
+        raise not_one("limits", limits, "a number of seconds, a hetopt.Limits or None")
     if not isinstance(limits, Limits):
         limits = Limits(time_s=limits)
     for word, value, least in (

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NoPlan, Unsupported
-from ..plans import TrainingPlan
-from ..result import Result
-from ..schema import Record
+from ..errors import Unsupported
 from ..text.complaints import validated
-from .calling import Place
+from .calling import AnyPlan, AnyProblem, Place
 from .judging import posed_training
 
 if TYPE_CHECKING:
@@ -17,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def run(
-    plan: Result | Place | TrainingPlan,
-    instance: Place | Record | None = None,
+    plan: AnyPlan,
+    instance: AnyProblem | None = None,
     *,
     steps: int,
     data: Place = "synthetic",
@@ -54,12 +51,7 @@ def run(
         raise Unsupported(f"run: unknown setting {', '.join(unknown)}")
     fields = {"steps": steps, "data": str(data), "optimiser": rules, **settings}
     told = validated(Settings, fields, "run", file="")
-    if isinstance(plan, Result):
-        if plan.plan is None:
-            raise NoPlan("the result has no plan, and so no run")
-        posed = posed_training(plan.plan, plan.data)
-    else:
-        posed = posed_training(plan, instance)
+    posed = posed_training(plan, instance)
     config = model or told.init
     place = None if config is None else Path(config)
     tell = progress or (lambda row: None)

@@ -7,38 +7,62 @@ training plan needs none where the cheap bound reaches it.
 """
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files, problems, registry
 from ..bounds.training_plan import training_plan_bound
-from ..errors import InstanceError, MixedData, Unsupported
+from ..errors import InstanceError, MixedData, NoPlan, Unsupported
 from ..plans import Plan, TrainingPlan
 from ..problems import Evaluation, Objective
-from ..result import Bound
+from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
 from ..text.parsing import read_tree
-from .calling import AnyLimits, AnyProgress, Place, limits_of, progress_of, public
+from .calling import (
+    AnyInstance,
+    AnyLimits,
+    AnyPlan,
+    AnyProblem,
+    AnyProgress,
+    Place,
+    limits_of,
+    not_one,
+    progress_of,
+    public,
+)
 
 if TYPE_CHECKING:
     from ..explaining import Explanation
 
 
-def load(instance: Place | Instance) -> Instance:
-    """The instance of that name or path.
+_AN_INSTANCE = "a name of the library, a path, an Instance, or a dict of one"
+_A_PLAN = "a Result, a plan file, a plan, or a dict of one"
+
+
+def load(instance: AnyInstance) -> Instance:
+    """The instance of that name or path, or of a dict of what its file would say.
 
     Raises `UnknownName` for a name that the library lacks, `InstanceError` for a file
     that cannot be used.
     """
-    return instance if isinstance(instance, Instance) else files.load_instance(instance)
+    if isinstance(instance, Instance):
+        return instance
+    if isinstance(instance, Mapping):
+        return files.instance_of(instance)
+    if isinstance(instance, str | Path):
+        return files.load_instance(instance)
+    raise not_one("instance", instance, _AN_INSTANCE)
 
 
-def check(plan: Place | Plan, instance: Place | Record | None = None) -> Evaluation:
+def check(plan: AnyPlan, instance: AnyProblem | None = None) -> Evaluation:
     """Judge a plan, whoever made it: objective, parts, and every rule that it breaks.
 
-    `plan` is a plan file or a result file, or a plan with its instance (or problem).
+    `plan` is a result, a plan file or a result file, or a plan with its instance (or
+    problem); each of these may be a dict of what the file would say. Raises `NoPlan`
+    for a result without one.
     """
     name, data, made = posed_plan(plan, instance)
     return problems.get(name).evaluate(data, made)
@@ -65,8 +89,8 @@ def check_bound(result: Place, instance: Place | Record | None = None) -> list[s
 
 @public
 def explain(
-    plan: Place | TrainingPlan,
-    instance: Place | Record | None = None,
+    plan: AnyPlan,
+    instance: AnyProblem | None = None,
     *,
     limits: AnyLimits = None,
     progress: AnyProgress = None,
@@ -75,7 +99,7 @@ def explain(
 
     Changes of hardware, settings and plan are judged and planned again within
     `limits`, 0 to leave them out; without a limit the same seed gives the same answer.
-    `plan` is a plan file or a result document, or a plan with its instance. Raises
+    `plan` and `instance` are as in `check`. Raises
     `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
     another problem.
     """
@@ -85,16 +109,20 @@ def explain(
     return explained(data, made, limits_of(limits), progress_of(progress).started)
 
 
-def posed(problem: Place | Record) -> tuple[str, Any]:
+def posed(problem: AnyProblem) -> tuple[str, Any]:
     """The problem's name and data; an instance poses the one that it is made for.
 
     Raises what `load` raises, and `MixedData` for a record that poses none.
     """
     if isinstance(problem, str | Path):
         return files.load_problem(problem)
+    if isinstance(problem, Mapping):
+        return files.problem_of(problem)
     if isinstance(problem, Instance):
         name = "training_plan" if problem.cluster else "provisioning"
         return name, problems.get(name).data(problem)
+    if not isinstance(problem, Record):
+        raise not_one("problem", problem, _AN_INSTANCE)
     stated = getattr(problem, "problem", None)
     if stated is None:
         raise MixedData(f"a {type(problem).__name__} poses no problem")
@@ -102,11 +130,25 @@ def posed(problem: Place | Record) -> tuple[str, Any]:
 
 
 def posed_plan(
-    plan: Place | Plan, instance: Place | Record | None = None
+    plan: AnyPlan, instance: AnyProblem | None = None
 ) -> tuple[str, Any, Plan]:
-    """Problem, data and plan of a plan file, or of a plan and its instance."""
+    """Problem, data and plan of a result or plan file, or of a plan and its instance.
+
+    `instance` stands in for the one that a result or a file has.
+    """
+    if isinstance(plan, Result):
+        if plan.plan is None:
+            raise NoPlan(f"the result has no plan: it is {plan.status.value}")
+        if instance is None:
+            return plan.problem, plan.data, plan.plan
+        plan = plan.plan
+    given = posed(instance)[1] if isinstance(instance, Mapping) else instance
     if isinstance(plan, str | Path):
-        return files.load_plan(plan, instance)
+        return files.load_plan(plan, given)
+    if isinstance(plan, Mapping):
+        return files.plan_of(plan, given)
+    if not isinstance(plan, Record):
+        raise not_one("plan", plan, _A_PLAN)
     if instance is None:
         raise InstanceError("a plan by itself cannot be judged: give its instance")
     name, data = posed(instance)
@@ -116,7 +158,7 @@ def posed_plan(
 
 
 def posed_training(
-    plan: Place | Plan, instance: Place | Record | None = None
+    plan: AnyPlan, instance: AnyProblem | None = None
 ) -> tuple[Instance, TrainingPlan]:
     """Instance and training plan, as `posed_plan`; `Unsupported` for another plan."""
     name, data, made = posed_plan(plan, instance)

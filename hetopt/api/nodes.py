@@ -23,10 +23,10 @@ from ..result import Bound, Result, Status, Stop, gap
 from ..schema import Instance, exact
 from . import planning
 from .calling import (
+    AnyInstance,
     AnyLimits,
     AnyProgress,
     Options,
-    Place,
     Progress,
     less,
     limits_of,
@@ -183,7 +183,7 @@ def without_each_group(
 
 
 def choose_nodes(
-    instance: Place | Instance,
+    instance: AnyInstance,
     objective: str = "usd",
     planner: str | None = None,
     *,

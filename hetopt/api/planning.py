@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic
 
 from .. import registry
@@ -15,17 +14,18 @@ from ..schema import Instance
 from ..search import choosing
 from ..search.attempts import tried
 from .calling import (
+    AnyInstance,
     AnyLimits,
     AnyProgress,
     Listener,
     Options,
-    Place,
     Progress,
     less,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
+    several,
 )
 from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
@@ -51,7 +51,7 @@ _MOST_S = 10.0  # for remedies
 
 @public
 def plan(
-    instance: Place | Instance,
+    instance: AnyInstance,
     planner: Plugin | None = None,
     *,
     exact: bool = False,
@@ -113,7 +113,7 @@ def plan(
 
 @public
 def compare(
-    instances: Place | Instance | Iterable[Place | Instance],
+    instances: AnyInstance | Iterable[AnyInstance],
     planners: Sequence[Plugin] | None = None,
     *,
     exact: bool = False,
@@ -128,9 +128,7 @@ def compare(
     `plan` does, before any work is done.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    if isinstance(instances, str | Path | Instance):
-        instances = [instances]
-    loaded = [load(instance) for instance in instances]
+    loaded = [load(instance) for instance in several(instances)]
     if runs_on is not None:
         loaded = [instance.on(runs_on) for instance in loaded]
     for instance in loaded:

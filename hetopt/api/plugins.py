@@ -16,6 +16,7 @@ from typing import Any
 from .. import registry
 from ..errors import InstanceError, PluginBroken
 from ..plans import TrainingPlan
+from .calling import not_one
 
 Plugin = str | Path | Callable[..., Any]
 _OURS = ("seed", "deadline")
@@ -44,6 +45,10 @@ def placed(given: Plugin) -> tuple[str | None, str]:
     """
     if callable(given):
         return "planners", of_function(given)
+    if not isinstance(given, str | Path):
+        raise not_one(
+            "planner", given, "a name, a file or a function; seconds are limits=..."
+        )
     if isinstance(given, Path) or given.endswith(".py"):
         return of_file(Path(given))
     return None, given

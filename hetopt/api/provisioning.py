@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,9 @@ from ..schema import Instance, Requirements
 from ..search.attempts import judged, tried
 from ..text.complaints import validated
 from .calling import (
+    AnyInstance,
     AnyLimits,
     AnyProgress,
-    Place,
     less,
     limits_of,
     progress_of,
@@ -118,7 +119,7 @@ class Tradeoffs:
 
 @public
 def provision(
-    instance: Place | Instance,
+    instance: AnyInstance,
     planner: str | None = None,
     *,
     deadline_s: float | str | None = None,
@@ -143,7 +144,7 @@ def provision(
 
 @public
 def alternatives(
-    instance: Place | Instance,
+    instance: AnyInstance,
     count: int = 3,
     *,
     deadline_s: float | str | None = None,
@@ -178,7 +179,7 @@ def alternatives(
 
 @public
 def frontier(
-    instance: Place | Instance,
+    instance: AnyInstance,
     *,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
@@ -197,7 +198,7 @@ def frontier(
 
 @public
 def tradeoffs(
-    instance: Place | Instance,
+    instance: AnyInstance,
     planners: Sequence[str] = (),
     *,
     limits: AnyLimits = 60,
@@ -257,7 +258,7 @@ def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
 
 
 def _posed(
-    instance: Place | Instance,
+    instance: AnyInstance,
     deadline_s: float | str | None,
     budget_usd: float | str | None,
 ) -> tuple[Instance, Data]:
@@ -269,7 +270,7 @@ def _posed(
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = validated(Requirements, asked, "asked for", file="")
         loaded = loaded.model_copy(update={"requirements": requirements})
-    with nullcontext() if isinstance(instance, Instance) else naming(instance):
+    with naming(instance) if isinstance(instance, str | Path) else nullcontext():
         return loaded, judge.data(loaded)
 
 

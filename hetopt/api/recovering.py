@@ -35,9 +35,10 @@ from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
 from ..text.parsing import read_text
 from .calling import (
+    AnyInstance,
     AnyLimits,
+    AnyPlan,
     AnyProgress,
-    Place,
     Report,
     limits_of,
     progress_of,
@@ -97,12 +98,12 @@ class Recovered:
 
 @public
 def recover(
-    old_plan: Place | TrainingPlan,
-    instance: Place | Instance,
+    old_plan: AnyPlan,
+    instance: AnyInstance,
     lost: Sequence[str] = (),
     *,
-    old_instance: Place | Instance | None = None,
-    new_plan: Place | TrainingPlan | None = None,
+    old_instance: AnyInstance | None = None,
+    new_plan: AnyPlan | None = None,
     planners: Sequence[str] = PLANNERS,
     exact: bool = False,
     planning_s: float | None = DEFAULT_TIME_S,
@@ -176,7 +177,7 @@ def methods() -> list[str]:
 
 
 def trained(
-    plan: Place | TrainingPlan, instance: Place | Instance | None
+    plan: AnyPlan, instance: AnyInstance | None
 ) -> tuple[Instance, TrainingPlan]:
     """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
     return _judged(
@@ -188,8 +189,8 @@ def trained(
 
 
 def _judged(
-    plan: Place | TrainingPlan,
-    instance: Place | Instance | None,
+    plan: AnyPlan,
+    instance: AnyInstance | None,
     fault: str,
     remedy: str,
 ) -> tuple[Instance, TrainingPlan]:

@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from ..errors import InstanceError, NoPlan, Unsupported
+from ..errors import InstanceError, Unsupported
 from ..plans import TrainingPlan
 from ..problems import Evaluation, training_plan
-from ..result import Result
-from ..schema import Cluster, Instance, Record, exact
+from ..schema import Cluster, Instance, exact
 from ..text import units
-from .calling import Place
+from .calling import AnyPlan, AnyProblem
 from .judging import posed_training
 
 US_PER_HOUR = 3_600_000_000
@@ -54,8 +53,8 @@ class TrainingRun:
 
 
 def run_of(
-    plan: Result | Place | TrainingPlan,
-    instance: Place | Record | None = None,
+    plan: AnyPlan,
+    instance: AnyProblem | None = None,
     *,
     tokens: int | str | None = None,
     dataset: int | str | None = None,
@@ -70,12 +69,7 @@ def run_of(
     `Unsupported` for a plan of another problem.
     """
     length = length_of(tokens, dataset, epochs)
-    if isinstance(plan, Result):
-        if plan.plan is None:
-            raise NoPlan("the result has no plan, and so no run")
-        data, made = posed_training(plan.plan, plan.data)
-    else:
-        data, made = posed_training(plan, instance)
+    data, made = posed_training(plan, instance)
     return estimated(data, made, training_plan.evaluate(data, made), length)
 
 

@@ -21,7 +21,15 @@ from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
 from ..search.attempts import Attempt, alone, tried
 from ..solving.heuristic import Heuristic
 from ..text.parsing import read_tree
-from .calling import AnyProgress, Place, progress_of, public, refuse_unknown
+from .calling import (
+    AnyProblem,
+    AnyProgress,
+    Place,
+    progress_of,
+    public,
+    refuse_unknown,
+)
+from .judging import posed
 from .plugins import Plugin, named
 
 
@@ -44,7 +52,7 @@ _FOLDER = "scheduling.policies"
 
 @public
 def schedule(
-    queue: Place | Data,
+    queue: AnyProblem,
     policies: Sequence[Plugin] | None = None,
     *,
     rounds: bool | None = None,
@@ -78,11 +86,11 @@ def schedule(
     return outcomes
 
 
-def load_queue(queue: Place | Data) -> Data:
-    """The queue of that name or path; `InstanceError` where it is something else."""
+def load_queue(queue: AnyProblem) -> Data:
+    """The queue of that name, path or dict; `InstanceError` for something else."""
     if isinstance(queue, Data):
         return queue
-    name, data = files.load_problem(queue)
+    name, data = posed(queue)
     if isinstance(data, Data):
         return data
     if isinstance(data, Instance):

@@ -18,7 +18,7 @@ from ..modelling import Limits
 from ..plans import Plan
 from ..problems.training_plan import settings, shapes
 from ..result import Result, Status, Stop
-from ..schema import Instance, Record
+from ..schema import Instance
 from ..search import choices
 from ..search.attempts import Attempt, alone
 from ..solving import model_files, statements
@@ -27,6 +27,7 @@ from ..text.options import checked, record
 from . import dividing
 from .calling import (
     AnyLimits,
+    AnyProblem,
     AnyProgress,
     Options,
     Place,
@@ -45,7 +46,7 @@ NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 @public
 def solve(
-    problem: Place | Record,
+    problem: AnyProblem,
     method: Plugin | None = None,
     backend: str | None = None,
     *,
@@ -93,7 +94,7 @@ def solve(
 
 
 def write_statement(
-    problem: Place | Record, statement: str | None, path: Place
+    problem: AnyProblem, statement: str | None, path: Place
 ) -> list[Path]:
     """Write a linear statement of a problem as an LP or MPS file; the files.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..modelling import Limits
@@ -12,14 +11,15 @@ from ..result import Bound, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..schema.targets import TARGETS
 from .calling import (
+    AnyInstance,
     AnyLimits,
     AnyProgress,
-    Place,
     Progress,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
+    several,
 )
 from .judging import load
 from .planning import plan
@@ -70,7 +70,7 @@ class TargetReport:
 
 @public
 def compare_targets(
-    instances: Place | Instance | Iterable[Place | Instance],
+    instances: AnyInstance | Iterable[AnyInstance],
     targets: Sequence[str] | None = None,
     *,
     limits: AnyLimits = 60,
@@ -83,9 +83,7 @@ def compare_targets(
     Raises as `plan` does.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    if isinstance(instances, str | Path | Instance):
-        instances = [instances]
-    loaded = [load(instance) for instance in instances]
+    loaded = [load(instance) for instance in several(instances)]
     names = list(NAMES if targets is None else dict.fromkeys((FREEST, *targets)))
     refuse_unknown("target", names, list(NAMES))
     rows: list[TargetRow] = []

@@ -5,7 +5,9 @@ wrong with a file is an `InstanceError` that names the file, the field, what was
 what was expected and the remedy, one line a problem.
 """
 
+import json
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -23,13 +25,16 @@ __all__ = [
     "Origin",
     "in_library",
     "instance_names",
+    "instance_of",
     "load_instance",
     "load_plan",
     "load_problem",
     "origin_of",
     "parse_tree",
     "path_of_known",
+    "plan_of",
     "problem_names",
+    "problem_of",
 ]
 
 Given = Record | str | Path
@@ -104,7 +109,10 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
     if _is_generated(path):
         return _generated_problem(str(path))
     file = _path_of_instance(path)
-    tree = read_tree(file)
+    return _problem(read_tree(file), file)
+
+
+def _problem(tree: dict[str, Any], file: Path) -> tuple[str, Any]:
     if "problem" in tree:
         name = _problem_name(tree, file)
         record = problems.get(name).Data
@@ -131,7 +139,12 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     what its own instance field leads to.
     """
     file = Path(path)
-    tree = read_tree(file)
+    return _plan(read_tree(file), file, instance)
+
+
+def _plan(
+    tree: dict[str, Any], file: Path, instance: Given | None
+) -> tuple[str, Any, Any]:
     if tree.get("plan") is None:
         state = "found no plan" if "plan" not in tree else "found plan null"
         raise InstanceError.at(
@@ -156,6 +169,49 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
             )
     plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
     return name, data, plan
+
+
+# --- the same as plain data ------------------------------------------------------
+
+
+def instance_of(tree: Mapping[str, Any]) -> Instance:
+    """An instance of what its file would say; files that it names lie here.
+
+    Raises `InstanceError` for what is no such data.
+    """
+    return _instance(_plain(tree, "instance"), Path("instance"))
+
+
+def problem_of(tree: Mapping[str, Any]) -> tuple[str, Any]:
+    """The problem's name and its data, of what a problem file or instance would say."""
+    return _problem(_plain(tree, "problem"), Path("problem"))
+
+
+def plan_of(
+    tree: Mapping[str, Any], instance: Given | None = None
+) -> tuple[str, Any, Any]:
+    """Problem, data and plan, of what a plan file or result document would say.
+
+    With `instance` it may be the plan alone.
+    """
+    plain = _plain(tree, "plan")
+    if instance is not None and "plan" not in plain:
+        plain = {"plan": plain}
+    return _plan(plain, Path("plan"), instance)
+
+
+def _plain(tree: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """A copy that holds what a JSON file can hold, and nothing else."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(tree)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InstanceError.at(
+            what,
+            None,
+            f"found a dict with {error}, expected text, numbers, lists and dicts; "
+            "write it as the file would say it",
+        ) from None
+    return plain
 
 
 class Origin(NamedTuple):

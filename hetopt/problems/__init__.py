@@ -49,12 +49,30 @@ class Evaluation:
         """Whether the plan breaks no rule."""
         return not self.violations
 
+    @property
+    def seconds(self) -> dict[str, Any]:
+        """The parts that are times, in seconds: `iteration` of `iteration_us`."""
+        return {
+            name.removesuffix("_us"): _in_seconds(value)
+            for name, value in self.parts.items()
+            if name.endswith("_us")
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The parts, and the violations as objects."""
         found = [
             {"rule": v.rule, "where": v.where, "by": v.by} for v in self.violations
         ]
         return {**self.parts, "violations": found}
+
+
+def _in_seconds(value: Any) -> Any:
+    """Microseconds as seconds: a number, or every number of a list or mapping."""
+    if isinstance(value, list | tuple):
+        return [_in_seconds(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _in_seconds(one) for name, one in value.items()}
+    return None if value is None else float(value) / 1e6
 
 
 class Problem(Protocol):
