@@ -1,17 +1,28 @@
-"""The wheel is complete: it plans from an empty folder, and beside the checkout."""
+"""The wheel, made of the source archive, is complete: it plans from an empty folder.
+
+And a package of others, built and installed as a wheel beside it, is found by its name.
+"""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
 SHIPPED = ("hetopt", "formulations", "instances")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PAGES = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "SECURITY.md")
+SDIST = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"
 RUN = "import hetopt\nfrom hetopt.cli import main\nprint(hetopt.__file__)\nmain()\n"
 LIST = (
     "import json, sys\nfrom hetopt.cli.listing import entries\n"
@@ -20,14 +31,35 @@ LIST = (
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nothing but the unpacked wheel."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive."""
     source = tmp_path_factory.mktemp("source")
     junk = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for folder in SHIPPED:
         shutil.copytree(ROOT / folder, source / folder, ignore=junk)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+    for path in ROOT.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, source / path.name)
+    shutil.copy(ROOT / "LICENSE", source / "LICENSE")
+    built = tmp_path_factory.mktemp("archive")
+    subprocess.run(
+        [sys.executable, "-c", SDIST, built],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    (made,) = built.glob("hetopt-*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but the unpacked wheel."""
+    return unpacked(archive, tmp_path_factory)
+
+
+def unpacked(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that pip builds of a folder or archive, without the network."""
     built = tmp_path_factory.mktemp("built")
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
     subprocess.run(
@@ -35,11 +67,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         capture_output=True,
     )
-    (wheel,) = built.glob("hetopt-*.whl")
-    unpacked = tmp_path_factory.mktemp("site")
+    (wheel,) = built.glob("*.whl")
+    place = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(unpacked)
-    return unpacked
+        archive.extractall(place)
+    return place
 
 
 def run(site: Path, code: str, folder: Path, *words: str) -> str:
@@ -99,3 +131,93 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
     names = {suite["name"] for suite in suites}
     assert {"smoke", "exact", "planners", "scale"} <= names
     assert "papers" not in names
+
+
+# --- what the release says of itself ----------------------------------------------
+
+
+def metadata(site: Path) -> Message:
+    (folder,) = site.glob("hetopt-*.dist-info")
+    return message_from_string((folder / "METADATA").read_text("utf-8"))
+
+
+def test_the_metadata_is_complete(site: Path) -> None:
+    told = metadata(site)
+    for field in ("Author", "Summary", "Keywords", "License-Expression"):
+        assert told[field], field
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert told.get_payload() == (ROOT / "README.md").read_text("utf-8")
+    ends = [name.rpartition(" :: ")[2] for name in told.get_all("Classifier", [])]
+    pythons = {name for name in ends if re.fullmatch(r"3\.\d+", name)}
+    assert pythons == {"3.11", "3.12", "3.13"}
+    assert set(told.get_all("Provides-Extra", [])) == {
+        *PROJECT["optional-dependencies"]
+    }
+
+
+def test_every_page_is_in_the_archive_and_nothing_half(archive: Path) -> None:
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    assert set(PAGES) <= names
+    assert {f"{folder}/README.md" for folder in ("formulations", "instances")} <= names
+    assert {name for name in names if name.startswith(("tests", "benchmarks"))} == set()
+
+
+def test_one_version_is_told_everywhere() -> None:
+    version = PROJECT["version"]
+    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)
+    changed = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert cited is not None
+    assert changed is not None
+    assert (cited[1], changed[1]) == (version, version)
+
+
+# --- a package of others ----------------------------------------------------------
+
+PLUGIN = """
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "hetopt-by-node"
+version = "1.0"
+[project.entry-points."hetopt.planners"]
+by-node = "by_node.planning"
+[tool.setuptools]
+packages = ["by_node"]
+"""
+
+
+def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
+    site: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    package = tmp_path / "source" / "by_node"
+    package.mkdir(parents=True)
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    template = re.search(r'```python\n("""All GPUs of a node.*?)```', page, re.S)
+    assert template is not None
+    (package / "__init__.py").write_text("")
+    (package / "planning.py").write_text(template[1], "utf-8")
+    (package.parent / "pyproject.toml").write_text(PLUGIN, "utf-8")
+    theirs = unpacked(package.parent, tmp_path_factory)
+    both = f"{site}{os.pathsep}{theirs}"
+    script = tmp_path / "main.py"
+    script.write_text("from hetopt.cli import main\nmain()\n")
+
+    def told(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, str(script), *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": both},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    listed = {
+        row["name"]: row for row in json.loads(told("list", "planners", "--json"))
+    }
+    assert "hetopt-by-node" in listed["by_node"]["description"]
+    plan = json.loads(told("plan", "tiny/two-nodes", "--planner", "by_node", "--json"))
+    assert plan["method"]["name"] == "by_node"
+    assert plan["plan"] is not None

@@ -1,0 +1,134 @@
+"""The files around a release: what builds, what is cited, what people fill in."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from places import ROOT
+
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+INPUTS = {"markdown", "input", "textarea", "dropdown", "checkboxes"}
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+# --- the image -------------------------------------------------------------------
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, with lines that go on joined."""
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    lines = re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    parts = [line.partition(" ") for line in lines if line.strip()]
+    return [(word, rest) for word, _, rest in parts]
+
+
+def stages() -> list[list[tuple[str, str]]]:
+    made: list[list[tuple[str, str]]] = []
+    for word, rest in instructions():
+        if word == "FROM":
+            made.append([])
+        made[-1].append((word, rest))
+    return made
+
+
+def test_the_image_is_built_in_one_stage_and_run_in_another() -> None:
+    build, run = stages()
+    assert build[0][1] == "python:3.12-slim AS build"
+    assert run[0][1] == "python:3.12-slim"
+    # What the build needs, its sources and caches, stays behind.
+    copied = [rest for word, rest in run if word == "COPY"]
+    assert copied == ["--from=build /opt/hetopt /opt/hetopt"]
+    assert all("--no-cache-dir" in rest for _, rest in build if "pip install" in rest)
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    _, run = stages()
+    words = [word for word, _ in run]
+    users = [rest for word, rest in run if word == "USER"]
+    assert users
+    assert not {user.partition(":")[0] for user in users} & {"root", "0"}
+    assert words.index("USER") < words.index("ENTRYPOINT")
+    entries = [rest for word, rest in run if word in ("ENTRYPOINT", "CMD")]
+    assert all(rest.startswith("[") for rest in entries)  # signals reach the program
+
+
+def test_what_the_image_copies_is_there_and_not_ignored() -> None:
+    build, _ = stages()
+    sources = [
+        name
+        for word, rest in build
+        if word == "COPY" and not rest.startswith("--from")
+        for name in rest.split()[:-1]
+    ]
+    assert {"hetopt", "formulations", "instances", "pyproject.toml"} <= set(sources)
+    assert [name for name in sources if not (ROOT / name).exists()] == []
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    kept = {line[1:] for line in lines if line.startswith("!")}
+    assert "*" in lines
+    assert kept == set(sources)
+
+
+# --- what is cited, what is filled in ---------------------------------------------
+
+
+def test_the_citation_keeps_its_format() -> None:
+    cited = read(ROOT / "CITATION.cff")
+    required = {"cff-version", "message", "title", "authors"}  # of its schema, 1.2.0
+    assert required <= set(cited)
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["type"] == "software"
+    people = {"name", "given-names", "family-names", "alias"}
+    assert all(people & set(author) for author in cited["authors"])
+    known = {
+        *required,
+        *("abstract", "commit", "contact", "date-released", "doi", "identifiers"),
+        *("keywords", "license", "license-url", "preferred-citation", "references"),
+        *("repository", "repository-artifact", "repository-code", "type", "url"),
+        "version",
+    }
+    assert set(cited) <= known
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_an_issue_form_is_one(path: Path) -> None:
+    form = read(path)
+    if path.stem == "config":
+        assert set(form) <= {"blank_issues_enabled", "contact_links"}
+        return
+    assert {"name", "description", "body"} <= set(form)
+    ids = [field["id"] for field in form["body"]]
+    assert len(set(ids)) == len(ids)
+    for field in form["body"]:
+        assert field["type"] in INPUTS
+        assert field["attributes"]["label"]
+    needed = [one.get("validations", {}).get("required") for one in form["body"]]
+    assert any(needed)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_has_few_rights_and_a_limit(path: Path) -> None:
+    flow = read(path)
+    assert flow["permissions"] == {"contents": "read"}
+    assert all(job["timeout-minutes"] <= 60 for job in flow["jobs"].values())
+
+
+def test_commands_that_forms_and_pages_name_are_there() -> None:
+    from typer.main import get_command
+
+    from hetopt import cli
+
+    there = set(get_command(cli.app).commands)  # type: ignore[attr-defined]
+    texts = [*FORMS, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", ROOT / "Dockerfile"]
+    named = {
+        name
+        for path in texts
+        for name in re.findall(r"`hetopt ([a-z]+)", path.read_text("utf-8"))
+    }
+    assert named
+    assert named - there == set()
