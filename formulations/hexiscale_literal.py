@@ -48,7 +48,7 @@ from itertools import product
 from typing import Any
 
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan
+from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
@@ -110,6 +110,38 @@ def build(data: Instance, model: Model) -> ReadPlan:
     # fmt: on
     model.minimise(_pipelines(t, model, use, at, n) + _synchronisation(t, model, at, on, pieces))
     return lambda value: _plan(gpus, *({k: round(value(v)) for k, v in f.items()} for f in (x, at, n)))
+
+
+def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
+    """What `plan` says of devices, layers and micro-batches; the solver finds the times."""
+    t, nodes = Tables(data), {node.name: m for m, node in enumerate(data.planned_cluster.nodes)}
+    gpus = {gpu: d for d, gpu in enumerate(data.planned_cluster.gpu_ids())}
+    kinds = {(kind.node, kind.degree): g for g, kind in enumerate(t.kinds)}
+    I, J, L = range(min(len(gpus), t.batch)), range(min(len(gpus), t.layers)), range(t.layers)
+    families = {
+        "x": product(gpus.values(), I, J),
+        "use": product(I, J, range(len(t.kinds))),
+        "at": product(I, J, L),
+        "on": product(I, L, nodes.values()),
+        "pieces": product(L, sorted({d * (i + 1) for d in t.degrees for i in I})),
+        **dict.fromkeys(("n", "used"), I),
+    }
+    given: dict[tuple[str, Any], int] = {(f, x): 0 for f, indexed in families.items() for x in indexed}
+    held: dict[int, list[int]] = {l: [] for l in range(t.layers)}
+    for i, pipeline in enumerate(plan.pipelines):
+        given |= {("n", i): pipeline.micro_batches, ("used", i): 1}
+        for j, stage in enumerate(pipeline.stages):
+            (replica,) = stage.replicas
+            m = nodes[replica.gpus[0].rpartition(":")[0]]
+            given |= {("x", (gpus[gpu], i, j)): 1 for gpu in replica.gpus}
+            given["use", (i, j, kinds[m, replica.degree])] = 1
+            for l in range(*stage.layers):
+                given |= {("at", (i, j, l)): 1, ("on", (i, l, m)): 1}
+                held[l].append(replica.degree)
+    for l, degrees in held.items():
+        least = min(degrees)
+        given |= {("least", l): least, ("pieces", (l, least * len(degrees))): 1}
+    return {label(family, index): value for (family, index), value in given.items()}
 
 
 def _pipelines(t: Tables, model: Model, use: Any, at: Any, n: Any) -> Any:

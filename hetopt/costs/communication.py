@@ -8,6 +8,10 @@ or, `sync: bottleneck`,  2 (n - 1) / n * g p / t_min / lowest beta
 With ZeRO-3 and `gathers: micro_batch` a plan of pipelines of one stage takes sync as
 often as it has micro-batches: `rounds`.
 
+The ring is HexiScale's Eq. 4 but for t_min, by which it prints no division: replicas of
+t GPUs would then pay t times as much. Its section 3.2 has shards exchanged at once, and
+its case study comes out so (`benchmarks/results/hexiscale.md`).
+
 e and g are 2 bytes, or those of `precision`. With ZeRO-3 the 2 passes of sync are 3:
 weights are gathered for the forward pass and for the backward pass, once an iteration.
 

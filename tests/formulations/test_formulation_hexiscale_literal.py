@@ -7,8 +7,10 @@ import pytest
 from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale, hexiscale_literal
 
+from hetopt import registry
 from hetopt.errors import Unsupported
 from hetopt.files import load_instance
+from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.result import Status
 from hetopt.schema import Instance
@@ -79,6 +81,24 @@ def test_the_printed_equations_have_the_optimum_of_all_plans(seed: int) -> None:
     assert literal.status is Status.OPTIMAL
     assert literal.objective == strengthened.objective == best[0]
     assert training_plan.evaluate(instance, literal.plan).objective == best[0]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_hint_fixes_the_plan_and_leaves_the_times_to_the_solver(seed: int) -> None:
+    instance = tiny(seed)
+    best = best_training_plan(instance)
+    if best is None:
+        return
+    model = registry.entry("backends", "scip").backend("fixed")
+    read = hexiscale_literal.build(instance, model)
+    for variable, fixed in hexiscale_literal.hint(instance, best[1]).items():
+        model.add("fixed", variable, model.variables[variable] == fixed)
+    answer = model.solve(Limits(), lambda *_: None)
+    assert answer.value is not None
+    assert training_plan.evaluate(instance, read(answer.value)).objective == best[0]
+    times = {"tau", "slow", "span", "each", "sync"}
+    free = set(model.variables) - set(hexiscale_literal.hint(instance, best[1]))
+    assert {name.partition("[")[0] for name in free} == times
 
 
 def test_the_random_instances_need_pipelines_of_every_form() -> None:
