@@ -1,6 +1,7 @@
 """What the scripts of this folder share: medians, the machine, JSON lines."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -51,6 +52,17 @@ def show(found: dict[str, Any]) -> None:
     )
 
 
+def commit() -> str | None:
+    """The commit that is measured, `+` where files differ from it; None outside git."""
+
+    def git(*words: str) -> str:
+        asked = ("git", "-C", str(RESULTS.parent), *words)
+        return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "*.py")
+    return (git("rev-parse", "--short=10", "HEAD") + "+" * bool(changed)) or None
+
+
 def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
     """Append one line to a results file; `packages` are named with their versions."""
     where = {
@@ -58,6 +70,7 @@ def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
         "load": machine.load(),
         **machine.versions(("numpy", *packages)),
         "hetopt": hetopt.__version__,
+        "commit": commit(),
     }
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / file).open("a") as lines:

@@ -37,15 +37,38 @@ def write(
     for name, (section, why) in sections.items():
         if rows := latest(lines, name):
             words += [f"## {section.__doc__}\n", *table(rows), *more(rows)]
-            words.append(f"\n{why}\n")
+            words.append(f"\n{why}\n\n{ran(lines, name)}\n")
     (RESULTS / page).write_text("\n".join(words), encoding="utf-8")
 
 
 def latest(lines: str, section: str) -> list[Row]:
     """The rows of a section's latest run."""
+    return [line["row"] for line in _lines(lines, section)]
+
+
+def ran(lines: str, section: str) -> str:
+    """When, on what and within which limit the latest run of a section was made."""
+    last = _lines(lines, section)[-1]
+    on, loads = last["machine"], [x["machine"]["load"] for x in _lines(lines, section)]
+    packages = [
+        f"{name} {on[name]}"
+        for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
+        if on.get(name)
+    ]
+    limit = f"limit {last['limit_s']:g} s, " if "limit_s" in last else ""
+    commit = f", commit {on['commit']}" if on.get("commit") else ""
+    return (
+        f"*Run {last['run']}Z, {limit}{on['processor']}, {on['cores']} cores, load "
+        f"{max(load or 0 for load in loads):g} at most, Python {on['python']}, "
+        f"{', '.join(packages)}{commit}.*"
+    )
+
+
+def _lines(lines: str, section: str) -> list[Row]:
+    """The latest run of a section, a line a row."""
     found = map(json.loads, (RESULTS / lines).open(encoding="utf-8"))
     mine = [line for line in found if line["section"] == section]
-    return [line["row"] for line in mine if line["run"] == mine[-1]["run"]]
+    return [line for line in mine if line["run"] == mine[-1]["run"]]
 
 
 def table(rows: list[Row]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """HexiScale's evaluation again: every table and figure beside the paper's.
 
     python benchmarks/hexiscale.py [SECTION ...] [--time-limit S] [--milp-limit S]
+        [--page]
 
 Every section appends its rows to results/hexiscale.jsonl; results/hexiscale.md shows
 the latest run of each. One run of each; `--time-limit` is that of a local search,
@@ -18,9 +19,10 @@ LINES, PAGE = "hexiscale.jsonl", "hexiscale.md"
 Section = Callable[[float], Iterator[dict[str, Any]]]
 HEAD = (
     "# HexiScale, again\n\n"
-    "Made by `python benchmarks/hexiscale.py`; the numbers are the judge's. Single "
-    "runs.\nA dash: no such figure, or no plan. `hexiscale.jsonl` names machine "
-    "and versions.\n"
+    "Made by `python benchmarks/hexiscale.py --time-limit 20 --milp-limit 60`, after\n"
+    "`hexiscale_scale.py` and `hexiscale_milp.py`; the numbers are the judge's.\n"
+    "Single runs, seed 0 where no other is told, one thread. A dash: no such figure, or no\n"
+    "plan. `python benchmarks/hexiscale.py SECTION` makes one section again.\n"
 )
 SECTIONS: dict[str, tuple[Section, str]] = {
     "case_study": (
@@ -50,10 +52,23 @@ SECTIONS: dict[str, tuple[Section, str]] = {
     "optimality": (
         sections.optimality,
         "The paper compares MFU and has no bound. Ratios above 1: how much faster the "
-        "best plan of the section is than the heuristic's. CP-SAT on one thread; the "
-        "MILP took hours in the paper. The exact method's bound is a proof for all "
-        "plans; its incumbent is that of its local search. A MILP bound of 0 says that "
-        "CP-SAT had not finished its presolve when the time was up.",
+        "best plan of the section is than the heuristic's. One thread, the limit of "
+        "`--milp-limit`; the bound is a proof for all plans, the incumbent that of "
+        "the exact method's local search.",
+    ),
+    "joint_milp": (
+        sections.joint_milp,
+        "The paper prints no MILP (its Appendix D is prose and Table 6): "
+        "`hexiscale_literal` is Eq. 1-11 of its cost model and nothing beside, "
+        "`hexiscale` the same strengthened. *Fed*: the better of the planner's plan "
+        "and of the obvious one, where there is a hint. *Found*: a plan better than "
+        "what was fed; a dash where the solver found none. *Proved*: a bound above "
+        "the one that the strengthened statement declares before anything is solved; "
+        "a dash where it proved no more. Without a hint the strengthened statement is "
+        "still told the time of an obvious plan, as the horizon of its big-Ms, though "
+        "not the plan. *Not stated*: more than 100,000 variables. *Found after*: "
+        "seconds from the start, its statement included, and the time of the plan. "
+        "The paper's MILP took hours.",
     ),
     "ablations": (
         sections.ablations,
@@ -81,9 +96,36 @@ SECTIONS: dict[str, tuple[Section, str]] = {
     ),
     "large": (
         sections.large,
-        "The paper compares with Galvatron, one degree and one length for all "
-        "pipelines but uneven layers, which our `megatron` planner comes closest to; "
-        "no value where it runs out of memory.",
+        "`metis` may have micro-batches of 1, 2, 4 and 8 sequences, as its stages "
+        "have a replica a GPU and no replica may be idle; the others have one "
+        "sequence, the fastest for them. `galvatron_like` has one degree for all "
+        "stages and uneven layers, cut for averaged GPUs, as the paper describes "
+        "Galvatron; `megatron` has equal layers, and its structure is chosen by the "
+        "judge's costs. All end after five times the limit of the local search. A "
+        "dash: no plan.",
+    ),
+    "megatron_memory": (
+        sections.megatron_memory,
+        "The paper's Megatron runs out of memory on setting 3 whatever is tuned; ours "
+        "has plans on all 56 GPUs, at the 8 bytes a parameter and one layer's inputs "
+        "of the paper's Eq. 11, and also at the 16 or 18 bytes of Adam in mixed "
+        "precision, as long as layers are recomputed; one of them is (4, 2, 7), the "
+        "degrees that the paper's Galvatron ended with. Where nothing is recomputed "
+        "no symmetric plan is on more than one node, but `hexiscale` has none either. "
+        "The likeliest reading is that Megatron ran without full recomputation, or "
+        "over fewer degrees; the paper tells neither.",
+    ),
+    "eq_4": (
+        sections.eq_4,
+        "A deviation of the cost model: Eq. 4 divides a gradient by the size of D_dp "
+        "alone, the judge by that and by the least tensor-parallel degree of the "
+        "replicas, as its section 3.2 describes it (chunks of the smallest shard, "
+        "exchanged at once). Without tensor parallelism they are equal. D_dp is a set "
+        "of devices in Eq. 4; over one device a replica, or over all of them, the "
+        "printed formula charges about t times as much. The paper's own figures speak "
+        "for the judge's: its case study has 5.07 s for HexiScale, 1.69 times 3.00 s "
+        "(its factor is 1.65) and 1.27 times 4.00 s, and with the printed formula its "
+        "Table 2 would be further from the 28 % that it tells.",
     ),
     "metis_plan": (
         sections.metis_plan,
@@ -108,7 +150,11 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
     parser.add_argument("--time-limit", type=float, default=20)
     parser.add_argument("--milp-limit", type=float, default=60)
+    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
+    if asked.page:
+        _pages.write(PAGE, LINES, HEAD, SECTIONS)
+        return
     for name in asked.sections or SECTIONS:
         limit = asked.milp_limit if name == "optimality" else asked.time_limit
         _pages.run(LINES, name, SECTIONS[name][0], limit, "ortools")

@@ -1,26 +1,78 @@
-"""The joint MILP on HexiScale's settings: size, build, incumbent and bound in time.
+"""HexiScale's Table 6: what its joint MILP finds and proves of its own.
 
-    python benchmarks/hexiscale_milp.py [--instances NAME,...] [--backends NAME,...]
-        [--time-limit S] [--threads N] [--out FILE]
+As printed and strengthened, with a hint and without, from 4 GPUs up.
 
-Every run is warm-started with the best of the statement's obvious plans. One row a run
-goes to stdout, one JSON line to FILE.
+    python benchmarks/hexiscale_milp.py [--instances NAME,...] [--statements NAME,...]
+        [--hints no,yes] [--time-limit S] [--threads N] [--seed N] [--again]
+
+Rows go to results/hexiscale_milp.jsonl, each as soon as it is known. What is there
+already under the same limits is not run again, so that a run may be broken off and
+started anew. `hexiscale.py --page` writes the page.
+
+Without a hint the solver is given the statement alone. The strengthened one says in
+it that no plan has to be slower than an obvious one (`horizon`), and how little span
+can be (`least`): both are told in the row, and neither counts as found. With a hint it
+is given the plan of the HexiScale planner besides. Statements of more than 100,000
+variables are counted, not solved.
 """
 
 import argparse
-from pathlib import Path
+import json
+import resource
 from typing import Any
 
-from _measuring import keep
+from _measuring import RESULTS, keep
 from hetopt.formulations import hexiscale
 
-from hetopt.files import load_instance
+from hetopt import api, load, registry
+from hetopt.errors import NoPlan
 from hetopt.modelling import Limits, Model
+from hetopt.planners import hexiscale as planner
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.result import Result
 from hetopt.schema import Instance
 from hetopt.solving import statements
 
-INSTANCES = "hexiscale/setting-1-llama2-7b,hexiscale/setting-2-llama2-7b"
-COLUMNS = "instance backend variables rows build_s status objective_us bound_us gap"
+Row = dict[str, Any]
+LINES = "hexiscale_milp.jsonl"
+BACKENDS = {"hexiscale_literal": "scip", "hexiscale": "cpsat"}
+SMALL = (4, 6, 8)  # GPUs
+LARGEST = 100_000  # variables of a statement that is handed to a solver
+SETTINGS = (
+    "setting-1-llama2-7b",
+    "setting-1-llama2-13b",
+    "setting-2-llama2-7b",
+    "setting-2-llama2-13b",
+    "setting-3-llama-30b",
+)
+KEY = ("instance", "statement", "hint", "time_limit_s", "threads", "seed")
+
+
+def named(name: str) -> Instance:
+    """`small-6`, or an instance of the HexiScale family."""
+    family, _, size = name.partition("-")
+    return small(int(size)) if family == "small" else load(f"hexiscale/{name}")
+
+
+def small(gpus: int) -> Instance:
+    """Setting 1 in small: two nodes of half the GPUs, a layer and 2 samples for each.
+
+    RTX3090 and RTX4090, with the layers of Llama-2 7B and 0.7 GB/s between the nodes.
+    """
+    document = load("hexiscale/setting-1-llama2-7b").model_dump(mode="json")
+    document["name"] = f"small-{gpus}"
+    document["model"] |= {"name": f"llama-2-7b, {gpus} layers", "layers": gpus}
+    document["model"]["parameters_per_layer"] = None
+    for field in ("parameters", "active_parameters", "kinds"):
+        if isinstance(document["model"].get(field), list):
+            document["model"][field] = document["model"][field][:gpus]
+    document["cluster"]["nodes"] = [
+        node | {"count": gpus // 2} for node in document["cluster"]["nodes"][1:3]
+    ]
+    document["cluster"]["gpus"].pop("RTX3080Ti")
+    document["workload"]["global_batch"] = 2 * gpus
+    return Instance.model_validate(document, strict=False)
 
 
 class Tally(Model):
@@ -46,53 +98,144 @@ class Tally(Model):
         """Nothing to count."""
 
 
-def measure(instance: Instance, backend: str, limits: Limits) -> dict[str, Any]:
-    """One run: what the statement is like, and what the back end learnt in time."""
+def measure(instance: Instance, statement: str, hint: bool, limits: Limits) -> Row:
+    """One run: what the solver found of its own, what it proved of its own."""
     size = Tally()
-    hexiscale.build(instance, size)
-    obvious = hexiscale.Tables(instance).obvious
-    result = statements.solve(
-        "training_plan",
-        instance,
-        "hexiscale",
-        backend,
-        limits=limits,
-        warm_start=obvious[1] if obvious else None,
-    )
-    return {
+    registry.entry("formulations", statement).build(instance, size)
+    found = {
         "instance": instance.name,
-        "backend": backend,
-        "version": result.method.version,
-        "threads": result.method.threads,
+        "gpus": instance.planned_cluster.gpu_count,
+        "layers": instance.model.layers,
+        "batch": instance.workload.global_batch,
+        "statement": statement,
+        "backend": BACKENDS[statement],
+        "hint": hint,
         "time_limit_s": limits.time_s,
+        "threads": limits.threads,
+        "seed": limits.seed,
         "variables": size.variables,
         "rows": size.rows,
+    }
+    if size.variables > LARGEST:
+        return found | {"status": "not stated"}
+    start = planned(instance) if hint else None
+    begun = cpu_s()
+    result = statements.solve(
+        *("training_plan", instance, statement, BACKENDS[statement]),
+        limits=limits,
+        warm_start=start,
+    )
+    spent = {"cpu_s": round(cpu_s() - begun, 2)}
+    return found | spent | own(instance, statement, start, result)
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def planned(instance: Instance) -> TrainingPlan | None:
+    """The HexiScale planner's plan, None where it has none."""
+    try:
+        return planner.plan(instance)
+    except NoPlan:
+        return None
+
+
+def own(
+    instance: Instance, statement: str, start: TrainingPlan | None, result: Result
+) -> Row:
+    """What is the solver's own of a result: better than fed, above what is declared."""
+    tables = hexiscale.Tables(instance)
+    ours = statement == "hexiscale"
+    declared = tables.least["span_scaled"] if ours else 0
+    fed = [tables.horizon] if ours and start is not None else []
+    if start is not None:
+        fed.append(int(training_plan.evaluate(instance, start).objective or 0))
+    value, bound = result.objective, result.bound.value if result.bound else None
+    found = value is not None and (not fed or value < min(fed))
+    return {
+        "declared_bound_us": declared,
+        "declared_horizon_us": tables.horizon if ours else None,
+        "fed_us": min(fed, default=None),
+        "version": result.method.version,
+        "status": result.status.value,
+        "stop": result.stop.value,
         "build_s": round(result.seconds["build"], 2),
         "solve_s": round(result.seconds["solve"], 2),
-        "status": result.status.value,
-        "objective_us": result.objective,
-        "bound_us": result.bound.value if result.bound else None,
-        "gap": None if result.gap is None else round(result.gap, 4),
-        "trace": [[p.seconds, p.incumbent, p.bound] for p in result.trace],
+        "objective_us": value,
+        "bound_us": bound,
+        "own_us": value if found else None,
+        "own_bound_us": bound if bound is not None and bound > declared else None,
+        "trace": [[round(p.seconds, 2), p.incumbent, p.bound] for p in result.trace],
     }
 
 
+def reference(instance: Instance, limit_s: float) -> Row:
+    """What the exact method says, from the planner's plan, for comparison."""
+    start, begun = planned(instance), cpu_s()
+    result = api.solve(instance, "training_plan", warm_start=start, limits=limit_s)
+    return {
+        "instance": instance.name,
+        "statement": "exact",
+        "hint": True,
+        "time_limit_s": limit_s,
+        "threads": 1,
+        "seed": 0,
+        "gpus": instance.planned_cluster.gpu_count,
+        "layers": instance.model.layers,
+        "batch": instance.workload.global_batch,
+        "status": result.status.value,
+        "cpu_s": round(cpu_s() - begun, 2),
+        "planner_us": None
+        if start is None
+        else training_plan.evaluate(instance, start).objective,
+        "objective_us": result.objective,
+        "bound_us": result.bound.value if result.bound else None,
+    }
+
+
+def kept() -> list[Row]:
+    """The latest row of each run."""
+    file = RESULTS / LINES
+    lines = file.read_text().splitlines() if file.exists() else []
+    return list({tuple(r[k] for k in KEY): r for r in map(json.loads, lines)}.values())
+
+
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--instances", default=INSTANCES)
-    asked.add_argument("--backends", default="cpsat,scip")
+    asked = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    names = [*(f"small-{n}" for n in SMALL), *SETTINGS]
+    asked.add_argument("--instances", default=",".join(names))
+    asked.add_argument("--statements", default=",".join([*BACKENDS, "exact"]))
+    asked.add_argument("--hints", default="no,yes")
     asked.add_argument("--time-limit", type=float, default=60)
-    asked.add_argument("--threads", type=int, default=2)
-    asked.add_argument("--out", type=Path)
+    asked.add_argument("--threads", type=int, default=1)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--again", action="store_true", help="run what is known as well")
     args = asked.parse_args()
-    limits = Limits(time_s=args.time_limit, threads=args.threads)
-    print(COLUMNS)
+    limits = Limits(time_s=args.time_limit, threads=args.threads, seed=args.seed)
+    known = set() if args.again else {tuple(row[k] for k in KEY) for row in kept()}
     for name in args.instances.split(","):
-        for backend in args.backends.split(","):
-            row = measure(load_instance(name), backend, limits)
-            print(*(row[column] for column in COLUMNS.split()), flush=True)
-            if args.out is not None:
-                keep(args.out.absolute(), row, "ortools", "pyscipopt")
+        instance = named(name)
+        for statement in args.statements.split(","):
+            exact = statement == "exact"
+            for hint in ("yes",) if exact else args.hints.split(","):
+                key = (instance.name, statement, hint == "yes", args.time_limit)
+                if (
+                    *key,
+                    1 if exact else args.threads,
+                    0 if exact else args.seed,
+                ) in known:
+                    continue
+                row = (
+                    reference(instance, args.time_limit)
+                    if exact
+                    else measure(instance, statement, hint == "yes", limits)
+                )
+                keep(LINES, row, "ortools", "pyscipopt")
+                shown = {k: v for k, v in row.items() if k != "trace"}
+                print(json.dumps(shown), flush=True)
 
 
 if __name__ == "__main__":
