@@ -50,6 +50,7 @@ STEPS: dict[str, dict[str, bool]] = {
 PAPER_STEPS = (1.0, 1.11, 1.16, 1.79)
 PAPER_PLANNING_S = {16: 1.23, 24: 5.72, 32: 16.96, 64: 159.12}
 LITERAL = 12  # devices up to which the paper's statement is tried
+KS = (4, 8, 16, 32, 64, 128)
 FIXED_K = 16  # micro-batches of a group; the paper's number is not published
 
 
@@ -204,7 +205,37 @@ def averages(limit: float) -> Iterator[Row]:
             **{key: value for row in others for key, value in list(row.items())[:1]},
             "paper, over Whale": over_whale,
             "any plan over whale, equal layers, at most": others[1]["of any plan"],
+            **{
+                f"over {who}, K = {FIXED_K}": mean(
+                    plans(n)[who][0] / plans(n)[f"autohet, K = {FIXED_K}"][0]
+                    for n in names
+                )
+                for who in ("megatron", "whale, equal layers")
+            },
         }
+
+
+def fixed_k(limit: float) -> Iterator[Row]:
+    """The same averages with K fixed, as Eq. 2 has it, and with K = B / (b D)."""
+    for family, (names, over_megatron, over_whale) in FAMILIES.items():
+        for k in (None, *KS):
+            row: Row = {
+                "family": family,
+                "K": "B / (b D)" if k is None else str(k),
+                "settings": len(names),
+            }
+            took = {name: seconds(shipped(name), with_k(name, k)) for name in names}
+            for who in list(plans(names[0]))[:3]:
+                row[f"over {who}"] = mean(plans(n)[who][0] / took[n] for n in names)
+            row["paper, over Megatron"] = over_megatron
+            row["paper, over Whale"] = over_whale
+            yield row
+
+
+@cache
+def with_k(name: str, k: int | None) -> TrainingPlan:
+    """AutoHet's plan; `k` micro-batches a group in Eq. 2, or those of the batch."""
+    return autohet.plan(shipped(name), micro_batches=k)
 
 
 def batches(limit: float) -> Iterator[Row]:

@@ -21,8 +21,9 @@ HEAD = (
     "# HexiScale, again\n\n"
     "Made by `python benchmarks/hexiscale.py --time-limit 20 --milp-limit 60`, after\n"
     "`hexiscale_scale.py` and `hexiscale_milp.py`; the numbers are the judge's.\n"
-    "Single runs, seed 0 where no other is told, one thread. A dash: no such figure, or no\n"
-    "plan. `python benchmarks/hexiscale.py SECTION` makes one section again.\n"
+    "Single runs, seed 0 where no other is told, one thread. A dash: no such\n"
+    "figure, or no plan. `python benchmarks/hexiscale.py SECTION` makes one section\n"
+    "again.\n"
 )
 SECTIONS: dict[str, tuple[Section, str]] = {
     "case_study": (

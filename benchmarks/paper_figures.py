@@ -63,28 +63,27 @@ COLUMNS: dict[str, dict[str, tuple[Column, ...]]] = {
         "convergence": (
             Column("setting", "gain, %", "paper, %", "%", "Fig. 8, over random groups"),
         ),
-        "large": (
+        "large": tuple(
             Column(
                 "instance",
-                "megatron / hexiscale",
-                "paper: Galvatron / HexiScale",
+                f"{planner} / hexiscale",
+                f"paper: {name} / HexiScale",
                 "times",
-                "Fig. 10",
-            ),
+                f"Fig. 10, over {planner}:",
+            )
+            for planner, name in (("metis", "metis"), ("galvatron_like", "galvatron"))
         ),
         "metis_plan": (Column("plan", HFU, "paper, %", "% HFU", "Fig. 10, left"),),
         "bandwidth": (Column("GB/s", HFU, "paper, %", "% HFU", "Appendix E, at GB/s"),),
     },
     "autohet": {
-        "averages": (
-            Column("family", "over megatron", "paper", "times", "over Megatron-LM"),
-            Column(
-                "family",
-                "over whale, equal layers",
-                "paper, over Whale",
-                "times",
-                "over Whale",
-            ),
+        "averages": tuple(
+            Column("family", f"over {who}{k}", theirs, "times", f"over {name}{k}")
+            for k in ("", ", K = 16")
+            for who, theirs, name in (
+                ("megatron", "paper", "Megatron-LM"),
+                ("whale, equal layers", "paper, over Whale", "Whale"),
+            )
         ),
         "breakdown": (
             Column("step", "over one of single GPUs", "paper", "times", "Fig. 9"),
