@@ -16,7 +16,7 @@ from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance, load_problem
 from hetopt.modelling import Limits
 from hetopt.planners import espresso, espresso_placer, hph_plus, sia_plus, whale_plus
-from hetopt.planners.espresso import tables, tree
+from hetopt.planners.espresso import placer, tables, tree
 from hetopt.planners.espresso.tree import Pruning
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status
@@ -203,6 +203,54 @@ def test_each_pruning_saves_work_or_leaves_it_as_it_is(name: str) -> None:
         assert search.counters.pruned[off] == 0
 
 
+def test_a_deeper_search_looks_at_more_trees_and_finds_what_lies_there() -> None:
+    """The counterexample's optimum has more stages than the prototype looks at."""
+    data = job("counterexample-llama-1.3b")
+    searches = [
+        tree.searched(data, espresso.place, pruning=Pruning.to(depth))
+        for depth in ("published", "released", "any")
+    ]
+    trees = [search.counters.trees for search in searches]
+    assert trees[0] < trees[1] < trees[2]
+    published, released, deepest = (search.value for search in searches)
+    assert published >= released > deepest
+    proved = exact.solve(data, limits=Limits(time_s=60))
+    found = judge.evaluate(data, espresso.plan(data, depth="any"))
+    assert found.objective == proved.objective
+
+
+def test_published_boundaries_are_the_stages_of_largest_and_smallest_memory() -> None:
+    for stock in stocks(job("vit")):
+        within = tree.boundary(stock, 0)
+        alone = [
+            next(
+                k
+                for k in range(1, stock.max_stages + 1)
+                if sum(stock.room(t, s, k) for s in range(k)) >= stock.layers
+            )
+            for t in range(len(stock.kinds))
+        ]
+        assert (within[0], within[-1]) == (min(alone), max(alone))
+
+
+@examples(20)
+@given(PROBLEMS)
+def test_sia_that_takes_the_fastest_is_no_slower_and_no_cheaper(data: Any) -> None:
+    data = data.model_copy(update={"budget_usd": None})
+    found = []
+    for choice in ("cheapest", "fastest"):
+        try:
+            plan = sia_plus.plan(data, choice=choice)
+        except NoPlan:
+            assert planned("sia_plus", data) is None
+            return
+        found.append(judge.evaluate(data, plan))
+    cheapest, fastest = found
+    assert fastest.valid
+    assert fastest.parts["total_s"] <= cheapest.parts["total_s"]
+    assert fastest.objective >= cheapest.objective
+
+
 def test_sia_rents_a_power_of_two_of_one_type() -> None:
     plan = planned("sia_plus", asking(job("llama-7b")))
     assert len({stage.gpu for stage in plan.stages}) == 1
@@ -246,6 +294,56 @@ def row(name: str, allocation: str, d: int, placer: str) -> tuple[str, list[int]
     layers[0] += 1
     layers[-1] += 2
     return "".join(LETTERS[stock.kinds[t].gpu] for t, _ in stages), layers
+
+
+def three_types() -> Any:
+    """Fig. 9: ViT's 68 layers on a 3090, an A4000 and an A6000, two of each.
+
+    Room for 26 layers on the 3090, 54 (stage 0) and 58 (stage 1) on the A6000, 16 on
+    the A4000 (stage 1): with these the paper's four ratios come out.
+    """
+    base = asking(job("vit"))
+    cards = {"A6000": (154.8, 48, 720, 0.47), "A4000": (76, 16, 870, 0.55)}
+    cards["RTX3090"] = (142, 24, 740, 0.45)
+    offers = []
+    for gpu, (tflops, gib, layer_mib, efficiency) in cards.items():
+        offer = next(offer for offer in base.offers if offer.gpu == gpu)
+        work_us = round(1e7 / (tflops * efficiency))
+        times = offer.by_data_parallel["2"].model_copy(
+            update={
+                "forward_us": work_us - work_us // 4,
+                "backward_us": work_us // 4,
+                "sync_us": round(1.09 * work_us),
+            }
+        )
+        update = {
+            "peak_gflops": round(1000 * tflops),
+            "memory_mib": gib * 1024,
+            "layer_mib": layer_mib,
+            "in_flight_mib": 62,
+            "by_data_parallel": {"2": times},
+        }
+        offers.append(offer.model_copy(update=update))
+    update = {"offers": tuple(offers), "layers": 68, "data_parallel": (2,)}
+    return tables.Stock.of(base.model_copy(update=update), 2)
+
+
+def test_figure_9_of_the_paper_ratio_by_ratio() -> None:
+    """22 layers on stage 0: [22, 13, 28] on the types in order, then [22, 16, 30]."""
+    stock = three_types()
+    a6000, a4000, rtx3090 = (
+        [kind.gpu for kind in stock.kinds].index(gpu)
+        for gpu in ("A6000", "A4000", "RTX3090")
+    )
+    assert stock.room(a4000, 0, 3) < 22  # cannot hold stage 0, as the paper says
+    assert 142 / 24 * stock.room(rtx3090, 0, 3) / 22 == pytest.approx(6.99, abs=0.01)
+    assert 154.8 / 48 * stock.room(a6000, 0, 3) / 22 == pytest.approx(7.91, abs=0.01)
+    assert stock.room(a4000, 1, 3) == 16
+    counts = (1, 1, 1)
+    begun = placer.candidate(stock, counts, tables.shares(stock, counts), 22, False)
+    assert begun == ((rtx3090, a4000, a6000), (22, 13, 28))
+    whole = tables.complete(stock, *begun, tables.by_iteration, fixed=1)
+    assert whole == ((rtx3090, 22), (a4000, 16), (a6000, 30))
 
 
 def test_table_4_of_the_paper_for_llama_1_3b() -> None:

@@ -12,16 +12,26 @@ from typing import Literal
 from ...plans import Provisioning
 from ...problems.provisioning import Data
 from .placer import place
-from .tree import Pruning, Search, cheapest_plan, searched
+from .tree import Depth, Pruning, Search, cheapest_plan, searched
 
 problem: Literal["provisioning"] = "provisioning"
 
 __all__ = ["Pruning", "Search", "explored", "plan"]
 
 
-def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
-    """The cheapest plan found; `NoPlan` says how near it came. `seed` has no effect."""
-    return cheapest_plan(data, place, "espresso", deadline)
+def plan(
+    data: Data,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    depth: Depth = "released",
+) -> Provisioning:
+    """The cheapest plan found; `NoPlan` says how near it came. `seed` has no effect.
+
+    `depth` says up to how many stages are looked at: those that the model needs on the
+    smallest memory (`published`), at least 8 (`released`), or `any` number.
+    """
+    return cheapest_plan(data, place, "espresso", deadline, depth)
 
 
 def explored(data: Data, pruning: Pruning) -> Search:

@@ -69,9 +69,16 @@ def plan_of_all(
 
 
 def best_granted(
-    data: Data, pipelines: Iterable[tuple[Stock, Stages]], deadline: float | None
+    data: Data,
+    pipelines: Iterable[tuple[Stock, Stages]],
+    deadline: float | None,
+    *,
+    fastest: bool = False,
 ) -> Provisioning | None:
-    """The best of these that keeps the deadline and the budget, the first of equals."""
+    """The best of these that keeps the deadline and the budget, the first of equals.
+
+    Or the `fastest` of them, whatever is to be small.
+    """
     wish = Wish.of(data)
     best: tuple[Number, Provisioning] | None = None
     for stock, stages in pipelines:
@@ -80,7 +87,7 @@ def best_granted(
         counts = counted(stock, stages)
         time = stock.iteration_us(stages) * stock.stretch(counts)
         price = stock.price(counts)
-        value = wish.value(time, price)
+        value = time if fastest else wish.value(time, price)
         if wish.grants(time, price) and (best is None or value < best[0]):
             best = value, stock.plan(stages)
     return None if best is None else best[1]
@@ -103,7 +110,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
         if stock.layers * work + first * each > min(limit_us, best[0] if best else inf):
             break
         for covered in (False, True):
-            begun = _candidate(stock, counts, fair, first, covered)
+            begun = candidate(stock, counts, fair, first, covered)
             if begun is None or begun in seen:
                 continue
             seen.add(begun)
@@ -116,7 +123,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
     return None if best is None else best[1]
 
 
-def _candidate(
+def candidate(
     stock: Stock, counts: Counts, fair: Sequence[int], first: int, covered: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Order and layers with `first` layers on stage 0, before any are added.

@@ -8,8 +8,9 @@ A complete allocation is placed, and the cheapest placement that keeps the deadl
 the plan. Four prunings, each of which can be switched off:
 
 boundary  only k from the stages that the model needs on the largest memory to those on
-          the smallest, or to 8, which the released prototype tries whatever the memory
-          (its own Table IV has 4 and 5 stages where 2 would hold the model)
+          the smallest (`depth` published), or at least to 8, which the released
+          prototype tries whatever the memory (`released`, as the paper's own Table IV
+          has 4 and 5 stages where 2 would hold the model)
 cost      a partial allocation whose T_lower, for the layers that 80 % of its memory
           holds, costs more than the best plan (Eq. 7); and a complete one that no
           placement makes cheaper than the best plan, as the n fastest of its stages
@@ -35,6 +36,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import expm1, log1p
 from time import monotonic
+from typing import Literal
 
 from ...errors import NoPlan, keeping
 from ...plans import Provisioning
@@ -42,6 +44,7 @@ from ...problems.provisioning import MICRO, Data
 from .tables import Counts, Kind, Number, Stages, Stock, Wish
 
 Placer = Callable[[Stock, Counts, float], Stages | None]
+Depth = Literal["released", "published", "any"]
 BETA = 0.8  # share of the memory that layers fill, section III-B
 _TRIED = 8  # stages that the released prototype tries
 _CHECK = 64  # nodes between two looks at the clock
@@ -55,6 +58,12 @@ class Pruning:
     cost: bool = True
     time: bool = True
     capacity: bool = True
+    tried: int = _TRIED  # stages that boundary pruning leaves, whatever the memory
+
+    @classmethod
+    def to(cls, depth: Depth) -> "Pruning":
+        """All prunings, with boundary pruning as it is in one of its readings."""
+        return cls(boundary=depth != "any", tried=_TRIED * (depth == "released"))
 
 
 @dataclass
@@ -91,7 +100,7 @@ class Search:
             stock = Stock.of(data, d)
             if not stock.kinds:
                 continue
-            within = set(boundary(stock))
+            within = set(boundary(stock, self.pruning.tried))
             most = min(stock.max_stages, sum(kind.stages for kind in stock.kinds))
             for k in range(1, most + 1):
                 if self.pruning.boundary and k not in within:
@@ -126,10 +135,10 @@ class Search:
             self.value, self.plan = value, stock.plan(stages)
 
 
-def boundary(stock: Stock) -> range:
-    """Numbers of stages of boundary pruning."""
+def boundary(stock: Stock, tried: int = _TRIED) -> range:
+    """Numbers of stages of boundary pruning, at least up to `tried`."""
     by_memory = sorted(range(len(stock.kinds)), key=lambda t: stock.room(t, 0, 1))
-    most = max(_needed(stock, by_memory[0]), _TRIED)
+    most = max(_needed(stock, by_memory[0]), tried)
     return range(_needed(stock, by_memory[-1]), most + 1)
 
 
@@ -304,10 +313,15 @@ def searched(
 
 
 def cheapest_plan(
-    data: Data, placer: Placer, name: str, deadline: float | None
+    data: Data,
+    placer: Placer,
+    name: str,
+    deadline: float | None,
+    depth: Depth = "released",
 ) -> Provisioning:
     """The plan of a search; `NoPlan` says how near it came."""
-    search = searched(data, placer, deadline=deadline)
+    pruning = Pruning.to(depth)
+    search = searched(data, placer, pruning=pruning, deadline=deadline)
     if search.plan is not None:
         return search.plan
     if not search.in_time:
