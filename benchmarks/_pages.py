@@ -67,7 +67,7 @@ def ran(lines: str, section: str) -> str:
 def _lines(lines: str, section: str) -> list[Row]:
     """The latest run of a section, a line a row."""
     found = map(json.loads, (RESULTS / lines).open(encoding="utf-8"))
-    mine = [line for line in found if line["section"] == section]
+    mine = [line for line in found if line.get("section") == section]
     return [line for line in mine if line["run"] == mine[-1]["run"]]
 
 

@@ -1,22 +1,23 @@
-"""Espresso's evaluation again: costs, savings, gaps, pruning, Table IV, times.
+"""Espresso's evaluation again: costs, savings, gaps, pruning, placements.
 
-    python benchmarks/espresso.py [--jobs llama-3b,vit] [--runs 5]
+    python benchmarks/espresso.py [SECTION ...] [--time-limit S] [--page]
 
-Writes benchmarks/results/espresso.md (all tables beside the paper's figures), a row a
-plan to espresso.jsonl, and the pictures of cost against time, espresso-JOB.svg. The
-deadlines are 10 geometric steps from the least that any plan meets to the time of the
-cheapest plan, and the paper's own.
+Every section appends its rows to results/espresso.jsonl; results/espresso.md shows the
+latest run of each, and espresso-JOB.svg cost against time. The deadlines are 10
+geometric steps from the least that any plan meets to the time of the cheapest plan,
+and the paper's own. Nothing but seconds depends on the machine; they are CPU seconds
+of single runs. `--time-limit` is that of a proof.
 """
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from statistics import median
+from time import process_time
 from typing import Any
 
-from _measuring import RESULTS, keep, measured
-from _pages import grid
+import _pages
+from _measuring import RESULTS
 
 from hetopt import Limits, api, registry
 from hetopt.api.provisioning import FRONT, Tradeoffs
@@ -24,15 +25,28 @@ from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance
 from hetopt.planners import espresso_placer, hph_plus, whale_plus
-from hetopt.planners.espresso import Pruning, explored
+from hetopt.planners.espresso import Pruning, explored, tree
 from hetopt.planners.espresso.tables import Stock
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.report import front as pictures
 from hetopt.schema import Instance
 
+Row = dict[str, Any]
+LINES, PAGE = "espresso.jsonl", "espresso.md"
 JOBS = ("llama-1.3b", "llama-3b", "llama-7b", "vit")
-PLANNERS = ("espresso", "sia_plus", "whale_plus", "hph_plus")
+BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sia_plus": ("sia_plus", {}),
+    "sia_plus, fastest": ("sia_plus", {"choice": "fastest"}),
+    "whale_plus": ("whale_plus", {}),
+    "hph_plus": ("hph_plus", {}),
+}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "espresso": ("espresso", {}),
+    "espresso, published depth": ("espresso", {"depth": "published"}),
+    "espresso, any depth": ("espresso", {"depth": "any"}),
+    **BASELINES,
+}
 PAPER_S = {"llama-1.3b": 84, "llama-3b": 78, "llama-7b": 96, "vit": 36}
 LETTERS = {"A6000": "A", "A30": "B", "RTX3090": "C", "A4000": "D"}
 PLACERS = {
@@ -64,176 +78,231 @@ SWITCHES = {
     "+ cost": Pruning(time=False, capacity=False),
     "+ time and capacity": Pruning(),
 }
-LIMITS = Limits(time_s=60)
 
 
-def planned(name: str, data: Data) -> float | None:
+def planned(data: Data, planner: str, options: Row) -> float | None:
     """USD of a planner's plan, as the judge has it; None where it has none."""
     try:
-        plan = registry.entry("planners", name).plan(data, seed=0, deadline=None)
+        plan = registry.entry("planners", planner).plan(data, seed=0, **options)
     except NoPlan:
         return None
     found = judge.evaluate(data, plan)
     if not found.valid or found.objective is None:
-        raise SystemExit(f"{name}: a plan that breaks rules: {found.violations}")
+        raise SystemExit(f"{planner}: a plan breaks rules: {found.violations}")
     return float(found.objective)
 
 
-def sweep(job: str, runs: int) -> list[dict[str, Any]]:
-    """USD and seconds of every method at every deadline."""
-    base = judge.data(load_instance(f"espresso/{job}"))
-    paper = base.deadline_s
+def proved(data: Data, limit_s: float) -> float | None:
+    """USD of the optimum; None where there is no plan."""
+    found = exact.solve(data, limits=Limits(time_s=limit_s))
+    if found.status.value not in ("optimal", "infeasible"):
+        raise SystemExit(f"no proof in {limit_s:g} s: give a longer --time-limit")
+    return None if found.objective is None else float(found.objective)
+
+
+def proved_within(data: Data, limit_s: float) -> float | None:
+    """The optimum of the plans that the published boundary pruning leaves."""
+    found = []
+    for d in data.data_parallel:
+        stock = Stock.of(data, d)
+        if stock.kinds:
+            depth = tree.boundary(stock, 0)[-1]
+            fewer = {"data_parallel": (d,), "max_stages": depth}
+            found.append(proved(data.model_copy(update=fewer), limit_s))
+    return min((usd for usd in found if usd is not None), default=None)
+
+
+def data_of(job: str) -> Data:
+    """The job's problem, with the paper's deadline."""
+    return judge.data(load_instance(f"espresso/{job}"))
+
+
+def deadlines(base: Data, limit_s: float) -> list[float]:
+    """Ten steps between the fastest and the cheapest plan, and the paper's own."""
     free = base.model_copy(update={"deadline_s": None})
     rich = free.model_copy(update={"budget_usd": 1e9})
-    low = exact.solve(rich, limits=LIMITS).evaluation.parts["total_s"]
-    high = exact.solve(free, limits=LIMITS).evaluation.parts["total_s"]
+    limits = Limits(time_s=limit_s)
+    low = exact.solve(rich, limits=limits).evaluation.parts["total_s"]
+    high = exact.solve(free, limits=limits).evaluation.parts["total_s"]
     steps = [low * (high / low) ** (i / 9) + 0.001 for i in range(10)]
-    rows = []
-    for deadline_s in sorted({*(round(step, 3) for step in steps), paper}):
-        due = free.model_copy(update={"deadline_s": deadline_s})
-        proved, seconds = measured(
-            lambda due=due: exact.solve(due, limits=LIMITS), runs
-        )
-        row: dict[str, Any] = {
-            "job": job,
-            "deadline_s": deadline_s,
-            "of_the_paper": deadline_s == paper,
-            "optimal": {
-                "usd": float(proved.objective),
-                "status": proved.status.value,
-                "seconds": round(seconds, 3),
-            },
-        }
-        for name in PLANNERS:
-            again = 1 if name == "hph_plus" else runs
-            usd, seconds = measured(lambda n=name, due=due: planned(n, due), again)
-            row[name] = {"usd": usd, "seconds": round(seconds, 3)}
-        keep("espresso.jsonl", {**row, "runs": runs}, "ortools")
-        rows.append(row)
-    return rows
+    return sorted({*(round(step, 3) for step in steps), base.deadline_s})
 
 
-def usd(row: dict[str, Any], name: str) -> float | None:
-    """Cost of a method in a row of the sweep."""
-    cost: float | None = row[name]["usd"]
-    return cost
+def sweep(job: str, limit_s: float) -> Iterator[Row]:
+    """USD of every method at every deadline, and CPU seconds of planning."""
+    base = data_of(job)
+    for deadline_s in deadlines(base, limit_s):
+        due = base.model_copy(update={"deadline_s": deadline_s})
+        row: Row = {"job": job, "deadline, s": deadline_s}
+        row["of the paper"] = deadline_s == base.deadline_s
+        begun = process_time()
+        row["optimal"] = proved(due, limit_s)
+        row["proof, CPU s"] = process_time() - begun
+        row["optimal, published depth"] = proved_within(due, limit_s)
+        for name, (planner, options) in METHODS.items():
+            begun = process_time()
+            row[name] = planned(due, planner, options)
+            if name == "espresso":
+                row["espresso, CPU s"] = process_time() - begun
+        yield row
 
 
-def ratio(row: dict[str, Any], name: str, other: str) -> float | None:
+def costs(job: str) -> Callable[[float], Iterator[Row]]:
+    """The section of a job's sweep."""
+
+    def section(limit_s: float) -> Iterator[Row]:
+        yield from sweep(job, limit_s)
+
+    section.__doc__ = f"Fig. 8: cost against the deadline, {job}, USD."
+    return section
+
+
+def sweeps() -> dict[str, list[Row]]:
+    """The latest sweep of each job."""
+    return {job: _pages.latest(LINES, f"costs_{job}") for job in JOBS}
+
+
+def ratio(row: Row, name: str, other: str) -> float | None:
     """Cost of `name` over that of `other`, less 1; None where one has no plan."""
-    mine, reference = usd(row, name), usd(row, other)
+    mine, reference = row[name], row[other]
     return None if mine is None or reference is None else mine / reference - 1
 
 
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+def ratios(rows: list[Row], name: str, other: str) -> list[float]:
+    """The ratios of the deadlines at which both have a plan, in %."""
+    found = (ratio(row, name, other) for row in rows)
+    return [100 * value for value in found if value is not None]
 
 
-def costs(job: str, rows: list[dict[str, Any]]) -> list[str]:
-    """The paper's Fig. 8: cost against the deadline, and who fails where."""
-    names = ["optimal", *PLANNERS]
-
-    def cells() -> Iterator[Sequence[str]]:
-        for row in rows:
-            mark = " (paper)" if row["of_the_paper"] else ""
-            found = [usd(row, name) for name in names]
-            shown = ["–" if cost is None else f"{cost:.2f}" for cost in found]
-            gaps = percent(ratio(row, "espresso", "optimal"))
-            yield [f"{row['deadline_s']:.0f}{mark}", *shown, gaps]
-
-    headings = ["deadline, s", *(f"{name}, USD" for name in names), "espresso's gap"]
-    return [f"### {job}", "", *grid(headings, cells()), ""]
-
-
-def summary(sweeps: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Savings, gaps, failures and planning times, a row a job."""
-
-    def cells() -> Iterator[Sequence[str]]:
-        for job, rows in sweeps.items():
-            saved = [
-                -value
-                for name in PLANNERS[1:]
-                for row in rows
-                if (value := ratio(row, "espresso", name)) is not None
-            ]
-            sia = [
-                -value
-                for row in rows
-                if (value := ratio(row, "espresso", "sia_plus")) is not None
-            ]
-            gaps = [
-                v
-                for row in rows
-                if (v := ratio(row, "espresso", "optimal")) is not None
-            ]
-            fails = [
-                f"{sum(usd(row, name) is None for row in rows)}" for name in PLANNERS
-            ]
-            slow = [
-                max(row[n]["seconds"] for row in rows) for n in ("espresso", "optimal")
-            ]
-            yield [
-                job,
-                percent(max(sia, default=None)),
-                percent(max(saved, default=None)),
-                percent(median(gaps)),
-                percent(max(gaps)),
-                f"{sum(gap <= 0.045 for gap in gaps)} of {len(gaps)}",
-                " ".join(fails),
-                f"{slow[0]:.2f} / {PAPER_S[job]}",
-                f"{slow[1]:.2f}",
-            ]
-
-    headings = [
-        "job",
-        "most saved over Sia+",
-        "over any baseline",
-        "median gap to the optimum",
-        "worst",
-        "within 4.5 %",
-        "deadlines without a plan (espresso, sia, whale, hph)",
-        "espresso's slowest planning / paper, s",
-        "exact proof, slowest, s",
-    ]
-    return [*grid(headings, cells()), ""]
+def savings(limit_s: float) -> Iterator[Row]:
+    """Most saved over each baseline, and CPU seconds of planning."""
+    for job, rows in sweeps().items():
+        row: Row = {"job": job}
+        for name in BASELINES:
+            saved = (-x for x in ratios(rows, "espresso", name))
+            row[f"over {name}, %"] = max(saved, default=None)
+        row["paper, over any, %"] = 49.8
+        for name in ("espresso", *BASELINES):
+            row[f"no plan: {name}"] = sum(r[name] is None for r in rows)
+        row["slowest planning, CPU s"] = max(r["espresso, CPU s"] for r in rows)
+        row["paper, s"] = PAPER_S[job]
+        row["slowest proof, CPU s"] = max(r["proof, CPU s"] for r in rows)
+        yield row
 
 
-def pruned(job: str) -> Iterator[Sequence[str]]:
-    """The paper's Fig. 10a in counts: trees, nodes opened, plans placed, pruned."""
-    data = judge.data(load_instance(f"espresso/{job}"))
-    whole = 0
-    for name, switches in SWITCHES.items():
-        search, seconds = measured(lambda s=switches: explored(data, s), 1)
-        counters = search.counters
-        nodes = counters.opened + counters.placed
-        whole = whole or nodes
-        cut = [str(counters.pruned[kind]) for kind in ("cost", "time", "capacity")]
-        yield [
-            job,
-            name,
-            str(counters.trees),
-            str(counters.opened),
-            str(counters.placed),
-            *cut,
-            percent(1 - nodes / whole),
-            f"{seconds:.2f}",
-        ]
+def gaps(limit_s: float) -> Iterator[Row]:
+    """Gap to the optimum, by the number of stages that is looked at."""
+    spaces = {
+        "espresso, published depth": "optimal, published depth",
+        "espresso": "optimal",
+        "espresso, any depth": "optimal",
+    }
+    for job, rows in sweeps().items():
+        for name, optimum in spaces.items():
+            found = ratios(rows, name, optimum)
+            yield {
+                "job": job,
+                "planner": name,
+                "against": optimum,
+                "deadlines with a plan": sum(row[name] is not None for row in rows),
+                "with an optimum": sum(row[optimum] is not None for row in rows),
+                "median gap, %": median(found) if found else None,
+                "worst, %": max(found, default=None),
+                "within 4.5 %": f"{sum(x <= 4.5 for x in found)} of {len(found)}",
+            }
 
 
-def table_4(job: str) -> Iterator[Sequence[str]]:
-    """Rows of Table IV beside ours, under the nearest of the conditions tried."""
-    for column, (placer, published) in enumerate(
-        zip(PLACERS, TABLE_4[job], strict=True)
-    ):
-        tried = [placed(job, column, variant) for variant in _conditions(job)]
-        distance, ours, where = min((t for t in tried if t), key=lambda t: t[0])
-        same = "same" if distance == 0 else f"{distance // 2} layers elsewhere"
-        if ours.split()[0] != published.split()[0]:
-            same = "another order"
-        yield [job, placer, published, ours, same, where]
+def pruning(limit_s: float) -> Iterator[Row]:
+    """Fig. 10a: trees, nodes opened, plans placed, and what is pruned."""
+    for job in JOBS:
+        whole = 0
+        for name, switches in SWITCHES.items():
+            begun = process_time()
+            counters = explored(data_of(job), switches).counters
+            nodes = counters.opened + counters.placed
+            whole = whole or nodes
+            yield {
+                "job": job,
+                "pruning": name,
+                "trees": counters.trees,
+                "opened": counters.opened,
+                "placed": counters.placed,
+                **{f"by {k}": counters.pruned[k] for k in ("cost", "time", "capacity")},
+                "saved, %": 100 * (1 - nodes / whole),
+                "CPU, s": process_time() - begun,
+            }
 
 
-def _conditions(job: str) -> Iterator[tuple[int, bool, int, bool, int]]:
+def table_3(limit_s: float) -> Iterator[Row]:
+    """Table III: GPUs of each type at the paper's deadlines."""
+    for job in JOBS:
+        data = data_of(job)
+        plans = {"optimal": exact.solve(data, limits=Limits(time_s=limit_s)).plan}
+        for name, (planner, options) in METHODS.items():
+            try:
+                plan = registry.entry("planners", planner).plan(data, **options)
+            except NoPlan:
+                plan = None
+            plans[name] = plan
+        row: Row = {"job": job, "deadline, s": data.deadline_s}
+        for name in ("optimal", "espresso", "sia_plus", "sia_plus, fastest"):
+            row[name] = None if plans[name] is None else _rented(data, plans[name])
+        yield row
+
+
+def _rented(data: Data, plan: Any) -> str:
+    """GPUs of each type, in the order of Table III."""
+    rented = judge.evaluate(data, plan).parts["rented"]
+    return " ".join(str(rented.get(gpu, 0)) for gpu in LETTERS)
+
+
+Variant = tuple[int, bool, int, bool, int]
+
+
+def table_4(limit_s: float) -> Iterator[Row]:
+    """Table IV: order of types and layers, one setting for the placers of a job."""
+    for job in JOBS:
+        tried = {variant: _rows(job, variant) for variant in _conditions(job)}
+        one = min(tried, key=lambda variant: sum(d for d, _ in tried[variant]))
+        for column, (placer, published) in enumerate(
+            zip(PLACERS, TABLE_4[job], strict=True)
+        ):
+            distance, ours = tried[one][column]
+            alone, nearest = min(found[column] for found in tried.values())
+            yield {
+                "job": job,
+                "placer": placer,
+                "paper": published,
+                "ours": ours,
+                "match": _match(distance),
+                "the one setting": _told(one),
+                "settings tried": len(tried),
+                "nearest of all settings": nearest,
+                "its match": _match(alone),
+            }
+
+
+NO_ROW = 10_000  # apart: the placer has no plan
+WRONG_ORDER = 1_000
+
+
+def _match(distance: int) -> str:
+    if distance >= NO_ROW:
+        return "no plan"
+    if distance >= WRONG_ORDER:
+        return "another order"
+    return f"{distance // 2} layers elsewhere" if distance else "same"
+
+
+def _told(variant: Variant) -> str:
+    d, whole, size, flash, count = variant
+    return (
+        f"d = {d}, {count} micro-batches, {size} bytes a parameter, "
+        f"{'' if flash else 'no '}flash, {'all layers alike' if whole else 'blocks'}"
+    )
+
+
+def _conditions(job: str) -> Iterator[Variant]:
     quotas = {"A": 8, "B": 16, "C": 16, "D": 16}
     letters = TABLE_4[job][0].split()[0]
     for d in (8, 4, 2, 1):
@@ -242,16 +311,16 @@ def _conditions(job: str) -> Iterator[tuple[int, bool, int, bool, int]]:
                 yield (d, *variant)
 
 
-def placed(
-    job: str, column: int, variant: tuple[int, bool, int, bool, int]
-) -> tuple[int, str, str] | None:
-    """Layers that lie elsewhere, our row and its conditions."""
+def _rows(job: str, variant: Variant) -> list[tuple[int, str]]:
+    """For each placer: how far our row is from the paper's, and the row."""
+    return [_row(job, column, variant) for column in range(len(PLACERS))]
+
+
+def _row(job: str, column: int, variant: Variant) -> tuple[int, str]:
     d, whole, size, flash, count = variant
-    published = TABLE_4[job][column]
-    letters, text = published.split()
+    letters, text = TABLE_4[job][column].split()
     target = [int(number) for number in text.split(",")]
-    instance = load_instance(f"espresso/{job}")
-    tree = json.loads(instance.model_dump_json())
+    tree = json.loads(load_instance(f"espresso/{job}").model_dump_json())
     if whole:
         tree["model"]["layers"] = sum(target)
     tree["workload"]["costs"] |= {"bytes_per_parameter": size, "flash": flash}
@@ -259,34 +328,35 @@ def placed(
     data = judge.data(Instance.model_validate_json(json.dumps(tree)))
     stock = Stock.of(data, d)
     counts = tuple(letters.count(LETTERS[kind.gpu]) for kind in stock.kinds)
-    if sum(counts) != len(target):
-        return None
-    stages = list(PLACERS.values())[column](stock, counts)
+    stages = None
+    if sum(counts) == len(target):
+        stages = list(PLACERS.values())[column](stock, counts)
     if stages is None:
-        return None
+        return NO_ROW, "–"
     order = "".join(LETTERS[stock.kinds[t].gpu] for t, _ in stages)
     layers = [size for _, size in stages]
     if not whole:
         layers[0] += 1
         layers[-1] += HEAD[job]
     apart = sum(abs(a - b) for a, b in zip(layers, target, strict=True))
-    where = (
-        f"d = {d}, {count} micro-batches, {size} bytes a parameter, "
-        f"{'' if flash else 'no '}flash, {'all layers alike' if whole else 'blocks'}"
-    )
     ours = f"{order} {','.join(map(str, layers))}"
-    return apart + 1000 * (order != letters), ours, where
+    return apart + WRONG_ORDER * (order != letters), ours
 
 
-def figure_2(found: Tradeoffs) -> list[str]:
-    """The paper's Fig. 2: the best mixed plan against the best homogeneous one."""
-    cheaper, fastest = ahead(found)
-    front, alike = found.of(FRONT), found.of("homogeneous")
-    return [
-        f"- {found.name}: {len(front)} plans on the front, {len(alike)} homogeneous; "
-        f"the front is up to {cheaper:.2f} times cheaper than the best homogeneous "
-        f"plan as fast (paper: 1.41), and {fastest:.2f} times faster at its fast end"
-    ]
+def figure_2(limit_s: float) -> Iterator[Row]:
+    """Fig. 2: the best mixed plan against the best homogeneous one."""
+    for job in JOBS:
+        found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])
+        pictures.FILES.write(found, RESULTS / f"espresso-{job}.svg")
+        cheaper, fastest = ahead(found)
+        yield {
+            "job": job,
+            "plans on the front": len(found.of(FRONT)),
+            "homogeneous": len(found.of("homogeneous")),
+            "times cheaper, at most": cheaper,
+            "paper": 1.41,
+            "times faster, at the fast end": fastest,
+        }
 
 
 def ahead(found: Tradeoffs) -> tuple[float, float]:
@@ -301,62 +371,67 @@ def ahead(found: Tradeoffs) -> tuple[float, float]:
     return max(saved), min(point.total_s for point in alike) / front[0].total_s
 
 
-def write(jobs: Sequence[str], runs: int, sweeps: dict[str, Any]) -> None:
-    """All tables to one file, and a picture for each job."""
-    text = [
-        "# Espresso, again",
-        "",
-        "Made by `python benchmarks/espresso.py`; costs are the judge's, optima",
-        f"proved. Medians of {runs} run(s), HPH+ of one. Paper: up to 49.8 % cheaper",
-        "than its baselines, within 4.5 % of the optimum, planning in 36 to 96 s,",
-        "92.4 % of the search pruned.",
-        "",
-        "## Savings, gaps and planning times",
-        "",
-        *summary(sweeps),
-        "## Cost against the deadline (Fig. 8)",
-        "",
-    ]
-    for job in jobs:
-        text += costs(job, sweeps[job])
-    headings = [
-        "job",
-        "pruning",
-        "trees",
-        "opened",
-        "placed",
-        "cut by cost",
-        "by time",
-        "by capacity",
-        "saved",
-        "seconds",
-    ]
-    text += ["## Pruning (Fig. 10a)", ""]
-    text += [*grid(headings, (row for job in jobs for row in pruned(job))), ""]
-    text += ["## Stage placement (Table IV)", ""]
-    headings = ["job", "placer", "paper", "ours", "match", "nearest conditions"]
-    text += [*grid(headings, (row for job in jobs for row in table_4(job))), ""]
-    text += ["## Cost against time (Fig. 2)", ""]
-    for job in jobs:
-        found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])
-        pictures.FILES.write(found, RESULTS / f"espresso-{job}.svg")
-        text += figure_2(found)
-    Path(RESULTS / "espresso.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+REASON = (
+    "The paper's deadlines, its measured costs of stages and its rule of Sia+ are not "
+    "published. `sia_plus` is the cheapest plan of 2^n GPUs of one type over all d and "
+    "k and two placers, stronger than the paper's, which over-allocates; `fastest` is "
+    "the other end, the most goodput. The paper's 49.8 % lies between the two."
+)
+HEAD_OF_PAGE = (
+    "# Espresso, again\n\n"
+    "Made by `python benchmarks/espresso.py --time-limit 60`; costs are the judge's,\n"
+    "optima proved. Single runs on one thread; planners have no seed and no limit,\n"
+    "seconds are of the CPU. A dash: no plan. Paper: up to 49.8 % cheaper than its\n"
+    "baselines, within 4.5 % of the optimum, planning in 36 to 96 s, 92.4 % of the\n"
+    "search pruned.\n"
+)
+SECTIONS: dict[str, tuple[Callable[[float], Iterator[Row]], str]] = {
+    **{f"costs_{job}": (costs(job), "") for job in JOBS},
+    "savings": (savings, REASON),
+    "gaps": (
+        gaps,
+        "Boundary pruning looks at as many stages as the model needs on the smallest "
+        "memory at most. To the letter (`published`) this leaves 2 stages for "
+        "LLaMA-1.3B, fewer than the paper's own Table IV has, and no plan for most "
+        "deadlines; the released prototype tries 8 (`espresso`, the default). The "
+        "optimum is that of the same space for `published`, and of up to 16 stages "
+        "for the others: gaps far above 4.5 % are where it has 9 or 10 stages, and "
+        "they vanish when the planner may look there, too (`any depth`). So the "
+        "paper's claim holds over one space, and its Optimal seems to have had the "
+        "planner's.",
+    ),
+    "pruning": (
+        pruning,
+        "Counted in nodes opened and plans placed; the paper does not say of what its "
+        "92.4 % are. It has 79.4 to 83.2 % for boundary pruning alone.",
+    ),
+    "table_3": (
+        table_3,
+        "Numbers of A6000, A30, RTX3090 and A4000. The paper prints those of LLaMA-7B "
+        "and ViT, whose figures its text has lost; it says that Espresso's are the "
+        "optimum's and Sia+'s more.",
+    ),
+    "table_4": (
+        table_4,
+        "The paper tells none of d, micro-batches, bytes a parameter and attention. "
+        "All settings were tried, and the one taken under which the three rows of a "
+        "job are nearest together; the last two columns pick a setting for each row "
+        "by itself, which proves less.",
+    ),
+    "figure_2": (figure_2, "The paper's is of one job, with other offers."),
+}
 
 
 def main() -> None:
-    """Measure, and write what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--jobs", default=",".join(JOBS))
-    parser.add_argument("--runs", type=int, default=5)
+    """Run the sections that were asked for, print their rows, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
+    parser.add_argument("--time-limit", type=float, default=60)
+    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
-    jobs = asked.jobs.split(",")
-    sweeps = {}
-    for job in jobs:
-        sweeps[job] = sweep(job, asked.runs)
-        print("\n".join(costs(job, sweeps[job])), flush=True)
-    write(jobs, asked.runs, sweeps)
-    print((RESULTS / "espresso.md").read_text(encoding="utf-8"))
+    for name in [] if asked.page else asked.sections or SECTIONS:
+        _pages.run(LINES, name, SECTIONS[name][0], asked.time_limit, "ortools")
+    _pages.write(PAGE, LINES, HEAD_OF_PAGE, SECTIONS)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Frenzy beside opportunistic scheduling, Sia and proved rounds, as the paper compares.
 
     python benchmarks/frenzy.py [--philly CSV] [--pollux CSV] [--only PART,...]
+        [--again]
 
 Parts: `queues` (its two clusters, 30 and 60 jobs, five seeds; the traces, where given),
 `gaps` (HAS against the proved round), `rounds` (seconds of a round, Sia's program and
-the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs).
-Every row goes to benchmarks/results/frenzy.jsonl as well.
+the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs), `page`
+(results/frenzy.md from the latest row of each case). Every row goes to
+results/frenzy.jsonl; a queue whose rows are there is not run again but with `--again`.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
+import frenzy_page
 from _measuring import keep
 
 from hetopt.api import scheduling
@@ -39,6 +42,12 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("frenzy", "frenzy", None, "per_gpu"),
     ("frenzy, throughput first", "frenzy", None, "throughput"),
     ("frenzy, memory by memory", "frenzy_by_memory", None, "per_gpu"),
+    (
+        "frenzy, memory by memory, throughput first",
+        "frenzy_by_memory",
+        None,
+        "throughput",
+    ),
     ("frenzy, equal rounds", "frenzy", True, "per_gpu"),
     ("opportunistic", "opportunistic", None, "per_gpu"),
     ("opportunistic, equal rounds", "opportunistic", True, "per_gpu"),
@@ -99,11 +108,15 @@ def queues(
                 )
 
 
-def compare(philly: Path | None, pollux: Path | None) -> None:
+def compare(philly: Path | None, pollux: Path | None, again: bool) -> None:
     """Average completion by policy, beside frenzy's; medians of decision times."""
+    known = {} if again else frenzy_page.latest("queues", "queue", "policy")
     for name, data in queues(philly, pollux):
         average: dict[str, float] = {}
         for label, policy, rounds, word in RUNS:
+            if (name, label) in known:
+                average[label] = known[name, label]["completion_s"]
+                continue
             outcomes = [
                 scheduling.schedule(with_efficiency(d, word), [policy], rounds=rounds)[
                     0
@@ -293,13 +306,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--philly", type=Path)
     parser.add_argument("--pollux", type=Path)
-    parser.add_argument("--only", default="queues,gaps,rounds,scale")
+    parser.add_argument("--only", default="queues,gaps,rounds,scale,page")
+    parser.add_argument(
+        "--again", action="store_true", help="run what is known as well"
+    )
     asked = parser.parse_args()
     parts = {
-        "queues": lambda: compare(asked.philly, asked.pollux),
+        "queues": lambda: compare(asked.philly, asked.pollux, asked.again),
         "gaps": gaps,
         "rounds": rounds,
         "scale": scale,
+        "page": frenzy_page.write,
     }
     for name in asked.only.split(","):
         parts[name]()

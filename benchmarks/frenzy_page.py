@@ -1,0 +1,232 @@
+"""The page of `frenzy.py`: tables from the latest row of each case, and words."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from _measuring import RESULTS
+from _pages import grid
+
+Row = dict[str, Any]
+LINES, PAGE = "frenzy.jsonl", "frenzy.md"
+OURS = {
+    "frenzy": "as printed, by GPU",
+    "frenzy, throughput first": "as printed, by throughput",
+    "frenzy, memory by memory": "memory by memory, by GPU",
+    "frenzy, memory by memory, throughput first": "memory by memory, by throughput",
+    "frenzy, equal rounds": "as printed, by GPU, in rounds",
+}
+OTHERS = ("opportunistic", "sia", "sia, GPUs as asked", "exact")
+HEAD = """\
+# Frenzy beside opportunistic scheduling, Sia and proved rounds
+
+Made by `python benchmarks/frenzy.py --philly CSV --pollux CSV`; the traces of Philly
+and Pollux are public. Averages over the seeds 0 to 4 (queues) or 3 samples (100 jobs
+of the Philly trace; three workloads of the Pollux one; jobs beyond 16 GPUs on the
+simulator's cluster and 4 on the testbed left out). Load: work on offer over what the
+cluster can do until the last submission. No limit of time, one thread; every schedule
+was accepted by the judge.
+
+The paper: completion 15.8 to 18.1 % less than opportunistic scheduling, about 12 %
+less than Sia, decisions 10 times quicker than Sia's."""
+RANKED = """\
+The paper tells neither by which efficiency MARP ranks its plans nor how a tie of
+nodes is broken. *By GPU*: samples a second of a GPU; *by throughput*: of all GPUs of
+the plan. *As printed*: HAS takes of all nodes whose GPUs have the memory (its
+Algorithm 1); *memory by memory* (`frenzy_by_memory`, ours) uses up one size of GPUs
+before the next. A dash: not run. Bold: Frenzy finishes sooner than Sia."""
+GAPS = """\
+The bound is weak: Sia and the exact rounds are far from it as well, so a gap says how
+crowded a queue is and little of a policy. Policies are to be compared with each
+other, and HAS with the proved rounds below."""
+ROUNDS = """\
+Frenzy in rounds; at each one in which a job waits, the cheapest assignment of the
+idle GPUs to the waiting jobs is proved (cost: normalised goodput to the -1/2, 1.1 for
+a job left waiting). Rounds in which HAS spreads a job in a way that is no
+configuration of Sia are not comparable."""
+SECONDS = """\
+Median of 4 rounds, the load far above 1. `proved` needs a bound that confirms the
+optimum exactly: CP-SAT computes in integers; CBC's bound in floats is weakened by
+1e-6, which sums of costs above a million outgrow."""
+
+
+def latest(part: str, *fields: str) -> dict[tuple[Any, ...], Row]:
+    """The latest row of each case of a part."""
+    file = RESULTS / LINES
+    rows = map(json.loads, file.read_text().splitlines() if file.exists() else ())
+    return {tuple(r.get(f) for f in fields): r for r in rows if r["part"] == part}
+
+
+def hours(row: Row | None) -> str:
+    """Average completion."""
+    return "–" if row is None else f"{row['completion_s'] / 3600:.2f}"
+
+
+def change(row: Row | None, other: Row) -> str:
+    """Of the average completion against another policy's; bold where it is less."""
+    if row is None:
+        return "–"
+    value = row["completion_s"] / other["completion_s"] - 1
+    return f"**{value:+.1%}**" if value < 0 else f"{value:+.1%}"
+
+
+def completion(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[str]:
+    """Hours by policy."""
+    labels = {**OURS, **{name: name for name in OTHERS}}
+    yield from grid(
+        ["queue", "load", *labels.values()],
+        (
+            [
+                queue,
+                f"{found[queue, 'frenzy']['load']:.2f}",
+                *(hours(found.get((queue, label))) for label in labels),
+            ]
+            for queue in queues
+        ),
+    )
+
+
+def rankings(
+    found: dict[tuple[Any, ...], Row], queues: list[str], other: str
+) -> Iterator[str]:
+    """Every reading of Frenzy against one baseline, and how often it is ahead."""
+    cells = [
+        [queue, *(change(found.get((queue, x)), found[queue, other]) for x in OURS)]
+        for queue in queues
+    ]
+    yield from grid(["queue", *OURS.values()], cells)
+    columns = list(zip(*cells, strict=True))[1:]
+    told = []
+    for name, column in zip(OURS.values(), columns, strict=True):
+        wins = [cell for cell in column if cell.startswith("**")]
+        run = [cell for cell in column if cell != "–"]
+        most = max(wins, key=lambda cell: float(cell.strip("*%")) * -1, default="")
+        told.append(
+            f"{name}: ahead on {len(wins)} of {len(run)}"
+            + (f", by {most.strip('*-')} at most" if most else "")
+        )
+    yield ""
+    yield f"Against {other}. " + "; ".join(told) + "."
+
+
+def gaps(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[str]:
+    """Gap to the bound of several policies."""
+    labels = ("frenzy", "opportunistic", "sia", "exact")
+    cells = (
+        [queue, *(f"{found[queue, label]['gap']:.0%}" for label in labels)]
+        for queue in queues
+    )
+    yield from grid(["queue", *labels], cells)
+
+
+def decisions(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[str]:
+    """Median decision times."""
+    cells = []
+    for queue in queues:
+        mine, theirs = (
+            found[queue, x]["decision_median_ms"] for x in ("frenzy", "sia")
+        )
+        ratio = f"{theirs / mine:,.0f}"
+        cells.append([queue, f"{mine:.3f} ms", f"{theirs:.1f} ms", ratio])
+    yield from grid(["queue", "frenzy", "sia (CBC)", "times"], cells)
+
+
+def has_rounds() -> Iterator[str]:
+    """HAS against the proved round."""
+    cells = (
+        [
+            *(str(r[x]) for x in ("queue", "efficiency", "rounds", "comparable")),
+            *(str(r["optimal"]), f"{r['median_gap']:.1%}", f"{r['mean_gap']:.1%}"),
+        ]
+        for r in latest("gaps", "queue", "efficiency").values()
+    )
+    heads = ["queue", "efficiency", "rounds", "comparable", "HAS optimal"]
+    yield from grid([*heads, "median gap", "mean gap"], cells)
+
+
+def seconds() -> Iterator[str]:
+    """Seconds of a round by method."""
+    cells = (
+        [
+            *(str(r["jobs"]), str(r["classes"]), r["method"]),
+            *(f"{r['median_s']:.3f} s", f"{r['proved']} of {r['rounds']}"),
+        ]
+        for r in latest("rounds", "jobs", "method").values()
+    )
+    yield from grid(["jobs", "classes", "method", "median", "proved"], cells)
+
+
+def size() -> Iterator[str]:
+    """Large queues and clusters."""
+    for (jobs, gpus), r in latest("scale", "jobs", "gpus").items():
+        if jobs:
+            yield (
+                f"{jobs:,} jobs on {gpus:,} GPUs under `frenzy`, load {r['load']}: "
+                f"{r['simulation_s']} s on one core."
+            )
+        else:
+            yield (
+                f"One decision of HAS on {gpus:,} GPUs: median "
+                f"{1e3 * r['median_ms']:.1f} us, at most {1e3 * r['most_ms']:.0f} us, "
+                f"of {r['decisions']} decisions."
+            )
+
+
+def ran(found: dict[tuple[Any, ...], Row]) -> str:
+    """On what the rows were measured."""
+    on = [row["machine"] for row in found.values()]
+    words = sorted({f"{m['processor']}, {m['cores']} cores" for m in on})
+    commits = sorted({m["commit"] for m in on if m.get("commit")})
+    return (
+        f"*{'; '.join(words)}, load {max(m['load'] for m in on):g} at most; single "
+        f"runs{', commits ' + ', '.join(commits) if commits else ''}.*"
+    )
+
+
+def write() -> None:
+    """Write results/frenzy.md."""
+    found = latest("queues", "queue", "policy")
+    queues = list(dict.fromkeys(queue for queue, _ in found))
+    text = [
+        *(HEAD, ""),
+        "## Average job completion time, in hours (Fig. 4b, 5a, 5b)\n",
+        *(*completion(found, queues), "", RANKED, ""),
+        "## Every reading of Frenzy against Sia\n",
+        *(*rankings(found, queues, "sia"), ""),
+        "## Every reading of Frenzy against Sia with GPUs as users ask\n",
+        *(*rankings(found, queues, "sia, GPUs as asked"), ""),
+        "## Every reading of Frenzy against opportunistic scheduling\n",
+        *(*rankings(found, queues, "opportunistic"), "", WORDS, ""),
+        "## Gap of the average completion to a proved bound\n",
+        *(*gaps(found, queues), "", GAPS, ""),
+        "## Median decision\n",
+        *(*decisions(found, queues), ""),
+        "## HAS against the proved round\n",
+        *(ROUNDS, "", *has_rounds(), ""),
+        "## Seconds of a round, all jobs waiting at once on 44 GPUs\n",
+        *(SECONDS, "", *seconds(), ""),
+        *("## Size\n", *size(), "", ran(found)),
+    ]
+    (RESULTS / PAGE).write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+WORDS = """\
+**What holds.** Against opportunistic scheduling Frenzy finishes jobs sooner on most
+rows, mostly by far more than the paper says: nobody pays for attempts that run out of
+memory, and no job waits behind one that cannot be served. Where it is slower
+(`simulator-30`, `pollux, simulator, load 0.5`, ranked by GPU) a job is given few GPUs
+while A100s stand idle. Its decisions are hundreds of times quicker than Sia's
+program, not 10.
+
+**What does not.** Sia's 12 % come out on few rows, and which these are depends on the
+ranking, which the paper does not tell: the tables show each. On the other rows, with
+the same memory predictor, step times, starts and restarts, Sia's average is lower,
+and equal rounds do not explain it. Sia moves and resizes running jobs; HAS never
+touches one. Held to the numbers of GPUs that users ask for, as the paper describes
+it, Sia is still ahead on most rows; Frenzy wins by far on the two where these numbers
+are bad (Philly's jobs of 4 GPUs on a testbed whose nodes mostly have 2): there lies
+the worth of not asking."""
+
+
+if __name__ == "__main__":
+    write()
