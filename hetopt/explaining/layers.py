@@ -11,6 +11,8 @@ TERMS = {
     "attention": "scores and what they weigh, both passes",
     "traffic": "norms, sums and activations through memory",
     "tensor_parallel": "all-reduces, as far as nothing hides them",
+    "exchange": "tokens on their way to experts and back",
+    "weights": "weights that are cast, gradients that are summed",
     "launches": "what the host takes to launch kernels",
     "recomputation": "what of the forward pass is computed again",
     "host": "what links to the memory of hosts are waited for",

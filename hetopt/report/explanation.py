@@ -206,13 +206,16 @@ def _kinds(found: Explanation) -> Section:
 
 def _layers(found: Explanation) -> Section:
     """A row a sort of layer and place, a column a term of its time."""
+    terms = [
+        x for x in layers.TERMS if any(row.terms_us.get(x) for row in found.layers)
+    ]
     rows = []
     for row in found.layers:
         group = f"{row.tensor_parallel} × {row.gpu}, {row.samples} samples"
-        cells = (words.duration(us / 1e6) if us else "" for us in row.terms_us.values())
+        each = (row.terms_us.get(term) for term in terms)
+        cells = (words.duration(us / 1e6) if us else "" for us in each)
         whole = words.duration(row.whole_us / 1e6)
         rows.append([f"layer {row.layer} on {group}", *cells, whole])
-    terms = [term for term in layers.TERMS if term in found.layers[0].terms_us]
     table = Table.of(("", *map(_plain, terms), "in all"), rows)
     return Section(
         "One layer", ("both passes of a micro-batch, by term.",), table=table

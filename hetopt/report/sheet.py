@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InternalError
 from . import words
 
 
@@ -43,14 +44,16 @@ class Table:
     ) -> "Table":
         """A table of cells or words; `texts` are the columns of no numbers."""
         texts = headings[:1] if texts is None else texts
-        cells = (
+        cells = tuple(
             tuple(
                 Cell(words.plain(one)) if isinstance(one, str) else one for one in row
             )
             for row in rows
         )
+        if any(len(row) != len(headings) for row in cells):
+            raise InternalError(f"a row has more or fewer cells than {headings}")
         numeric = tuple(heading not in texts for heading in headings)
-        return cls(tuple(headings), numeric, tuple(cells))
+        return cls(tuple(headings), numeric, cells)
 
     @property
     def sortable(self) -> bool:

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.costs import CostTable
-from hetopt.explaining import Explanation, explained
+from hetopt.explaining import Explanation, explained, layers
 from hetopt.modelling import Limits
+from hetopt.report.explanation import sheet
 from hetopt.search.fast_cost import FastCost
 
 
@@ -45,6 +46,10 @@ def test_terms_of_a_layer_add_up_to_its_time(found: Explanation) -> None:
         assert row.terms_us["products"] > 0
         assert (row.terms_us["recomputation"] > 1e-6) == (row.recompute != "none")
         assert (row.terms_us["tensor_parallel"] > 0) == (row.tensor_parallel > 1)
+        assert set(row.terms_us) <= set(layers.TERMS)
+    (page,) = (one for one in sheet(found).sections if one.title == "One layer")
+    assert page.table is not None
+    assert len(page.table.rows) == len(found.layers)
 
 
 @examples(15)
