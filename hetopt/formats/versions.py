@@ -38,8 +38,8 @@ HELD: Mapping[str, Held] = MappingProxyType(
             "Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron"
         ),
         "hexiscale": Held("FlashFlex", "5ee1726", ("5ee1726",)),
-        "jobset": Held("JobSet", "v1alpha2", ("v1alpha2",)),
-        "kueue": Held("Kueue", "v1beta1", ("v1beta1, by its documentation",)),
+        "jobset": Held("JobSet", "v1alpha2", ("v1alpha2 (08dfbdf)",)),
+        "kueue": Held("Kueue", "v1beta1", ("v1beta1 (ff69552)",)),
         "megatron": Held(
             "Megatron-LM",
             "core 0.12.0",
@@ -58,6 +58,6 @@ HELD: Mapping[str, Held] = MappingProxyType(
         "slurm": Held("Slurm", "20.02", ("22.05.8",)),
         "torchrun": Held("PyTorch", "2.5", ("2.11 (CUDA)", "2.13 (CPU)"), "torch"),
         "torchtitan": Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan"),
-        "volcano": Held("Volcano", "v1alpha1", ("v1alpha1, by its documentation",)),
+        "volcano": Held("Volcano", "v1alpha1", ("v1alpha1 (ed72c7c)",)),
     }
 )
