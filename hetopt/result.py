@@ -13,6 +13,7 @@ from . import problems, registry
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
 from .problems import Evaluation, Objective
 from .schema import Record
+from .text.editions import marked
 
 
 def gap(objective: Objective, reference: Objective) -> float:
@@ -263,7 +264,7 @@ class Result:
             document["certificate"] = self.certificate.model_dump(
                 mode="json", exclude_none=True
             )
-        return document
+        return marked(document)
 
 
 def _number(value: Objective | None) -> int | float | None:

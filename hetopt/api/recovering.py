@@ -33,6 +33,7 @@ from ..result import Result, Stop
 from ..schema import Instance
 from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
+from ..text.editions import marked
 from ..text.parsing import read_text
 from .calling import (
     AnyInstance,
@@ -78,10 +79,11 @@ class Recovered:
         """The new training plan as a plan file, with its instance."""
         if self.chosen is None:
             return None
-        return {
+        told = {
             "instance": self.change.new.model_dump(mode="json"),
             "plan": self.chosen.plan.model_dump(mode="json"),
         }
+        return marked(told)
 
     def to_json(self) -> dict[str, Any]:
         """The result document, which `hetopt check` takes, with the new plan."""

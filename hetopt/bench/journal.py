@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import InstanceError
 from ..text.complaints import shown
+from ..text.editions import refuse_later
 from ..text.writing import writable, write_json, write_text
 
 ROWS = "rows.jsonl"
@@ -23,7 +24,7 @@ PLANS = "plans"
 MOST_BYTES = 2**30
 # What may differ between a run and the one that goes on with it; rows that were made
 # at another commit than the header's say so.
-PASSING = {"started", "load", "workers", "modified", "commit"}
+PASSING = {"started", "load", "workers", "modified", "commit", "schema"}
 
 Row = dict[str, Any]
 
@@ -78,6 +79,7 @@ def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
         told: Row = {}
         if lines:
             old = _parsed(path, 1, lines[0])
+            refuse_later(old, path)
             _refuse_another(path, old, header)
             if old.get("commit") != header.get("commit"):
                 told = {"commit": header.get("commit")}
@@ -102,6 +104,7 @@ def read(folder: Path) -> tuple[Row, list[Row]]:
     if not lines:
         raise InstanceError(f"{path}: found no whole line, expected rows; run it again")
     header = _parsed(path, 1, lines[0])
+    refuse_later(header, path)
     if "suite" not in header:
         raise InstanceError.at(
             path,

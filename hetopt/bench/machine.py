@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import registry
+from ..text.editions import marked
 from .records import Task
 
 PACKAGES = (
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, Any]:
     """Suite, machine, versions, commit, limits and threads; `load` is of the start."""
     listed = "\n".join(task.model_dump_json(exclude={"folder"}) for task in tasks)
-    return {
+    told = {
         "suite": suite,
         "tasks": len(tasks),
         "tasks_digest": "sha256:" + hashlib.sha256(listed.encode()).hexdigest(),
@@ -42,6 +43,7 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
         "load": load(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+    return marked(told)
 
 
 def description() -> dict[str, Any]:

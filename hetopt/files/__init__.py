@@ -18,6 +18,7 @@ from .. import problems
 from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
+from ..text.editions import unmarked
 from ..text.parsing import parse_tree, read_tree, read_value
 from .guide import guide
 
@@ -89,7 +90,7 @@ def load_instance(name_or_path: str | Path) -> Instance:
     if _is_generated(name_or_path):
         return _generated_instance(str(name_or_path))
     path = _path_of_instance(name_or_path)
-    tree = read_tree(path)
+    tree = unmarked(read_tree(path), path)
     if tree.get("problem") == "job_scheduling":
         raise InstanceError.at(
             path,
@@ -109,7 +110,7 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
     if _is_generated(path):
         return _generated_problem(str(path))
     file = _path_of_instance(path)
-    return _problem(read_tree(file), file)
+    return _problem(unmarked(read_tree(file), file), file)
 
 
 def _problem(tree: dict[str, Any], file: Path) -> tuple[str, Any]:
@@ -139,7 +140,7 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     what its own instance field leads to.
     """
     file = Path(path)
-    return _plan(read_tree(file), file, instance)
+    return _plan(unmarked(read_tree(file), file), file, instance)
 
 
 def _plan(
@@ -179,12 +180,14 @@ def instance_of(tree: Mapping[str, Any]) -> Instance:
 
     Raises `InstanceError` for what is no such data.
     """
-    return _instance(_plain(tree, "instance"), Path("instance"))
+    file = Path("instance")
+    return _instance(unmarked(_plain(tree, "instance"), file), file)
 
 
 def problem_of(tree: Mapping[str, Any]) -> tuple[str, Any]:
     """The problem's name and its data, of what a problem file or instance would say."""
-    return _problem(_plain(tree, "problem"), Path("problem"))
+    file = Path("problem")
+    return _problem(unmarked(_plain(tree, "problem"), file), file)
 
 
 def plan_of(
@@ -194,10 +197,11 @@ def plan_of(
 
     With `instance` it may be the plan alone.
     """
-    plain = _plain(tree, "plan")
+    file = Path("plan")
+    plain = unmarked(_plain(tree, "plan"), file)
     if instance is not None and "plan" not in plain:
         plain = {"plan": plain}
-    return _plan(plain, Path("plan"), instance)
+    return _plan(plain, file, instance)
 
 
 def _plain(tree: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -378,6 +382,7 @@ def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
     """The data that a plan file names or holds."""
     own = tree.get("instance")
     if isinstance(own, dict):
+        own = unmarked(own, file)
         record = problems.get(name).Data
         if record is Instance or "model" in own:
             return _posed(name, _instance(own, file, ("instance",)), file)

@@ -15,6 +15,7 @@ from ..catalogue import models
 from ..errors import KINDS
 from ..result import Status, Stop
 from ..schema import Instance, Profile
+from ..text.editions import SCHEMA
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,6 +36,7 @@ def schemas() -> list[dict[str, Any]]:
         data = problems.get(name).Data
         if data is not Instance:
             made = _widened(data.model_json_schema())
+            made["properties"]["schema"] = {"enum": [SCHEMA]}
             made["required"] = sorted({*made.get("required", ()), "problem"})
             rows.append(_row(name, f"A problem file of {name}.", made))
     return rows
@@ -48,7 +50,10 @@ def _row(name: str, description: str, schema: Schema) -> dict[str, Any]:
 def instance() -> Schema:
     """An instance file; it may begin with the problem that it poses."""
     made = _widened(Instance.model_json_schema())
-    made["properties"]["problem"] = {"enum": _posed_by_instances()}
+    made["properties"] |= {
+        "problem": {"enum": _posed_by_instances()},
+        "schema": {"enum": [SCHEMA]},
+    }
     return made
 
 
@@ -71,6 +76,7 @@ def plan_file() -> Schema:
         "type": "object",
         "properties": {
             "problem": {"enum": problems.names()},
+            "schema": {"enum": [SCHEMA]},
             "instance": {"anyOf": [{"type": "string"}, {"type": "object"}]},
             "plan": {"anyOf": plans},
         },
@@ -121,6 +127,7 @@ def result() -> Schema:
     }
     made = _object(fields)
     made["properties"] |= {
+        "schema": {"enum": [SCHEMA]},
         "objective_exact": exactly,
         "bound_exact": exactly,
         "certificate": {"type": "object"},

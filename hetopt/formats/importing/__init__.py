@@ -16,6 +16,7 @@ from ...problems import Evaluation, training_plan
 from ...schema import Cluster, Instance, ModelSpec
 from ...text import options, writing
 from ...text.complaints import validated
+from ...text.editions import marked
 from ...text.parsing import yaml_text
 from .assumptions import Assumption
 from .placing import Claim
@@ -170,7 +171,8 @@ def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
 
 
 def write(out: Path, content: dict[str, Any]) -> None:
-    """Write a document as YAML or JSON, by the suffix."""
+    """Write a document as YAML or JSON, by the suffix; it says its schema."""
+    content = marked(content)
     if out.suffix.lower() == ".json":
         writing.write_json(out, content)
         return
