@@ -45,15 +45,15 @@ def made(folder: Path) -> str:
     return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-def replaced(text: str, table: str) -> str:
+def replaced(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
     """The README with this table between the marks; `ValueError` without them."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
         raise ValueError(
-            f"README.md: found no {BEGIN} ... {END}, expected both; add it"
+            f"README.md: found no {marks[0]} ... {marks[1]}, expected both; add it"
         )
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def _line(mine: dict[str, Entry], methods: list[str]) -> list[str]:

@@ -2,16 +2,20 @@
 
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
     python benchmarks/run.py --gaps                               README's table, anew
+    python benchmarks/run.py --leaderboard            what is best known, page and CSV
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md from the rows
-of results/gaps, which the suite of that name makes.
+of results/gaps, which the suite of that name makes; `--leaderboard` writes the table of
+README.md in this folder, and results/leaderboard.csv, from what is kept beside the
+instances (`hetopt bench best --update-best`).
 """
 
 import sys
 from pathlib import Path
 
 import gap_table
+import leaderboard
 
 from hetopt import cli
 from hetopt.text import writing
@@ -29,10 +33,23 @@ def main(words: list[str]) -> None:
         table = gap_table.made(FOLDER / "results" / "gaps")
         writing.write_text(README, gap_table.replaced(text, table))
         print(f"written to {README}")
+    elif words == ["--leaderboard"]:
+        _write_leaderboard()
     else:
         out = [] if "--out" in words else ["--out", str(FOLDER / "results" / words[0])]
         sys.argv = ["hetopt", "bench", *words, *out]
         cli.main()
+
+
+def _write_leaderboard() -> None:
+    found = list(leaderboard.rows())
+    page, sheet = FOLDER / "README.md", FOLDER / "results" / "leaderboard.csv"
+    marks = (leaderboard.BEGIN, leaderboard.END)
+    text = page.read_text(encoding="utf-8")
+    table = leaderboard.table(found)
+    writing.write_text(page, gap_table.replaced(text, table, marks))
+    writing.write_text(sheet, leaderboard.sheet(found))
+    print(f"written to {page} and {sheet}")
 
 
 if __name__ == "__main__":

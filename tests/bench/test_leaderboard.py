@@ -1,0 +1,75 @@
+"""The table of what is best known, and its CSV file, say what is kept."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from places import INSTANCES, ROOT
+
+FOLDER = ROOT / "benchmarks"
+PAGE = (FOLDER / "README.md").read_text("utf-8")
+SHEET = FOLDER / "results" / "leaderboard.csv"
+MADE = """
+import leaderboard
+found = list(leaderboard.rows())
+print(leaderboard.table(found), end="\\0")
+print(leaderboard.sheet(found), end="")
+"""
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, dict[str, str]]:
+    with SHEET.open(encoding="utf-8") as file:
+        return {row["instance"]: row for row in csv.DictReader(file)}
+
+
+def test_page_and_sheet_are_what_the_command_writes() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", MADE],
+        cwd=FOLDER,
+        env={"PYTHONPATH": f"{ROOT}:{FOLDER}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    table, _, sheet = told.stdout.partition("\0")
+    again = "run `python benchmarks/run.py --leaderboard`"
+    kept = re.search(r"leaderboard: begin -->\n(.*?)\n<!-- leaderb", PAGE, re.S)
+    assert kept is not None
+    assert kept[1] == table, again
+    assert SHEET.read_text("utf-8") == sheet, again
+
+
+def test_every_row_is_what_its_file_says(rows: dict[str, dict[str, str]]) -> None:
+    """Read from the files themselves, by nothing that made the sheet."""
+    paths = {
+        f"{path.parent.name}/{path.name.removesuffix('.best.json')}": path
+        for path in INSTANCES.glob("*/*.best.json")
+    }
+    assert set(rows) == set(paths)
+    for name, path in paths.items():
+        kept, row = json.loads(path.read_text("utf-8")), rows[name]
+        assert float(row["best_known"]) == pytest.approx(kept["objective"])
+        assert row["found_by"] == kept["found_by"]["method"]
+        assert f"| `{name}` |" in PAGE
+        if "bound" not in kept:
+            assert row["proved_bound"] == row["gap"] == ""
+            continue
+        best, bound = Fraction(kept["objective"]), Fraction(kept["bound"])
+        assert float(row["gap"]) == pytest.approx(float(abs(best - bound) / abs(bound)))
+        assert (row["proved"] == "True") == (best == bound)
+
+
+def test_every_page_of_results_is_named(rows: dict[str, dict[str, str]]) -> None:
+    pages = {
+        str(path.relative_to(FOLDER)) for path in (FOLDER / "results").rglob("*.md")
+    }
+    linked = {Path(target).as_posix() for target in re.findall(r"\]\((.+?)\)", PAGE)}
+    assert pages - linked == set()
+    entries = set(re.findall(r"^@\w+\{(\w+),$", PAGE, re.M))
+    assert entries == {name.partition("/")[0] for name in rows}
