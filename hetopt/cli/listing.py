@@ -26,9 +26,14 @@ def entries(kind: str) -> list[dict[str, Any]]:
     planners their `options` with the defaults, as `--option` takes them. Cards (`gpus`)
     and machines have their figures, in the order of the catalogue; their description
     is where these are from.
-    `kind` is one of instances, fields, problems, formulations, methods, planners,
-    policies, backends, formats, suites, gpus, machines.
+    Commands have their arguments and options (`commands.rows`).
+    `kind` is one of commands, instances, fields, problems, formulations, methods,
+    planners, policies, backends, formats, suites, gpus, machines.
     """
+    if kind == "commands":
+        from . import app, commands
+
+        return commands.rows(app)
     if kind == "instances":
         return _instances()
     if kind == "fields":

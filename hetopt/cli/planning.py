@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 class Kind(StrEnum):
     """What `hetopt list` lists."""
 
+    COMMANDS = "commands"
     INSTANCES = "instances"
     FIELDS = "fields"
     PROBLEMS = "problems"
@@ -492,14 +493,16 @@ def _distance(objective: "int | Fraction", bound: "Bound") -> str:
 
 
 def list_entries(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")
+    ],
     schema: Annotated[
         bool,
         flag("--schema", help="With formats: JSON Schemas of our own files."),
     ] = False,
     markdown: Annotated[
         bool,
-        flag("--markdown", help="With fields: the page instances/REFERENCE.md."),
+        flag("--markdown", help="With fields or commands: their page REFERENCE.md."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -517,11 +520,16 @@ def list_entries(
             raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
         output.print_json(schemas.schemas())
         return
-    if markdown and kind is not Kind.FIELDS:
-        raise Unsupported(f"--markdown with {kind.value}: expected `list fields`")
+    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS):
+        expected = "expected `list fields` or `list commands`"
+        raise Unsupported(f"--markdown with {kind.value}: {expected}")
     entries = listing.entries(kind.value)
     if as_json:
         output.print_json(entries)
+    elif markdown and kind is Kind.COMMANDS:
+        from ..report import commands
+
+        output.print_text(commands.page(entries))
     elif kind is Kind.FIELDS:
         from ..report import reference
 
@@ -537,7 +545,8 @@ def list_entries(
     else:
         from ..report import results
 
-        output.show([results.named(entries)])
+        lines = [{**one, "options": ""} for one in entries]
+        output.show([results.named(lines if kind is Kind.COMMANDS else entries)])
 
 
 def register(app: typer.Typer) -> None:
