@@ -63,6 +63,7 @@ STEPS = {
     "amp": "estimate_us",
     "autohet": "Trial.fits",
     "galvatron_like": "_cuts",
+    "harp": "estimate_us",
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",
     "megatron": "worst_shortage",

@@ -15,6 +15,7 @@ from hetopt.planners import metis
 INSTANCE = "metis/t4-v100-4-gpt3-1.3b"
 OTHERS = {
     "autohet": {"balancing": False},
+    "harp": {"most_stages": 2},
     "hexiscale": {"degree": 1, "rounds": 5},
     "metis": {"variance": 1.0, "dp_first": False},
     "whale": {"equal_layers": True},

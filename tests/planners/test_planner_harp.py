@@ -1,0 +1,171 @@
+"""HARP: its objective against trying all, its sub-clusters, what its warm-up hides."""
+
+from itertools import combinations, pairwise, permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from inputs import examples, seeds
+
+import hetopt
+from hetopt.files.clusters import generate
+from hetopt.planners import harp
+from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+
+def changed(instance: Instance, **parts: dict[str, Any]) -> Instance:
+    """The instance with other fields of its cluster, model or workload."""
+    document = instance.model_dump(mode="json")
+    for part, fields in parts.items():
+        document[part] |= fields
+    return Instance.model_validate(document, strict=False)
+
+
+def two_kinds(gib: float = 80, gbytes_per_s: float = 1.0) -> Instance:
+    """A fast and a slow node of one GPU, 6 layers, 8 samples, one at a time."""
+    node = {"count": 1, "intra_gbytes_per_s": 100}
+    gpus = {"F": {"peak_tflops": 200, "memory_gib": gib}}
+    gpus["S"] = {"peak_tflops": 100, "memory_gib": gib}
+    document = {
+        "name": "two kinds",
+        "model": {
+            **{"name": "m", "layers": 6, "hidden": 1024, "heads": 8},
+            "vocabulary": 1000,
+        },
+        "cluster": {
+            "gpus": gpus,
+            "nodes": [{"name": x.lower(), "gpu": x, **node} for x in "FS"],
+            "inter": {"gbytes_per_s": gbytes_per_s, "latency_us": 0},
+        },
+        "workload": {
+            "sequence_length": 1024,
+            "global_batch": 8,
+            "micro_batch_sizes": [1],
+            "costs": {"head": "omit", "recompute": "full", "in_flight": "1f1b"},
+        },
+    }
+    return Instance.model_validate(document, strict=False)
+
+
+def least_by_trying_all(instance: Instance) -> int:
+    """The least sum (T + 2 C) + (M - 1) max T over one GPU a stage, in any order."""
+    line, n = LineCost(instance), instance.workload.global_batch
+    nodes = range(len(line.cost.nodes))
+    values = []
+    for order in permutations(nodes):
+        rows = [Row([Share(node, 1, 1)]) for node in order]
+        for inner in combinations(range(1, line.layers), len(rows) - 1):
+            cuts = pairwise((0, *inner, line.layers))
+            stages = [Laid(r, *cut) for r, cut in zip(rows, cuts, strict=True)]
+            times = [line.compute_us(*stage) for stage in stages]
+            hops = sum(harp.hops_us(line, stages))
+            values.append(sum(times) + hops + (n - 1) * max(times))
+    return min(values)
+
+
+def stages_of(line: LineCost, plan: Any) -> list[Laid]:
+    names = line.cost.names
+    return [
+        Laid(
+            Row(Share(names.index(r.node), r.degree, r.samples) for r in s.replicas),
+            *s.layers,
+        )
+        for s in plan.pipelines[0].stages
+    ]
+
+
+@pytest.mark.parametrize("gbytes_per_s", [0.1, 1.0, 100.0])
+def test_by_hand_twice_as_fast_holds_twice_the_layers_whatever_the_link(
+    gbytes_per_s: float,
+) -> None:
+    """T = 4 / 2 = 2 / 1: the link has no say in the pace, as warm-up hides it."""
+    instance = two_kinds(gbytes_per_s=gbytes_per_s)
+    line, plan = LineCost(instance), harp.plan(instance)
+    stages = stages_of(line, plan)
+    layers = {s.shares[0].node: s.last - s.first for s in stages}
+    assert layers == {0: 4, 1: 2}
+    assert harp.estimate_us(line, 8, stages) == least_by_trying_all(instance)
+
+
+def test_the_slower_the_link_the_more_micro_batches_are_in_flight() -> None:
+    flights = []
+    for gbytes_per_s in (100.0, 1.0, 0.1):
+        instance = two_kinds(gbytes_per_s=gbytes_per_s)
+        line = LineCost(instance)
+        stages = stages_of(line, harp.plan(instance))
+        times = [line.compute_us(*stage) for stage in stages]
+        hops = harp.hops_us(line, stages)
+        held, pace = harp.warm_up(line, 8, stages, times, hops)
+        assert pace == max(times)
+        covered = -(-hops[0] // max(times))
+        assert held == [min(8, 1 + 1 + covered), 1]
+        flights.append(held[0])
+    assert flights[0] < flights[1] < flights[2]
+
+
+def test_a_warm_up_that_memory_does_not_hold_leaves_the_link_in_the_pace() -> None:
+    """Room for two micro-batches on the first stage, as 1F1B needs, and no more."""
+    costs = two_kinds().workload.costs.model_dump(mode="json")
+    costs |= {"activations": "standard", "flash": True, "recompute": "none"}
+    roomy = changed(two_kinds(gbytes_per_s=0.1), workload={"costs": costs})
+    stages = stages_of(LineCost(roomy), harp.plan(roomy))
+    room = LineCost(roomy).cost.room[stages[0].shares[0].node]
+    needed = room + LineCost(roomy).short_mib(8, 2, 0, *stages[0])
+    for gib, hidden in ((80.0, True), (needed / 1024, False)):
+        instance = changed(two_kinds(gib, 0.1), workload={"costs": costs})
+        line = LineCost(instance)
+        assert line.fits(8, stages)
+        times = [line.compute_us(*stage) for stage in stages]
+        hops = harp.hops_us(line, stages)
+        held, pace = harp.warm_up(line, 8, stages, times, hops)
+        assert (held[0] > 2) is hidden
+        assert pace == (max(times) if hidden else times[0] + hops[0])
+
+
+def test_stages_stay_in_sub_clusters_and_use_all_gpus() -> None:
+    instance = hetopt.load("metis/t4-v100-8-gpt3-2.6b")
+    plan = harp.plan(instance)
+    gpu = {node.name: node.gpu for node in instance.planned_cluster.nodes}
+    for stage in plan.pipelines[0].stages:
+        assert len({gpu[replica.node] for replica in stage.replicas}) == 1
+    used = [g for replica in plan.replicas() for g in replica.gpus]
+    assert sorted(used) == sorted(instance.planned_cluster.gpu_ids())
+
+
+@examples(10)
+@given(seed=seeds())
+def test_the_programme_is_within_a_step_of_all_cuts_and_orders(seed: int) -> None:
+    """On nodes of one GPU, of three kinds at most, with room for everything."""
+    instance = generate("unequal", size="tiny", seed=seed)
+    document = instance.model_dump(mode="json")
+    for node in document["cluster"]["nodes"]:
+        node["count"] = 1
+    for card in document["cluster"]["gpus"].values():
+        card["memory_gib"] = 1000.0
+    workload = {"micro_batch_sizes": [1]}
+    one_each = changed(instance, cluster=document["cluster"], workload=workload)
+    nodes = one_each.planned_cluster.nodes
+    if one_each.model.layers < len(nodes) or len(nodes) > 4:
+        return
+    line = LineCost(one_each)
+    kinds = set(zip(line.cost.kind, (n.count for n in nodes), strict=True))
+    if len(kinds) < len(nodes):
+        return  # nodes that are equal come in the order of the instance
+    found = min(
+        sum(times) + sum(harp.hops_us(line, stages)) + (n - 1) * max(times)
+        for order in harp.orders(line)
+        for n in [one_each.workload.global_batch]
+        for stages in harp.Programme(line, order, 1, 16).candidates(harp.NEVER)
+        for times in [[line.compute_us(*stage) for stage in stages]]
+    )
+    least = least_by_trying_all(one_each)
+    assert least <= found <= least * harp.STEP + 2 * one_each.workload.global_batch
+
+
+def test_at_most_so_many_stages() -> None:
+    instance = hetopt.load("metis/t4-v100-8-gpt3-2.6b")
+    plan = harp.plan(instance, most_stages=2)
+    assert len(plan.pipelines[0].stages) == 2
+    assert training_plan.evaluate(instance, plan).valid
