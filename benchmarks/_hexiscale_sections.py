@@ -590,6 +590,8 @@ def _incumbents(row: Row) -> str | None:
         if incumbent is not None and (fed is None or incumbent < fed):
             own.setdefault(incumbent, after)
     told = [f"{after:.3g} s: {us / 1e6:.4g}" for us, after in own.items()]
+    if (last := row.get("own_us")) is not None and last not in own:
+        told.append(f"at the end: {last / 1e6:.4g}")
     return "; ".join(told if len(told) < 4 else [*told[:2], "...", told[-1]]) or None
 
 
