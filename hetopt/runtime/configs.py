@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Unsupported
-from .decoder import Activation, Decoder
+from .decoder import Activation, Decoder, Experts
 
 _GPT2: Mapping[Activation, str] = {
     "gelu": "gelu",
@@ -18,6 +18,9 @@ _CLASSES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
 }
 
 
@@ -29,9 +32,12 @@ def family(shape: Decoder) -> str:
     if shape.positions == "learned":
         widths = shape.kv_heads == shape.heads
         widths &= shape.head_dim * shape.heads == shape.hidden
-        if shape.norm == "layer" and shape.biased and not shape.gated and widths:
+        plain = shape.experts is None and not shape.gated
+        if shape.norm == "layer" and shape.biased and plain and widths:
             return "gpt2"
     elif shape.norm == "rms" and shape.gated and not shape.biased:
+        if shape.experts is not None:
+            return _with_experts(shape, shape.experts)
         if shape.qk_norm:
             if not shape.qkv_biased:
                 return "qwen3"
@@ -41,6 +47,21 @@ def family(shape: Decoder) -> str:
         f"the model has {shape.norm} norms, {shape.positions} positions and "
         f"{'a gated' if shape.gated else 'no gated'} MLP: expected a Llama, a Qwen or "
         "a GPT-2, which other programs know; use --to dcp for others"
+    )
+
+
+def _with_experts(shape: Decoder, experts: Experts) -> str:
+    if experts.shared_gated and not shape.qk_norm:
+        return "qwen2_moe"
+    if not experts.shared and not shape.qkv_biased:
+        if shape.qk_norm:
+            return "qwen3_moe"
+        if experts.normalised and len(experts.layers) == shape.layers:
+            return "mixtral"
+    raise Unsupported(
+        "the model's experts are no Mixtral's (in all layers, normalised weights) and "
+        "no Qwen's (gated shared ones, or norms of queries and keys), which other "
+        "programs know: its states are for hetopt run --checkpoint alone"
     )
 
 
@@ -89,8 +110,10 @@ def _of_llama(shape: Decoder, kind: str) -> dict[str, Any]:
         "rope_theta": shape.rope_theta,
         "rope_scaling": None,
     }
-    if kind != "qwen2":
+    if kind in ("llama", "qwen3", "qwen3_moe"):
         found["attention_bias"] = False
+    if shape.experts is not None:
+        found |= _of_experts(shape, shape.experts, kind)
     if stretch := shape.stretch:
         found["rope_scaling"] = {
             "rope_type": "llama3",
@@ -99,4 +122,29 @@ def _of_llama(shape: Decoder, kind: str) -> dict[str, Any]:
             "high_freq_factor": stretch.high,
             "original_max_position_embeddings": stretch.old_length,
         }
+    return found
+
+
+def _of_experts(shape: Decoder, experts: Experts, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "num_experts_per_tok": experts.active,
+        "router_aux_loss_coef": experts.auxiliary,
+    }
+    if kind == "mixtral":
+        return {
+            **found,
+            "num_local_experts": experts.count,
+            "intermediate_size": experts.width,
+            "sliding_window": None,
+        }
+    found |= {
+        "num_experts": experts.count,
+        "moe_intermediate_size": experts.width,
+        "norm_topk_prob": experts.normalised,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [x for x in range(shape.layers) if not shape.has_experts(x)],
+    }
+    if kind == "qwen2_moe":
+        found["qkv_bias"] = shape.qkv_biased
+        found["shared_expert_intermediate_size"] = experts.shared
     return found

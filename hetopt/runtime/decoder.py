@@ -1,6 +1,6 @@
 """The decoder that is trained: its shape, from an instance or from a `config.json`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,8 @@ from pydantic import Field
 from ..catalogue import architectures
 from ..errors import InstanceError, Unsupported, naming
 from ..schema import ModelSpec, Record
+from ..schema.layers import EXPERTS, FURTHER, MAMBA, WINDOW
+from ..schema.targets import Feature
 from ..text.parsing import read_tree
 
 CONFIG = "config.json"
@@ -24,7 +26,10 @@ _ACTIVATIONS: Mapping[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
-_FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+_FAMILIES = (
+    *("llama", "mistral", "qwen2", "qwen3", "gpt2"),
+    *("mixtral", "qwen2_moe", "qwen3_moe"),
+)
 
 
 class Stretch(Record):
@@ -36,12 +41,32 @@ class Stretch(Record):
     old_length: int = Field(gt=0)
 
 
+class Experts(Record):
+    """The experts of some layers, of which each token uses `active`.
+
+    A softmax over all of `count` chooses, and weighs those that are chosen: as it is,
+    or `normalised` to a sum of one, which is the softmax over these alone. `shared` is
+    the width of what every token uses beside them, 0 for nothing; `shared_gated` where
+    a token weighs it by a sigmoid (Qwen2-MoE). `auxiliary` times the imbalance is added
+    to the loss.
+    """
+
+    count: int = Field(ge=2)
+    active: int = Field(ge=1)
+    width: int = Field(ge=1)
+    layers: tuple[int, ...]
+    normalised: bool = True
+    auxiliary: float = Field(default=0.0, ge=0)
+    shared: int = Field(default=0, ge=0)
+    shared_gated: bool = False
+
+
 class Decoder(Record):
     """A decoder-only transformer, as far as its parameters and its passes need it.
 
     Positions are rotary (`rope`) or a learned table of `max_positions` rows. `biased`
     is of the output and MLP matrices, `qkv_biased` of query, key and value; `qk_norm`
-    norms each head's query and key (Qwen3).
+    norms each head's query and key (Qwen3). Experts have no biases.
     """
 
     layers: int = Field(ge=1)
@@ -63,19 +88,24 @@ class Decoder(Record):
     biased: bool = False
     qk_norm: bool = False
     tied: bool = False
+    experts: Experts | None = None
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether experts are in place of a layer's MLP."""
+        return self.experts is not None and layer in self.experts.layers
 
 
 def of_spec(model: ModelSpec, sequence_length: int) -> Decoder:
     """The decoder that an instance's model stands for.
 
     A gated model is a Llama (RMS norm, SiLU, rotary positions, no biases); another a
-    GPT-2, with the instance's norm and activation. Raises `Unsupported` for experts
-    and for a model without a vocabulary.
+    GPT-2, with the instance's norm and activation. Raises `Unsupported` for a model
+    without a vocabulary, and for layers of kinds that are not run, by their names.
     """
-    if model.experts:
+    if kinds := [str(x.value) for x in _kinds_not_run(model, sequence_length)]:
         raise Unsupported(
-            f"model {model.name!r} has experts, which are not run yet: expected a "
-            "dense model"
+            f"model {model.name!r} has {', '.join(kinds)}: not run; expected layers of "
+            "full attention and an MLP or experts"
         )
     if model.vocabulary < 2:
         raise Unsupported(
@@ -96,9 +126,43 @@ def of_spec(model: ModelSpec, sequence_length: int) -> Decoder:
         norm="rms" if rms else "layer",
         positions="rope" if rms else "learned",
         max_positions=sequence_length,
-        qkv_biased=not rms,
+        qkv_biased=not rms or model.attention_bias == "qkv",
         biased=not rms,
+        qk_norm=rms and model.qk_norm,
         tied=model.tied_embeddings,
+        experts=_experts(model),
+    )
+
+
+def _kinds_not_run(model: ModelSpec, sequence_length: int) -> Iterator[Feature]:
+    parts = {part for kind in model.kinds for part in kind}
+    seen = model.window or sequence_length
+    asked = {
+        Feature.LATENT: model.latent is not None,
+        Feature.MAMBA: MAMBA in parts,
+        Feature.WINDOWS: WINDOW in parts and seen < sequence_length,
+        Feature.SINGLE_PARTS: any(len({*kind} - {FURTHER}) < 2 for kind in model.kinds),
+        Feature.FURTHER_TOKENS: model.mtp_layers > 0,
+        Feature.MORE_NORMS: model.post_norm,
+    }
+    yield from (feature for feature, uses in asked.items() if uses)
+
+
+def _experts(model: ModelSpec) -> Experts | None:
+    """Of the instance; where no configuration told the router, as Mixtral's."""
+    sparse = tuple(x for x, kind in enumerate(model.kinds) if EXPERTS in kind)
+    if not model.experts or not sparse:
+        return None
+    width = model.expert_intermediate or model.mlp_width
+    router = model.architecture.router if model.architecture else None
+    return Experts(
+        count=model.experts,
+        active=model.active_experts or 1,
+        width=width,
+        layers=sparse,
+        normalised=router.normalised if router else True,
+        auxiliary=router.auxiliary_loss if router else 0.0,
+        shared=model.shared_experts * width,
     )
 
 
@@ -123,8 +187,8 @@ def _of_config(config: dict[str, Any], sequence_length: int) -> Decoder:
     spec = architectures.from_config(config, family)
     gpt2 = family == "gpt2"
     most = config.get("n_positions" if gpt2 else "max_position_embeddings")
-    plain = of_spec(spec, sequence_length)
     _refuse(config, sequence_length)
+    plain = of_spec(spec, sequence_length)
     return plain.model_copy(
         update={
             "gated": not gpt2,
@@ -135,11 +199,33 @@ def _of_config(config: dict[str, Any], sequence_length: int) -> Decoder:
             ),
             "positions": "learned" if gpt2 else "rope",
             "max_positions": most if isinstance(most, int) else sequence_length,
-            "rope_theta": _theta(config),
+            "rope_theta": _theta(config, 1e6 if family == "mixtral" else 1e4),
             "stretch": _stretch(config),
-            "qkv_biased": family in ("gpt2", "qwen2"),
+            "qkv_biased": family in ("gpt2", "qwen2")
+            or (family == "qwen2_moe" and config.get("qkv_bias", True) is not False),
             "biased": gpt2,
-            "qk_norm": family == "qwen3",
+            "qk_norm": family in ("qwen3", "qwen3_moe"),
+            "experts": _told_experts(config, family, plain.experts),
+        }
+    )
+
+
+def _told_experts(
+    config: Mapping[str, Any], family: str, plain: Experts | None
+) -> Experts | None:
+    """With the router of a configuration; families differ in what is silent."""
+    if plain is None:
+        return None
+    normalised = config.get("norm_topk_prob", False) if family != "mixtral" else True
+    if not isinstance(normalised, bool):
+        raise InstanceError(f"norm_topk_prob: found {normalised!r}, expected a boolean")
+    told = config.get("router_aux_loss_coef", 0.001)
+    auxiliary = 0.0 if told == 0 else _number(config, "router_aux_loss_coef", 0.001)
+    return plain.model_copy(
+        update={
+            "normalised": normalised,
+            "auxiliary": auxiliary,
+            "shared_gated": family == "qwen2_moe" and plain.shared > 0,
         }
     )
 
@@ -166,9 +252,9 @@ def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _theta(config: Mapping[str, Any]) -> float:
+def _theta(config: Mapping[str, Any], silent: float) -> float:
     told = _rope(config)
-    return _number(told if "rope_theta" in told else config, "rope_theta", 10_000.0)
+    return _number(told if "rope_theta" in told else config, "rope_theta", silent)
 
 
 def _stretch(config: Mapping[str, Any]) -> Stretch | None:

@@ -120,11 +120,11 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
     kinds = {"weight": "model.{}"}
     if optimiser is not None:
         kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in _MOMENTS}
-    gpt2 = family(shape) == "gpt2"
+    its = family(shape)
     found: Tensors = {}
     for parameter in parameters(shape):
         for kind, words in kinds.items():
-            whole = _taken(source, sizes, parameter, gpt2, words)
+            whole = _taken(source, sizes, parameter, its, words)
             found[f"{kind}/{parameter.name}"] = whole
         for moment in _MOMENTS if optimiser is None else ():
             zeros = _torch().zeros(parameter.shape, dtype=_torch().float32)
@@ -137,12 +137,12 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
 
 def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tensor"]]:
     """Tensors of a kind as a family keeps them, one after another."""
-    gpt2 = family(shape) == "gpt2"
+    told = family(shape)
     thirds: dict[str, list[Tensor]] = {}  # weights and biases take turns
     for parameter in parameters(shape):
         name = f"{kind}/{parameter.name}"
         whole = _loaded(source, {name: parameter.shape})[name]
-        its = role(parameter, gpt2)
+        its = role(parameter, told)
         if its.third is not None:
             parts = thirds.setdefault(its.tensor, [])
             parts.append(whole)
@@ -155,18 +155,18 @@ def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tens
 def _tensor_of_table(shape: Decoder) -> str:
     """What a family calls the embeddings."""
     table = next(p for p in parameters(shape) if p.name == TABLE)
-    return role(table, family(shape) == "gpt2").tensor
+    return role(table, family(shape)).tensor
 
 
 def _taken(
     source: Path,
     sizes: Sizes,
     parameter: Parameter,
-    gpt2: bool,
+    told: str,
     words: str,
 ) -> "Tensor":
     """A parameter, or a moment of it, out of another program's tensor."""
-    its = role(parameter, gpt2)
+    its = role(parameter, told)
     want = parameter.shape
     if its.third is not None:
         want = (3 * want[0], *want[1:])

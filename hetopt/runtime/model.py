@@ -6,6 +6,7 @@ from functools import cache, partial
 
 from ..schema import Recompute
 from .decoder import Decoder, Stretch
+from .mixture import Mixture
 from .parameters import TABLE
 from .pytorch import Device, Dtype, Tensor, again, functional, torch
 from .tensor_parallel import Cut, cross_entropy
@@ -36,6 +37,7 @@ class StageModel:
     ) -> None:
         self.shape, self.layers, self.weights = shape, layers, weights
         self.cut, self.recompute, self.first_word = cut, recompute, first_word
+        self.mixture = None if shape.experts is None else Mixture(shape.experts, cut)
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """Words (samples, tokens) as layers hold them."""
@@ -69,7 +71,10 @@ class StageModel:
     def _layer(self, number: int, x: Tensor) -> Tensor:
         name = f"layers.{number}"
         x = x + self._attention(f"{name}.attention", self._norm(f"{name}.norm_1", x))
-        return x + self._mlp(f"{name}.mlp", self._norm(f"{name}.norm_2", x))
+        y = self._norm(f"{name}.norm_2", x)
+        if self.mixture is None or not self.shape.has_experts(number):
+            return x + self._mlp(f"{name}.mlp", y)
+        return x + self._experts(name, self.mixture, y)
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
         weight, eps = self.weights[f"{name}.weight"], self.shape.norm_eps
@@ -106,13 +111,32 @@ class StageModel:
         return self._rows(f"{name}.out", mixed.transpose(1, 2).flatten(2))
 
     def _mlp(self, name: str, x: Tensor) -> Tensor:
-        x, bend = self.cut.enter(x), _BEND[self.shape.activation]
-        wide = self._columns(f"{name}.up", x)
-        if self.shape.gated:
-            wide = bend(self._columns(f"{name}.gate", x)) * wide
-        else:
-            wide = bend(wide)
-        return self._rows(f"{name}.down", wide)
+        return self._rows(f"{name}.down", self._wide(name, self.cut.enter(x)))
+
+    def _wide(self, name: str, x: Tensor) -> Tensor:
+        """Between the matrices of an MLP."""
+        bend, wide = _BEND[self.shape.activation], self._columns(f"{name}.up", x)
+        if not self.shape.gated:
+            return bend(wide)
+        return bend(self._columns(f"{name}.gate", x)) * wide
+
+    def _experts(self, name: str, mixture: Mixture, x: Tensor) -> Tensor:
+        """What a token's experts give, and what all tokens share."""
+        router = self.weights[f"{name}.experts.router.weight"]
+        made = mixture(x, router, partial(self._expert, f"{name}.experts"))
+        assert self.shape.experts is not None
+        if not self.shape.experts.shared:
+            return made
+        shared = self._mlp(f"{name}.shared", x)
+        if self.shape.experts.shared_gated:
+            gate = self.weights[f"{name}.shared_gate.weight"]
+            shared = functional.linear(x, gate).sigmoid() * shared
+        return made + shared
+
+    def _expert(self, name: str, number: int, rows: Tensor) -> Tensor:
+        """The GPU's part of what an expert makes of (tokens, hidden)."""
+        down = self.weights[f"{name}.{number}.down.weight"]
+        return functional.linear(self._wide(f"{name}.{number}", rows), down)
 
 
 def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from .decoder import Decoder
+from .decoder import Decoder, Experts
 
 EMBEDDING, HEAD = "embedding", "head"
 TABLE = "embedding.weight"
@@ -23,6 +23,7 @@ class Parameter(NamedTuple):
     `units` are the places that use it: a layer's number, embedding, head; tied
     embeddings are used in two. `summed` says when each GPU of a tensor-parallel group
     has a part of its gradient only: where the sequence is cut, always, or never.
+    `expert` is the share of a layer's experts that lie before the one it is of.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Parameter(NamedTuple):
     grains: int = 1
     start: Start = "normal"
     summed: Literal["never", "sequence", "always"] = "never"
+    expert: Fraction | None = None
 
     @property
     def decays(self) -> bool:
@@ -66,7 +68,7 @@ def parameters(shape: Decoder) -> Iterator[Parameter]:
 
 
 def _layer(shape: Decoder, unit: str) -> Iterator[Parameter]:
-    h, wide = shape.hidden, shape.intermediate
+    h = shape.hidden
     inner, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     groups = shape.kv_heads
     yield from _norm(shape, "norm_1", unit)
@@ -85,9 +87,33 @@ def _layer(shape: Decoder, unit: str) -> Iterator[Parameter]:
             )
     yield from _rows("attention.out", unit, (h, inner), groups, shape.biased)
     yield from _norm(shape, "norm_2", unit)
-    for name in ("gate", "up") if shape.gated else ("up",):
-        yield from _columns(f"mlp.{name}", unit, (wide, h), wide, shape.biased)
-    yield from _rows("mlp.down", unit, (h, wide), wide, shape.biased)
+    if shape.experts is not None and shape.has_experts(int(unit)):
+        yield from _mixture(shape, shape.experts, unit)
+    else:
+        yield from _mlp("mlp", shape, unit, shape.intermediate, shape.biased)
+
+
+def _mlp(
+    name: str, shape: Decoder, unit: str, wide: int, biased: bool
+) -> Iterator[Parameter]:
+    h = shape.hidden
+    for part in ("gate", "up") if shape.gated else ("up",):
+        yield from _columns(f"{name}.{part}", unit, (wide, h), wide, biased)
+    yield from _rows(f"{name}.down", unit, (h, wide), wide, biased)
+
+
+def _mixture(shape: Decoder, experts: Experts, unit: str) -> Iterator[Parameter]:
+    """Router and experts; each GPU of a group sees a part of what the router does."""
+    h = shape.hidden
+    size = (experts.count, h)
+    yield Parameter("experts.router.weight", (unit,), size, summed="always")
+    for number in range(experts.count):
+        for part in _mlp(f"experts.{number}", shape, unit, experts.width, False):
+            yield part._replace(expert=Fraction(number, experts.count))
+    if experts.shared:
+        yield from _mlp("shared", shape, unit, experts.shared, False)
+    if experts.shared_gated:
+        yield Parameter("shared_gate.weight", (unit,), (1, h), summed="sequence")
 
 
 def _norm(shape: Decoder, name: str, unit: str) -> Iterator[Parameter]:

@@ -79,6 +79,7 @@ class Pipeline:
         self._team, self._model, self._border = layout.team_of[rank], model, border
         team = self._team
         self._actions = actions(schedule, team.stage, team.stages, team.micro_batches)
+        self._sequences = layout.global_batch
         self._tokens = layout.global_batch * length
         self._size = torch.Size((team.samples, length, model.shape.hidden))
 
@@ -89,6 +90,8 @@ class Pipeline:
         device. Gradients are those of the mean loss of the global batch, times `scale`.
         """
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
+        if self._model.mixture is not None:
+            self._model.mixture.set_pull(self._sequences, scale)
         live: dict[int, tuple[Any, Any]] = {}
         batches = rows.split(self._team.samples)
         for kind, i in self._actions:

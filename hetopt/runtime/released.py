@@ -1,7 +1,8 @@
 """Where the weights of a released model lie: Hugging Face folders of safetensors files.
 
-Llama and its kin (Mistral, Qwen2, Qwen3) have a tensor for each parameter; GPT-2 keeps
-matrices transposed, and query, key and value in one.
+Llama and its kin (Mistral, Qwen2, Qwen3) have a tensor for each parameter, and Mixtral
+and the Qwens with experts one for each matrix of an expert; GPT-2 keeps matrices
+transposed, and query, key and value in one.
 """
 
 import re
@@ -31,6 +32,14 @@ _GPT2 = {
     "mlp.up": "mlp.c_fc",
     "mlp.down": "mlp.c_proj",
 }
+_SHARED = {f"shared.{x}": f"mlp.shared_expert.{x}_proj" for x in ("gate", "up", "down")}
+_QWEN = {
+    **{"experts.router": "mlp.gate", "shared_gate": "mlp.shared_expert_gate"},
+    **_SHARED,
+}
+_MIXTRAL = {"experts.router": "block_sparse_moe.gate"}
+_EXPERT = re.compile(r"experts\.(\d+)\.(gate|up|down)")
+_OF_MIXTRAL = {"gate": "w1", "up": "w3", "down": "w2"}
 _LLAMA_ENDS = {
     "embedding.weight": "model.embed_tokens.weight",
     "head.norm.weight": "model.norm.weight",
@@ -63,10 +72,10 @@ class Stored(NamedTuple):
     transposed: bool
 
 
-def role(parameter: Parameter, gpt2: bool, prefix: str = "transformer.") -> Role:
+def role(parameter: Parameter, family: str, prefix: str = "transformer.") -> Role:
     """Where a family keeps a parameter; `prefix` begins GPT-2's names."""
-    if not gpt2:
-        return Role(_llama(parameter.name), None, False)
+    if family != "gpt2":
+        return Role(_llama(parameter.name, family == "mixtral"), None, False)
     third = None
     if matched := re.search(r"\.attention\.([qkv])\.", parameter.name):
         third = "qkv".index(matched[1])
@@ -82,10 +91,12 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
     """
     held = {name: f for f in weight_files(folder) for name in f.tensors}
     prefix = "transformer." if "transformer.wte.weight" in held else ""
-    gpt2 = f"{prefix}wte.weight" in held
+    family = "gpt2" if f"{prefix}wte.weight" in held else "llama"
+    if any("block_sparse_moe" in name for name in held):
+        family = "mixtral"
     found = {}
     for parameter in parameters:
-        its = role(parameter, gpt2, prefix)
+        its = role(parameter, family, prefix)
         if its.tensor not in held:
             raise InstanceError(
                 f"{folder}: found no tensor {its.tensor!r}, which the model's "
@@ -111,13 +122,19 @@ def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:
         )
 
 
-def _llama(name: str) -> str:
+def _llama(name: str, mixtral: bool) -> str:
     matched = _LAYER.fullmatch(name)
     if matched is None:
         return _LLAMA_ENDS.get(name, name)
-    return (
-        f"model.layers.{matched[1]}.{_LLAMA.get(matched[2], matched[2])}.{matched[3]}"
-    )
+    layer, part, kind = matched.groups()
+    if expert := _EXPERT.fullmatch(part):
+        number, matrix = expert.groups()
+        part = f"mlp.experts.{number}.{matrix}_proj"
+        if mixtral:
+            part = f"block_sparse_moe.experts.{number}.{_OF_MIXTRAL[matrix]}"
+    else:
+        part = (_LLAMA | (_MIXTRAL if mixtral else _QWEN)).get(part, part)
+    return f"model.layers.{layer}.{part}.{kind}"
 
 
 def _gpt2(name: str) -> str:

@@ -32,17 +32,17 @@ class _Exchange(torch.autograd.Function):  # type: ignore[misc]
 class Cut:
     """One GPU's place in a tensor-parallel group of `degree` GPUs.
 
-    `length` is that of a sequence where it is cut, None where it is not.
+    `length` is that of a sequence; where `by_sequence`, layers hold a part of it.
     """
 
     def __init__(
-        self, group: Any, place: int, degree: int, length: int | None = None
+        self, group: Any, place: int, degree: int, length: int, by_sequence: bool
     ) -> None:
         self.group, self.place, self.degree = group, place, degree
-        self.by_sequence = length is not None and degree > 1
-        edges = [(length or 0) * i // degree for i in range(degree + 1)]
+        self.by_sequence = by_sequence and degree > 1
+        edges = [length * i // degree for i in range(degree + 1)]
         self._sizes = [stop - start for start, stop in pairwise(edges)]
-        self.first_token = edges[place]
+        self.first_token = edges[place] if self.by_sequence else 0
 
     def enter(self, x: Tensor) -> Tensor:
         """Activations for matrices cut by columns: whole sequences."""
@@ -69,6 +69,18 @@ class Cut:
     def join(self, x: Tensor) -> Tensor:
         """What layers hold, as the next stage gets it."""
         return self._exchanged(x, self._gather, self._own) if self.by_sequence else x
+
+    def own(self, x: Tensor) -> Tensor:
+        """The part of every sequence that is this GPU's, of what layers hold."""
+        if self.degree == 1 or self.by_sequence:
+            return x
+        return self._exchanged(x, self._own, self._gather)
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Parts of sequences as layers hold them."""
+        if self.degree == 1 or self.by_sequence:
+            return x
+        return self._exchanged(x, self._gather, self._own)
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum over the group, in place; not for gradients to pass."""

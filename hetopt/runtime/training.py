@@ -165,7 +165,8 @@ class Trainer:
             groups.of(team.ranks),
             place,
             team.degree,
-            length if job.sequence_parallel else None,
+            length,
+            job.sequence_parallel,
         )
         self._sequence_cut = cut.by_sequence
         table = next(p for p in self.layout.parameters if p.name == TABLE)

@@ -70,8 +70,36 @@ def mlp(shape, weights, name, x):
     return linear(weights, f"{name}.down", wide)
 
 
+def mixture(shape, weights, name, x):
+    """Experts token by token, and the mean imbalance of the sequences."""
+    experts, rows = shape.experts, []
+    shares = (x @ weights[f"{name}.experts.router.weight"].T).softmax(-1)
+    used = torch.zeros_like(shares[:, 0])
+    for sample in range(x.shape[0]):
+        for token in range(x.shape[1]):
+            one, mine = x[sample, token], shares[sample, token]
+            best = sorted(range(experts.count), key=lambda i: -mine[i].item())
+            best = best[: experts.active]
+            used[sample, best] += 1
+            total = sum(mine[i] for i in best) if experts.normalised else 1
+            row = sum(
+                mine[i] / total * mlp(shape, weights, f"{name}.experts.{i}", one)
+                for i in best
+            )
+            if experts.shared:
+                shared = mlp(shape, weights, f"{name}.shared", one)
+                if experts.shared_gated:
+                    weight = weights[f"{name}.shared_gate.weight"]
+                    shared = shared * torch.sigmoid(weight @ one)
+                row = row + shared
+            rows.append(row)
+    uneven = experts.count * (used / x.shape[1] * shares.mean(1)).sum(-1).mean()
+    return torch.stack(rows).view_as(x), uneven
+
+
 def loss(shape: Decoder, weights: dict[str, torch.Tensor], rows: torch.Tensor):
-    """The mean loss of rows of (samples, length + 1) words."""
+    """The mean loss of rows of (samples, length + 1) words, and what is added to it."""
+    uneven = []
     words, targets = rows[:, :-1], rows[:, 1:]
     x = weights["embedding.weight"][words]
     if shape.positions == "learned":
@@ -84,12 +112,19 @@ def loss(shape: Decoder, weights: dict[str, torch.Tensor], rows: torch.Tensor):
             f"{name}.attention",
             norm(shape, weights, f"{name}.norm_1", x),
         )
-        x = x + mlp(
-            shape, weights, f"{name}.mlp", norm(shape, weights, f"{name}.norm_2", x)
-        )
+        y = norm(shape, weights, f"{name}.norm_2", x)
+        if shape.has_experts(layer):
+            y, beside = mixture(shape, weights, name, y)
+            uneven.append(beside)
+        else:
+            y = mlp(shape, weights, f"{name}.mlp", y)
+        x = x + y
     x = norm(shape, weights, "head.norm", x)
     head = weights["embedding.weight" if shape.tied else "head.weight"]
-    return F.cross_entropy((x @ head.T).flatten(0, 1), targets.flatten())
+    mean = F.cross_entropy((x @ head.T).flatten(0, 1), targets.flatten())
+    if not uneven:
+        return mean, 0.0
+    return mean, shape.experts.auxiliary * sum(uneven) / len(uneven)
 
 
 class Single:
@@ -115,8 +150,10 @@ class Single:
     def step(self, rows: torch.Tensor, rate: float) -> tuple[float, float]:
         """Loss and norm of a step; `gradients` are those before clipping."""
         self.adam.zero_grad()
-        value = loss(self.shape, self.weights, rows)
-        value.backward()
+        value, beside = loss(self.shape, self.weights, rows)
+        (value + beside).backward()
+        for w in self.weights.values():  # of experts that nobody chose
+            w.grad = torch.zeros_like(w) if w.grad is None else w.grad
         self.gradients = {n: w.grad.clone() for n, w in self.weights.items()}
         limit = self.clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(list(self.weights.values()), limit)

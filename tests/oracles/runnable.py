@@ -13,8 +13,11 @@ from hetopt.schema import Instance
 RULES = Optimiser(learning_rate=1e-2, warmup=1, clip=0.5)
 
 
-def tiny(rng: Random, gpus: int) -> Instance:
-    """A decoder of a few thousand parameters, on nodes of some GPUs in all."""
+def tiny(rng: Random, gpus: int, sparse: bool = False) -> Instance:
+    """A decoder of a few thousand parameters, on nodes of some GPUs in all.
+
+    With experts where it is `sparse`.
+    """
     heads = rng.choice([2, 4])
     gated = rng.random() < 0.5
     model: dict[str, Any] = {
@@ -31,6 +34,14 @@ def tiny(rng: Random, gpus: int) -> Instance:
         model |= {
             "kv_heads": rng.choice([2, heads]),
             "intermediate": rng.randint(9, 24),
+        }
+    if sparse:
+        model |= {
+            "experts": (experts := rng.choice([2, 4])),
+            "active_experts": rng.randint(1, experts),
+            "shared_experts": rng.choice([0, 0, 1]),
+            "expert_intermediate": rng.randint(6, 12),
+            "dense_layers": rng.choice([0, 0, model["layers"] - 1]),
         }
     nodes, left = [], gpus
     while left:
@@ -72,10 +83,10 @@ def tiny(rng: Random, gpus: int) -> Instance:
     )
 
 
-def runnable(rng: Random, least: int, most: int) -> Job:
+def runnable(rng: Random, least: int, most: int, sparse: bool = False) -> Job:
     """A random plan on `least` to `most` GPUs that the executor does not refuse."""
     while True:
-        data = tiny(rng, most)
+        data = tiny(rng, most, sparse)
         plan = any_plan(data, rng)
         if plan is None or sum(r.degree for r in plan.replicas()) < least:
             continue
@@ -90,6 +101,20 @@ def runnable(rng: Random, least: int, most: int) -> Job:
             timeout_s=30,
         )
         try:
-            return job(data, plan, settings)
+            return routed(rng, job(data, plan, settings))
         except Unsupported:
             continue
+
+
+def routed(rng: Random, one: Job) -> Job:
+    """The job with a router that a configuration may have told, if it has experts."""
+    experts = one.decoder.experts
+    if experts is None:
+        return one
+    told = {
+        "normalised": rng.random() < 0.5,
+        "auxiliary": rng.choice([0.0, 0.3]),
+        "shared_gated": experts.shared > 0 and rng.random() < 0.5,
+    }
+    fields = {"experts": experts.model_copy(update=told)}
+    return one.model_copy(update={"decoder": one.decoder.model_copy(update=fields)})

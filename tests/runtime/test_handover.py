@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.runtime import configs, handover
-from hetopt.runtime.decoder import Decoder, of_config
+from hetopt.runtime.decoder import Decoder, Experts, of_config
 from hetopt.runtime.jobs import Job
 
 CONSTANT = RULES.model_copy(update={"decay": "none"})
@@ -25,6 +25,9 @@ GPT2 = LLAMA.model_copy(
     }
 )
 STRETCH = {"factor": 8.0, "low": 1.0, "high": 4.0, "old_length": 4}
+EVERY = Experts(count=4, active=2, width=20, layers=(0, 1, 2, 3), auxiliary=0.01)
+SOME = {"width": 12, "layers": (1, 3), "normalised": False}
+SHARED = {"layers": (0, 1, 2, 3), "shared": 24, "shared_gated": True}
 SHAPES = {
     "llama": LLAMA.model_validate(
         {**LLAMA.model_dump(), "kv_heads": 2, "stretch": STRETCH, "rope_theta": 5e5}
@@ -32,6 +35,16 @@ SHAPES = {
     "qwen2": LLAMA.model_copy(update={"qkv_biased": True, "tied": True}),
     "qwen3": LLAMA.model_copy(update={"qk_norm": True, "head_dim": 8}),
     "gpt2": GPT2,
+    "mixtral": LLAMA.model_copy(update={"experts": EVERY}),
+    "qwen2_moe": LLAMA.model_copy(
+        update={
+            "qkv_biased": True,
+            "experts": EVERY.model_copy(update=SOME | SHARED),
+        }
+    ),
+    "qwen3_moe": LLAMA.model_copy(
+        update={"qk_norm": True, "experts": EVERY.model_copy(update=SOME)}
+    ),
 }
 FEW = {"llama": (MIXED, ALONE), "gpt2": (UNEVEN, MIXED)}
 
@@ -51,6 +64,9 @@ def test_a_config_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
 
 
 def test_a_model_of_no_family_is_refused() -> None:
+    some = EVERY.model_copy(update={"normalised": False})
+    with pytest.raises(Unsupported, match="experts are no Mixtral's"):
+        configs.family(LLAMA.model_copy(update={"experts": some}))
     with pytest.raises(Unsupported, match="no gated MLP: expected a Llama"):
         configs.family(LLAMA.model_copy(update={"gated": False}))
 
@@ -76,6 +92,8 @@ def loss_of(model: Any, one: Job, step: int) -> float:
     from hetopt.runtime.tokens import Tokens
 
     rows = torch.from_numpy(Tokens(one, 8).rows(step, range(8)))
+    if one.decoder.experts is not None:  # its grouped products have no fp64
+        model.set_experts_implementation("eager")
     with torch.no_grad():
         logits = model.double()(rows[:, :-1]).logits.flatten(0, 1)
     return float(torch.nn.functional.cross_entropy(logits, rows[:, 1:].flatten()))
@@ -106,19 +124,37 @@ def test_folders_without_states_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def weights_and_moments_are_read(model: Any, folder: Path) -> None:
+    """By the reader of `torch.distributed.checkpoint`, into a live model's."""
+    import torch
+
+    held = {"model": model.state_dict(), "optim": {"state": {}}}
+    before = {n: t.clone() for n, t in held["model"].items()}
+    for row, weight in model.named_parameters():
+        held["optim"]["state"][row] = {
+            "exp_avg": torch.full_like(weight, -1.0),
+            "exp_avg_sq": torch.full_like(weight, -1.0),
+        }
+    torch.distributed.checkpoint.load(held, checkpoint_id=str(folder), no_dist=True)
+    for n, t in held["model"].items():
+        assert torch.allclose(t, before[n], atol=1e-6), n
+    assert all((r["exp_avg_sq"] >= 0).all() for r in held["optim"]["state"].values())
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize(
     "name",
     [
-        "llama",
-        "gpt2",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("qwen2", "qwen3")),
+        *("llama", "gpt2", "mixtral"),
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
+        ),
     ],
 )
 def test_trained_states_are_read_by_others(
     four: Ranks, tmp_path: Path, name: str
 ) -> None:
-    import torch
     from executed_runs import weights_after
 
     transformers = pytest.importorskip("transformers")
@@ -135,20 +171,9 @@ def test_trained_states_are_read_by_others(
     theirs = kind.from_pretrained(tmp_path / "hf")
     again = with_settings(one, steps=3)
     want = loss_of(theirs, one, 3)
-    # Weights to the dcp's reader, with moments.
     command(states, "--to", "dcp", "--out", tmp_path / "dcp")
-    dcp = torch.distributed.checkpoint
-    held = {"model": theirs.state_dict(), "optim": {"state": {}}}
-    before = {n: t.clone() for n, t in held["model"].items()}
-    for row, weight in theirs.named_parameters():
-        held["optim"]["state"][row] = {
-            "exp_avg": torch.full_like(weight, -1.0),
-            "exp_avg_sq": torch.full_like(weight, -1.0),
-        }
-    dcp.load(held, checkpoint_id=str(tmp_path / "dcp"), no_dist=True)
-    for n, t in held["model"].items():
-        assert torch.allclose(t, before[n], atol=1e-6), n
-    assert all((r["exp_avg_sq"] >= 0).all() for r in held["optim"]["state"].values())
+    if shape.experts is None:  # those of a live model are stacked
+        weights_and_moments_are_read(theirs, tmp_path / "dcp")
     # And back: the run goes on as if nothing was.
     command(tmp_path / "dcp", "--to", "states", "--out", tmp_path / "back")
     there = four.call(weights_after, again)

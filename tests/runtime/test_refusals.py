@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.errors import BackendMissing, InstanceError, Unsupported
+from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
 from hetopt.runtime import supervisor
 from hetopt.runtime.decoder import of_config
@@ -28,6 +28,7 @@ LLAMA = {
     "hidden_act": "silu",
     "max_position_embeddings": 64,
 }
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 
 
 def instance(model: dict[str, Any], **costs: Any) -> Instance:
@@ -66,7 +67,8 @@ def plan(degree: int = 1, **more: Any) -> TrainingPlan:
         ({"layer_parameters": [9, 9]}, {}, plan(), "--model"),
         ({"parameters_per_layer": 9}, {}, plan(), "numbers of parameters"),
         ({"vocabulary": 0}, {}, plan(), "vocabulary of 0"),
-        ({"experts": 4, "active_experts": 2}, {}, plan(), "experts"),
+        ({"gated": True, "mtp_layers": 1}, {}, plan(), "predict further tokens"),
+        ({"layer_kinds": ["window+dense"], "window": 4}, {}, plan(), "sees a window"),
         ({"kv_heads": 2}, {}, plan(3), "degree 3 is above the 2 key-value heads"),
     ],
 )
@@ -93,7 +95,7 @@ def test_a_plan_that_breaks_rules_is_not_run() -> None:
         ({"attention_bias": True}, "attention_bias"),
         ({"sliding_window": 4}, "sliding_window"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling: found 'yarn'"),
-        ({"num_local_experts": 8, "num_experts_per_tok": 2}, "experts"),
+        ({"model_type": "qwen2_moe", "norm_topk_prob": 1} | EXPERTS, "norm_topk_prob"),
     ],
 )
 def test_configurations_by_name(
@@ -101,7 +103,7 @@ def test_configurations_by_name(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | fields))
-    with pytest.raises(Unsupported, match=words):
+    with pytest.raises(HetoptError, match=words):
         of_config(path, 8)
 
 

@@ -36,6 +36,11 @@ def test_random_plans_do(four: Ranks, seed: int) -> None:
     assert_same(four, runnable(Random(f"run/{seed}"), 2, 4))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_plans_of_models_with_experts_do(four: Ranks, seed: int) -> None:
+    assert_same(four, runnable(Random(f"experts/{seed}"), 2, 4, sparse=True))
+
+
 @pytest.mark.slow
 def test_hundreds_of_random_plans_do() -> None:
     pytest.importorskip("torch")
