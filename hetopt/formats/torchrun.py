@@ -60,8 +60,9 @@ def by_host(data: Instance, plan: TrainingPlan) -> dict[str, list[int]]:
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Features that the executor has not."""
-    return targets.lacking("executor", data, plan)
+    """Features that the executor has not, and rules of it that the plan breaks."""
+    found = targets.lacking("executor", data, plan)
+    return found + targets.refused("executor", data, plan)
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

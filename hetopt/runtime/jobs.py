@@ -81,6 +81,7 @@ class Job(Record):
     sequence_length: Count
     schedule: Schedule
     zero: Annotated[int, Field(ge=0, le=1)]
+    expert_parallel: Count = 1
     sequence_parallel: bool
     precision: Precision
     wide_gradients: bool
@@ -114,6 +115,7 @@ def job(
         sequence_length=length,
         schedule=costs.in_flight,
         zero=costs.zero if plan.zero is None else plan.zero,
+        expert_parallel=shapes.split_of(data, plan).experts,
         sequence_parallel=costs.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
         wide_gradients=costs.precision == "bf16_fp32_gradients",
@@ -127,6 +129,7 @@ def job(
 
 def _not_run(data: Instance, plan: TrainingPlan, by_config: bool) -> Iterator[str]:
     yield from targets.lacking("executor", data, plan)
+    yield from targets.refused("executor", data, plan)
     if Feature.LISTED_PARAMETERS in shapes.of_instance(data) and not by_config:
         yield f"{Feature.LISTED_PARAMETERS.value}: give its shape, or --model"
 
@@ -139,6 +142,7 @@ def _different(data: Instance, decoder: Decoder, model: Path | None) -> Iterator
         "hidden": (decoder.hidden, spec.hidden),
         "heads": (decoder.heads, spec.heads),
         "vocabulary": (decoder.vocabulary, spec.vocabulary or decoder.vocabulary),
+        "experts": (decoder.experts.count if decoder.experts else 0, spec.experts or 0),
     }
     for name, (found, planned) in pairs.items():
         if found != planned:
@@ -158,7 +162,10 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
         "columns of the MLP": decoder.intermediate,
         "words of the vocabulary": decoder.vocabulary,
     }
-    if data.workload.costs.sequence_parallel:
+    divided = shapes.split_of(data, plan).experts > 1
+    if decoder.experts is not None and not divided:
+        parts["columns of an expert"] = decoder.experts.width
+    if data.workload.costs.sequence_parallel or divided:
         parts["tokens of a sequence"] = data.workload.sequence_length
     most = max(replica.degree for replica in plan.replicas())
     for name, count in parts.items():

@@ -6,6 +6,9 @@ done alike on every rank, so that nothing has to be agreed upon.
 A layer may lie on replicas of different tensor-parallel degrees. Its parameters are
 then summed lane by lane: the borders of all degrees cut them into lanes, and in each
 lane one rank of every replica has it.
+
+Where several GPUs divide experts, blocks of GPUs are what replicas are elsewhere: an
+expert lies on one rank of every block.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,6 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..plans import TrainingPlan
+from ..problems.training_plan import divided as dividing
 from ..schema import Recompute
 from .parameters import EMBEDDING, HEAD, Parameter
 
@@ -107,7 +111,11 @@ class Piece(NamedTuple):
 
 
 class Layout:
-    """A plan and the parameters of a model, laid out over ranks."""
+    """A plan and the parameters of a model, laid out over ranks.
+
+    `experts` GPUs divide those of a layer; `block_of` has each with the others, where
+    they are several.
+    """
 
     def __init__(
         self,
@@ -115,12 +123,15 @@ class Layout:
         gpus: Iterable[str],
         parameters: Iterable[Parameter],
         zero: int,
+        experts: int = 1,
     ) -> None:
         self.rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
         self.parameters = tuple(parameters)
         self.zero = zero
         self.teams = tuple(self._teams(plan))
         self.team_of = {rank: team for team in self.teams for rank in team.ranks}
+        self.blocks = tuple(self._blocks(plan, experts))
+        self.block_of = {rank: block for block in self.blocks for rank in block}
         self.global_batch = sum(
             pipeline.micro_batches * pipeline.micro_batch_size
             for pipeline in plan.pipelines
@@ -147,6 +158,10 @@ class Layout:
                     )
                     first += replica.samples
             base += pipeline.micro_batches * pipeline.micro_batch_size
+
+    def _blocks(self, plan: TrainingPlan, experts: int) -> Iterator[Ranks]:
+        for block in dividing.blocks(plan, experts) if experts > 1 else ():
+            yield tuple(sorted(self.rank_of[gpu] for gpu in block.gpus))
 
     # --- activations -------------------------------------------------------------
 
@@ -186,20 +201,34 @@ class Layout:
 
     def held(self, rank: int) -> list[Parameter]:
         """The parameters that a rank has a part of."""
-        return [p for p in self.parameters if self.team_of[rank].holds(p)]
+        team = self.team_of[rank]
+        return [p for p in self.parameters if team.holds(p) and self._owns(rank, p)]
+
+    def _owns(self, rank: int, parameter: Parameter) -> bool:
+        block = self.block_of.get(rank)
+        return block is None or _owner(block, parameter) in (None, rank)
 
     def span(self, rank: int, parameter: Parameter) -> tuple[int, int]:
         """What a rank has of a parameter, along its axis."""
+        if parameter.expert is not None and rank in self.block_of:
+            return parameter.span(0, 1)
         team = self.team_of[rank]
         return parameter.span(team.ranks.index(rank), team.degree)
+
+    def _holders(self, parameter: Parameter) -> tuple[Ranks, ...]:
+        """Sets of ranks each of which has all of a parameter."""
+        if parameter.expert is None or not self.blocks:
+            return tuple(t.ranks for t in self.teams if t.holds(parameter))
+        blocks = (b for b in self.blocks if self.team_of[b[0]].holds(parameter))
+        owners = (_owner(block, parameter) for block in blocks)
+        return tuple((rank,) for rank in owners if rank is not None)
 
     @cached_property
     def lanes(self) -> list[Lane]:
         """All lanes, in one order for all ranks."""
         alike: dict[tuple[Ranks, ...], list[Parameter]] = {}
         for parameter in self.parameters:
-            holders = tuple(t.ranks for t in self.teams if t.holds(parameter))
-            alike.setdefault(holders, []).append(parameter)
+            alike.setdefault(self._holders(parameter), []).append(parameter)
         return [
             lane for holders, mine in alike.items() for lane in _lanes(holders, mine)
         ]
@@ -232,8 +261,16 @@ class Layout:
     def groups(self) -> list[Ranks]:
         """Sets of ranks that exchange something, in one order for all ranks."""
         wanted = [team.ranks for team in self.teams]
+        wanted += self.blocks
         wanted += [lane.ranks for lane in self.lanes]
         return list(dict.fromkeys(g for g in wanted if len(g) > 1))
+
+
+def _owner(block: Ranks, parameter: Parameter) -> int | None:
+    """Which rank of a block has an expert; None for what all have."""
+    if parameter.expert is None:
+        return None
+    return block[int(len(block) * parameter.expert)]
 
 
 def divided(start: int, stop: int, count: int) -> list[tuple[int, int]]:

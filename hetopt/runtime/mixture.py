@@ -8,9 +8,11 @@ to the loss; of single sequences it is, so that micro-batches and degrees do not
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from .decoder import Experts
+from .dispatch import Crossing, inverse
 from .pytorch import Dtype, Tensor, functional, torch
 from .tensor_parallel import Cut
 
@@ -38,59 +40,70 @@ class Choice(NamedTuple):
 
 
 class Mixture:
-    """The experts of one GPU's layers, each cut as an MLP is.
+    """The experts of one GPU's layers: a part of each, as of an MLP, or some, whole.
 
-    `pull` is what the gradient of one sequence's imbalance counts in that of the loss;
-    it holds until the passes that were begun with it are done.
+    Where a GPU has whole ones, from number `first` on, `crossing` leads to all of them,
+    and each GPU of a group sends tokens of its own there.
     """
 
-    def __init__(self, shape: Experts, cut: Cut) -> None:
+    def __init__(
+        self, shape: Experts, cut: Cut, crossing: Crossing | None = None, first: int = 0
+    ) -> None:
         self._shape, self._cut = shape, cut
-        self.pull = 0.0
+        self._crossing, self._first = crossing, first
+        # What the gradient of one sequence's imbalance counts in that of the loss; it
+        # holds until the passes that were begun with it are done.
+        self._pull = 0.0
 
     def set_pull(self, sequences: int, scale: float) -> None:
         """For a global batch of so many sequences, and a loss that is held scaled."""
         layers = len(self._shape.layers)
-        self.pull = self._shape.auxiliary * scale / (sequences * layers)
+        self._pull = self._shape.auxiliary * scale / (sequences * layers)
 
     def __call__(self, x: Tensor, router: Tensor, expert: Expert) -> Tensor:
         """What experts make of (samples, tokens, hidden), as layers hold it."""
-        x = self._cut.enter(x)
+        divided = self._crossing is not None
+        x = self._cut.own(x) if divided else self._cut.enter(x)
         choice = self._chosen(x, router)
-        made = _sent(x.flatten(0, 1), choice, self._shape.count, expert)
-        return self._cut.leave(made.view_as(x))
+        made = self._sent(x.flatten(0, 1), choice, expert).view_as(x)
+        return self._cut.whole(made) if divided else self._cut.leave(made)
 
     def _chosen(self, x: Tensor, router: Tensor) -> Choice:
         logits = functional.linear(x, router)
         wide = torch.promote_types(logits.dtype, torch.float32)
         shares = logits.softmax(-1, dtype=wide)
         _, experts = shares.topk(self._shape.active, -1)
-        # GPUs of a group see the same tokens: one of them counts the imbalance.
-        if self._cut.place == 0 and shares.requires_grad:
-            shares = _Pulled.apply(shares, self._pull(experts, wide))
+        # GPUs that see the same tokens: one of them counts their imbalance.
+        if self._pull and (self._crossing is not None or self._cut.place == 0):
+            shares = _Pulled.apply(shares, self._pulled(experts, wide))
         weights = shares.gather(-1, experts)
         if self._shape.normalised:
             weights = weights / weights.sum(-1, keepdim=True)
         return Choice(experts.flatten(0, 1), weights.flatten(0, 1).to(x.dtype))
 
-    def _pull(self, experts: Tensor, dtype: Dtype) -> Tensor:
+    def _pulled(self, experts: Tensor, dtype: Dtype) -> Tensor:
         """(samples, 1, experts): the gradient of imbalance by every token's shares."""
-        samples, tokens, _ = experts.shape
-        count = self._shape.count
-        used = functional.one_hot(experts.reshape(samples, -1), count).sum(1)
-        return (used.to(dtype) * (self.pull * count / tokens**2)).unsqueeze(1)
+        count, tokens = self._shape.count, self._cut.length
+        used = functional.one_hot(experts.flatten(1), count).sum(1)
+        if self._crossing is not None:
+            used = self._cut.sum(used)
+        return (used.to(dtype) * (self._pull * count / tokens**2)).unsqueeze(1)
 
+    def _sent(self, x: Tensor, choice: Choice, expert: Expert) -> Tensor:
+        """Rows (tokens, hidden) through the experts of each, weighed and added up."""
+        tokens, active = choice.experts.shape
+        flat = choice.experts.flatten()
+        order = flat.argsort(stable=True)
+        counts = torch.bincount(flat, minlength=self._shape.count)
+        rows = x[order // active]
+        if self._crossing is None:
+            made = self._through(expert, rows, counts.tolist())
+        else:
+            made = self._crossing(rows, counts, partial(self._through, expert))
+        made = made[inverse(order)].view(tokens, active, -1)
+        return (made * choice.weights.unsqueeze(-1)).sum(1)
 
-def _sent(x: Tensor, choice: Choice, count: int, expert: Expert) -> Tensor:
-    """Rows (tokens, hidden) through the experts of each, weighed and added up."""
-    tokens, active = choice.experts.shape
-    flat = choice.experts.flatten()
-    order = flat.argsort(stable=True)
-    sizes = torch.bincount(flat, minlength=count).tolist()
-    parts = x[order // active].split(sizes)
-    # An expert that nobody chose has a gradient, too: 0.
-    made = torch.cat([expert(number, part) for number, part in enumerate(parts)])
-    back = torch.empty_like(order)
-    back[order] = torch.arange(len(order), device=order.device)
-    rows = made[back].view(tokens, active, -1)
-    return (rows * choice.weights.unsqueeze(-1)).sum(1)
+    def _through(self, expert: Expert, rows: Tensor, sizes: list[int]) -> Tensor:
+        # An expert that nobody chose has a gradient, too: 0.
+        parts = enumerate(rows.split(sizes), self._first)
+        return torch.cat([expert(number, part) for number, part in parts])

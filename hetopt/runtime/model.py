@@ -23,7 +23,8 @@ _BEND: dict[str, Callable[[Tensor], Tensor]] = {
 class StageModel:
     """A stage's layers; `weights` are the own parts by the whole parameters' names.
 
-    `first_word` is the first of the vocabulary that this GPU holds.
+    `first_word` is the first of the vocabulary that this GPU holds; `mixture` is for
+    models with experts.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class StageModel:
         cut: Cut,
         recompute: Recompute,
         first_word: int,
+        mixture: Mixture | None,
     ) -> None:
         self.shape, self.layers, self.weights = shape, layers, weights
         self.cut, self.recompute, self.first_word = cut, recompute, first_word
-        self.mixture = None if shape.experts is None else Mixture(shape.experts, cut)
+        self.mixture = mixture
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """Words (samples, tokens) as layers hold them."""

@@ -39,6 +39,7 @@ class Cut:
         self, group: Any, place: int, degree: int, length: int, by_sequence: bool
     ) -> None:
         self.group, self.place, self.degree = group, place, degree
+        self.length = length
         self.by_sequence = by_sequence and degree > 1
         edges = [length * i // degree for i in range(degree + 1)]
         self._sizes = [stop - start for start, stop in pairwise(edges)]

@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .dispatch import Crossing
 from .gradients import Sums
 from .groups import Groups
 from .jobs import Job
 from .layout import Layout
+from .mixture import Mixture
 from .model import StageModel
 from .optimiser import Update
 from .parameters import TABLE, parameters
@@ -128,7 +130,8 @@ class Trainer:
         dtype: Dtype | None = None,
     ) -> None:
         self.job, self.rank, self.device = job, rank, device
-        self.layout = Layout(job.plan, job.gpus, parameters(job.decoder), job.zero)
+        whole = parameters(job.decoder)
+        self.layout = Layout(job.plan, job.gpus, whole, job.zero, job.expert_parallel)
         self.team = self.layout.team_of[rank]
         dtypes = _agreed(dtype or _dtype(job, device), len(job.gpus))
         groups = Groups(self.layout, job.settings.timeout_s)
@@ -172,10 +175,26 @@ class Trainer:
         table = next(p for p in self.layout.parameters if p.name == TABLE)
         first_word, _ = self.layout.span(self.rank, table)
         model = StageModel(
-            job.decoder, team.layers, self.weights, cut, team.recompute, first_word
+            job.decoder,
+            team.layers,
+            self.weights,
+            cut,
+            team.recompute,
+            first_word,
+            self._mixture(groups, cut),
         )
         border = Border(self.layout, self.rank, groups, dtypes)
         return Pipeline(self.layout, self.rank, model, border, job.schedule, length)
+
+    def _mixture(self, groups: Groups, cut: Cut) -> Mixture | None:
+        experts = self.job.decoder.experts
+        if experts is None:
+            return None
+        block = self.layout.block_of.get(self.rank)
+        if block is None:
+            return Mixture(experts, cut)
+        first = experts.count // len(block) * block.index(self.rank)
+        return Mixture(experts, cut, Crossing(groups.of(block), len(block)), first)
 
     def step(self, number: int, asked: bool = False) -> Step:
         """One iteration over the global batch of step `number`, counted from 1.

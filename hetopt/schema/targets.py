@@ -92,6 +92,7 @@ class Rule(StrEnum):
     WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
     HANDED_ON = "replicas that hand all of their samples to one"
     ALONE = "a host for each replica"
+    TOGETHER = "pipelines alike where their GPUs divide experts together"
 
 
 class Target(NamedTuple):
@@ -160,8 +161,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 Feature.LORA,
                 Feature.OPTIMISER,
                 Feature.OFFLOAD,
-                *_DIVIDED,
-            }
+                Feature.CONTEXT_PARALLEL,
+            },
+            frozenset({Rule.TOGETHER}),
         ),
         "megatron": Target(
             frozenset(_GRID | _MEGATRON | _DIVIDED | {Feature.INTERLEAVED}),

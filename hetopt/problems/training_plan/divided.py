@@ -1,10 +1,39 @@
 """What a plan needs whose groups or experts are divided further."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...plans import Stage, TrainingPlan
 from ...schema import Instance, Split
 from .. import Violation
+
+
+class Block(NamedTuple):
+    """GPUs that together have all experts of their layers, and their pipelines."""
+
+    gpus: tuple[str, ...]
+    pipelines: tuple[int, ...]  # ascending
+
+
+def blocks(plan: TrainingPlan, e: int) -> Iterator[Block]:
+    """Who divides experts with whom: `e` GPUs at a time of stages of the same layers.
+
+    Their replicas come by the names of their nodes, as `costs` times them. Stages whose
+    GPUs are no multiple of `e` have no blocks.
+    """
+    alike: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
+    for p, pipeline in enumerate(plan.pipelines):
+        for stage in pipeline.stages:
+            alike.setdefault(stage.layers, []).extend(
+                (replica.node, gpu, p)
+                for replica in stage.replicas
+                for gpu in replica.gpus
+            )
+    for rows in alike.values():
+        rows.sort(key=lambda row: row[0])
+        for first in range(0, len(rows) if len(rows) % e == 0 else 0, e):
+            _, gpus, pipelines = zip(*rows[first : first + e], strict=True)
+            yield Block(gpus, tuple(sorted(set(pipelines))))
 
 
 def experts_broken(

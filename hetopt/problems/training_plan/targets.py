@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from ...catalogue import known
 from ...plans import Pipeline, TrainingPlan
@@ -9,6 +10,7 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, indivisible
 from .. import Violation
 from . import models
+from .divided import blocks
 from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
@@ -175,6 +177,25 @@ def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     ]
 
 
+def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    """Their passes meet in every layer, so they come in one order."""
+    if (e := split_of(data, plan).experts) == 1:
+        return []
+    return [
+        f"GPUs of pipelines {' and '.join(map(str, mates))} divide experts together, "
+        "and these differ in cuts, micro-batches or recomputation"
+        for mates in sorted({block.pipelines for block in blocks(plan, e)})
+        if len({_order(data, plan.pipelines[p]) for p in mates}) > 1
+    ]
+
+
+def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
+    """What the order of a pipeline's passes depends on."""
+    rule = data.workload.costs.recompute
+    rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)
+    return pipeline.micro_batches, *rows
+
+
 _CHECKS: dict[Rule, _Check] = {
     Rule.FILLED: _filled,
     Rule.TIED_TOGETHER: _tied_together,
@@ -185,4 +206,5 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.WHOLE_SHARES: _whole_shares,
     Rule.HANDED_ON: _handed_on,
     Rule.ALONE: _alone,
+    Rule.TOGETHER: _alike,
 }
