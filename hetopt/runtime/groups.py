@@ -14,16 +14,20 @@ _MOST = 2**26  # elements
 class Groups:
     """All groups of a layout; every rank makes all of them, in the same order.
 
-    Both directions of hops have groups of their own: between GPUs, sends of one
-    direction would else wait for those of the other.
+    Both directions of hops have groups of their own, and those from the last stage
+    round to the first have two more: between GPUs, sends of one direction would else
+    wait for those of the other.
     """
 
     def __init__(self, layout: Layout, timeout_s: float) -> None:
         timeout = timedelta(seconds=timeout_s)
         everybody = list(range(dist.get_world_size()))
         # A new group has a timeout of its own, not that of the first.
+        turns = any(len(team.runs) > 1 for team in layout.teams)
         self.hops = {
-            step: dist.new_group(everybody, timeout=timeout) for step in (+1, -1)
+            (step, around): dist.new_group(everybody, timeout=timeout)
+            for around in ((False, True) if turns else (False,))
+            for step in (+1, -1)
         }
         self._made: dict[Ranks, Any] = {
             ranks: dist.new_group(list(ranks), timeout=timeout)

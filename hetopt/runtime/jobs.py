@@ -82,6 +82,7 @@ class Job(Record):
     schedule: Schedule
     zero: Annotated[int, Field(ge=0, le=1)]
     expert_parallel: Count = 1
+    interleave: Count = 1
     sequence_parallel: bool
     precision: Precision
     wide_gradients: bool
@@ -107,7 +108,7 @@ def job(
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
-    costs = data.workload.costs
+    costs, split = data.workload.costs, shapes.split_of(data, plan)
     return Job(
         decoder=decoder,
         plan=_told(data, plan),
@@ -115,7 +116,8 @@ def job(
         sequence_length=length,
         schedule=costs.in_flight,
         zero=costs.zero if plan.zero is None else plan.zero,
-        expert_parallel=shapes.split_of(data, plan).experts,
+        expert_parallel=split.experts,
+        interleave=split.interleave,
         sequence_parallel=costs.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
         wide_gradients=costs.precision == "bf16_fp32_gradients",

@@ -11,7 +11,7 @@ Where several GPUs divide experts, blocks of GPUs are what replicas are elsewher
 expert lies on one rank of every block.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,8 @@ Ranks = tuple[int, ...]  # ascending, as process groups have them
 class Team(NamedTuple):
     """A replica of a stage: its ranks, its layers, and its share of each micro-batch.
 
+    Its layers are one run, or several where pipelines are interleaved; between two of
+    them a micro-batch goes through all other stages.
     It takes the samples `first_sample` up to `first_sample + samples` of the pipeline's
     micro-batch, which has `micro_batch_size`; the pipeline's samples begin at `base`
     in the global batch.
@@ -37,7 +39,7 @@ class Team(NamedTuple):
     pipeline: int
     stage: int
     stages: int
-    layers: range
+    runs: tuple[range, ...]
     recompute: Recompute
     first_sample: int
     samples: int
@@ -64,7 +66,7 @@ class Team(NamedTuple):
     def units(self) -> frozenset[str]:
         """The units that it computes."""
         ends = [EMBEDDING] * self.is_first + [HEAD] * self.is_last
-        return frozenset([*map(str, self.layers), *ends])
+        return frozenset([*(str(x) for run in self.runs for x in run), *ends])
 
     def holds(self, parameter: Parameter) -> bool:
         """Whether a parameter lies here."""
@@ -114,7 +116,7 @@ class Layout:
     """A plan and the parameters of a model, laid out over ranks.
 
     `experts` GPUs divide those of a layer; `block_of` has each with the others, where
-    they are several.
+    they are several. Stages have `interleave` runs of layers.
     """
 
     def __init__(
@@ -124,11 +126,12 @@ class Layout:
         parameters: Iterable[Parameter],
         zero: int,
         experts: int = 1,
+        interleave: int = 1,
     ) -> None:
         self.rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
         self.parameters = tuple(parameters)
         self.zero = zero
-        self.teams = tuple(self._teams(plan))
+        self.teams = tuple(self._teams(plan, interleave))
         self.team_of = {rank: team for team in self.teams for rank in team.ranks}
         self.blocks = tuple(self._blocks(plan, experts))
         self.block_of = {rank: block for block in self.blocks for rank in block}
@@ -137,9 +140,10 @@ class Layout:
             for pipeline in plan.pipelines
         )
 
-    def _teams(self, plan: TrainingPlan) -> Iterator[Team]:
+    def _teams(self, plan: TrainingPlan, interleave: int) -> Iterator[Team]:
         base = 0
         for p, pipeline in enumerate(plan.pipelines):
+            runs = runs_of([len(stage.span) for stage in pipeline.stages], interleave)
             for j, stage in enumerate(pipeline.stages):
                 first = 0
                 for replica in stage.replicas:
@@ -148,7 +152,7 @@ class Layout:
                         p,
                         j,
                         len(pipeline.stages),
-                        stage.span,
+                        runs[j],
                         stage.recompute or "none",
                         first,
                         replica.samples,
@@ -187,8 +191,11 @@ class Layout:
 
     def _neighbours(self, team: Team, step: int) -> Iterator[tuple[Team, int, int]]:
         """Replicas of the next or last stage with the own samples that they share."""
+        stage = team.stage + step
+        if len(team.runs) > 1:
+            stage %= team.stages
         for other in self.teams:
-            if (other.pipeline, other.stage) != (team.pipeline, team.stage + step):
+            if (other.pipeline, other.stage) != (team.pipeline, stage):
                 continue
             first = max(team.first_sample, other.first_sample)
             stop = min(
@@ -264,6 +271,23 @@ class Layout:
         wanted += self.blocks
         wanted += [lane.ranks for lane in self.lanes]
         return list(dict.fromkeys(g for g in wanted if len(g) > 1))
+
+
+def runs_of(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
+    """The layers of each stage, which has so many of them, in so many runs.
+
+    The first run of every stage comes before all second ones. Of layers that are no
+    multiple the first runs have one more. A stage alone has one run.
+    """
+    count = interleave if len(layers) > 1 else 1
+    found: list[list[range]] = [[] for _ in layers]
+    first = 0
+    for run in range(count):
+        for stage, mine in enumerate(layers):
+            stop = first + mine // count + (run < mine % count)
+            found[stage].append(range(first, stop))
+            first = stop
+    return [tuple(runs) for runs in found]
 
 
 def _owner(block: Ranks, parameter: Parameter) -> int | None:

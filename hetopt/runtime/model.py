@@ -30,14 +30,13 @@ class StageModel:
     def __init__(
         self,
         shape: Decoder,
-        layers: range,
         weights: Weights,
         cut: Cut,
         recompute: Recompute,
         first_word: int,
         mixture: Mixture | None,
     ) -> None:
-        self.shape, self.layers, self.weights = shape, layers, weights
+        self.shape, self.weights = shape, weights
         self.cut, self.recompute, self.first_word = cut, recompute, first_word
         self.mixture = mixture
 
@@ -54,9 +53,9 @@ class StageModel:
             x = x + self.weights["embedding.positions"][first : first + x.shape[1]]
         return x
 
-    def through_layers(self, x: Tensor) -> Tensor:
-        """Activations after all layers of the stage; (samples, tokens, hidden)."""
-        for number in self.layers:
+    def through_layers(self, x: Tensor, layers: range) -> Tensor:
+        """Activations after some layers of the stage; (samples, tokens, hidden)."""
+        for number in layers:
             if self.recompute == "full":
                 x = again(self._layer, number, x, use_reentrant=False)
             else:

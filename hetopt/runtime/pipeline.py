@@ -30,21 +30,23 @@ class Border:
         self._sent_to = {step: layout.sent(rank, step) for step in (+1, -1)}
         self._got_from = {step: layout.received(rank, step) for step in (+1, -1)}
         self._dtype = dtypes[rank]
+        self._team = layout.team_of[rank]
         self._under_way: list[_Sent] = []
 
     def send(self, x: Tensor, step: int) -> None:
         """Give rows to the next stage (+1) or gradients to the one before (-1)."""
+        group = self._groups.hops[step, self._around(step)]
         self._under_way = [s for s in self._under_way if not s.work.is_completed()]
         for hop in self._sent_to[step]:
             rows = x[hop.first : hop.stop].contiguous()
-            work = dist.isend(rows, hop.peer, group=self._groups.hops[step])
+            work = dist.isend(rows, hop.peer, group=group)
             self._under_way.append(_Sent(work, rows))
 
     def receive(self, like: Size, device: Device, step: int) -> Any:
         """Rows from the stage before (step -1), or gradients from the next (+1)."""
         hops = self._got_from[step]
         parts = [self._buffer(like, device, hop) for hop in hops]
-        group = self._groups.hops[-step]
+        group = self._groups.hops[-step, self._around(step)]
         works = [
             dist.irecv(part, hop.peer, group=group)
             for part, hop in zip(parts, hops, strict=True)
@@ -58,6 +60,10 @@ class Border:
         for sent in self._under_way:
             sent.work.wait()
         self._under_way = []
+
+    def _around(self, step: int) -> bool:
+        """Whether a neighbour lies across the ends of the pipeline."""
+        return not 0 <= self._team.stage + step < self._team.stages
 
     def _buffer(self, like: Size, device: Device, hop: Hop) -> Any:
         size = (hop.stop - hop.first, *like[1:])
@@ -78,7 +84,10 @@ class Pipeline:
     ) -> None:
         self._team, self._model, self._border = layout.team_of[rank], model, border
         team = self._team
-        self._actions = actions(schedule, team.stage, team.stages, team.micro_batches)
+        self._runs = len(team.runs)
+        self._actions = actions(
+            schedule, team.stage, team.stages, team.micro_batches, self._runs
+        )
         self._sequences = layout.global_batch
         self._tokens = layout.global_batch * length
         self._size = torch.Size((team.samples, length, model.shape.hidden))
@@ -92,27 +101,33 @@ class Pipeline:
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
         if self._model.mixture is not None:
             self._model.mixture.set_pull(self._sequences, scale)
-        live: dict[int, tuple[Any, Any]] = {}
+        live: dict[tuple[int, int], tuple[Any, Any]] = {}
         batches = rows.split(self._team.samples)
-        for kind, i in self._actions:
-            with span(f"{kind} {i}"):
+        for kind, i, run in self._actions:
+            with span(f"{kind} {i}" + f" run {run}" * (self._runs > 1)):
                 if kind == "forward":
-                    live[i] = self._forward(batches[i], scale)
+                    live[i, run] = self._forward(batches[i], run, scale)
                 else:
-                    self._backward(*live.pop(i))
+                    self._backward(*live.pop((i, run)), self._ends(run))
         self._border.drain()
         return self._loss
 
-    def _forward(self, rows: Tensor, scale: float) -> tuple[Any, Any]:
+    def _begins(self, run: int) -> bool:
+        return self._team.is_first and run == 0
+
+    def _ends(self, run: int) -> bool:
+        return self._team.is_last and run == self._runs - 1
+
+    def _forward(self, rows: Tensor, run: int, scale: float) -> tuple[Any, Any]:
         came = None
         cut = self._model.cut
-        if self._team.is_first:
+        if self._begins(run):
             x = self._model.embedded(rows[:, :-1])
         else:
             came = self._border.receive(self._size, rows.device, -1).requires_grad_()
             x = cut.split(came)
-        x = self._model.through_layers(x)
-        if not self._team.is_last:
+        x = self._model.through_layers(x, self._team.runs[run])
+        if not self._ends(run):
             x = cut.join(x)
             self._border.send(x.detach(), +1)
             return came, x
@@ -120,8 +135,8 @@ class Pipeline:
         self._loss += mean.detach()
         return came, mean * scale
 
-    def _backward(self, came: Any, went: Any) -> None:
-        if self._team.is_last:
+    def _backward(self, came: Any, went: Any, ends: bool) -> None:
+        if ends:
             went.backward()
         else:
             went.backward(self._border.receive(self._size, went.device, +1))

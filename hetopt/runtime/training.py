@@ -131,7 +131,14 @@ class Trainer:
     ) -> None:
         self.job, self.rank, self.device = job, rank, device
         whole = parameters(job.decoder)
-        self.layout = Layout(job.plan, job.gpus, whole, job.zero, job.expert_parallel)
+        self.layout = Layout(
+            job.plan,
+            job.gpus,
+            whole,
+            job.zero,
+            job.expert_parallel,
+            job.interleave,
+        )
         self.team = self.layout.team_of[rank]
         dtypes = _agreed(dtype or _dtype(job, device), len(job.gpus))
         groups = Groups(self.layout, job.settings.timeout_s)
@@ -176,7 +183,6 @@ class Trainer:
         first_word, _ = self.layout.span(self.rank, table)
         model = StageModel(
             job.decoder,
-            team.layers,
             self.weights,
             cut,
             team.recompute,

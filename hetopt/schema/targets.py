@@ -156,7 +156,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             - {
                 Feature.ZERO_2,
                 Feature.ZERO_3,
-                Feature.INTERLEAVED,
                 Feature.NO_MASTER,
                 Feature.LORA,
                 Feature.OPTIMISER,

@@ -27,8 +27,10 @@ def divided_job(rng: Random, gpus: int) -> Job:
     layer = degree * pipelines * replicas  # GPUs of each
     experts = rng.choice([e for e in (2, 4) if layer % e == 0])
     samples, batches = rng.randint(1, 2), rng.randint(1, 3)
-    layers = rng.randint(stages, 3)
-    cut = rng.randint(1, layers - 1) if stages == 2 else layers
+    runs = rng.choice([1, stages])
+    layers = rng.randint(stages * runs, 5)
+    cut = rng.randint(runs, layers - runs) if stages == 2 else layers
+    batches *= runs
     spans = [(0, cut), (cut, layers)][:stages]
     places = _places(gpus, degree, rng)
     rule = rng.choice(["none", "full", "selective"])
@@ -52,9 +54,10 @@ def divided_job(rng: Random, gpus: int) -> Job:
             for _ in range(pipelines)
         ],
         "expert_parallel": experts,
+        "interleave": runs,
     }
     batch = pipelines * batches * samples * replicas
-    data = divided_instance(rng, gpus, layers, batch)
+    data = divided_instance(rng, gpus, layers, batch, runs)
     settings = Settings(
         **{"steps": 3, "seed": rng.randrange(1000), "cpu": True},
         **{"precision": "fp64", "optimiser": RULES, "timeout_s": 30},
@@ -76,8 +79,10 @@ def _places(gpus: int, degree: int, rng: Random) -> Any:
     return iter(groups)
 
 
-def divided_instance(rng: Random, gpus: int, layers: int, batch: int) -> Instance:
-    """A small mixture of experts on one node of `gpus` GPUs or on more of them."""
+def divided_instance(
+    rng: Random, gpus: int, layers: int, batch: int, runs: int = 1
+) -> Instance:
+    """A small mixture of experts on two nodes of `gpus` GPUs."""
     experts = rng.choice([4, 8])
     tree = {
         "name": "divided",
@@ -106,12 +111,13 @@ def divided_instance(rng: Random, gpus: int, layers: int, batch: int) -> Instanc
                 "sequence_parallel": rng.random() < 0.5,
                 "zero": rng.choice([0, 1]),
                 "recompute": "full",
-                "in_flight": rng.choice(["1f1b", "gpipe"]),
+                "in_flight": rng.choice(["1f1b", "gpipe"]) if runs == 1 else "1f1b",
             },
             "alternatives": {
                 "expert_parallel": [2, 4],
                 "recompute": ["none", "full", "selective"],
-            },
+            }
+            | ({"interleave": [2]} if runs > 1 else {}),
         },
     }
     return validated(Instance, tree, "instance")

@@ -83,12 +83,21 @@ def tiny(rng: Random, gpus: int, sparse: bool = False) -> Instance:
     )
 
 
-def runnable(rng: Random, least: int, most: int, sparse: bool = False) -> Job:
-    """A random plan on `least` to `most` GPUs that the executor does not refuse."""
+def runnable(
+    rng: Random, least: int, most: int, sparse: bool = False, runs: int = 1
+) -> Job:
+    """A random plan on `least` to `most` GPUs that the executor does not refuse.
+
+    With several `runs` of layers, some pipeline has several stages.
+    """
     while True:
         data = tiny(rng, most, sparse)
+        if runs > 1:
+            data = interleaved(rng, data, runs)
         plan = any_plan(data, rng)
         if plan is None or sum(r.degree for r in plan.replicas()) < least:
+            continue
+        if runs > 1 and all(len(pipe.stages) == 1 for pipe in plan.pipelines):
             continue
         if training_plan.evaluate(data, plan).violations:
             continue
@@ -104,6 +113,15 @@ def runnable(rng: Random, least: int, most: int, sparse: bool = False) -> Job:
             return routed(rng, job(data, plan, settings))
         except Unsupported:
             continue
+
+
+def interleaved(rng: Random, data: Instance, runs: int) -> Instance:
+    """The instance with so many runs of layers a stage, and layers enough."""
+    tree = data.model_dump(mode="json", exclude_unset=True)
+    tree["model"]["layers"] = rng.randint(2 * runs, 4 * runs)
+    tree["workload"]["global_batch"] = rng.choice([4, 6, 8])
+    tree["workload"]["costs"] |= {"interleave": runs, "in_flight": "1f1b"}
+    return Instance.model_validate(tree, strict=False)
 
 
 def routed(rng: Random, one: Job) -> Job:

@@ -27,9 +27,9 @@ NEAR = 1e-10
 @examples(30)
 @given(one=drawn(lambda rng: divided_job(rng, 8)))
 def test_every_block_has_every_expert_once(one: Job) -> None:
-    layout = Layout(
-        one.plan, one.gpus, parameters(one.decoder), one.zero, one.expert_parallel
-    )
+    whole = parameters(one.decoder)
+    split = one.expert_parallel, one.interleave
+    layout = Layout(one.plan, one.gpus, whole, one.zero, *split)
     assert sorted(layout.block_of) == sorted(layout.team_of)
     for block in layout.blocks:
         assert len(block) == one.expert_parallel

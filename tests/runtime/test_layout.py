@@ -6,21 +6,24 @@ Needs no PyTorch. What ranks do with it is held to a single process elsewhere.
 from collections import Counter
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 from hypothesis import given
+from hypothesis.strategies import data, integers, lists
 from inputs import drawn, examples
 from runnable import runnable
 
 from hetopt.runtime.jobs import Job
-from hetopt.runtime.layout import Layout
+from hetopt.runtime.layout import Layout, runs_of
 from hetopt.runtime.parameters import parameters
 from hetopt.runtime.schedule import actions
 
-JOBS = drawn(lambda rng: runnable(rng, 2, 8))
+JOBS = drawn(lambda rng: runnable(rng, 2, 8, runs=rng.choice([1, 1, 2, 3])))
 
 
 def laid(job: Job) -> Layout:
-    return Layout(job.plan, job.gpus, parameters(job.decoder), job.zero)
+    whole = parameters(job.decoder)
+    return Layout(job.plan, job.gpus, whole, job.zero, interleave=job.interleave)
 
 
 @examples(30)
@@ -77,7 +80,7 @@ def test_what_is_sent_is_received_and_covers_every_sample(job: Job) -> None:
         )
         assert sent == received
         for rank, team in layout.team_of.items():
-            if 0 <= team.stage - step < team.stages:
+            if 0 <= team.stage - step < team.stages or len(team.runs) > 1:
                 rows = [range(h.first, h.stop) for h in layout.received(rank, -step)]
                 assert [i for row in rows for i in row] == [*range(team.samples)]
 
@@ -110,27 +113,65 @@ def test_schedules_end_and_keep_their_number_in_flight() -> None:
                 assert peaks == want
 
 
-def played(schedule: str, stages: int, count: int) -> list[int]:
-    """The most micro-batches in each stage, where passes wait for those they need."""
-    todo = [actions(schedule, j, stages, count) for j in range(stages)]  # type: ignore[arg-type]
+def test_interleaved_schedules_end_and_hold_what_megatron_does() -> None:
+    for stages in range(2, 5):
+        for runs in range(2, 4):
+            for count in range(stages, 4 * stages, stages):
+                peaks = played("1f1b", stages, count, runs)
+                ahead = [
+                    2 * (stages - 1 - j) + (runs - 1) * stages + 1
+                    for j in range(stages)
+                ]
+                assert peaks == [min(runs * count, held) for held in ahead]
+
+
+def played(schedule: str, stages: int, count: int, runs: int = 1) -> list[int]:
+    """The most micro-batches in each stage, where passes wait for those they need.
+
+    What a stage sends to another comes in the order in which that takes it.
+    """
+    todo = [actions(schedule, j, stages, count, runs) for j in range(stages)]  # type: ignore[arg-type]
     done: set[tuple[str, int, int]] = set()
     held, peaks = [0] * stages, [0] * stages
+    sent: dict[tuple[str, int, bool], list[tuple[int, int]]] = {}
     while any(todo):
         moved = False
         for j in range(stages):
             while todo[j]:
-                kind, i = todo[j][0]
-                source = j - 1 if kind == "forward" else j + 1
-                if 0 <= source < stages and (kind, i, source) not in done:
-                    break
-                assert kind == "forward" or ("forward", i, j) in done
-                held[j] += 1 if kind == "forward" else -1
+                kind, i, run = todo[j][0]
+                here, step = run * stages + j, 1 if kind == "forward" else -1
+                source = here - step
+                if 0 <= source < runs * stages:
+                    if (kind, i, source) not in done:
+                        break
+                    around = source // stages != here // stages
+                    assert sent[kind, j, around].pop(0) == (i, here)
+                assert kind == "forward" or ("forward", i, here) in done
+                target = here + step
+                around = target // stages != here // stages
+                if 0 <= target < runs * stages:
+                    line = sent.setdefault((kind, target % stages, around), [])
+                    line.append((i, target))
+                held[j] += step
                 peaks[j] = max(peaks[j], held[j])
-                done.add((kind, i, j))
+                done.add((kind, i, here))
                 del todo[j][0]
                 moved = True
         assert moved, "every stage waits for another"
     return peaks
+
+
+@given(runs=integers(1, 4), data=data())
+def test_runs_are_all_layers_in_the_order_of_a_pass(runs: int, data: Any) -> None:
+    layers = data.draw(lists(integers(runs, 9), min_size=1, max_size=5))
+    found = runs_of(layers, runs)
+    passed = [x for at in zip(*found, strict=True) for run in at for x in run]
+    assert passed == [*range(sum(layers))]
+    for mine, count in zip(found, layers, strict=True):
+        sizes = [len(run) for run in mine]
+        assert sum(sizes) == count
+        assert min(sizes) > 0
+        assert max(sizes) - min(sizes) <= 1
 
 
 def test_grains_stay_whole() -> None:

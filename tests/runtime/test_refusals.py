@@ -62,7 +62,6 @@ def plan(degree: int = 1, **more: Any) -> TrainingPlan:
     [
         ({}, {"zero": 2}, plan(), "ZeRO 2"),
         ({}, {}, plan(zero=3), "ZeRO 3"),
-        ({}, {"interleave": 2}, plan(), "interleaved"),
         ({}, {"precision": "bf16"}, plan(), "without a master copy"),
         ({"layer_parameters": [9, 9]}, {}, plan(), "--model"),
         ({"parameters_per_layer": 9}, {}, plan(), "numbers of parameters"),

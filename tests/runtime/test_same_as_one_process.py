@@ -41,6 +41,12 @@ def test_random_plans_of_models_with_experts_do(four: Ranks, seed: int) -> None:
     assert_same(four, runnable(Random(f"experts/{seed}"), 2, 4, sparse=True))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_interleaved_plans_do(four: Ranks, seed: int) -> None:
+    rng = Random(f"interleaved/{seed}")
+    assert_same(four, runnable(rng, 2, 4, sparse=seed % 2 == 1, runs=2 + seed // 2))
+
+
 @pytest.mark.slow
 def test_hundreds_of_random_plans_do() -> None:
     pytest.importorskip("torch")

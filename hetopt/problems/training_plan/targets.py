@@ -178,13 +178,22 @@ def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
 
 
 def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    """Their passes meet in every layer, so they come in one order."""
-    if (e := split_of(data, plan).experts) == 1:
+    """Their passes meet in every layer, so they come in one order.
+
+    Interleaved, a stage runs other layers than those that its numbers say, so that one
+    without experts may have some.
+    """
+    split = split_of(data, plan)
+    if (e := split.experts) == 1:
         return []
+    made = list(blocks(plan, e))
+    held = sum(len(block.gpus) for block in made)
+    if split.interleave > 1 and held < sum(r.degree for r in plan.replicas()):
+        return [f"interleaved stages whose GPUs are no multiple of {e} divide experts"]
     return [
         f"GPUs of pipelines {' and '.join(map(str, mates))} divide experts together, "
         "and these differ in cuts, micro-batches or recomputation"
-        for mates in sorted({block.pipelines for block in blocks(plan, e)})
+        for mates in sorted({block.pipelines for block in made})
         if len({_order(data, plan.pipelines[p]) for p in mates}) > 1
     ]
 
