@@ -95,7 +95,7 @@ def last() -> list[Row]:
     return [{**one["row"], "load": one["machine"]["load"]} for one in kept]
 
 
-_HEAD = __doc__.partition("\n")[0] + "\n"
+_HEAD = "# " + __doc__.partition("\n")[0] + "\n"
 _WHY = """
 A ratio above 1 is an instance on which another command was better in that time. Seconds
 are of a search, so they move a little from run to run, and with the load of the machine

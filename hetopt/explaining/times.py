@@ -36,7 +36,7 @@ PARTS = {
     "update": "the optimiser",
     "slower_update": "waiting for a slower optimiser",
     "tied": "tied embeddings, summed over a pipeline's first and last stage",
-    "overhead": "launches, clipping, loss: `iteration_overhead_us`",
+    "overhead": "launches, clipping, loss",
     "idle": "GPUs that the plan does not use",
 }
 
