@@ -6,19 +6,27 @@ it is divided, the layout of the pipeline, batches and precision. Ranks are Mega
 and so are the rules (`RULES`). Data, tokenizer, optimiser and checkpoints are the
 user's: change `config()`, or pass `section.name=value` words on to `launch.sh`. A name
 that the installed release does not know ends the run before it trains.
+
+Adapters (LoRA) are the library's `CanonicalLoRA`, one beside each of queries, keys,
+values, output, gate, up and down, as the instance counts them.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
+from ..schema.states import Lora
+from ..schema.targets import Feature
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 
 #: The target of `hetopt.schema.targets` whose plans it runs.
 RULES = "megatron"
+#: What it has beside the features of that target.
+BEYOND = frozenset({Feature.LORA})
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"
 _ABOUT = """\
 # Further arguments are passed on: words as train.train_iters=1000.
@@ -26,6 +34,9 @@ _ABOUT = """\
 _UNTOLD = """\
 # Norms, positions, biases and dropout are GPT-2's, as nothing told the model's: add
 # words as model.normalization=RMSNorm, or assemble the instance from a config.json.
+"""
+_WEIGHTS = """\
+# Adapters lie beside weights: add checkpoint.pretrained_checkpoint=DIR.
 """
 _SETUP = """\
 run="./recipe.py ${*@Q}"
@@ -39,7 +50,9 @@ import sys
 from pathlib import Path
 
 import torch.nn.functional as F
+from megatron.bridge.peft.canonical_lora import CanonicalLoRA
 from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config
+from megatron.bridge.training.finetune import finetune
 from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.pretrain import pretrain
 
@@ -58,7 +71,10 @@ def put(config, section, name, value):
 def config(words=()):
     """The whole configuration; `words` are section.name=value."""
     made = vanilla_gpt_pretrain_config()
-    for section, fields in json.loads(SETTINGS.read_text(encoding="utf-8")).items():
+    told = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    if "peft" in told:
+        made.peft = CanonicalLoRA(**told.pop("peft"))
+    for section, fields in told.items():
         for name, value in fields.items():
             put(made, section, name, value)
     for word in words:
@@ -73,7 +89,8 @@ def config(words=()):
 
 
 if __name__ == "__main__":
-    pretrain(config(sys.argv[1:]), forward_step)
+    made = config(sys.argv[1:])
+    (pretrain if made.peft is None else finetune)(made, forward_step)
 '''
 
 #: Megatron-LM's arguments by the names that its configuration classes have.
@@ -92,6 +109,25 @@ _TRAIN = ("global_batch_size", "micro_batch_size")
 _ELSEWHERE = ("max_position_embeddings", "group_query_attention", "bf16", "fp16")
 _SHARDED = "use_distributed_optimizer"
 _PRECISIONS = {"fp16_mixed": "fp16_mixed", "fp32": None}
+#: Matrices that adapters lie beside, by `workload.costs.lora.beside`.
+_ATTENTION = ("linear_q", "linear_k", "linear_v", "linear_proj")
+_BESIDE = {
+    "attention": _ATTENTION,
+    "all": (*_ATTENTION, "linear_fc1_up", "linear_fc1_gate", "linear_fc2"),
+}
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Adapters that it would not put where the instance has them."""
+    lora = data.workload.costs.lora
+    return [] if lora is None else list(_unlike(data, lora))
+
+
+def _unlike(data: Instance, lora: Lora) -> Iterator[str]:
+    if lora.weight_bits is not None:
+        yield f"its frozen weights have 16 bits, not {lora.weight_bits}"
+    if lora.beside == "all" and not data.model.gated:
+        yield "its adapters of an MLP are beside gate and up, and this one has no gate"
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
@@ -100,6 +136,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     told = launch.given(data, pipeline)
     text = json.dumps(_sections(data, told), indent=1)
     untold = "" if data.model.architecture else _UNTOLD
+    if data.workload.costs.lora is not None:
+        untold += _WEIGHTS
     return {
         RECIPE: _RECIPE,
         SETTINGS: text + "\n",
@@ -125,6 +163,9 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
     shape.setdefault("vocab_size", data.model.vocabulary)
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True
+    lora, adapters = data.workload.costs.lora, {}
+    if lora is not None:
+        adapters = {"peft": _adapters(data, lora)}
     return {
         "model": shape,
         "train": {name: told[name] for name in _TRAIN},
@@ -133,4 +174,17 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
         "ddp": {_SHARDED: sharded},
         "optimizer": {_SHARDED: sharded},
         "": {"mixed_precision": _PRECISIONS.get(precision, "bf16_mixed")},
+        **adapters,
     }
+
+
+def _adapters(data: Instance, lora: Lora) -> dict[str, Any]:
+    """What `CanonicalLoRA` is made with; of experts each has its own."""
+    made: dict[str, Any] = {
+        "target_modules": list(_BESIDE[lora.beside]),
+        "dim": lora.rank,
+        "alpha": lora.rank,
+    }
+    if data.model.experts:
+        made["share_expert_adapters"] = False
+    return made

@@ -14,7 +14,7 @@ from hetopt.bounds.impossible import unfit_target
 from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
 from hetopt.problems import training_plan
-from hetopt.schema.targets import TARGETS, UNTOLD
+from hetopt.schema.targets import TARGETS, UNTOLD, Feature
 
 
 def arguments(config: dict[str, Any], *options: str) -> set[str]:
@@ -117,6 +117,31 @@ def test_weights_are_converted_before_they_are_loaded(tmp_path: Path) -> None:
     assert "'/my models/llama' weights" in files["weights.sh"]
     assert "--load weights" in files["arguments.txt"].splitlines()
     assert "weights.sh" not in exporting.exported("megatron", instance(), EVEN)
+
+
+@pytest.mark.parametrize(
+    ("lora", "config", "taken"),
+    [
+        ({"rank": 16}, LLAMA_31, True),
+        ({"rank": 16, "weight_bits": 4}, LLAMA_31, False),
+        ({"rank": 16}, GPT, False),
+        ({"rank": 16, "beside": "attention"}, GPT, True),
+        ({"rank": 16}, MIXTRAL, True),
+    ],
+)
+def test_adapters_are_written_where_they_are_the_judged_ones(
+    lora: dict[str, Any], config: dict[str, Any], taken: bool
+) -> None:
+    data = made_of(config, {"lora": lora, "precision": "bf16_mixed"})
+    whole = one([(data.model.layers, 1, 1)])
+    reasons = exporting.reasons("megatron-bridge", data, whole)
+    assert (reasons == []) is taken
+    assert exporting.reasons("megatron", data, whole) == [Feature.LORA.value]
+    if taken:
+        told = exporting.exported("megatron-bridge", data, whole)["settings.json"]
+        made = json.loads(told)["peft"]
+        assert made["dim"] == 16
+        assert (made.get("share_expert_adapters") is False) == (config is MIXTRAL)
 
 
 PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"

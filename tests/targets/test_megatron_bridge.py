@@ -55,6 +55,17 @@ def test_fields_are_those_of_its_configuration(
     assert {*told, *told[""]} - {""} <= whole
 
 
+def test_adapters_are_told_as_its_class_has_them() -> None:
+    costs = {"lora": {"rank": 16}, "precision": "bf16_mixed"}
+    files = exporting.exported("megatron-bridge", made_of(LLAMA_31, costs), EVEN)
+    told = json.loads(files["settings.json"])["peft"]
+    path = source() / "peft" / "canonical_lora.py"
+    assert set(told) <= fields_of(path, "CanonicalLoRA")
+    assert all(
+        f'"{name}"' in path.read_text("utf-8") for name in told["target_modules"]
+    )
+
+
 def test_its_layout_is_read_as_the_plan_cuts() -> None:
     layout = pytest.importorskip(
         "megatron.core.transformer.pipeline_parallel_layer_layout"

@@ -39,7 +39,8 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     name, ruled = _rules(target), []
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
-        if why := targets.lacking(name, data, plan):
+        beyond = getattr(exporter, "BEYOND", frozenset())
+        if why := targets.lacking(name, data, plan, beyond):
             return why
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
@@ -71,6 +72,7 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     for target in names():
         rules = _rules(target)
         supports = TARGETS[rules if rules in TARGETS else "any"].supports
+        supports |= getattr(formats.exporter(target), "BEYOND", frozenset())
         held = HELD[target]
         rows.append(
             {

@@ -75,10 +75,15 @@ def of_target(violation: Violation) -> bool:
     return violation.rule in _RULES
 
 
-def lacking(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
-    """Features of the plan that the target has not, in words."""
-    used = features(data, plan)
-    return [str(one.value) for one in Feature if one in used - TARGETS[target].supports]
+def lacking(
+    target: str,
+    data: Instance,
+    plan: TrainingPlan,
+    beyond: frozenset[Feature] = frozenset(),
+) -> list[str]:
+    """Features of the plan that neither the target has nor `beyond`, in words."""
+    lacks = features(data, plan) - TARGETS[target].supports - beyond
+    return [str(one.value) for one in Feature if one in lacks]
 
 
 def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
