@@ -65,14 +65,22 @@ def page(rows: list[Row]) -> str:
     """The Markdown of all rows."""
     text = [
         "# Metis, again\n",
-        "Made by `python benchmarks/metis.py`; the numbers are the judge's, gaps are "
-        "to the proved optimum of one pipeline (the oracle's space). Single runs. A "
-        "dash: no plan, or no figure. `metis.jsonl` names machine and load.",
+        "Made by `python benchmarks/metis.py --time-limit 60`; the numbers are the "
+        "judge's, gaps are to the proved optimum of one pipeline (the oracle's space). "
+        "Single runs on one thread, seed 0; Metis looks at 500,000 partial plans at "
+        "most. A dash: no plan, or no figure.",
     ]
     for name, (title, table, words) in _PARTS.items():
         if mine := [row for row in rows if row["section"] == name]:
-            text += [f"\n## {title}\n", *table(mine), f"\n{words}"]
+            text += [f"\n## {title}\n", *table(mine), f"\n{words}", f"\n{_ran(mine)}"]
     return "\n".join(text) + "\n"
+
+
+def _ran(rows: list[Row]) -> str:
+    """On what rows were measured, and within which limits, where they tell."""
+    limits = sorted({row["limit_s"] for row in rows if "limit_s" in row})
+    told = f"limit {' or '.join(f'{x:g}' for x in limits)} s, " if limits else ""
+    return f"*{told}{_pages.machine([row['machine'] for row in rows])}.*"
 
 
 def shown(row: Row) -> str:

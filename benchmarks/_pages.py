@@ -48,19 +48,25 @@ def latest(lines: str, section: str) -> list[Row]:
 
 def ran(lines: str, section: str) -> str:
     """When, on what and within which limit the latest run of a section was made."""
-    last = _lines(lines, section)[-1]
-    on, loads = last["machine"], [x["machine"]["load"] for x in _lines(lines, section)]
+    mine = _lines(lines, section)
+    limit = f"limit {mine[-1]['limit_s']:g} s, " if "limit_s" in mine[-1] else ""
+    machines = [line["machine"] for line in mine]
+    return f"*Run {mine[-1]['run']}Z, {limit}{machine(machines)}.*"
+
+
+def machine(found: Sequence[Row]) -> str:
+    """What rows were measured on: the last one's, the highest load, all commits."""
+    on, loads = found[-1], [one["load"] or 0 for one in found]
     packages = [
         f"{name} {on[name]}"
         for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
         if on.get(name)
     ]
-    limit = f"limit {last['limit_s']:g} s, " if "limit_s" in last else ""
-    commit = f", commit {on['commit']}" if on.get("commit") else ""
+    commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
     return (
-        f"*Run {last['run']}Z, {limit}{on['processor']}, {on['cores']} cores, load "
-        f"{max(load or 0 for load in loads):g} at most, Python {on['python']}, "
-        f"{', '.join(packages)}{commit}.*"
+        f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
+        f"{on['python']}, {', '.join(packages)}"
+        f"{', commit ' * bool(commits)}{', '.join(commits)}"
     )
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from _measuring import RESULTS
-from _pages import grid
+from _pages import grid, machine
 
 Row = dict[str, Any]
 LINES, PAGE = "frenzy.jsonl", "frenzy.md"
+RAN = "*Single runs, no limit of time, one thread; {}.*"
 OURS = {
     "frenzy": "as printed, by GPU",
     "frenzy, throughput first": "as printed, by throughput",
@@ -172,21 +173,11 @@ def size() -> Iterator[str]:
             )
 
 
-def ran(found: dict[tuple[Any, ...], Row]) -> str:
-    """On what the rows were measured."""
-    on = [row["machine"] for row in found.values()]
-    words = sorted({f"{m['processor']}, {m['cores']} cores" for m in on})
-    commits = sorted({m["commit"] for m in on if m.get("commit")})
-    return (
-        f"*{'; '.join(words)}, load {max(m['load'] for m in on):g} at most; single "
-        f"runs{', commits ' + ', '.join(commits) if commits else ''}.*"
-    )
-
-
 def write() -> None:
     """Write results/frenzy.md."""
     found = latest("queues", "queue", "policy")
     queues = list(dict.fromkeys(queue for queue, _ in found))
+    on = [row["machine"] for row in found.values()]
     text = [
         *(HEAD, ""),
         "## Average job completion time, in hours (Fig. 4b, 5a, 5b)\n",
@@ -205,7 +196,7 @@ def write() -> None:
         *(ROUNDS, "", *has_rounds(), ""),
         "## Seconds of a round, all jobs waiting at once on 44 GPUs\n",
         *(SECONDS, "", *seconds(), ""),
-        *("## Size\n", *size(), "", ran(found)),
+        *("## Size\n", *size(), "", RAN.format(machine(on))),
     ]
     (RESULTS / PAGE).write_text("\n".join(text) + "\n", encoding="utf-8")
 

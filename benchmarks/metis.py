@@ -167,7 +167,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in [] if asked.page else asked.sections:
         for row in SECTIONS[name](asked.time_limit):
-            keep(LINES, {"section": name, **row})
+            keep(LINES, {"section": name, "limit_s": asked.time_limit, **row})
             print(shown(row), flush=True)
     (RESULTS / PAGE).write_text(page(_rows()))
 
