@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from ..errors import Unsupported, naming
+from ..errors import HetoptError, Unsupported, naming
 from . import output
 from .importing import told
 from .options import AsJson, flag
@@ -14,6 +14,7 @@ from .output import written
 from .quantities import length
 
 if TYPE_CHECKING:
+    from ..explaining.beside import Beside
     from ..explaining.simulator import Simulation
     from ..explaining.timeline import Schedule
 
@@ -202,6 +203,12 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Traces of hetopt run --trace: what differs, and where."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -212,27 +219,54 @@ def simulate(
 ) -> None:
     """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
 
-    Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
+    With `--beside DIR` the page and the table show a step that ran, too: its passes
+    under those predicted, and by stage and kind what took longer.
+
+    Examples: `hetopt simulate plan.json --out timeline.html --trace trace.json`;
+    `hetopt simulate plan.json --beside traces --out beside.html`
     """
     from .. import api
     from ..explaining import simulator
+    from ..explaining.beside import beside as measured
     from ..report import timeline
     from ..text import writing
+
+    if beside is not None and schedule is not None:
+        raise Unsupported("--beside: a run has the instance's schedule: no --schedule")
 
     output.check_writable(trace, "--trace")
     output.check_writable(out)
     if out is not None:
-        timeline.FILES.check(out)
+        timeline.FILES.check(out)  # and those of --beside
     data, made = api.posed_training(plan, instance)
     with naming(plan):
         found = simulator.simulate(
             data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
         )
-    failed = (
-        written(trace, lambda path: writing.write_json(path, found.to_chrome_trace())),
-        written(out, lambda path: timeline.write(found, path)),
+    traced = written(
+        trace, lambda path: writing.write_json(path, found.to_chrome_trace())
     )
-    output.give(found.to_json(), [_simulated(found)], as_json, *failed)
+    if beside is not None:
+        _give_beside(measured(found, made, beside), out, as_json, traced)
+        return
+    drawn = written(out, lambda path: timeline.write(found, path))
+    output.give(found.to_json(), [_simulated(found)], as_json, traced, drawn)
+
+
+def _give_beside(
+    ran: "Beside", out: Path | None, as_json: bool, traced: HetoptError | None
+) -> None:
+    """A simulation with the step that ran."""
+    from ..report import beside, writers
+
+    drawn = written(out, lambda path: beside.write(ran, path))
+    document = ran.found.to_json() | {"beside": ran.to_json()}
+    shown = [
+        _simulated(ran.found),
+        f"step {ran.step} of {ran.steps}, the one of median time:",
+        writers.terminal(beside.table(ran)),
+    ]
+    output.give(document, shown, as_json, traced, drawn)
 
 
 def doctor(

@@ -17,7 +17,7 @@ from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
-_COLOURS = {
+COLOURS = {
     "F": ("#8ecae6", "#5fa8d3"),
     "B": ("#f4a261", "#e07a3f"),
     "W": ("#a3c9a8", "#7fae86"),
@@ -53,7 +53,7 @@ def picture(found: Simulation) -> Any:
     axes = figure.subplots()
     for p, line in enumerate(found.timelines):
         for j in range(len(line.times)):
-            for kind, shades in _COLOURS.items():
+            for kind, shades in COLOURS.items():
                 for odd, colour in enumerate(shades):
                     bars = [
                         (
@@ -78,7 +78,7 @@ def picture(found: Simulation) -> Any:
 
 
 @dataclass(frozen=True)
-class _Bar:
+class Bar:
     """One pass: where, how wide, in which style, and what it says."""
 
     x: float
@@ -104,7 +104,7 @@ def page(found: Simulation) -> str:
         *pipelines,
     )
     return writers.page(
-        Sheet(f"{_amount(found.iteration_us)} an iteration, simulated", sections),
+        Sheet(f"{amount(found.iteration_us)} an iteration, simulated", sections),
         "timeline.html.j2",
         last_us=float(last),
         width=WIDTH,
@@ -122,17 +122,17 @@ def sentences(found: Simulation) -> Iterator[str]:
     last = max(line.total_us for line in found.timelines)
     yield (
         f"The iteration: {_times(found.pipeline_factor)}the slowest pipeline, "
-        f"{_amount(last)}; {_times(found.sync_factor)}synchronisation, "
-        f"{_amount(found.sync_us)}; update, {_amount(found.update_us)}"
-        + (f"; tied embeddings, {_amount(found.tied_us)}" if found.tied_us else "")
-        + (f"; overhead, {_amount(found.overhead_us)}" if found.overhead_us else "")
+        f"{amount(last)}; {_times(found.sync_factor)}synchronisation, "
+        f"{amount(found.sync_us)}; update, {amount(found.update_us)}"
+        + (f"; tied embeddings, {amount(found.tied_us)}" if found.tied_us else "")
+        + (f"; overhead, {amount(found.overhead_us)}" if found.overhead_us else "")
         + "."
     )
     judged = Fraction(found.judged_iteration_us)
     less = float((judged - found.iteration_us) / judged)
     side = "less" if less >= 0 else "more"
     yield (
-        f"The judge's closed form says {_amount(judged)}; the simulation takes "
+        f"The judge's closed form says {amount(judged)}; the simulation takes "
         f"{words.share(abs(less))} {side}."
     )
 
@@ -141,7 +141,7 @@ def _times(factor: Fraction) -> str:
     return "" if factor == 1 else f"{float(factor):g} × "
 
 
-def _amount(us: Fraction | int) -> str:
+def amount(us: Fraction | int) -> str:
     """A time, also one below 0."""
     text = words.amount(abs(float(us)), "us") if us else "0"
     return f"-{text}" if us < 0 else text
@@ -155,11 +155,11 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
         yield (
             str(number),
             str(line.micro_batches),
-            _amount(line.total_us),
-            _amount(judged),
-            *map(_amount, (why.judge_us, why.before_us, why.behind_us, why.after_us)),
+            amount(line.total_us),
+            amount(judged),
+            *map(amount, (why.judge_us, why.before_us, why.behind_us, why.after_us)),
             words.share(line.bubble),
-            _amount(last - line.total_us),
+            amount(last - line.total_us),
         )
 
 
@@ -171,7 +171,7 @@ def _pipeline(number: int, line: Timeline, last: Fraction) -> Section:
     lanes = []
     for j in range(len(line.times)):
         mine = (one for one in line.passes if one.stage == j)
-        bars = [_bar(one, scale, one in critical, line.runs) for one in mine]
+        bars = [bar_of(one, scale, one in critical, line.runs) for one in mine]
         lanes.append((f"{number}.{j}", bars))
     title = f"Pipeline {number}"
     sizes = {"width": WIDTH, "row": ROW, "bar": BAR}
@@ -181,14 +181,14 @@ def _pipeline(number: int, line: Timeline, last: Fraction) -> Section:
     return Section(title, table=table, figures=(figure,), level=3)
 
 
-def _bar(one: Pass, scale: Fraction, critical: bool, runs: int) -> _Bar:
+def bar_of(one: Pass, scale: Fraction, critical: bool, runs: int) -> Bar:
     run = f", run {one.run}" if runs > 1 else ""
-    return _Bar(
+    return Bar(
         round(float(one.start_us * scale), 4),
         round(float((one.end_us - one.start_us) * scale), 4),
         f"{one.kind.lower()}{one.micro_batch % 2}" + " c" * critical,
         f"{_PASSES[one.kind]} {one.micro_batch}{run}: "
-        f"{_amount(one.start_us)} to {_amount(one.end_us)}" + ", critical" * critical,
+        f"{amount(one.start_us)} to {amount(one.end_us)}" + ", critical" * critical,
     )
 
 
@@ -200,10 +200,10 @@ def _stages(line: Timeline, path: list[Pass]) -> Iterator[tuple[str, ...]]:
         on = sum((x.end_us - x.start_us for x in path if x.stage == j), Fraction(0))
         yield (
             str(j),
-            _amount(busy),
-            _amount(parts.filling_us),
-            _amount(parts.waiting_us),
-            _amount(parts.draining_us),
+            amount(busy),
+            amount(parts.filling_us),
+            amount(parts.waiting_us),
+            amount(parts.draining_us),
             words.share(float((total - busy) / total)),
             words.share(float(on / total)),
         )

@@ -98,6 +98,7 @@ class Pipeline:
         `rows` are the samples of all micro-batches, (samples, length + 1), on the
         device. Gradients are those of the mean loss of the global batch, times `scale`.
         """
+        self._span = span
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
         if self._model.mixture is not None:
             self._model.mixture.set_pull(self._sequences, scale)
@@ -124,7 +125,7 @@ class Pipeline:
         if self._begins(run):
             x = self._model.embedded(rows[:, :-1])
         else:
-            came = self._border.receive(self._size, rows.device, -1).requires_grad_()
+            came = self._received(rows.device, -1).requires_grad_()
             x = cut.split(came)
         x = self._model.through_layers(x, self._team.runs[run])
         if not self._ends(run):
@@ -139,6 +140,10 @@ class Pipeline:
         if ends:
             went.backward()
         else:
-            went.backward(self._border.receive(self._size, went.device, +1))
+            went.backward(self._received(went.device, +1))
         if came is not None:
             self._border.send(came.grad, -1)
+
+    def _received(self, device: Device, step: int) -> Any:
+        with self._span("wait"):
+            return self._border.receive(self._size, device, step)

@@ -49,7 +49,12 @@ class Trace:
             return
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         place = Path(self._folder, f"rank-{self._rank}.json")
-        write_json(place, {"traceEvents": self._events, "displayTimeUnit": "ms"})
+        whole = {
+            "traceEvents": self._events,
+            "displayTimeUnit": "ms",
+            "otherData": {"gpu": self._gpu, "rank": self._rank},
+        }
+        write_json(place, whole)
 
     def _now_us(self) -> float:
         if self._device.type == "cuda":

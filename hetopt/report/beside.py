@@ -1,0 +1,132 @@
+"""A step that ran under its simulation: timelines one above the other, and a table."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ..explaining.beside import Beside, Lane, Row
+from . import figures, words, writers
+from .sheet import Figure, Section, Sheet, Table
+from .timeline import BAR, COLOURS, ROW, WIDTH, Bar, amount, bar_of
+
+HEADINGS = ("stage", "what", "predicted", "measured", "more", "of the prediction")
+_KINDS = {"F": "forward", "B": "backward"}
+_HOW = (
+    "Of each stage the busiest GPU, added up over the passes of the step; predicted "
+    "passes have their share of transfers, measured ones begin when what they need is "
+    "there, and waiting is the rest of the pipeline's time."
+)
+
+
+def table(found: Beside) -> Table:
+    """What was predicted and measured, by stage and kind."""
+    return Table.of(HEADINGS, map(_cells, found.rows()), texts=HEADINGS[:2])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    told = row.predicted_us
+    return (
+        f"{row.place[0]}.{row.place[1]}" if row.place else "",
+        row.what,
+        *(amount(round(us)) for us in (told, row.measured_us, row.measured_us - told)),
+        words.share(row.measured_us / told) if round(told) else "",
+    )
+
+
+def page(found: Beside) -> str:
+    """The table, and a lane of each stage with lanes of its replicas below it."""
+    last = max(found.iteration_us, *(float(x.total_us) for x in found.found.timelines))
+    told = amount(found.found.iteration_us)
+    ran = amount(round(found.iteration_us))
+    sections = (
+        Section(
+            points=(f"Step {found.step} of {found.steps}, the one of median time.",)
+        ),
+        Section("Where they differ", (_HOW,), table=table(found)),
+        Section(
+            "Timelines",
+            ("Of each stage what was predicted, and below it a replica's first GPU.",),
+        ),
+        *(_pipeline(found, p, last) for p in range(len(found.found.timelines))),
+    )
+    return writers.page(
+        Sheet(f"{ran} an iteration measured, {told} predicted", sections),
+        "timeline.html.j2",
+        last_us=last,
+        width=WIDTH,
+        row=ROW,
+    )
+
+
+def _pipeline(found: Beside, p: int, last: float) -> Section:
+    line = found.found.timelines[p]
+    scale = Fraction(WIDTH) / Fraction(last)
+    lanes = []
+    for j in range(len(line.times)):
+        told = (one for one in line.passes if one.stage == j)
+        lanes.append((f"{p}.{j}", [bar_of(x, scale, False, line.runs) for x in told]))
+        lanes += [("ran", list(_bars(one, scale))) for one in _firsts(found, p, j)]
+    title = f"Pipeline {p}"
+    sizes = {"width": WIDTH, "row": ROW, "bar": BAR}
+    svg = writers.rendered("timeline.svg.j2", title=title, lanes=lanes, **sizes)
+    return Section(title, figures=(Figure(title, "", lambda: svg),), level=3)
+
+
+def _firsts(found: Beside, p: int, j: int) -> Iterator[Lane]:
+    """The first GPU of each replica of a stage."""
+    yield from (x for x in found.lanes if (x.pipeline, x.stage) == (p, j) and x.first)
+
+
+def _bars(lane: Lane, scale: Fraction) -> Iterator[Bar]:
+    for one in lane.passes:
+        yield Bar(
+            round(one.start_us * float(scale), 4),
+            round((one.end_us - one.start_us) * float(scale), 4),
+            f"{one.kind.lower()}{one.micro_batch % 2}",
+            f"{lane.gpu}, {_KINDS[one.kind]} {one.micro_batch}: "
+            f"{amount(round(one.start_us))} to {amount(round(one.end_us))}",
+        )
+
+
+def picture(found: Beside) -> Any:
+    """The same, of all pipelines."""
+    rows: list[tuple[str, list[tuple[str, int, float, float]]]] = []
+    for p, line in enumerate(found.found.timelines):
+        for j in range(len(line.times)):
+            told = [
+                (x.kind, x.micro_batch, float(x.start_us), float(x.end_us))
+                for x in line.passes
+                if x.stage == j
+            ]
+            rows.append((f"{p}.{j}", told))
+            for lane in _firsts(found, p, j):
+                ran = [
+                    (x.kind, x.micro_batch, x.start_us, x.end_us) for x in lane.passes
+                ]
+                rows.append((words.plain(lane.gpu), ran))
+    figure = figures.canvas(12, 1 + 0.35 * len(rows))
+    axes = figure.subplots()
+    for height, (_, passes) in enumerate(reversed(rows)):
+        for kind, micro_batch, start, end in passes:
+            bars = [(start / 1e6, (end - start) / 1e6)]
+            colour = COLOURS[kind][micro_batch % 2]
+            axes.broken_barh(bars, (height - 0.4, 0.8), facecolors=colour)
+    axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)])
+    axes.set_xlabel("seconds; blue: forward, orange: backward")
+    axes.set_ylabel("pipeline.stage predicted, GPU measured")
+    axes.set_title(
+        f"{float(found.found.iteration_us) / 1e6:.3f} s predicted, "
+        f"{found.iteration_us / 1e6:.3f} s measured"
+    )
+    return figure
+
+
+FILES = writers.Files[Beside](
+    {".html": page, **dict.fromkeys(writers.PICTURES, picture)}
+)
+
+
+def write(found: Beside, path: Path) -> None:
+    """Write it as the suffix of the path says."""
+    FILES.write(found, path)
