@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ..text.writing import writable, write_json
 from .configs import config, family
 from .decoder import CONFIG, Decoder, of_config
 from .parameters import TABLE, Parameter, parameters
-from .released import role
+from .released import Role, role
 from .saved import LATEST, Saved
 
 if TYPE_CHECKING:
@@ -122,11 +123,15 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
         kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in _MOMENTS}
     its = family(shape)
     found: Tensors = {}
-    for parameter in parameters(shape):
-        for kind, words in kinds.items():
-            whole = _taken(source, sizes, parameter, its, words)
-            found[f"{kind}/{parameter.name}"] = whole
-        for moment in _MOMENTS if optimiser is None else ():
+    for kind, words in kinds.items():
+        for run in _batches(shape):
+            told = [_its(source, sizes, one, its, words) for one in run]
+            held = _loaded(source, dict(told))
+            for parameter, (name, _) in zip(run, told, strict=True):
+                part = _part(held[name], role(parameter, its))
+                found[f"{kind}/{parameter.name}"] = part
+    for parameter in parameters(shape) if optimiser is None else ():
+        for moment in _MOMENTS:
             zeros = _torch().zeros(parameter.shape, dtype=_torch().float32)
             found[f"{moment}/{parameter.name}"] = zeros
     return found
@@ -139,9 +144,7 @@ def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tens
     """Tensors of a kind as a family keeps them, one after another."""
     told = family(shape)
     thirds: dict[str, list[Tensor]] = {}  # weights and biases take turns
-    for parameter in parameters(shape):
-        name = f"{kind}/{parameter.name}"
-        whole = _loaded(source, {name: parameter.shape})[name]
+    for parameter, whole in _held(shape, source, kind):
         its = role(parameter, told)
         if its.third is not None:
             parts = thirds.setdefault(its.tensor, [])
@@ -152,20 +155,37 @@ def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tens
         yield its.tensor, whole.T.contiguous() if its.transposed else whole
 
 
+def _held(
+    shape: Decoder, source: Path, kind: str
+) -> Iterator[tuple[Parameter, "Tensor"]]:
+    """Tensors of a kind as states have them."""
+    for run in _batches(shape):
+        names = {f"{kind}/{one.name}": one.shape for one in run}
+        yield from zip(run, _loaded(source, names).values(), strict=True)
+
+
+def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
+    """Parameters that are read together: a folder is opened for each reading."""
+    _torch()
+    from .groups import batches
+
+    return batches(parameters(shape), lambda one: prod(one.shape))
+
+
 def _tensor_of_table(shape: Decoder) -> str:
     """What a family calls the embeddings."""
     table = next(p for p in parameters(shape) if p.name == TABLE)
     return role(table, family(shape)).tensor
 
 
-def _taken(
+def _its(
     source: Path,
     sizes: Sizes,
     parameter: Parameter,
     told: str,
     words: str,
-) -> "Tensor":
-    """A parameter, or a moment of it, out of another program's tensor."""
+) -> tuple[str, tuple[int, ...]]:
+    """Another program's tensor that has a parameter or its moment, and the shape."""
     its = role(parameter, told)
     want = parameter.shape
     if its.third is not None:
@@ -180,7 +200,10 @@ def _taken(
             f"{source}: tensor {name!r}: found {there}, expected shape {list(want)}; "
             f"the folder has {known} and so on; is it of this model?"
         )
-    whole = _loaded(source, {name: want})[name]
+    return name, want
+
+
+def _part(whole: "Tensor", its: Role) -> "Tensor":
     whole = whole.T if its.transposed else whole
     part = whole if its.third is None else whole.chunk(3)[its.third]
     return part.contiguous()
