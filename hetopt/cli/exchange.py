@@ -44,7 +44,11 @@ def register(app: typer.Typer) -> None:
 
 def assemble(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")
+        Path,
+        typer.Argument(
+            metavar="CONFIG",
+            help="A Hugging Face config.json, or a model's name in the catalogue.",
+        ),
     ],
     hosts: Annotated[
         list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import formats
-from ..catalogue import Gpu, known
+from ..catalogue import Gpu, known, models
+from ..catalogue import model as shape_of
 from ..errors import InstanceError, UnknownName, quoted
 from ..schema import Instance
 from ..text import units
@@ -35,6 +36,7 @@ def assembly(
 ) -> Imported:
     """An instance with the model of `config` and the cluster of `paths`.
 
+    Where there is no file `config`, it may be a model's name in the catalogue.
     `options` are those of the cluster's importer, `mtp` of the configuration's, and
     of how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
     `workload` has the rest of it, and where that has `costs`, they say how it is
@@ -56,8 +58,7 @@ def assembly(
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
     told = typed(importer.OPTIONS | own | {"mtp": bool}, options)
     how = {name: told.pop(name) for name in own if name in told}
-    mtp = f"mtp={'true' if told.pop('mtp', True) else 'false'}"
-    read = imported("huggingface", [config], [mtp], None)
+    read = _model(config, told.pop("mtp", True))
     model = read.document
     found = put_in(importer.read(paths, **told), format, None)
     cluster = found.document["cluster"]
@@ -87,6 +88,22 @@ def assembly(
             if not (assumptions.of_the_peak(row) or row.what in newer)
         )
     return Imported(made, (*more, *assumed))
+
+
+def _model(config: Path, mtp: bool) -> Imported:
+    """Of a configuration, or of the catalogue, which has shapes alone."""
+    name = str(config)
+    if config.exists() or name not in models():
+        told = f"mtp={'true' if mtp else 'false'}"
+        return imported("huggingface", [config], [told], None)
+    row = assumptions.Assumption(
+        f"norms, activation and dropout of {name}",
+        "layer norms, GELU, dropout",
+        "the catalogue has the model's shape alone",
+        "give the model's config.json",
+    )
+    made = {"model": shape_of(name), "source": f"shape of {name} in the catalogue"}
+    return Imported(made, (row,))
 
 
 def _training(

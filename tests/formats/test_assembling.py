@@ -69,6 +69,22 @@ def made(folder: Path, hosts: list[str], *options: str) -> Instance:
     return validated(Instance, document, "made")
 
 
+def test_a_model_of_the_catalogue_is_taken_by_its_name_where_there_is_no_such_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, listed = put(tmp_path / "other", LLAMA, "n slots=2 type=A100-80GB-SXM4")
+    words: Any = (Path("llama-3-8b"), "hostfile", [listed], [LINK], dict(WORK))
+    found = assembly(*words)
+    named = validated(Instance, found.document, "made").model
+    shape = {"name": "llama-3-8b", **catalogue.models()["llama-3-8b"]}
+    assert named.model_dump(include=set(shape)) == shape
+    assert any("llama-3-8b" in row.what for row in found.assumed)
+    Path("llama-3-8b").mkdir()  # a folder of that name is no catalogue's model
+    with pytest.raises(InstanceError, match="found a folder"):
+        assembly(*words)
+
+
 def changes(rows: Iterable[Assumption]) -> set[str]:
     """The options that the rows name."""
     return {row.change.removeprefix("-o ").partition("=")[0] for row in rows}
