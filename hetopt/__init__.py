@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .plans import Grouping, Partition, Provisioning, TrainingPlan
     from .result import Bound, Result, Status, Stop
     from .schema import Instance
+    from .serving import serve
 
     __version__: str
 
@@ -62,6 +63,7 @@ _HOME = {
     "Status": "result",
     "Stop": "result",
     "Instance": "schema",
+    "serve": "serving",
 }  # of all names that the front door has not
 
 __all__ = [
@@ -98,6 +100,7 @@ __all__ = [
     "run",
     "run_of",
     "schedule",
+    "serve",
     "solve",
     "verify",
     "without_each_group",

@@ -97,6 +97,7 @@ def test_every_shipped_file_is_in_the_wheel(site: Path) -> None:
         "instances": site / "hetopt" / "instances",
     }
     kinds = {".py", ".typed", ".j2", ".yaml", ".json", ".toml"}
+    kinds |= {".html", ".css", ".js", ".svg"}
     for folder, place in places.items():
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in kinds and file.name != "ruff.toml":

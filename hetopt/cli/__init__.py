@@ -20,6 +20,7 @@ from . import (
     recovering,
     replaying,
     scheduling,
+    serving,
 )
 from .app import app
 from .output import be_patient, unexpected
@@ -39,6 +40,7 @@ for _group in (
     replaying,
     predicting,
     executing,
+    serving,
     plugins,
 ):
     _group.register(app)

@@ -222,10 +222,15 @@ def write(found: Simulation, path: Path) -> None:
     `Unsupported` where there are too many passes to see any.
     """
     FILES.check(path)
+    check_size(found, path)
+    FILES.write(found, path)
+
+
+def check_size(found: Simulation, path: Path) -> None:
+    """`Unsupported` where a file of that suffix would have too many passes."""
     most = _MOST_PASSES.get(path.suffix.lower(), _MOST_DRAWN)
     if (many := sum(len(line.passes) for line in found.timelines)) > most:
         raise Unsupported(
             f"{path}: found {many} passes, expected at most {most}; write a trace and "
             "open it in Perfetto"
         )
-    FILES.write(found, path)

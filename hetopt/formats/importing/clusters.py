@@ -179,7 +179,12 @@ def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
     source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
     change = "-o intra_gbytes_per_s=X"
-    return Assumption(f"links of {held.name} in a host", value, source, change)
+    return Assumption(links_of(held.name), value, source, change)
+
+
+def links_of(card: str) -> str:
+    """What a row of the links within a host is about."""
+    return f"links of {card} in a host"
 
 
 def named_well(place: str, what: str, name: str) -> None:

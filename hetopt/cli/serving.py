@@ -1,0 +1,87 @@
+"""The command that serves the page of plans, registered by `hetopt.cli`."""
+
+import os
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from . import output
+from .options import AsJson, flag
+from .quantities import duration
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(serve)
+
+
+def serve(
+    instance: Annotated[
+        str | None,
+        typer.Argument(
+            help="What to begin with: a path, of a plan file too, or a name of `hetopt "
+            "list instances`."
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="0: any free one.")
+    ] = 0,
+    host: Annotated[
+        str,
+        typer.Option(metavar="HOST", help="Other than 127.0.0.1, others can reach it."),
+    ] = "127.0.0.1",
+    open_page: Annotated[
+        bool | None,
+        flag(
+            "--open/--no-open",
+            help="Open a browser; by default where there is a screen.",
+            show_default=False,
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float,
+        duration(
+            least=0.1,
+            most=86_400,
+            metavar="S",
+            help="Seconds of a plan that the page proposes.",
+        ),
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a local page on which to edit a cluster, plan, and move stages by hand.
+
+    It is for this machine alone, under an address with a random token, and asks no
+    other server for anything. Ctrl-C ends it.
+
+    Example: `hetopt serve hexiscale/setting-1-llama2-7b`
+    """
+    from .. import serving
+
+    shows = _has_screen() if open_page is None else open_page
+
+    def ready(address: str) -> None:
+        if not serving.is_local(host):
+            output.tell(
+                f"--host {host}: others can reach this page; whoever has the address "
+                "can plan on this machine, and what is sent is not encrypted"
+            )
+        if as_json:
+            output.print_json({"address": address})
+        else:
+            output.print_text(f"{address}\n")
+            output.tell("Ctrl-C ends it")
+        if shows:
+            webbrowser.open(address)
+
+    serving.serve(instance, host=host, port=port, time_limit=time_limit, ready=ready)
+
+
+def _has_screen() -> bool:
+    """Whether somebody sits before a terminal on a screen with windows."""
+    if not sys.stdout.isatty():
+        return False
+    named = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, named))

@@ -1,0 +1,44 @@
+"""A local page on which clusters are edited, planned, and plans moved by hand.
+
+The server keeps what it made in memory: instances, plans and edits of them, each under
+a name of its own, none of which changes again. Whatever the page shows of a plan is the
+judge's word.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from ..api.calling import Place
+from ..errors import Unsupported
+from ..schema import Instance
+from .hosts import is_local
+
+__all__ = ["is_local", "serve"]
+
+
+def serve(
+    instance: Place | Instance | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    time_limit: float = 20,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve the page until Ctrl-C or SIGTERM; `ready` hears its address first.
+
+    With `instance`, which may be a plan file, the page begins with that. Port 0 is any
+    free one. `time_limit` is what the page proposes for a plan, in seconds. Raises what
+    `hetopt.load` raises, and `Unsupported` where starlette or uvicorn is not installed
+    or the address cannot be had.
+    """
+    for library in ("starlette", "uvicorn"):
+        try:
+            import_module(library)
+        except ImportError:
+            raise Unsupported(
+                f"{library} is not installed, which serves the page: "
+                "pip install 'hetopt[serve]'"
+            ) from None
+    from .server import served
+
+    served(instance, host, port, time_limit, ready)

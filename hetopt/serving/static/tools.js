@@ -1,0 +1,77 @@
+// Elements without markup in strings, and numbers as people read them.
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element with attributes (`on…` are listeners, null is left out) and children. */
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value") made.value = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** Put children, those that are there, in place of what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
+}
+
+export const svg = (tag, attributes = {}, text) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+};
+
+const grouped = (value, digits) =>
+  value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** Microseconds with three to four significant digits, as `hetopt` prints them. */
+export function time(us) {
+  if (us === null || us === undefined) return "–";
+  const seconds = Math.abs(us) / 1e6;
+  const sign = us < 0 ? "−" : "";
+  if (seconds >= 100) return `${sign}${grouped(seconds, 1)} s`;
+  if (seconds >= 1) return `${sign}${grouped(seconds, 2)} s`;
+  if (seconds >= 0.1) return `${sign}${grouped(seconds * 1e3, 1)} ms`;
+  return `${sign}${Number((seconds * 1e3).toPrecision(3))} ms`;
+}
+
+/** The same with three digits, for narrow places. */
+export function brief(us) {
+  if (us === null || us === undefined) return "–";
+  const seconds = us / 1e6;
+  if (seconds >= 1000) return `${grouped(seconds, 0)} s`;
+  return seconds >= 1 ? `${Number(seconds.toPrecision(3))} s` : `${Number((seconds * 1e3).toPrecision(3))} ms`;
+}
+
+export function share(value, signed = false) {
+  if (value === null || value === undefined) return "–";
+  const percent = 100 * value;
+  const digits = Math.abs(percent) >= 100 ? 0 : Math.abs(percent) >= 10 ? 1 : 2;
+  const text = grouped(Math.abs(percent), digits);
+  const sign = percent < 0 ? "−" : signed && percent > 0 ? "+" : "";
+  return `${sign}${text} %`;
+}
+
+export function memory(mib) {
+  if (mib === null || mib === undefined) return "–";
+  return Math.abs(mib) >= 1024 ? `${grouped(mib / 1024, 1)} GiB` : `${grouped(mib, 0)} MiB`;
+}
+
+export const count = (value) => grouped(value, 0);
+
+export function billions(parameters) {
+  return parameters >= 1e9
+    ? `${Number((parameters / 1e9).toPrecision(3))} B`
+    : `${Number((parameters / 1e6).toPrecision(3))} M`;
+}
+
+/** `0–4`, or `7` where there is one. */
+export const span = ([first, end]) => (end - first === 1 ? `${first}` : `${first}–${end - 1}`);
+
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

@@ -1,0 +1,100 @@
+"""The process that plans: an order on standard input, lines of JSON on its output.
+
+The first line is the order, `{"instance", "time_limit"}`. Each line of the answer is
+an event with a `kind`; the last is `result`, with the result document, or `error`.
+SIGINT ends the search, which keeps its plan; the end of the input ends the process.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from time import monotonic
+from typing import Any, TextIO
+
+from ..errors import HetoptError
+from ..result import Result, known_gap
+from ..schema import Instance
+from .searching import searched
+
+_EVERY_S = 0.05  # between two events of the same kind
+
+
+class Teller:
+    """Writes events, not more often than anybody can see."""
+
+    def __init__(self, channel: TextIO) -> None:
+        self.channel = channel
+        self.start = monotonic()
+        self.told_at = -1.0
+        self.told: tuple[int | None, int | None] = (None, None)
+        self.state: tuple[int | None, int | None] = (None, None)  # the newest
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Write one event, after the state that was held back."""
+        if kind != "state":
+            self.flush()
+        event = {"kind": kind, "seconds": round(monotonic() - self.start, 3), **fields}
+        self.channel.write(json.dumps(event, allow_nan=False) + "\n")
+        self.channel.flush()
+
+    def flush(self) -> None:
+        """Write the state, where it is not written yet."""
+        if self.state != self.told:
+            incumbent, bound = self.told = self.state
+            self.told_at = monotonic()
+            gap = known_gap(incumbent, bound)
+            self.tell("state", incumbent=incumbent, bound=bound, gap=gap)
+
+    def began(self, what: str) -> None:
+        """As `Hearing` says."""
+        self.tell("began", what=what)
+
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
+        """As `Hearing` says."""
+        self.state = incumbent, bound
+        if monotonic() - self.told_at >= _EVERY_S:
+            self.flush()
+
+    def tried(self, planner: str, found: Result) -> None:
+        """As `Hearing` says."""
+        why = found.reasons[0] if found.reasons and found.plan is None else None
+        self.tell("tried", planner=planner, objective=found.objective, why=why)
+
+
+def main() -> None:
+    """Do the one order that comes."""
+    # What solvers print must not get between the events.
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_ends_with_input, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    work(order, Teller(channel))
+
+
+def work(order: dict[str, Any], teller: Teller) -> None:
+    """Plan, and tell of it."""
+    try:
+        data = Instance.model_validate_json(json.dumps(order["instance"]))
+        found = searched(data, order["time_limit"], teller)
+    except HetoptError as error:
+        teller.tell("error", error={"kind": error.kind, "message": str(error)})
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is written whole
+    document = None if found is None else found.to_file()
+    teller.tell("result", document=document)
+
+
+def _ends_with_input() -> None:
+    """Whoever ordered is gone, and with him who would read the answer."""
+    while os.read(0, 4096):
+        pass
+    if os.getpgrp() == os.getpid():  # solvers may have processes of their own
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""The page's server: what it answers, to whom, and what it refuses, and how."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+
+from starlette.testclient import TestClient
+
+from hetopt.serving import building, guard, hosts, shelf
+from hetopt.serving.app import STATIC, application
+from hetopt.serving.desk import Desk
+
+TINY = "tiny/two-nodes"
+MOST_OF_PAGE = 500_000  # bytes
+ERROR = {"kind", "message", "field", "found", "expected", "remedy"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    server = guard.Guard(application(Desk(5)), "token")
+    with TestClient(server, base_url="http://127.0.0.1:8000/token/") as made:
+        yield made
+
+
+def asked(client: TestClient, path: str, body: Any) -> dict[str, Any]:
+    told = client.post(path, json=body)
+    assert told.status_code == 200, told.text
+    found: dict[str, Any] = told.json()
+    return found
+
+
+def refused(told: Any, status: int, field: str | None = None) -> dict[str, Any]:
+    """The error of an answer, whole: in JSON, with all of its parts."""
+    assert told.status_code == status
+    error: dict[str, Any] = told.json()["error"]
+    assert set(error) == ERROR
+    assert error["message"]
+    if field is not None:
+        assert error["field"] == field
+    return error
+
+
+def tiny(client: TestClient) -> dict[str, Any]:
+    return asked(client, "api/instances/named", {"name": TINY})
+
+
+def form(**fields: Any) -> dict[str, Any]:
+    return {**shelf.EXAMPLE.model_dump(mode="json"), **fields}
+
+
+def events(client: TestClient, job: str) -> list[dict[str, Any]]:
+    with client.stream("GET", f"api/jobs/{job}/events") as stream:
+        lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def planned(client: TestClient) -> dict[str, Any]:
+    """The last event of a plan of the tiny instance."""
+    digest = tiny(client)["digest"]
+    order = {"instance": digest, "time_limit": 5}
+    told = client.post("api/jobs", json=order)
+    assert told.status_code == 202
+    refused(client.post("api/jobs", json=order), 409)
+    seen = events(client, told.json()["job"])
+    assert {"began", "state", "tried"} <= {event["kind"] for event in seen}
+    return seen[-1]
+
+
+# --- who may ask -------------------------------------------------------------------
+
+
+def test_the_page_is_whole_small_and_asks_nobody_else(client: TestClient) -> None:
+    told = client.get("http://127.0.0.1/token/")
+    assert told.status_code == 200
+    assert told.headers["content-security-policy"].startswith("default-src 'self';")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in STATIC.iterdir()}
+    assert sum(map(len, texts.values())) < MOST_OF_PAGE
+    assert all(f"static/{name}" in told.text for name in ("main.js", "style.css"))
+    for name, text in texts.items():
+        served = client.get(f"static/{name}")
+        assert served.status_code == 200
+        assert served.text == text
+        beyond = text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in beyond
+        assert "https://" not in beyond
+        assert "innerHTML" not in text
+
+
+@pytest.mark.parametrize("path", ["/", "/tokem/", "/tokem/api/catalogue", "/token2/"])
+def test_nothing_is_told_without_the_token(client: TestClient, path: str) -> None:
+    refused(client.get(f"http://127.0.0.1{path}"), 403, "token")
+
+
+def test_the_address_may_lack_its_last_slash(client: TestClient) -> None:
+    assert client.get("http://127.0.0.1/token").status_code == 200
+
+
+OURS = ("127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]")
+OTHERS = ("evil.example", "10.0.0.1", "127.0.0.1.evil.io", "")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [*((host, 200) for host in OURS), *((host, 403) for host in OTHERS)],
+)
+def test_names_of_others_are_refused(
+    client: TestClient, host: str, status: int
+) -> None:
+    told = client.get("api/state", headers={"host": host})
+    assert told.status_code == status
+    if status == 403:
+        refused(told, 403, "Host")
+
+
+def test_on_all_interfaces_addresses_may_be_asked_for_but_no_other_names() -> None:
+    server = guard.Guard(application(Desk(5)), "t", hosts.names_of("0.0.0.0"))
+    with TestClient(server, base_url="http://127.0.0.1/t/") as made:
+        for host, status in (("10.0.0.1", 200), ("[fe80::1]:8", 200), ("x.io", 403)):
+            told = made.get("api/state", headers={"host": host})
+            assert told.status_code == status
+    assert all(map(hosts.is_local, ("::1", "127.0.0.2", "localhost")))
+    assert not any(map(hosts.is_local, ("0.0.0.0", "::", "10.0.0.1", "x.io")))
+
+
+def test_too_long_a_request_is_refused(client: TestClient) -> None:
+    text = "x" * (guard.MOST_BYTES + 1)
+    error = refused(client.post("api/instances/file", content=text), 413)
+    assert error["expected"] == "at most that"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("api/nothing", {}, 404),
+        ("api/instances/form", "no JSON", 400),
+        ("api/instances/form", [], 400),
+        ("api/instances/form", {}, 400),
+        ("api/instances/form", {"hue": 1}, 400),
+        ("api/instances/named", {"name": "tiny/nothing"}, 400),
+        ("api/instances/named", {"name": "tiny/offers"}, 400),
+        ("api/instances/named", {"name": "/etc/passwd"}, 400),
+        ("api/instances/file", {"name": "x.yaml", "text": "name: [1"}, 400),
+        ("api/instances/file", {"name": "x.yaml", "text": "name: a\nhue: 3"}, 400),
+        ("api/jobs", {"instance": "nothing", "time_limit": 1}, 404),
+        ("api/jobs", {"instance": "nothing", "time_limit": 0}, 400),
+        ("api/jobs/nothing/stop", {}, 404),
+        ("api/plans/edited", {"plan": "x", "edit": {"kind": "dance"}}, 400),
+    ],
+)
+def test_what_is_wrong_is_a_document(
+    client: TestClient, path: str, body: Any, status: int
+) -> None:
+    content = body if isinstance(body, str) else json.dumps(body)
+    error = refused(client.post(path, content=content), status)
+    assert "/tmp" not in error["message"]
+    assert "Traceback" not in error["message"]
+
+
+def test_a_bug_of_ours_is_a_document_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr(shelf, "catalogue", broken)
+    server = guard.Guard(application(Desk(5)), "t")
+    with TestClient(
+        server, base_url="http://127.0.0.1/t/", raise_server_exceptions=False
+    ) as made:
+        error = refused(made.get("api/catalogue"), 500)
+    assert "report it" in error["message"]
+
+
+# --- instances -----------------------------------------------------------------------
+
+
+def test_the_catalogue_has_what_the_form_needs(client: TestClient) -> None:
+    found = client.get("api/catalogue").json()
+    assert "A100-80GB-SXM4" in {card["name"] for card in found["cards"]}
+    assert "llama-3-8b" in {model["name"] for model in found["models"]}
+    assert TINY in found["instances"]
+    assert "tiny/offers" not in found["instances"]
+
+
+def test_the_form_makes_what_assemble_makes(client: TestClient, tmp_path: Path) -> None:
+    from hetopt.formats.assembling import assembly
+
+    config = ROOT / "instances" / "examples" / "llama-3-8b" / "config.json"
+    model = {"name": "llama-3-8b", "config": config.read_text(encoding="utf-8")}
+    found = asked(client, "api/instances/form", form(model=model))
+    hostfile = tmp_path / "hosts.txt"
+    (tmp_path / "llama-3-8b").mkdir()
+    config = Path(shutil.copy(config, tmp_path / "llama-3-8b"))
+    hostfile.write_text(
+        "a100-1 slots=4 type=A100-80GB-SXM4\na100-2 slots=4 type=A100-80GB-SXM4\n"
+        "rtx4090-1 slots=8 type=RTX4090\n"
+    )
+    workload = {"global_batch": 64, "sequence_length": 4096, "micro_batch_sizes": [1]}
+    options = ["inter_gbytes_per_s=12.5"]
+    made = assembly(config, "hostfile", [hostfile], options, workload, found["name"])
+    path = tmp_path / "instance.json"
+    path.write_text(json.dumps({**made.document, "source": found["source"]}))
+    assert hetopt.load(path).digest == found["digest"]
+    assert found["assumed"] == [row._asdict() for row in made.assumed]
+
+
+def test_links_and_islands_of_the_form_are_those_of_the_nodes(
+    client: TestClient,
+) -> None:
+    groups = form()["groups"]
+    groups[0] |= {"link_gbytes_per_s": "25GB/s", "network_gbytes_per_s": 50}
+    found = asked(client, "api/instances/form", form(groups=groups))
+    rates = {node["name"]: node["intra_gbytes_per_s"] for node in found["nodes"]}
+    assert (rates["a100-1"], rates["rtx4090-1"]) == (25.0, 31.5)
+    assert found["network"]["pairs"] == 1
+    about = {row["what"] for row in found["assumed"]}
+    assert "links of RTX4090 in a host" in about
+    assert "links of A100-80GB-SXM4 in a host" not in about
+
+
+def test_options_are_those_of_assemble(client: TestClient) -> None:
+    options = ["runs_on=megatron", "finetune=lora", "times=analytic", "efficiency=0.4"]
+    found = asked(client, "api/instances/form", form(options=options))
+    assert found["workload"]["runs_on"] == "megatron"
+    assert {card["efficiency"] for card in found["cards"]} == {0.4}
+    told = client.post("api/instances/form", json=form(options=["hue=1"]))
+    assert "unknown option 'hue'" in refused(told, 400)["message"]
+
+
+def test_a_wrong_field_is_named(client: TestClient) -> None:
+    groups = form()["groups"]
+    groups[1]["gpus"] = 0
+    told = client.post("api/instances/form", json=form(groups=groups))
+    error = refused(told, 400, "groups[1].gpus")
+    assert error["found"] == "0"
+    assert error["expected"] == "a whole number from 1 to 72"
+    assert error["remedy"]
+
+
+def test_an_instance_is_changed_and_given_back_as_a_file(
+    client: TestClient, tmp_path: Path
+) -> None:
+    first = tiny(client)
+    nodes = [{**node, "gpus": 0} for node in first["nodes"]]
+    kept = {"name": nodes[0]["name"], "gpu": nodes[0]["gpu"], "count": 1}
+    like = {**kept, "name": "other"}
+    changes = {"nodes": [kept, like], "global_batch": 8}
+    order = {"instance": first["digest"], "changes": changes}
+    found = asked(client, "api/instances/changed", order)
+    assert found["gpus"] == 2
+    assert found["workload"]["global_batch"] == 8
+    path = tmp_path / "instance.yaml"
+    path.write_text(client.get(f"api/instances/{found['digest']}/instance.yaml").text)
+    assert hetopt.load(path).digest == found["digest"]
+    strange = {"nodes": [{**kept, "gpu": "B9000"}]}
+    told = client.post(
+        "api/instances/changed", json={"instance": first["digest"], "changes": strange}
+    )
+    assert "B9000" in refused(told, 400)["found"]
+
+
+def test_links_of_nodes_that_are_gone_go_with_them() -> None:
+    data = hetopt.load("tiny/islands")
+    names = [node.name for node in data.planned_cluster.nodes]
+    nodes = tuple(
+        building.ChangedNode(name=node.name, gpu=node.gpu, count=node.count)
+        for node in data.planned_cluster.nodes[1:]
+    )
+    made = building.changed(data, building.Changes(nodes=nodes)).instance
+    assert names[0] not in made.planned_cluster.inter.pairs.names
+
+
+# --- plans ---------------------------------------------------------------------------
+
+
+def test_a_plan_ends_with_what_is_known_of_it(planned: dict[str, Any]) -> None:
+    assert planned["kind"] == "done"
+    assert planned["status"] == "optimal"
+    board = planned["board"]
+    assert board["objective_us"] == planned["objective"] == planned["bound"]
+    assert board["gap"] == 0
+    assert board["violations"] == []
+    assert board["planned"]["longer"] == 0
+
+
+def test_plans_come_as_files_that_check_takes(
+    client: TestClient, planned: dict[str, Any], tmp_path: Path
+) -> None:
+    board = planned["board"]
+    told = client.get(f"api/plans/{board['id']}/plan.json")
+    assert "attachment" in told.headers["content-disposition"]
+    path = tmp_path / "plan.json"
+    path.write_text(told.text)
+    assert hetopt.check(path).objective == board["objective_us"]
+    again = {"name": "plan.json", "text": told.text}
+    found = asked(client, "api/instances/file", again)
+    assert found["digest"] == board["instance"]
+    assert found["board"]["objective_us"] == board["objective_us"]
+
+
+def test_a_timeline_is_the_page_that_simulate_writes(
+    client: TestClient, planned: dict[str, Any], tmp_path: Path
+) -> None:
+    name = planned["board"]["id"]
+    told = client.get(f"api/plans/{name}/timeline.html")
+    assert told.status_code == 200
+    plan, page = tmp_path / "plan.json", tmp_path / "timeline.html"
+    plan.write_text(client.get(f"api/plans/{name}/plan.json").text)
+    words = ["simulate", str(plan), "--out", str(page)]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert told.text == page.read_text(encoding="utf-8")
+
+
+def test_a_plan_file_is_opened_with_its_plan(
+    client: TestClient, planned: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(client.get(f"api/plans/{planned['board']['id']}/plan.json").text)
+    posed = building.opened(plan)
+    assert posed.plan is not None
+    assert posed.instance.digest == planned["board"]["instance"]
+    fresh = Desk(5)
+    fresh.lay(posed)
+    server = guard.Guard(application(fresh), "t")
+    with TestClient(server, base_url="http://127.0.0.1/t/") as made:
+        state = made.get("api/state").json()
+    assert state["board"]["objective_us"] == planned["objective"]
+    assert state["board"]["planned"] is None
+
+
+def test_a_change_by_hand_is_judged_as_check_judges_it(
+    client: TestClient, planned: dict[str, Any], tmp_path: Path
+) -> None:
+    board = planned["board"]
+    node = board["pipelines"][0]["stages"][0]["groups"][0]["node"]
+    edit = {"kind": "recompute", "place": {"pipeline": 0, "stage": 0}, "rule": "none"}
+    others = [{"kind": "drop", "node": node}] if _uses_several(board) else []
+    for one in (edit, *others):
+        order = {"plan": board["id"], "edit": one}
+        found = asked(client, "api/plans/edited", order)
+        path = tmp_path / "edited.json"
+        path.write_text(client.get(f"api/plans/{found['id']}/plan.json").text)
+        judged = hetopt.check(path)
+        assert judged.objective == found["objective_us"]
+        rules = [violation.rule for violation in judged.violations]
+        assert [row["rule"] for row in found["violations"]] == rules
+        assert found["planned"]["id"] == board["id"]
+        assert (found["gap"] is None) == bool(rules)
+        assert client.get(f"api/plans/{found['id']}").json() == found
+
+
+def _uses_several(board: dict[str, Any]) -> bool:
+    stages = [stage for line in board["pipelines"] for stage in line["stages"]]
+    return len({group["node"] for stage in stages for group in stage["groups"]}) > 1
+
+
+def test_a_plan_of_ones_own_is_judged_and_its_faults_are_named(
+    client: TestClient,
+) -> None:
+    first = tiny(client)
+    gpu = f"{first['nodes'][0]['name']}:0"
+    stage = {"layers": [0, 1], "replicas": [{"gpus": [gpu]}]}
+    plan = {"pipelines": [{"micro_batches": 1, "stages": [stage]}]}
+    order = {"instance": first["digest"], "plan": plan}
+    found = asked(client, "api/plans", order)
+    rules = {row["rule"] for row in found["violations"]}
+    assert {"layer_missing", "global_batch"} <= rules
+    assert found["objective_us"] is None
+    assert found["gap"] is None
+
+
+def test_a_plan_that_is_stopped_at_once_ends_and_another_may_begin(
+    client: TestClient,
+) -> None:
+    name = {"name": "hexiscale/setting-1-llama2-7b"}
+    digest = asked(client, "api/instances/named", name)["digest"]
+    order = {"instance": digest, "time_limit": 600}
+    for _ in range(2):
+        job = client.post("api/jobs", json=order).json()["job"]
+        assert client.get("api/state").json()["job"] == job
+        assert client.post(f"api/jobs/{job}/stop").status_code == 202
+        last = events(client, job)[-1]
+        assert (last["kind"], last["stop"]) == ("done", "interrupted")

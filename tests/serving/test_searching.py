@@ -1,0 +1,111 @@
+"""A plan while one watches: what is heard, what comes back, and what Ctrl-C keeps."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+
+import hetopt
+from hetopt.result import Bound, Result, Status, Stop
+from hetopt.serving import searching
+from hetopt.serving.worker import Teller, work
+
+TINY = hetopt.load("tiny/two-nodes")
+
+
+class Heard:
+    """Keeps what it hears; `ends` interrupts when that begins."""
+
+    def __init__(self, ends: str | None = None) -> None:
+        self.ends = ends
+        self.states: list[tuple[int | None, int | None]] = []
+        self.began_with: list[str] = []
+        self.results: dict[str, Result] = {}
+
+    def began(self, what: str) -> None:
+        if what == self.ends:
+            raise KeyboardInterrupt
+        self.began_with.append(what)
+
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
+        self.states.append((incumbent, bound))
+
+    def tried(self, planner: str, found: Result) -> None:
+        self.results[planner] = found
+
+
+def test_incumbent_and_bound_close_in_and_never_move_away() -> None:
+    heard = Heard()
+    found = searching.searched(TINY, 20, heard)
+    assert found is not None
+    assert found.status is Status.OPTIMAL
+    assert heard.states[0][0] is None
+    plans = [plan for plan, _ in heard.states if plan is not None]
+    bounds = [bound for _, bound in heard.states if bound is not None]
+    assert plans == sorted(plans, reverse=True)
+    assert bounds == sorted(bounds)
+    assert heard.states[-1] == (found.objective, found.objective)
+    for planner, one in heard.results.items():
+        assert one.method.name == planner
+        assert one.objective is None or one.objective >= plans[-1]
+
+
+def test_two_results_are_joined_to_the_better_plan_and_the_better_bound() -> None:
+    data = hetopt.load("hexiscale/setting-1-llama2-7b")
+    one, two = (hetopt.plan(data, name, limits=2) for name in ("megatron", "islands"))
+    assert one.bound is not None
+    higher = one.with_bound(Bound(one.bound.value + 1, "of the test"))
+    for pair in ((higher, two), (two, higher)):
+        found = searching.joined(*pair)
+        assert found.plan == two.plan
+        assert found.bound == higher.bound
+
+
+@pytest.mark.parametrize("ends", ["local search", "exact method"])
+def test_an_interrupted_search_keeps_the_best_plan(ends: str) -> None:
+    data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    heard = Heard(ends)
+    found = searching.searched(data, 3, heard)
+    assert found is not None
+    assert found.stop is Stop.INTERRUPTED
+    assert found.objective == heard.states[-1][0]
+    assert found.bound is not None
+
+
+def test_a_search_that_is_interrupted_at_once_knows_nothing() -> None:
+    assert searching.searched(TINY, 3, Heard(searching.PLANNERS[0])) is None
+
+
+def test_an_instance_without_a_plan_says_why() -> None:
+    found = searching.searched(hetopt.load("tiny/infeasible"), 5, Heard())
+    assert found is not None
+    assert found.plan is None
+    assert found.status is Status.INFEASIBLE
+    assert found.reasons
+
+
+def events(order: dict[str, Any]) -> list[dict[str, Any]]:
+    channel = StringIO()
+    work(order, Teller(channel))
+    return [json.loads(line) for line in channel.getvalue().splitlines()]
+
+
+def test_the_last_event_of_the_worker_is_a_plan_file_that_check_takes(
+    tmp_path: Any,
+) -> None:
+    order = {"instance": TINY.model_dump(mode="json"), "time_limit": 20}
+    told = events(order)
+    assert [one["kind"] for one in told].count("result") == 1
+    document = told[-1]["document"]
+    states = [one for one in told if one["kind"] == "state"]
+    last = states[-1]
+    assert (last["incumbent"], last["bound"]) == (
+        document["objective"],
+        document["bound"],
+    )
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    judged = hetopt.check(path)
+    assert judged.valid
+    assert judged.objective == document["objective"]
