@@ -65,8 +65,9 @@ def serve(
     def ready(address: str) -> None:
         if not serving.is_local(host):
             output.tell(
-                f"--host {host}: others can reach this page; whoever has the address "
-                "can plan on this machine, and what is sent is not encrypted"
+                f"--host {host}: others can reach this page by this machine's name or "
+                "address; whoever has the token can plan on it, and nothing that is "
+                "sent is encrypted"
             )
         if as_json:
             output.print_json({"address": address})

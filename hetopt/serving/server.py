@@ -75,7 +75,7 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise Unsupported(
             f"--host {host} --port {port}: cannot be served: "
-            f"{error.strerror or error}; give another port, or 0 for any free one"
+            f"{error.strerror or error}; give another host or port, 0 for any free one"
         ) from None
     return made
 

@@ -289,6 +289,7 @@ function block(stage, place, scale, broken) {
       if (swapping && chosen) { swap(place); return; }
       chosen = here ? null : place;
       draw();
+      if (chosen) $(idOf(chosen)).scrollIntoView({ block: "nearest", inline: "nearest" }); // above its tools
     },
     onkeydown: (event) => blockKeys(event, place),
   },
