@@ -8,7 +8,7 @@ import * as board from "./board.js";
 
 let instance = null;
 
-const WHY = { time: "the time is over", proved: "proved", interrupted: "stopped", finished: "all was tried", gap: "near enough", memory: "out of memory" };
+const WHY = { time: "the time is over", interrupted: "stopped", finished: "all was tried", gap: "near enough", memory: "out of memory" };
 
 /** Another instance: the plan shown is none of its. */
 function posed(other) {
@@ -61,7 +61,8 @@ function done(event) {
 }
 
 function verdict(event) {
-  const after = `in ${event.seconds.toFixed(1)} s (${WHY[event.stop] ?? event.stop})`;
+  const why = event.stop === "proved" ? "" : ` (${WHY[event.stop] ?? event.stop})`;
+  const after = `in ${event.seconds.toFixed(1)} s${why}`;
   if (event.status === "optimal") return `Proved optimal ${after}: no plan is shorter than ${time(event.objective)}.`;
   if (event.status === "feasible")
     return `Found ${time(event.objective)} ${after}; proved: no plan takes less than ${time(event.bound)}, so at most ${share(event.gap)} is lost.`;

@@ -35,6 +35,7 @@ function fillExamples() {
 function fillForm(form) {
   const build = $("build").elements;
   config = form.model.config === null ? null : form.model;
+  showModel();
   if (config === null) build["model.name"].value = form.model.name;
   const told = form.options.filter((word) => {
     const [name, value] = word.split("=");
@@ -48,6 +49,14 @@ function fillForm(form) {
   build.micro_batch_sizes.value = form.micro_batch_sizes.join(", ");
   groups = form.groups.map((group) => ({ ...group }));
   showGroups();
+}
+
+/** A configuration is the model while there is one, and is named so. */
+function showModel() {
+  $("model").querySelector("[data-config]")?.remove();
+  if (config === null) return;
+  $("model").prepend(el("option", { value: "", "data-config": true }, `${config.name}, of its config.json`));
+  $("model").value = "";
 }
 
 /** Go on with an instance that the server has: in the form that it is of, if any. */
@@ -186,12 +195,12 @@ function mark(error) {
     field.removeAttribute("aria-invalid");
   complain($("source-error"), error);
   if (!(error instanceof Refused) || !error.parts.field) return;
-  const path = error.parts.field.replace(/^changes\./, "").replace(/^(micro_batch_sizes|options)\[.*/, "$1");
+  const path = error.parts.field.replace(/^changes\./, "").replace(/^(micro_batch_sizes|options)\[.*/, "$1").replace(/^option$/, "options");
   const field = document.querySelector(`#source [name="${CSS.escape(path)}"]`);
   if (!field) return;
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", "source-error");
-  const label = field.closest("label")?.firstChild.textContent.trim() ?? field.getAttribute("aria-label");
+  const label = field.dataset.name ?? field.closest("label")?.firstChild.textContent.trim() ?? field.getAttribute("aria-label");
   complain($("source-error"), error, label);
 }
 
@@ -341,14 +350,20 @@ function listen() {
   $("build").addEventListener("submit", (event) => event.preventDefault());
   $("editor").addEventListener("input", () => soon(change));
   $("editor").addEventListener("submit", (event) => event.preventDefault());
-  $("model").addEventListener("change", () => { config = null; $("config").value = ""; });
+  $("model").addEventListener("change", () => {
+    config = null;
+    $("config").value = "";
+    showModel();
+  });
   $("config").addEventListener("change", async (event) => {
     const [file] = event.target.files;
     const name = file?.name.replace(/\.json$/, "").replace(/^config$/, "my-model");
     config = file ? { name, config: await file.text() } : null;
+    showModel();
     build();
   });
   $("example").addEventListener("change", (event) => {
+    $("upload").value = "";
     if (event.target.value) opened("api/instances/named", { name: event.target.value });
   });
   $("upload").addEventListener("change", async (event) => {
