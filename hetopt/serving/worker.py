@@ -71,20 +71,21 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_ends_with_input, daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    work(order, Teller(channel))
+    teller = Teller(channel)
+    last = answered(order, teller)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is written whole
+    teller.tell(**last)
 
 
-def work(order: dict[str, Any], teller: Teller) -> None:
-    """Plan, and tell of it."""
+def answered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
+    """Plan, and tell of it; the last event, which is not told yet."""
     try:
         data = Instance.model_validate_json(json.dumps(order["instance"]))
         found = searched(data, order["time_limit"], teller)
     except HetoptError as error:
-        teller.tell("error", error={"kind": error.kind, "message": str(error)})
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is written whole
-    document = None if found is None else found.to_file()
-    teller.tell("result", document=document)
+        said = {"kind": error.kind, "message": str(error)}
+        return {"kind": "error", "error": said}
+    return {"kind": "result", "document": None if found is None else found.to_file()}
 
 
 def _ends_with_input() -> None:

@@ -9,7 +9,7 @@ import pytest
 import hetopt
 from hetopt.result import Bound, Result, Status, Stop
 from hetopt.serving import searching
-from hetopt.serving.worker import Teller, work
+from hetopt.serving.worker import Teller, answered
 
 TINY = hetopt.load("tiny/two-nodes")
 
@@ -87,7 +87,8 @@ def test_an_instance_without_a_plan_says_why() -> None:
 
 def events(order: dict[str, Any]) -> list[dict[str, Any]]:
     channel = StringIO()
-    work(order, Teller(channel))
+    teller = Teller(channel)
+    teller.tell(**answered(order, teller))
     return [json.loads(line) for line in channel.getvalue().splitlines()]
 
 
