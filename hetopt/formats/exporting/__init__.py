@@ -39,7 +39,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     name, ruled = _rules(target), []
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
-        beyond = getattr(exporter, "BEYOND", frozenset())
+        beyond: frozenset[Feature] = getattr(exporter, "BEYOND", frozenset())
         if why := targets.lacking(name, data, plan, beyond):
             return why
         degrees = targets.bad_degrees(data, plan)
