@@ -46,7 +46,7 @@ def test_proofs_hold_against_every_plan_of_tiny_clusters(seed: int) -> None:
 
 
 @given(seed=seeds())
-@examples(10)
+@examples(4)
 def test_searches_and_patterns_agree_with_the_judge(seed: int) -> None:
     soaking.changed("improve", seed, with_lora)
     soaking.changed("pattern_bound", seed, with_lora)

@@ -68,7 +68,7 @@ def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
         agrees_with_all_plans(tiny_instance(seed), 400)
 
 
-@examples(5)
+@examples(3)
 @given(tiny_instances())
 def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
     instance: Instance,

@@ -401,7 +401,9 @@ def test_a_config_and_nvidia_smi_lead_to_files_that_launch(tmp_path: Path) -> No
         f"plan {at}/instance.yaml --planner megatron --out {at}/plan.json",
         f"export {at}/plan.json --instance {at}/instance.yaml --to megatron "
         f"--out {at}/megatron",
-        f"export {at}/plan.json --instance {at}/instance.yaml --to flagscale "
+        f"plan {at}/instance.yaml --planner megatron --for flagscale "
+        f"--out {at}/other.json",
+        f"export {at}/other.json --instance {at}/instance.yaml --to flagscale "
         f"--out {at}/flagscale",
     ]
     for step in steps:

@@ -42,7 +42,7 @@ def test_what_is_planned_for_a_trainer_is_exported_to_it(
     hetopt("assemble", config, hosts, *WORK, *LINKS, "--out", cluster)
     for target in ("megatron", "torchtitan"):
         plan, out = tmp_path / f"{target}.json", tmp_path / target
-        hetopt("plan", cluster, "--for", target, "--time-limit", "6", "--out", plan)
+        hetopt("plan", cluster, "--for", target, "--time-limit", "3", "--out", plan)
         hetopt("export", plan, "--to", target, "--out", out)
         hetopt("check", plan)
         made = json.loads(plan.read_text(encoding="utf-8"))
