@@ -17,7 +17,7 @@ import json, os, sys
 held = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 told = {{"plan": os.path.exists(sys.argv[1]), "node": sys.argv[2], "gpus": len(held)}}
 told["head"] = bool(os.environ["MASTER_ADDR"] and os.environ["MASTER_PORT"])
-with open(os.environ["TOLD"], "a") as file:
+with open("TOLD", "a") as file:
     print(json.dumps(told), file=file)
 """
 
@@ -26,7 +26,8 @@ with open(os.environ["TOLD"], "a") as file:
 def folder(tmp_path: Path) -> Path:
     exporting.write(tmp_path, exporting.exported("ray", instance(), MIXED))
     train = tmp_path / "train.sh"
-    train.write_text(TRAIN, encoding="utf-8")
+    text = TRAIN.replace("TOLD", str(tmp_path / "told.jsonl"))
+    train.write_text(text, encoding="utf-8")
     train.chmod(0o755)
     return tmp_path
 

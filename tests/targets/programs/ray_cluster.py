@@ -21,7 +21,7 @@ def main() -> None:
     cluster.wait_for_nodes()
     told = Path.cwd() / "told.jsonl"
     told.touch()
-    env = {**os.environ, "RAY_ADDRESS": cluster.address, "TOLD": str(told)}
+    env = {**os.environ, "RAY_ADDRESS": cluster.address}
     ended = subprocess.run(
         [sys.executable, "launch.py"],
         env={**env, "WAIT_S": "20"},
