@@ -12,11 +12,10 @@ memory    a plan holds the states of every layer, of embedding and of head once 
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import product
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import models, shapes, targets
+from ..problems.training_plan import models, settings, shapes, targets
 from ..schema import Instance
 from ..schema.targets import UNTOLD
 
@@ -47,8 +46,7 @@ def unfit_target(instance: Instance) -> str | None:
     if asked:
         what = " and ".join(sorted(feature.value for feature in asked))
         return f"target: {name} has no {what}: change workload.costs, or runs_on"
-    pairs = product(instance.workload.zeros, instance.workload.recomputes)
-    if not any(shapes.of_choice(*pair) <= has for pair in pairs):
+    if not settings.offered(instance):
         needed = sorted(
             shapes.of_choice(
                 instance.workload.zeros[0], instance.workload.recomputes[0]

@@ -136,12 +136,9 @@ class Beside:
 
     def _after(self, last: Lane) -> Iterator[Row]:
         found = self.found
-        slowest = float(
-            found.pipeline_factor * max(line.total_us for line in found.timelines)
-        )
-        sums = float(found.sync_factor * found.sync_us) + found.tied_us
+        slowest = float(found.passes_us)
         yield Row(None, "slowest pipeline", slowest, last.passed_us)
-        yield Row(None, _SUMS, sums, last.sums_us)
+        yield Row(None, _SUMS, float(found.sums_us), last.sums_us)
         yield Row(None, _UPDATE, float(found.update_us), last.update_us)
         rest = self.iteration_us - last.passed_us - last.sums_us - last.update_us
         yield Row(None, "the rest", float(found.overhead_us), rest)

@@ -64,10 +64,17 @@ class Simulation:
     @property
     def iteration_us(self) -> Fraction:
         """The slowest pipeline and what follows it, as the judge adds them."""
-        slowest = max(line.total_us for line in self.timelines)
-        sync = self.sync_factor * self.sync_us
-        end = self.tied_us + self.update_us + self.overhead_us
-        return self.pipeline_factor * slowest + sync + end
+        return self.passes_us + self.sums_us + self.update_us + self.overhead_us
+
+    @property
+    def passes_us(self) -> Fraction:
+        """Of the slowest pipeline."""
+        return self.pipeline_factor * max(line.total_us for line in self.timelines)
+
+    @property
+    def sums_us(self) -> Fraction:
+        """Of gradients between replicas, and of tied embeddings."""
+        return self.sync_factor * self.sync_us + self.tied_us
 
     @property
     def runs(self) -> int:

@@ -65,12 +65,8 @@ class Swap(Record):
             raise _refused("other", "the same stage twice", "two stages")
         one, two = (_at(plan, place)[1] for place in (self.place, self.other))
         for place, mine, theirs in ((self.place, one, two), (self.other, two, one)):
-            pipeline, _ = _at(plan, place)
-            stages = list(pipeline.stages)
-            stages[place.stage] = _with(
-                mine, replicas=_shared(theirs.replicas, mine.replicas)
-            )
-            plan = _put(plan, place.pipeline, stages)
+            groups = _shared(theirs.replicas, mine.replicas)
+            plan = _changed(plan, place, replicas=groups)
         return plan
 
 
@@ -154,10 +150,9 @@ class DropNode(Record):
             return None
         gone = (r for r in stage.replicas if r.node == self.node)
         each, left = divmod(sum(replica.samples for replica in gone), len(kept))
-        shares = [each + (i < left) for i in _numbers(kept)]
         more = (
-            _with(replica, samples=replica.samples + share)
-            for replica, share in zip(kept, shares, strict=True)
+            _with(replica, samples=replica.samples + each + (i < left))
+            for i, replica in enumerate(kept)
         )
         return _with(stage, replicas=tuple(more))
 
@@ -171,10 +166,7 @@ class Recomputed(Record):
 
     def of(self, plan: TrainingPlan) -> TrainingPlan:
         """The stage with the rule."""
-        pipeline, stage = _at(plan, self.place)
-        stages = list(pipeline.stages)
-        stages[self.place.stage] = _with(stage, recompute=self.rule)
-        return _put(plan, self.place.pipeline, stages)
+        return _changed(plan, self.place, recompute=self.rule)
 
 
 Edit = Annotated[
@@ -216,8 +208,12 @@ def _put(plan: TrainingPlan, number: int, stages: Sequence[Stage]) -> TrainingPl
     return _with(plan, pipelines=tuple(pipelines))
 
 
-def _numbers(items: Sequence[object]) -> range:
-    return range(len(items))
+def _changed(plan: TrainingPlan, place: Place, **fields: object) -> TrainingPlan:
+    """The plan with one stage changed."""
+    pipeline, stage = _at(plan, place)
+    stages = list(pipeline.stages)
+    stages[place.stage] = _with(stage, **fields)
+    return _put(plan, place.pipeline, stages)
 
 
 def _shared(theirs: Sequence[Replica], mine: Sequence[Replica]) -> tuple[Replica, ...]:
@@ -232,7 +228,7 @@ def _shared(theirs: Sequence[Replica], mine: Sequence[Replica]) -> tuple[Replica
 
 def _closed(stages: Sequence[Stage], kept: Sequence[bool]) -> list[Stage]:
     """The stages that are kept, which share the layers of the others."""
-    places = [j for j in _numbers(stages) if kept[j]]
+    places = [j for j, stays in enumerate(kept) if stays]
     cuts = [stages[0].layers[0]]
     for one, two in pairwise(places):
         end, begin = stages[one].layers[1], stages[two].layers[0]

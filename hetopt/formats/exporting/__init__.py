@@ -39,8 +39,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     name, ruled = _rules(target), []
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
-        beyond: frozenset[Feature] = getattr(exporter, "BEYOND", frozenset())
-        if why := targets.lacking(name, data, plan, beyond):
+        if why := targets.lacking(name, data, plan, _beyond(target)):
             return why
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
@@ -60,6 +59,12 @@ def _rules(target: str) -> str:
     return str(getattr(formats.exporter(target), "RULES", name))
 
 
+def _beyond(target: str) -> frozenset[Feature]:
+    """What an exporter has beside the features of that target."""
+    found: frozenset[Feature] = getattr(formats.exporter(target), "BEYOND", frozenset())
+    return found
+
+
 def _types(data: Instance, plan: TrainingPlan) -> list[str]:
     node = data.planned_cluster.node
     return sorted({node[replica.node].gpu for replica in plan.replicas()})
@@ -72,7 +77,7 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     for target in names():
         rules = _rules(target)
         supports = TARGETS[rules if rules in TARGETS else "any"].supports
-        supports |= getattr(formats.exporter(target), "BEYOND", frozenset())
+        supports |= _beyond(target)
         held = HELD[target]
         rows.append(
             {

@@ -21,10 +21,10 @@ def main() -> None:
     cluster.wait_for_nodes()
     told = Path.cwd() / "told.jsonl"
     told.touch()
-    env = {**os.environ, "RAY_ADDRESS": cluster.address}
+    env = {**os.environ, "RAY_ADDRESS": cluster.address, "WAIT_S": "20"}
     ended = subprocess.run(
         [sys.executable, "launch.py"],
-        env={**env, "WAIT_S": "20"},
+        env=env,
         capture_output=True,
         text=True,
         check=False,
