@@ -29,6 +29,7 @@ The judge knows no such warm-up: by its settings a sender pays for its hop, so t
 plans with slow links take longer there than HARP expects of its own schedule.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise, permutations
@@ -263,11 +264,8 @@ class Programme:
         if k == 1:
             low = self.layers if fits(self.layers) else self.layers + 1
             return range(low, self.layers + 1)
-        low, high = first, self.layers - 1  # what fits so far; the most that may
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle - 1)
-        return range(first + 1, low + 1)
+        ends = range(first + 1, self.layers)  # one that fits has shorter ones
+        return ends[: bisect_left(ends, True, key=lambda last: not fits(last))]
 
     # --- the programme -----------------------------------------------------------
 

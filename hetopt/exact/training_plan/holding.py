@@ -13,6 +13,7 @@ It is said of equal layers, and where neither pipelines are interleaved nor expe
 divided.
 """
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -109,14 +110,14 @@ def _layers(
     table: CostTable, node: str, group: tuple[int, int], n: int, i: int, limit: int
 ) -> int:
     """The most layers of a stage at position `i` from the end, up to a limit."""
-    (t, s), low, high = group, 0, limit
-    while low < high:
-        x = (low + high + 1) // 2
+    t, s = group
+
+    def is_too_much(x: int) -> bool:
         last = range(table.layers - x, table.layers)
         parts = table.stage_mib(node, last if i == 0 else range(x), t, s, n, i + 2, 1)
-        fits = sum(parts.values()) <= table.memory_mib(node)
-        low, high = (x, high) if fits else (low, x - 1)
-    return low
+        return sum(parts.values()) > table.memory_mib(node)
+
+    return bisect_left(range(1, limit + 1), True, key=is_too_much)
 
 
 def _most_layers(table: CostTable, replicas: _Replicas) -> float:

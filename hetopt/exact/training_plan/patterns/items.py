@@ -11,6 +11,7 @@ b-th part; elsewhere what is not a whole number of cells is rounded up, which on
 helps plans. Of all runs of equal worth the least time and the least size count.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -218,11 +219,7 @@ def _alike(table: CostTable) -> bool:
 
 
 def _most(layers: int, fits: Callable[[int], bool]) -> int:
-    low, high = 0, layers
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return bisect_left(range(1, layers + 1), True, key=lambda x: not fits(x))
 
 
 def _fits(table: CostTable, span: range, node: str, t: int, s: int, last: bool) -> bool:
