@@ -117,7 +117,10 @@ class Relay:
         self._raised: list[BaseException] = []
 
     def __call__(self, incumbent: float | None, bound: float | None) -> None:
-        if self._raised or (incumbent, bound) == self._last:
+        if self._raised:
+            self._stop()  # again: solvers refuse it at some moments
+            return
+        if (incumbent, bound) == self._last:
             return
         self._last = (incumbent, bound)
         try:

@@ -5,6 +5,7 @@ Computes in floats, with tolerances near 1e-6. One thread, whatever `limits.thre
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import version as installed
 from typing import Any
 
@@ -93,12 +94,18 @@ class Model(_running.Model):
         scip = self.native
         self._set(limits)
         self._offer_hints()
-        relay = Relay(report, scip.interruptSolve)
+        relay = Relay(report, self._interrupt)
         follower = _follower(self._scip, relay)
         scip.includeEventhdlr(follower, "follower", "tells incumbents and bounds")
-        interrupted = run(scip.optimizeNogil, scip.interruptSolve)
+        interrupted = run(scip.optimizeNogil, self._interrupt)
         relay.raise_again()
         return self._answer(interrupted)
+
+    def _interrupt(self) -> None:
+        # Between presolving and search SCIP refuses, by an exception of no class of its
+        # own, and would have ended without the incumbent; whoever asks will ask again.
+        with suppress(Exception):
+            self.native.interruptSolve()
 
     def _set(self, limits: Limits) -> None:
         # Signals are handled on our side, so that SIGTERM can be treated alike.

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from itertools import permutations
 from typing import Any
 
+import pyscipopt
 import pytest
 from knapsacks import knapsack, quiet
 
@@ -216,6 +218,22 @@ def test_an_interrupt_gives_back_the_incumbent(backend: str, number: int) -> Non
     finally:
         timer.cancel()
         signal.signal(number, old)
+    assert answer.stop is Stop.INTERRUPTED
+    check_unproved(answer)
+
+
+def test_scip_takes_an_interrupt_between_its_stages() -> None:
+    """There SCIP itself refuses: asked again, it ends with what it has."""
+    model = fresh("scip")
+    knapsack(model, seed=1, items=300, rows=60)
+
+    class Early(pyscipopt.Eventhdlr):  # type: ignore[misc]
+        def eventinitsol(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)  # the main thread asks SCIP to end meanwhile
+
+    model.native.includeEventhdlr(Early(), "early", "interrupts before the search")
+    answer = model.solve(Limits(time_s=60), quiet)
     assert answer.stop is Stop.INTERRUPTED
     check_unproved(answer)
 
