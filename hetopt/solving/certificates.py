@@ -20,7 +20,8 @@ Amount = Annotated[float, Field(ge=0, le=2.0**64)]
 Groups = Annotated[int, Field(ge=1, le=64_000_000)]
 Large = 10**60  # of numerators and denominators
 Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
-Worth = Annotated[int, Field(ge=1, le=2_000)]
+Worth = Annotated[int, Field(ge=0, le=2_000)]
+Finer = Annotated[int, Field(ge=1, le=2_000)]
 Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
@@ -80,7 +81,7 @@ class TrainingCertificate(Record):
     most_sync_us: Amount
     cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=2)]
     worths: Annotated[tuple[Worth, ...], Field(max_length=10_000)] = ()
-    finer: Annotated[tuple[Worth, ...], Field(max_length=1_000)] = ()
+    finer: Annotated[tuple[Finer, ...], Field(max_length=1_000)] = ()
     least_us: Amount = 0
     ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
     further: Annotated[tuple["TrainingCertificate", ...], Field(max_length=64)] = ()

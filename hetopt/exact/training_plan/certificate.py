@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, product
 from typing import Any, NamedTuple
 
@@ -79,13 +80,20 @@ def missing(
     return found
 
 
-class _Replica(NamedTuple):
-    """Of t GPUs and some run: its part in the visit, what it is worth and takes."""
+class _Runs(NamedTuple):
+    """Least times of replicas by [degree, samples, worth of their run]; its size."""
+
+    us: Array
+    weight: Array
+
+
+class _Block(NamedTuple):
+    """What of a stage lies in one node, on k GPUs: its part in the visit and so on."""
 
     role: int
-    t: int
+    k: int
     cells: int
-    us: float  # of the stage, with its hop
+    us: float  # of the slowest replica, with its hop
     share: float  # of a micro-batch
     weight: float
 
@@ -98,11 +106,8 @@ class _Size:
         self.parts = finer
         self.cells = sum(check.worths) * finer
         # Shares are whole numbers of cells, or are rounded up.
-        self.exact = finer % b == 0
+        self.exact = finer % b == 0 and min(check.worths) > 0
         table = check.table
-        self.replicas = {
-            kind: list(self._replicas(name)) for kind, name in check.sample.items()
-        }
         widest = max(node.count for node in table.cluster.nodes)
         if self.cells < max(widest, len(table.cluster.nodes)) and not self.exact:
             raise Unsupported("worths are too coarse: plan again to prove the bound")
@@ -115,76 +120,72 @@ class _Size:
                 )
         self.kept: dict[Any, _Visits] = {}
 
-    def _replicas(self, name: str) -> Iterator[_Replica]:
+    def blocks(self, kind: Any, rate: float, share: float) -> Iterator[_Block]:
+        """Blocks of replicas that can synchronise their runs, each with its hop."""
         check, b = self.check, self.b
-        best: dict[tuple[int, int, int, int], tuple[float, float]] = {}
-        for t in range(1, check.table.cluster.node[name].count + 1):
-            for s in range(1, b + 1):
-                if not check.table.usable(name, t, s):
-                    continue
-                for role, cells, us, weight in self._runs(name, t, s):
-                    key = (role, t, cells, s)
-                    old = best.get(key, (math.inf, math.inf))
-                    best[key] = (min(us, old[0]), min(weight, old[1]))
-        for (role, t, cells, s), (us, weight) in best.items():
-            yield _Replica(role, t, cells, us, s / b, weight)
+        inside, outside = check.hops(kind)
+        middle, end = check.runs_of(kind)
+        none = np.zeros_like(inside)
+        some, whole, half = range(1, b), range(b // 2 + 1, b + 1), range(1, b // 2 + 1)
+        for role, runs, hops, samples in (
+            (_INNER, middle, inside, (b,)),
+            (_INNER, middle, check.nearest, some),
+            (_OUT, middle, outside, (b,)),
+            (_SHARED, middle, none, some),
+            (_WHOLE, end, none, whole),
+            (_HALF, end, none, half),
+        ):
+            slowest = self._slowest(runs, hops, rate, share)
+            for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
+                for s in samples:
+                    us = float(slowest[k, s, worth])
+                    if us < math.inf:
+                        cells = max(1, -(-worth * s * self.parts // b))
+                        weight = float(runs.weight[worth])
+                        yield _Block(role, k, cells, us, s / b, weight)
 
-    def _runs(
-        self, name: str, t: int, s: int
-    ) -> Iterator[tuple[int, int, float, float]]:
-        """Role, cells, time and weight of every run that fits by some rule."""
-        check = self.check
-        near, far = check.hops(name, s)
-        worths = list(accumulate(check.worths, initial=0))
-        weights = list(accumulate(check.weights, initial=0.0))
-        for table in check.tables:
-            times = list(accumulate(table.layer_us(name, t, s), initial=0))
-            head = table.head_us(name, t, s)
-            for i, j in check.runs(table, name, t, s, last=False):
-                cells = self._cells(worths[j] - worths[i], s)
-                weight, us = weights[j] - weights[i], times[j] - times[i]
-                yield _INNER, cells, us + near, weight
-                if s == self.b:
-                    yield _OUT, cells, us + far, weight
-                else:
-                    yield _SHARED, cells, us, weight
-            for i, j in check.runs(table, name, t, s, last=True):
-                cells = self._cells(worths[j] - worths[i], s)
-                role = _WHOLE if 2 * s > self.b else _HALF
-                us = times[j] - times[i] + head
-                yield role, cells, us, weights[j] - weights[i]
-
-    def _cells(self, worth: int, s: int) -> int:
-        return -(-worth * s * self.parts // self.b)
+    def _slowest(self, runs: _Runs, hops: Array, rate: float, share: float) -> Array:
+        """By GPUs, samples and worth, the least time of a block's slowest replica."""
+        b, gpus = self.b, len(runs.us) - 1
+        t = np.arange(gpus + 1)[:, None]
+        able = runs.weight[None, :] <= (t * rate + share) * (1 + 1e-9) + 1e-9
+        us = runs.us[:, : b + 1] + hops[None, : b + 1, None]
+        us = np.where(able[:, None, :], us, math.inf)
+        slowest = np.full_like(us, math.inf)
+        slowest[0, 0] = 0.0
+        for k in range(1, gpus + 1):
+            for samples in range(1, b + 1):
+                for s in range(1, samples + 1):
+                    others = slowest[k - 1 :: -1, samples - s]
+                    found = np.maximum(others, us[1 : k + 1, s]).min(0)
+                    np.minimum(slowest[k, samples], found, out=slowest[k, samples])
+        slowest[0, 0] = math.inf
+        return slowest
 
     def visits(
         self, kind: Any, rate: float, share: float, level: int, fill: float
     ) -> _Visits:
         """What a visit to a node takes at the least, where so much can synchronise."""
-        able = [
-            r
-            for r in self.replicas[kind]
-            if r.weight <= (r.t * rate + share) * (1 + 1e-9) + 1e-9
-        ]
         key = (kind, rate, share, level, fill)
         if key not in self.kept:
             if len(self.kept) > 8:
                 self.kept.clear()
+            able = list(self.blocks(kind, rate, share))
             self.kept[key] = self._visits(kind, able, rate, level, fill)
         return self.kept[key]
 
     def _visits(
-        self, kind: Any, able: list[_Replica], rate: float, level: int, fill: float
+        self, kind: Any, able: list[_Block], rate: float, level: int, fill: float
     ) -> _Visits:
         gpus = int(kind[1])
         high, inverse = self.grids[level]
-        sorted_: dict[tuple[int, int], list[_Replica]] = {}
-        for replica in able:
-            sorted_.setdefault((replica.role, replica.t), []).append(replica)
+        sorted_: dict[tuple[int, int], list[_Block]] = {}
+        for block in able:
+            sorted_.setdefault((block.role, block.k), []).append(block)
         stages = [
             [
-                self._stage(sorted_.get((role, t), []), high, fill * inverse)
-                for t in range(1, gpus + 1)
+                self._stage(sorted_.get((role, k), []), high, fill * inverse)
+                for k in range(1, gpus + 1)
             ]
             for role in range(5)
         ]
@@ -192,26 +193,24 @@ class _Size:
         inner = np.full(shape, np.inf)
         inner[0, 0] = 0
         self._behind(inner, stages[_INNER], inner)
-        any_ = inner.copy()
-        shared, going, half, ended = (np.full(shape, np.inf) for _ in range(4))
-        for k in range(1, gpus + 1):
-            self._behind(shared, stages[_SHARED], any_, k)
-            np.minimum(any_[k], shared[k], out=any_[k])
-        self._behind(going, stages[_OUT], inner)
-        np.minimum(going, shared, out=going)
-        self._behind(half, stages[_HALF], any_)
-        self._behind(ended, stages[_WHOLE], any_)
-        self._behind(ended, stages[_HALF], half)
+        going, half, ended = (np.full(shape, np.inf) for _ in range(3))
+        for role, out in (
+            (_OUT, going),
+            (_SHARED, going),
+            (_HALF, half),
+            (_WHOLE, ended),
+        ):
+            self._behind(out, stages[role], inner)
         claims = self._claims(able, gpus, rate)
         return _Visits(going[1:], half[1:], ended[1:], claims)
 
-    def _stage(self, able: list[_Replica], high: Array, inverse: Array) -> Array:
+    def _stage(self, able: list[_Block], high: Array, inverse: Array) -> Array:
         found = np.full((self.cells + 1, len(high)), np.inf)
-        for replica in able:
-            if replica.us <= high[-1]:
-                fits = int(np.searchsorted(high, replica.us))
-                cost = replica.share * replica.us * inverse[fits:]
-                row = found[replica.cells, fits:]
+        for block in able:
+            if block.us <= high[-1]:
+                fits = int(np.searchsorted(high, block.us))
+                cost = block.share * block.us * inverse[fits:]
+                row = found[block.cells, fits:]
                 np.minimum(row, cost, out=row)
         return self._or_more(found)
 
@@ -222,23 +221,21 @@ class _Size:
             found[0] = np.inf
         return found
 
-    def _behind(
-        self, out: Array, stages: list[Array], before: Array, only: int | None = None
-    ) -> None:
-        """Visits that another replica is added to, by growing numbers of GPUs."""
-        for k in range(1, len(out)) if only is None else (only,):
+    def _behind(self, out: Array, stages: list[Array], before: Array) -> None:
+        """Visits that another block is added to, by growing numbers of GPUs."""
+        for k in range(1, len(out)):
             for t in range(1, k + 1):
                 stage = stages[t - 1]
                 for w in np.flatnonzero(np.isfinite(stage[:, -1])).tolist():
                     rest = before[k - t, : self.cells + 1 - w] + stage[w]
                     np.minimum(out[k, w:], rest, out=out[k, w:])
 
-    def _claims(self, able: list[_Replica], gpus: int, rate: float) -> Array:
-        """Least sums of what replicas weigh beyond what they can synchronise."""
+    def _claims(self, able: list[_Block], gpus: int, rate: float) -> Array:
+        """Least sums of what blocks weigh beyond what they can synchronise."""
         one = np.full((gpus + 1, self.cells + 1), np.inf)
-        for replica in able:
-            over = replica.share * max(0.0, replica.weight - replica.t * rate)
-            at = (replica.t, replica.cells)
+        for block in able:
+            over = block.share * max(0.0, block.weight - block.k * rate)
+            at = (block.k, block.cells)
             one[at] = min(one[at], over)
         for t in range(1, gpus + 1):
             self._or_more(one[t])
@@ -254,12 +251,12 @@ class _Size:
 
     def held(self, gpus: int) -> Array:
         """The most that k replicas of shares of such worth can hold, [k - 1, cells]."""
-        pairs = sorted(
-            zip(self.check.weights, self.check.worths, strict=True),
-            key=lambda pair: -pair[0] / pair[1],
-        )
+        layers = list(zip(self.check.weights, self.check.worths, strict=True))
+        pairs = [pair for pair in layers if pair[1]]
+        pairs.sort(key=lambda pair: -pair[0] / pair[1])
+        free = sum(weight for weight, worth in layers if not worth)
         at = [0.0, *accumulate(worth * self.parts for _, worth in pairs)]
-        total = [0.0, *accumulate(weight for weight, _ in pairs)]
+        total = [*accumulate((weight for weight, _ in pairs), initial=free)]
         most = self.b * np.interp(np.arange(self.cells + 1), at, total)
         k = np.arange(1, gpus + 1)[:, None]
         held: Array = np.minimum(most[None, :], k * total[-1]) * (1 + 1e-9)
@@ -290,7 +287,8 @@ class _Check:
         # Nodes of a kind stand together, kinds in the order of their first nodes.
         self.nodes = sorted(names, key=lambda name: order.index(self._kind_of(name)))
         self.kinds = [self._kind_of(name) for name in self.nodes]
-        self._hops: dict[tuple[Any, int], tuple[float, float]] = {}
+        self._hops: dict[Any, tuple[Array, Array]] = {}
+        self._runs: dict[Any, tuple[_Runs, _Runs]] = {}
         self.found: list[str] = []
         self.worths = certificate.worths or (1,) * self.layers
         if len(self.worths) != self.layers:
@@ -317,18 +315,57 @@ class _Check:
             least = self.certificate.least_us * size.b
             return [_intervals(least, most, r) for r in self.certificate.ratios]
         short = max(0.0, _SHORT * most / self.batch)
-        times = {r.us for rows in size.replicas.values() for r in rows}
+        whole = float(self.layers)
+        kinds = list(self.sample)
+        times = {block.us for k in kinds for block in size.blocks(k, whole, 0.0)}
         long = np.array(sorted(us for us in times if short < us <= most))
         return [(np.concatenate([[short], long]), np.concatenate([[0.0], 1 / long]))]
 
-    def hops(self, name: str, s: int) -> tuple[float, float]:
-        """Least time of a hop within a node like `name`, and out of it."""
-        kind, v = self._kind_of(name), self.costs.interleave
-        if (kind, s) in self._hops:
-            return self._hops[kind, s]
-        near, out = self._least_hops(name, s)
-        self._hops[kind, s] = v * min(near, out), v * out
-        return self._hops[kind, s]
+    @cached_property
+    def most(self) -> int:
+        """Samples of the largest micro-batches."""
+        return max(self.table.workload.micro_batch_sizes)
+
+    @cached_property
+    def nearest(self) -> Array:
+        """Least hops of all, by samples: of a stage that is shared between nodes."""
+        nearest: Array = np.min([self.hops(kind)[0] for kind in self.sample], axis=0)
+        return nearest
+
+    def hops(self, kind: Any) -> tuple[Array, Array]:
+        """Least times of hops within such a node, and out of it, by samples."""
+        if kind not in self._hops:
+            v, name = self.costs.interleave, self.sample[kind]
+            least = [self._least_hops(name, s) for s in range(1, self.most + 1)]
+            near = np.array([0.0, *(v * min(each) for each in least)])
+            self._hops[kind] = near, np.array([0.0, *(v * out for _, out in least)])
+        return self._hops[kind]
+
+    def runs_of(self, kind: Any) -> tuple[_Runs, _Runs]:
+        """Replicas of runs in the middle and at the end, on such a node."""
+        if kind not in self._runs:
+            name = self.sample[kind]
+            self._runs[kind] = self._found(name, False), self._found(name, True)
+        return self._runs[kind]
+
+    def _found(self, name: str, last: bool) -> _Runs:
+        gpus, whole = self.table.cluster.node[name].count, sum(self.worths)
+        worths = list(accumulate(self.worths, initial=0))
+        weights = list(accumulate(self.weights, initial=0.0))
+        us = np.full((gpus + 1, self.most + 1, whole + 1), math.inf)
+        weight = np.full(whole + 1, math.inf)
+        for t, s in product(range(1, gpus + 1), range(1, self.most + 1)):
+            if not self.table.usable(name, t, s):
+                continue
+            for table in self.tables:
+                times = list(accumulate(table.layer_us(name, t, s), initial=0))
+                head = table.head_us(name, t, s) if last else 0
+                for i, j in self.runs(table, name, t, s, last=last):
+                    worth = worths[j] - worths[i]
+                    took, large = times[j] - times[i] + head, weights[j] - weights[i]
+                    us[t, s, worth] = min(us[t, s, worth], took)
+                    weight[worth] = min(weight[worth], large)
+        return _Runs(us, weight)
 
     def _least_hops(self, name: str, s: int) -> tuple[float, float]:
         kind = self._kind_of(name)
@@ -347,7 +384,7 @@ class _Check:
         found = {self.table.least_hop_us(x, y, s) for x, y in pairs}
         out = float(min(found)) if found else math.inf
         if self.table.cluster.node[name].count == 1:
-            return 0.0, out
+            return out, out
         return float(self.table.least_hop_us(name, name, s)), out
 
     def runs(

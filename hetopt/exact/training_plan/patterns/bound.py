@@ -149,6 +149,7 @@ class PatternBound:
             k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
         ]
         self.layers = instance.model.layers
+        self.batch = instance.workload.global_batch
         # What backward passes may hide is each pipeline's own (`_hidden`).
         self.priced_sync = costs.sync_overlap == "none" and self.sync_factor > 0
         least = max(0.0, least_us - self.overhead_us) / self.pipeline_factor
@@ -191,9 +192,11 @@ class PatternBound:
         A replica with one of b samples holds b times its share.
         """
         weights, worths = self.fleet.layer_weights, np.array(size.worths, float)
-        order = np.argsort(-weights / worths, kind="stable")
-        room = np.concatenate([[0], np.cumsum(worths[order])]) * size.finer
-        held = np.concatenate([[0], np.cumsum(weights[order])])
+        free = worths == 0
+        order = np.argsort(-weights[~free] / worths[~free], kind="stable")
+        room = np.concatenate([[0], np.cumsum(worths[~free][order])]) * size.finer
+        held = np.concatenate([[0], np.cumsum(weights[~free][order])])
+        held += weights[free].sum()
         by_worth = np.interp(np.arange(size.cells + 1), room, held) * size.sequences
         whole = np.arange(1, kind.gpus + 1)[:, None] * held[-1]
         most: Table = np.minimum(by_worth[None, :], whole) * (1 + 1e-12)
@@ -229,6 +232,8 @@ class PatternBound:
             if verdict.refuted:
                 case.proof, case.level = verdict.prices, level
                 return True
+            if verdict.taken > _RATIOS[level] ** 2 * self.batch:
+                break  # intervals are not what makes the difference
         return False
 
     def _pricing(self, case: Case, level: int, time_us: float) -> Pricing:

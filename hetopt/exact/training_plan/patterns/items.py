@@ -1,10 +1,11 @@
-"""What a replica of a stage can be: so many GPUs, so many samples, some run of layers.
+"""What of a stage can lie in one node: GPUs, samples, and some run of layers.
 
-A micro-batch of b sequences is shared by the replicas of a stage, s each. Let every
-layer have a *worth* a_l, and give a replica of the run R the worth a(R) s / b: over
-all replicas of a pipeline they sum to the worth of all layers, whatever the stages. A
-stage takes as long as its slowest replica, and so at least what its replicas take on
-average, weighted with s / b. Replicas are therefore priced by themselves.
+A micro-batch of b sequences is shared by the replicas of a stage. Those in one node
+are a *block*: S samples on k GPUs. Let every layer have a *worth* a_l, and give a
+block of the run R the worth a(R) S / b: over all blocks of a pipeline they sum to the
+worth of all layers, whatever the stages. A stage takes as long as its slowest replica,
+and so at least what its blocks take on average, weighted with S / b. Blocks are
+therefore priced by themselves, at the best division of their samples and GPUs.
 
 Worths are counted in cells. Where layers are equal and few enough a cell is a layer's
 b-th part; elsewhere what is not a whole number of cells is rounded up, which only
@@ -15,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,31 +27,37 @@ Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 MOST_CELLS = 352
-_NEAR = 0.004  # worths: as good as in proportion
-_TOTALS = 128  # of worths of unequal layers that are looked at
+_NEAR = 0.0005  # of all layers, that runs gain: not worth a finer grid
 
 
 class Rows(NamedTuple):
-    """Possible replicas, in the order of degree and cells; times in us.
+    """Possible blocks, in the order of GPUs and cells; times in us.
 
-    `weight` is the least size of the layers, in average layers.
+    `weight` is the least size of the layers, in average layers, and `degree` the least
+    that a replica of the block may have: one row for each that makes it slower.
     """
 
-    degree: Whole
+    gpus: Whole
     cells: Whole
     samples: Whole
+    degree: Whole
     us: Array
     weight: Array
 
     def of(self, chosen: npt.NDArray[np.bool_] | Whole) -> "Rows":
         """Some of the rows."""
-        return Rows(
-            self.degree[chosen],
-            self.cells[chosen],
-            self.samples[chosen],
-            self.us[chosen],
-            self.weight[chosen],
-        )
+        columns: Any = (column[chosen] for column in self)
+        return Rows(*columns)
+
+
+class Replicas(NamedTuple):
+    """Least times in us by [degree, samples, worth], and sizes by worth.
+
+    Infinite where no run of such a worth fits.
+    """
+
+    us: Array
+    weight: Array
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Size:
     """Micro-batches of so many sequences.
 
     `worths` are of the layers, in parts of which a cell is `1 / finer`. `exact` says
-    that every share of every run is a whole number of cells.
+    that every share of every run is a whole number of cells; otherwise it is rounded
+    up, and is one at the least.
     """
 
     sequences: int
@@ -71,9 +79,10 @@ class Size:
         """What all layers are worth."""
         return sum(self.worths) * self.finer
 
-    def of_runs(self, worths: Whole, samples: int) -> Whole:
-        """Cells of runs of these worths in replicas of so many samples."""
-        return -(-worths * samples * self.finer // self.sequences)
+    def of_runs(self, worths: Whole, samples: Whole) -> Whole:
+        """Cells of runs of these worths in blocks of so many samples."""
+        cells: Whole = -(-worths * samples * self.finer // self.sequences)
+        return np.maximum(cells, 1)
 
 
 def sizes(table: CostTable, nodes: Sequence[str], times: Sequence[int]) -> list[Size]:
@@ -82,7 +91,7 @@ def sizes(table: CostTable, nodes: Sequence[str], times: Sequence[int]) -> list[
     most = max(MOST_CELLS, len(table.cluster.nodes), max_gpus(table))
     found = []
     for b in sorted(set(times)):
-        exact = sum(worths) * b <= most
+        exact = sum(worths) * b <= most and min(worths) > 0
         finer = b if exact else max(1, most // sum(worths))
         found.append(Size(b, worths, finer, exact))
     return found
@@ -94,7 +103,11 @@ def max_gpus(table: CostTable) -> int:
 
 
 def _worths(table: CostTable, nodes: Sequence[str]) -> tuple[int, ...]:
-    """Whole numbers in proportion to what layers take; any of them will do."""
+    """Whole numbers in proportion to what layers take; any of them will do.
+
+    They are the steps of a rounded sum, so that a run of layers is off by no more than
+    a layer is; what runs may gain by that at the most decides how fine the sum is.
+    """
     if table.even and len(set(table.model.active_parameters)) == 1:
         equal = [_layer_times(table, node) for node in nodes]
         if all(len(set(times)) <= 1 for times in equal):
@@ -106,14 +119,15 @@ def _worths(table: CostTable, nodes: Sequence[str]) -> tuple[int, ...]:
             share += times / times.sum()
     if not share.any():
         return (1,) * table.layers
-    share /= share.sum()
+    before = _behind(share / share.sum())
     best: tuple[float, tuple[int, ...]] | None = None
-    for total in range(table.layers, max(_TOTALS, 2 * table.layers)):
-        worths = np.maximum(1, np.round(share * total)).astype(int)
-        wrong = float(np.abs(worths / worths.sum() - share).sum())
+    for total in range(min(table.layers, MOST_CELLS), MOST_CELLS + 1):
+        steps = np.round(before * total)
+        off = steps / total - before
+        gain = float(off.max() - off.min())
         # A finer grid has its price.
-        if best is None or wrong < 0.8 * best[0] - _NEAR:
-            best = (wrong, tuple(worths.tolist()))
+        if best is None or gain < 0.8 * best[0] - _NEAR:
+            best = (gain, tuple(np.diff(steps).astype(int).tolist()))
     assert best is not None
     return best[1]
 
@@ -126,30 +140,88 @@ def _layer_times(table: CostTable, node: str) -> tuple[int, ...]:
     return ()
 
 
-def rows(tables: Sequence[CostTable], node: str, size: Size, *, last: bool) -> Rows:
-    """All replicas on a node of runs in the middle of a pipeline, or at its end.
+def replicas(
+    tables: Sequence[CostTable],
+    node: str,
+    worths: Sequence[int],
+    most: int,
+    last: bool,
+) -> Replicas:
+    """All replicas on a node, of up to `most` samples, of runs inside or at the end.
 
     `tables` are of the rules by which a stage may recompute.
     """
-    table = tables[0]
-    found = []
-    for t in range(1, table.cluster.node[node].count + 1):
-        for s in range(1, size.sequences + 1):
-            if not table.usable(node, t, s):
-                continue
-            us = np.full(size.cells + 1, np.inf)
-            weight = np.full(size.cells + 1, np.inf)
-            for each in tables:
-                _lower(each, node, t, s, size, last, us, weight)
-            cells = np.flatnonzero(np.isfinite(us))
-            columns = (np.full_like(cells, t), cells, np.full_like(cells, s))
-            found.append(Rows(*columns, us[cells], weight[cells]))
-    if not found:
-        empty = np.zeros(0, np.int64)
-        return Rows(empty, empty, empty, empty.astype(float), empty.astype(float))
-    joined = Rows(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
-    order = np.lexsort((joined.cells, joined.degree))
-    return joined.of(order)
+    table, whole = tables[0], sum(worths)
+    gpus = table.cluster.node[node].count
+    found = Replicas(
+        np.full((gpus + 1, most + 1, whole + 1), np.inf), np.full(whole + 1, np.inf)
+    )
+    for t in range(1, gpus + 1):
+        for s in range(1, most + 1):
+            if table.usable(node, t, s):
+                for each in tables:
+                    _lower(each, node, t, s, worths, last, found)
+    return found
+
+
+def blocks(found: Replicas, size: Size, hop_us: Array) -> Rows:
+    """All blocks of the replicas, each with its hop, by samples from 0 on."""
+    b = size.sequences
+    us = found.us[:, : b + 1] + hop_us[:, None]
+    degrees = np.flatnonzero(np.isfinite(us).any((1, 2))).tolist()
+    best, rows = np.full_like(us, np.inf), [_rows(us, (), size, found.weight, 0)]
+    for least in reversed(degrees):
+        now = _slowest(us, [t for t in degrees if t >= least])
+        better = np.nonzero(now < best)
+        rows.append(_rows(now, better, size, found.weight, least))
+        best = np.minimum(best, now)
+    return joined(rows)
+
+
+def joined(rows: Sequence[Rows]) -> Rows:
+    """All of the rows, in their order."""
+    found = Rows(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
+    return found.of(np.lexsort((found.cells, found.gpus)))
+
+
+def _slowest(us: Array, degrees: Sequence[int]) -> Array:
+    """Least time of the slowest replica of a block, by [GPUs, samples, worth]."""
+    best = np.full_like(us, np.inf)
+    best[0, 0] = 0.0
+    gpus, samples = us.shape[0] - 1, us.shape[1] - 1
+    for k in range(1, gpus + 1):
+        for t in (t for t in degrees if t <= k):
+            for s in range(1, samples + 1):
+                before = best[k - t, : samples + 1 - s]
+                found = np.maximum(before, us[t, s])
+                np.minimum(best[k, s:], found, out=best[k, s:])
+    best[0, 0] = np.inf
+    return best
+
+
+def _rows(
+    us: Array, where: tuple[Whole, ...], size: Size, weight: Array, degree: int
+) -> Rows:
+    """Of blocks of some GPUs, samples and worths: one row a number of cells."""
+    if not where:
+        none = np.zeros(0, np.int64)
+        return Rows(none, none, none, none, none.astype(float), none.astype(float))
+    gpus, samples, worths = where
+    cells = size.of_runs(worths, samples)
+    order = np.lexsort((cells, samples, gpus))
+    keys = np.stack([gpus, samples, cells])[:, order]
+    new = np.any(np.diff(keys, prepend=-1), axis=0)
+    first = np.flatnonzero(new)
+    if not len(first):
+        return _rows(us, (), size, weight, degree)
+    return Rows(
+        keys[0, first],
+        keys[2, first],
+        keys[1, first],
+        np.full(len(first), degree),
+        np.minimum.reduceat(us[where][order], first),
+        np.minimum.reduceat(weight[worths][order], first),
+    )
 
 
 def sizes_of_layers(table: CostTable) -> Array:
@@ -166,22 +238,20 @@ def _lower(
     node: str,
     t: int,
     s: int,
-    size: Size,
+    worths: Sequence[int],
     last: bool,
-    us: Array,
-    weight: Array,
+    found: Replicas,
 ) -> None:
-    """Lower what runs of each number of cells take and weigh, by those that fit."""
+    """Lower what runs of each worth take and weigh, by those that fit."""
     times = _behind(table.layer_us(node, t, s))
-    worths = _behind(size.worths).astype(np.int64)
+    before = _behind(worths).astype(np.int64)
     weights = _behind(sizes_of_layers(table))
     head = table.head_us(node, t, s) if last else 0
     for first, end in _longest(table, node, t, s, last):
-        ends = [table.layers] if last else range(first + 1, end + 1)
-        stop = np.array(ends)
-        cells = size.of_runs(worths[stop] - worths[first], s)
-        np.minimum.at(us, cells, times[stop] - times[first] + head)
-        np.minimum.at(weight, cells, weights[stop] - weights[first])
+        stop = np.array([table.layers] if last else range(first + 1, end + 1))
+        worth = before[stop] - before[first]
+        np.minimum.at(found.us[t, s], worth, times[stop] - times[first] + head)
+        np.minimum.at(found.weight, worth, weights[stop] - weights[first])
 
 
 def _behind(values: Sequence[float] | Array) -> Array:

@@ -8,7 +8,7 @@ them holds for layers of any sizes; for equal layers they are exact.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +16,33 @@ import numpy.typing as npt
 from ....costs import CostTable
 from ....schema import Instance, exact
 from ....schema.rates import slower
-from .items import Rows, Size, rows, sizes, sizes_of_layers
+from .items import (
+    Replicas,
+    Rows,
+    Size,
+    blocks,
+    joined,
+    replicas,
+    sizes,
+    sizes_of_layers,
+)
 
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Offer:
-    """The replicas that a kind can have in micro-batches of one size.
+class Offer(NamedTuple):
+    """The blocks that a kind can have in micro-batches of one size, by what follows.
 
-    `within_us` and `out_us` are hops by samples, from 0 on, to a receiver of one GPU,
-    the cheapest there is: inside the node and to another one, which is never cheaper.
-    `out_us` is infinite where there is no other node.
+    `inner`: another stage in the node, the hop is there at the least; `out`: none, and
+    all samples are here, so that they go to another node; `shared`: none, and others
+    of the stage may be next to the following one; `last`: the pipeline ends, with its
+    head and without a hop. Hops are to a receiver of one GPU, the cheapest there is.
     """
 
-    runs: Rows
+    inner: Rows
+    out: Rows
+    shared: Rows
     last: Rows
-    within_us: Array
-    out_us: Array
 
 
 @dataclass(frozen=True)
@@ -44,15 +53,7 @@ class Kind:
     gpus: int
     offers: tuple[Offer, ...]
 
-    @property
-    def speed(self) -> float:
-        """Cells that one GPU can do in a us, at the most; a guess for prices."""
-        found = [
-            float((offer.runs.cells / offer.runs.degree / offer.runs.us).max())
-            for offer in self.offers
-            if len(offer.runs.us) and offer.runs.us.min() > 0
-        ]
-        return max(found, default=0.0) or 1e-6
+    speed: float  # cells that one GPU can do in a us, at the most; a guess for prices
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,23 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
         classes.setdefault(key, []).append(node.name)
     speakers = [names[0] for names in classes.values()]
     counted = sizes(own, speakers, instance.workload.micro_batch_sizes)
+    most = max(size.sequences for size in counted)
+    hops = [_hops(own, names, most) for names in classes.values()]
+    # A stage that is shared may hand on from any of its nodes.
+    anywhere = np.min([within for within, _ in hops], axis=0)
     kinds = []
-    for names in classes.values():
+    for names, (within, out) in zip(classes.values(), hops, strict=True):
         check()
-        kinds.append(_kind(tables, names, counted))
+        runs, last = (
+            replicas(tables, names[0], counted[0].worths, most, last=last)
+            for last in (False, True)
+        )
+        offers = []
+        for size in counted:
+            check()
+            offers.append(_offer(runs, last, size, (within, anywhere, out)))
+        count = own.cluster.node[names[0]].count
+        kinds.append(Kind(tuple(names), count, tuple(offers), _speed(runs, counted)))
     return Fleet(tuple(kinds), tuple(counted), _spread_us(own), sizes_of_layers(own))
 
 
@@ -105,29 +119,41 @@ def _spread_us(table: CostTable) -> float:
     return float(sent / (max(rates) * 1000))
 
 
-def _kind(tables: list[CostTable], names: list[str], counted: list[Size]) -> Kind:
-    table = tables[0]
-    node = table.cluster.node[names[0]]
-    crossings = table.workload.costs.interleave
-    offers = []
-    for size in counted:
-        samples = range(1, size.sequences + 1)
-        out = np.array([0.0, *(_least_out_us(table, names, s) for s in samples)])
-        within = np.zeros_like(out)
-        if node.count > 1:
-            near = (table.least_hop_us(node.name, node.name, s) for s in samples)
-            within[1:] = [float(us) for us in near]
-        # Where links between nodes are the faster ones, two visits are not one.
-        within = np.minimum(within, out)
-        offers.append(
-            Offer(
-                rows(tables, node.name, size, last=False),
-                rows(tables, node.name, size, last=True),
-                crossings * within,
-                crossings * out,
-            )
-        )
-    return Kind(tuple(names), node.count, tuple(offers))
+def _speed(runs: Replicas, counted: list[Size]) -> float:
+    """Cells that a GPU does in a us at the most; runs of no time do not count."""
+    degrees, _, worths = at = np.nonzero(np.isfinite(runs.us) & (runs.us > 0))
+    if not len(worths):
+        return 1e-6
+    finer = max(size.finer for size in counted)
+    return float((worths * finer / degrees / runs.us[at]).max()) or 1e-6
+
+
+def _offer(
+    runs: Replicas, last: Replicas, size: Size, hops: tuple[Array, Array, Array]
+) -> Offer:
+    b = size.sequences
+    within, anywhere, out = (us[: b + 1] for us in hops)
+    whole, some = blocks(runs, size, within), blocks(runs, size, anywhere)
+    none = np.zeros(b + 1)
+    gone, bare = blocks(runs, size, out), blocks(runs, size, none)
+    return Offer(
+        joined([whole.of(whole.samples == b), some.of(some.samples < b)]),
+        gone.of(gone.samples == b),
+        bare.of(bare.samples < b),
+        blocks(last, size, none),
+    )
+
+
+def _hops(table: CostTable, names: list[str], most: int) -> tuple[Array, Array]:
+    """Least hops inside such a node and out of it, by samples from 0 on."""
+    node, v = table.cluster.node[names[0]], table.workload.costs.interleave
+    samples = range(1, most + 1)
+    out = np.array([0.0, *(_least_out_us(table, names, s) for s in samples)])
+    if node.count == 1:
+        return v * out, v * out
+    near = [float(table.least_hop_us(node.name, node.name, s)) for s in samples]
+    # Where links between nodes are the faster ones, two visits are not one.
+    return v * np.minimum([0.0, *near], out), v * out
 
 
 def _least_out_us(table: CostTable, names: list[str], s: int) -> float:

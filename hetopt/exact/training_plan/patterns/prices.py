@@ -102,10 +102,14 @@ class Pricing:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Refuted, with prices per GPU of each group that prove it; or not (yet)."""
+    """Refuted, with prices per GPU of each group that prove it; or not (yet).
+
+    `taken` is then what some packing takes in place of the batch.
+    """
 
     refuted: bool
     prices: tuple[float, ...]
+    taken: float = 0.0
 
 
 _States = list[Table | None]  # least prices by what there is of the end: [w, interval]
@@ -143,7 +147,7 @@ class _Search:
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
 
     def run(self, start: tuple[float, ...] | None) -> Verdict:
-        prices = np.array(start) if start else self._fair_prices()
+        prices, value = np.array(start) if start else self._fair_prices(), 0.0
         for _ in range(_ROUNDS):
             prices = self._scaled(prices)
             if not self._add_columns(prices):
@@ -153,7 +157,7 @@ class _Search:
             value, amounts, prices = maximise(worth, uses, self.supply)
             if value >= self.pricing.batch and not self._limit_more(amounts):
                 break
-        return Verdict(False, tuple(prices))
+        return Verdict(False, tuple(prices), value)
 
     def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
@@ -349,16 +353,15 @@ class _Programme:
     ) -> tuple[int, int, int, float]:
         """Group, GPUs less 1, cells and time of the cheapest such visit."""
         best: tuple[float, int, int, int, float] | None = None
-        cells = [y] if self.part.exact else range(y, self.part.cells + 1)
+        cells = slice(y, y + 1 if self.part.exact else None)
         for i in members:
             table = self._table(i, end)
             assert table is not None
-            for w in cells:
-                times = table[:, w, g]
-                price = np.float32(self.part.sequences) * times + self.goods[i][:, w]
-                k = int(np.argmin(price))
-                found = (float(price[k]), i, k, w, float(times[k]))
-                best = found if best is None else min(best, found)
+            times = table[:, cells, g]
+            price = np.float32(self.part.sequences) * times + self.goods[i][:, cells]
+            k, w = divmod(int(np.argmin(price)), price.shape[1])
+            found = (float(price[k, w]), i, k, y + w, float(times[k, w]))
+            best = found if best is None else min(best, found)
         assert best is not None
         return best[1:]
 

@@ -1,24 +1,24 @@
 """The cheapest ways for a pipeline to use one node, for every bottleneck at once.
 
-A *visit* is all that one pipeline does in one node: k GPUs in replicas that are worth
+A *visit* is all that one pipeline does in one node: k GPUs in blocks that are worth
 w cells (`items`). A hop inside a node is cheaper than one between nodes. For a
 bottleneck M every stage takes at most M, and
 
-    least[k, w] = min of (sum over replicas of s / b x their times) / M
+    least[k, w] = min of (sum over blocks of S / b x their times) / M
 
-over all divisions of k GPUs and w cells into replicas. It is tabulated for a grid of
+over all divisions of k GPUs and w cells into blocks. It is tabulated for a grid of
 intervals [low, high] of M: stages may take `high`, times are divided by `low`, so a
 table is never above the truth. In float32; `pattern_bound` leaves room for that.
 
-Every replica pays the hop inside the node but those of the last stage that the pipeline
+Every block pays the hop inside the node but that of the last stage that the pipeline
 has there. That stage
 
-- goes on to another node, in one replica: it pays the hop between nodes;
-- is shared with replicas elsewhere (s < b), which may be next to the following stage:
+- goes on to another node, as a whole: it pays the hop between nodes;
+- is shared with blocks elsewhere (S < b), which may be next to the following stage:
   it pays no hop;
-- ends the pipeline, in one replica: it has the head, and pays no hop;
-- ends it with others: at most two replicas count as halves of the end, with the head,
-  or one as the whole of it if s > b / 2; the rest as shared, without the head.
+- ends the pipeline: it has the head, and pays no hop. At most two blocks count as
+  halves of the end, or one as the whole of it if S > b / 2; more of them as shared,
+  without the head.
 """
 
 from collections import OrderedDict
@@ -107,7 +107,7 @@ class VisitTables:
         offer = self.fleet.kinds[kind].offers[size]
         held = [
             rows.weight <= (rows.degree * rate + share) * (1 + 1e-9) + 1e-9
-            for rows in (offer.runs, offer.last)
+            for rows in offer
         ]
         key = (
             kind,
@@ -117,8 +117,8 @@ class VisitTables:
             fills,
         )
         if key not in self._kept:
-            runs, last = offer.runs.of(held[0]), offer.last.of(held[1])
-            limited = Offer(runs, last, offer.within_us, offer.out_us)
+            some = zip(offer, held, strict=True)
+            limited = Offer(*(rows.of(able) for rows, able in some))
             self._kept[key] = self._tables(kind, size, limited, rate, fills)
             self._forget()
         self._kept.move_to_end(key)
@@ -165,25 +165,21 @@ class _Block:
     ) -> None:
         self.gpus, self.size, self.fill = kind.gpus, size, fill
         self.high, self.inverse = grid.high[part], grid.inverse[part]
-        b, runs, last = size.sequences, offer.runs, offer.last
-        sole = runs.samples == b
-        self.inner = self._stages(runs, offer.within_us[runs.samples])
-        alone = runs.of(sole)
-        self.out = self._stages(alone, offer.out_us[alone.samples])
-        shared = runs.of(~sole)
-        self.shared = self._stages(shared, np.zeros(len(shared.us)))
-        most = 2 * last.samples > b
-        whole, halves = last.of(most), last.of(~most)
-        self.whole = self._stages(whole, np.zeros(len(whole.us)))
-        self.halves = self._stages(halves, np.zeros(len(halves.us)))
+        last = offer.last
+        most = 2 * last.samples > size.sequences
+        self.inner = self._stages(offer.inner)
+        self.out = self._stages(offer.out)
+        self.shared = self._stages(offer.shared)
+        self.whole = self._stages(last.of(most))
+        self.halves = self._stages(last.of(~most))
 
-    def _stages(self, rows: Rows, hop_us: npt.NDArray[np.float64]) -> list[Table]:
-        """By degree - 1, the cheapest replicas by [cells, bottleneck]."""
+    def _stages(self, rows: Rows) -> list[Table]:
+        """By GPUs - 1, the cheapest blocks by [cells, bottleneck]."""
         tables = []
-        us = rows.us + hop_us
+        us = rows.us
         shares = self.fill * rows.samples / self.size.sequences
         for t in range(1, self.gpus + 1):
-            mine = rows.degree == t
+            mine = rows.gpus == t
             priced = np.full((self.size.cells + 1, len(self.high)), np.inf, np.float32)
             if mine.any():
                 self._price(priced, rows.cells[mine], us[mine], shares[mine])
@@ -224,37 +220,24 @@ class _Block:
         if self.size.sequences == 1:
             self._append(ended, inner, self.whole)
             return going[1:], None, ended[1:]
-        # Shared with others: one replica after another, by growing k.
-        open_ = inner.copy()
-        partly = self._empty()
-        self._append(partly, open_, self.shared, also=open_)
-        np.minimum(going, partly, out=going)
         half = self._empty()
-        self._append(half, open_, self.halves)
-        self._append(ended, open_, self.whole)
-        self._append(ended, half, self.halves)
+        self._append(going, inner, self.shared)
+        self._append(half, inner, self.halves)
+        self._append(ended, inner, self.whole)
         return going[1:], half[1:], ended[1:]
 
     def _empty(self) -> Table:
         shape = (self.gpus + 1, self.size.cells + 1, len(self.high))
         return np.full(shape, np.inf, np.float32)
 
-    def _append(
-        self,
-        out: Table,
-        before: Table,
-        stages: list[Table],
-        also: Table | None = None,
-    ) -> None:
-        """Lower `out` by a replica behind `before`, and `also` by what was found."""
+    def _append(self, out: Table, before: Table, stages: list[Table]) -> None:
+        """Lower `out` by a block behind `before`."""
         for k in range(1, self.gpus + 1):
             for t in range(1, k + 1):
                 stage = stages[t - 1]
                 for w in range(1, len(stage)):
                     rest = before[k - t, : self.size.cells + 1 - w]
                     _lower(out[k, w:], rest, stage[w])
-            if also is not None:
-                np.minimum(also[k], out[k], out=also[k])
 
 
 def _lower(target: Table, before: Table, stage: Table) -> None:
@@ -262,20 +245,16 @@ def _lower(target: Table, before: Table, stage: Table) -> None:
 
 
 def _claims(kind: Kind, size: Size, offer: Offer, rate: float) -> Table:
-    """Least sums over a visit's replicas of s / b x what is too much for `rate`.
+    """Least sums over a visit's blocks of S / b x what is too much for `rate`.
 
-    Rows of `last` are among those of `runs`, as far as sizes go.
+    A block claims no less than it would as one replica.
     """
-    rows, cells = offer.runs, size.cells
-    excess = np.maximum(0.0, rows.weight - rows.degree * rate)
-    excess *= rows.samples / size.sequences
+    cells = size.cells
     least = np.full((kind.gpus, cells + 1), np.inf)
-    np.minimum.at(least, (rows.degree - 1, rows.cells), excess)
-    # Runs at the end may be lighter, where nothing else has their worth.
-    ends = offer.last
-    excess = np.maximum(0.0, ends.weight - ends.degree * rate)
-    excess *= ends.samples / size.sequences
-    np.minimum.at(least, (ends.degree - 1, ends.cells), excess)
+    for rows in offer:
+        excess = np.maximum(0.0, rows.weight - rows.gpus * rate)
+        excess *= rows.samples / size.sequences
+        np.minimum.at(least, (rows.gpus - 1, rows.cells), excess)
     if not size.exact:
         least = np.minimum.accumulate(least[:, ::-1], 1)[:, ::-1]
         least[:, 0] = np.inf
