@@ -6,7 +6,7 @@ from typing import Any
 
 from ..modelling import Limits
 from ..problems import training_plan
-from ..problems.training_plan import settings
+from ..problems.training_plan import settings, shapes
 from ..result import Bound, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..schema.targets import TARGETS
@@ -24,8 +24,9 @@ from .calling import (
 from .judging import load
 from .planning import plan
 
-FREEST = "executor"  # runs every plan that the architecture allows
-NAMES = ("executor", *(name for name in TARGETS if name not in ("any", "executor")))
+FREEST = "executor"  # runs plans of every shape
+_NO_PROGRAMS = ("any", "architecture")
+NAMES = (FREEST, *(x for x in TARGETS if x not in (FREEST, *_NO_PROGRAMS)))
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def compare_targets(
 ) -> TargetReport:
     """The best plan that each target can run, and how much slower that is.
 
-    All targets by default, `executor` always among them: it runs every plan that the
-    architecture allows, so its bound holds for all. The limits are of each target.
+    All targets by default, `executor` always among them: it runs plans of every shape,
+    so where it runs any, its bound holds for all. The limits are of each target.
     Raises as `plan` does.
     """
     asked, heard = limits_of(limits), progress_of(progress)
@@ -133,6 +134,8 @@ def _best_for(result: Result, others: Iterable[Result]) -> Result:
 
 def _runs_less(data: Instance, freest: Instance) -> bool:
     """Whether every plan of the one's target is one of the freest one's."""
+    if shapes.never_run(freest):
+        return False
     whole = set(settings.offered(freest))
     return whole.issuperset(settings.offered(data))
 

@@ -86,8 +86,8 @@ RunsOn = Annotated[
         "--for",
         metavar="TARGET",
         help="Plans that this can run: megatron, torchtitan, deepspeed, flagscale, "
-        "galvatron, hexiscale, sailor, executor (all that the architecture allows), "
-        "or any.",
+        "galvatron, hexiscale, sailor, executor (hetopt run: every shape), "
+        "architecture (all that it allows), or any.",
     ),
 ]
 AsJson = Annotated[

@@ -16,7 +16,7 @@ Beside `export` may stand
     refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
     OPTIONS: dict[str, Any]               what `export` is told besides, by name
     RULES: str                            the target whose plans it runs, if not its own
-    BEYOND: frozenset[Feature]            what it has beside that target's features
+    WITHOUT: frozenset[Feature]           what of that target's features it has not
 
 What a target can run is said in `hetopt.schema.targets`, whose rules planners keep to.
 

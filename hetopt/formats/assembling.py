@@ -8,6 +8,7 @@ from .. import formats
 from ..catalogue import Gpu, known, models
 from ..catalogue import model as shape_of
 from ..errors import InstanceError, UnknownName, quoted
+from ..problems.training_plan import shapes
 from ..schema import Instance
 from ..text import units
 from ..text.complaints import validated
@@ -74,7 +75,11 @@ def assembly(
         "cluster": cluster,
         "workload": {**workload, **trained},
     }
-    validated(Instance, made, "the assembled instance", file="")
+    data = validated(Instance, made, "the assembled instance", file="")
+    lacks = shapes.never_run(data)
+    if own and lacks and "runs_on" not in how:
+        words = [feature.value for feature in lacks]
+        made["workload"], rows = assumptions.runner(made["workload"], words, rows)
     assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)

@@ -8,14 +8,19 @@ their shape, and so are their tensor-parallel groups (`mpu`). Ranks are in the o
 gives a host neighbouring ranks, on those of its GPUs that `--include` names, by
 number: it sorts them (deepspeed/launcher/runner.py). Cards of a host are alike, so
 which of them serves a stage is the launcher's.
+
+AdamW on GPUs is the user's to give. SGD, by its name of torch.optim, and AdamW whose
+states are on hosts (`offload_optimizer`) are made by DeepSpeed; add their rates to
+`optimizer.params`.
 """
 
 import json
+from typing import Any
 
 from ..plans import TrainingPlan
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
-from ..schema import Instance
+from ..schema import CostSettings, Instance
 from .exporting.launching import ranks, runs
 
 MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
@@ -70,6 +75,23 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 """
 
 
+def _updated(costs: CostSettings) -> dict[str, Any]:
+    """Which optimiser, and where its states are; AdamW on GPUs is the user's to make.
+
+    On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
+    the instance weighs it.
+    """
+    if costs.optimiser == "sgd":
+        return {"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}}
+    if not costs.hosts_update:
+        return {}
+    hosted = {"device": "cpu", "pin_memory": True}
+    return {
+        "optimizer": {"type": "AdamW", "params": {}},
+        "zero_optimization": {"stage": costs.zero, "offload_optimizer": hosted},
+    }
+
+
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`pipeline_plan.py`, `ds_config.json`, `hostfile` and `launch.sh`."""
     pipeline = together(normal(plan).pipelines[0])
@@ -90,6 +112,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "bf16": {"enabled": costs.precision not in ("fp32", "fp16_mixed")},
         "fp16": {"enabled": costs.precision == "fp16_mixed"},
         "zero_optimization": {"stage": costs.zero},
+        **_updated(costs),
     }
     include = "@".join(
         f"{host}:{','.join(map(str, sorted(held)))}" for host, held in parts

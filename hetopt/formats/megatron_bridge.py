@@ -12,7 +12,6 @@ values, output, gate, up and down, as the instance counts them.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from ..plans import TrainingPlan
@@ -25,8 +24,8 @@ from .megatron import launch
 
 #: The target of `hetopt.schema.targets` whose plans it runs.
 RULES = "megatron"
-#: What it has beside the features of that target.
-BEYOND = frozenset({Feature.LORA})
+#: Its Muon divides states, by whole matrices.
+WITHOUT = frozenset({Feature.MUON})
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"
 _ABOUT = """\
 # Further arguments are passed on: words as train.train_iters=1000.
@@ -108,6 +107,12 @@ _TRAIN = ("global_batch_size", "micro_batch_size")
 #: Said elsewhere: by the sequence, by the kind of query groups, by the precision.
 _ELSEWHERE = ("max_position_embeddings", "group_query_attention", "bf16", "fp16")
 _SHARDED = "use_distributed_optimizer"
+_UPDATED = (
+    "optimizer",
+    "optimizer_cpu_offload",
+    "optimizer_offload_fraction",
+    "use_precision_aware_optimizer",
+)
 _PRECISIONS = {"fp16_mixed": "fp16_mixed", "fp32": None}
 #: Matrices that adapters lie beside, by `workload.costs.lora.beside`.
 _ATTENTION = ("linear_q", "linear_k", "linear_v", "linear_proj")
@@ -115,19 +120,6 @@ _BESIDE = {
     "attention": _ATTENTION,
     "all": (*_ATTENTION, "linear_fc1_up", "linear_fc1_gate", "linear_fc2"),
 }
-
-
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Adapters that it would not put where the instance has them."""
-    lora = data.workload.costs.lora
-    return [] if lora is None else list(_unlike(data, lora))
-
-
-def _unlike(data: Instance, lora: Lora) -> Iterator[str]:
-    if lora.weight_bits is not None:
-        yield f"its frozen weights have 16 bits, not {lora.weight_bits}"
-    if lora.beside == "all" and not data.model.gated:
-        yield "its adapters of an MLP are beside gate and up, and this one has no gate"
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
@@ -154,11 +146,12 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
             shape[_NOT[name]] = False
         elif name == "swiglu":
             shape |= {"gated_linear_unit": True, "activation_func": "silu"}
-        elif name not in (*_TRAIN, *_ELSEWHERE, _SHARDED):
+        elif name not in (*_TRAIN, *_ELSEWHERE, *_UPDATED, _SHARDED):
             shape[_NAMES.get(name, name)] = value
     if dense := data.model.dense_layers:
         shape["moe_layer_freq"] = [0] * dense + [1] * (data.model.layers - dense)
     sharded = bool(told.get(_SHARDED))
+    updated = {name: told[name] for name in _UPDATED if name in told}
     precision = str(data.workload.costs.precision)
     shape.setdefault("vocab_size", data.model.vocabulary)
     if "make_vocab_size_divisible_by" not in shape:
@@ -172,7 +165,7 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
         "dataset": {"seq_length": length},
         "tokenizer": {"vocab_size": data.model.vocabulary},
         "ddp": {_SHARDED: sharded},
-        "optimizer": {_SHARDED: sharded},
+        "optimizer": {_SHARDED: sharded, **updated},
         "": {"mixed_precision": _PRECISIONS.get(precision, "bf16_mixed")},
         **adapters,
     }

@@ -1,6 +1,6 @@
 """The decoder that is trained: its shape, from an instance or from a `config.json`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,9 +8,10 @@ from pydantic import Field
 
 from ..catalogue import architectures
 from ..errors import InstanceError, Unsupported, naming
+from ..problems.training_plan.shapes import of_layers
 from ..schema import ModelSpec, Record
-from ..schema.layers import EXPERTS, FURTHER, MAMBA, WINDOW
-from ..schema.targets import Feature
+from ..schema.layers import EXPERTS
+from ..schema.targets import TARGETS, Feature
 from ..text.parsing import read_tree
 
 CONFIG = "config.json"
@@ -102,7 +103,8 @@ def of_spec(model: ModelSpec, sequence_length: int) -> Decoder:
     GPT-2, with the instance's norm and activation. Raises `Unsupported` for a model
     without a vocabulary, and for layers of kinds that are not run, by their names.
     """
-    if kinds := [str(x.value) for x in _kinds_not_run(model, sequence_length)]:
+    lacks = of_layers(model, sequence_length) - TARGETS["executor"].supports
+    if kinds := [str(x.value) for x in Feature if x in lacks]:
         raise Unsupported(
             f"model {model.name!r} has {', '.join(kinds)}: not run; expected layers of "
             "full attention and an MLP or experts"
@@ -132,20 +134,6 @@ def of_spec(model: ModelSpec, sequence_length: int) -> Decoder:
         tied=model.tied_embeddings,
         experts=_experts(model),
     )
-
-
-def _kinds_not_run(model: ModelSpec, sequence_length: int) -> Iterator[Feature]:
-    parts = {part for kind in model.kinds for part in kind}
-    seen = model.window or sequence_length
-    asked = {
-        Feature.LATENT: model.latent is not None,
-        Feature.MAMBA: MAMBA in parts,
-        Feature.WINDOWS: WINDOW in parts and seen < sequence_length,
-        Feature.SINGLE_PARTS: any(len({*kind} - {FURTHER}) < 2 for kind in model.kinds),
-        Feature.FURTHER_TOKENS: model.mtp_layers > 0,
-        Feature.MORE_NORMS: model.post_norm,
-    }
-    yield from (feature for feature, uses in asked.items() if uses)
 
 
 def _experts(model: ModelSpec) -> Experts | None:

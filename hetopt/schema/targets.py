@@ -3,7 +3,8 @@
 `Workload.runs_on` names a target; the plans of the instance are then those that it can
 run. The judge names each rule that a plan breaks, searches keep to them, and exporters
 (`hetopt.formats`) state no rule of a plan a second time. `any` has no rules: the
-instances of papers have the spaces of their papers.
+instances of papers have the spaces of their papers. `architecture` is no program: its
+degrees divide what they cut, and that is all.
 
 A tensor-parallel group cuts every layer into equal parts, so its degree divides the
 attention heads, the key-value heads, and the width of the MLP or of an expert where the
@@ -23,6 +24,7 @@ ONE = Split()
 
 RunsOn = Literal[
     "any",
+    "architecture",
     "executor",
     "megatron",
     "torchtitan",
@@ -52,11 +54,12 @@ class Feature(StrEnum):
     LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
     LATENT = "latent attention (MLA)"
     MAMBA = "Mamba-2 layers"
-    WINDOWS = "layers whose attention sees a window or a chunk"
+    WINDOWS = "layers whose attention sees a window or a chunk of the sequence"
     PLACED_EXPERTS = "experts in other layers than all behind the first dense ones"
     SINGLE_PARTS = "layers that are attention or an MLP alone"
     FURTHER_TOKENS = "layers that predict further tokens (MTP)"
-    MORE_NORMS = "norms of queries and keys, or behind attention and MLP"
+    MORE_NORMS = "norms of queries and keys"
+    POST_NORMS = "norms behind attention and MLP"
     ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
     ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
     ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
@@ -69,15 +72,20 @@ class Feature(StrEnum):
     CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
-    OPTIMISER = "an optimiser other than AdamW"
-    OFFLOAD = "optimiser states or activations in the memory of hosts"
+    SGD = "SGD in place of AdamW"
+    MUON = "Muon in place of AdamW"
+    ADAFACTOR = "Adafactor in place of AdamW"
+    ADAMW_8BIT = "AdamW whose states have 8 bits"
+    DIVIDED_OTHERS = "other optimisers' states than AdamW's divided among replicas"
+    HOSTED_STATES = "optimiser states in the memory of hosts"
+    HOSTED_UNDIVIDED = "optimiser states of hosts that replicas do not divide (no ZeRO)"
+    HOSTED_ACTIVATIONS = "activations in the memory of hosts"
     LORA = "adapters beside frozen weights (LoRA)"
+    QUANTISED = "frozen weights of four or eight bits"
 
 
 #: What is no fault of a plan: targets without it run the plan, but are not told it.
-UNTOLD = frozenset(
-    {Feature.LISTED_PARAMETERS, Feature.LORA, Feature.OPTIMISER, Feature.OFFLOAD}
-)
+UNTOLD = frozenset({Feature.LISTED_PARAMETERS})
 
 
 class Rule(StrEnum):
@@ -131,6 +139,32 @@ _LAYERS = frozenset(
         Feature.SINGLE_PARTS,
         Feature.FURTHER_TOKENS,
         Feature.MORE_NORMS,
+        Feature.POST_NORMS,
+    }
+)
+#: Of layers and of how they are trained, what the executor has no words for.
+_NOT_EXECUTED = frozenset(
+    {
+        Feature.LATENT,
+        Feature.MAMBA,
+        Feature.WINDOWS,
+        Feature.SINGLE_PARTS,
+        Feature.FURTHER_TOKENS,
+        Feature.POST_NORMS,
+        Feature.ZERO_2,
+        Feature.ZERO_3,
+        Feature.NO_MASTER,
+        Feature.CONTEXT_PARALLEL,
+        Feature.SGD,
+        Feature.MUON,
+        Feature.ADAFACTOR,
+        Feature.ADAMW_8BIT,
+        Feature.DIVIDED_OTHERS,
+        Feature.HOSTED_STATES,
+        Feature.HOSTED_UNDIVIDED,
+        Feature.HOSTED_ACTIVATIONS,
+        Feature.LORA,
+        Feature.QUANTISED,
     }
 )
 _GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
@@ -151,23 +185,29 @@ _MEGATRON = {
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         "any": Target(frozenset(Feature)),
+        "architecture": Target(frozenset(Feature)),
         "executor": Target(
-            frozenset(Feature)
-            - {
-                Feature.ZERO_2,
-                Feature.ZERO_3,
-                Feature.NO_MASTER,
-                Feature.LORA,
-                Feature.OPTIMISER,
-                Feature.OFFLOAD,
-                Feature.CONTEXT_PARALLEL,
-            },
-            frozenset({Rule.TOGETHER}),
+            frozenset(Feature) - _NOT_EXECUTED, frozenset({Rule.TOGETHER})
         ),
+        # Its distributed optimiser is Adam's alone, and only that goes to hosts
+        # (megatron/core/optimizer, core 0.12 to 0.20); Muon since core 0.16.
         "megatron": Target(
-            frozenset(_GRID | _MEGATRON | _DIVIDED | {Feature.INTERLEAVED}),
+            frozenset(
+                _GRID
+                | _MEGATRON
+                | _DIVIDED
+                | {
+                    Feature.INTERLEAVED,
+                    Feature.SGD,
+                    Feature.MUON,
+                    Feature.HOSTED_STATES,
+                    Feature.LORA,
+                }
+            ),
             symmetric=True,
         ),
+        # Optimisers by name are its own or torch.optim's; ZeRO flattens what they
+        # update, and has it on hosts (deepspeed/runtime/engine.py).
         "deepspeed": Target(
             frozenset(
                 _GRID
@@ -178,6 +218,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.SINGLE_PRECISION,
                     Feature.FLOAT16,
                     Feature.BFLOAT16,
+                    Feature.SGD,
+                    Feature.HOSTED_STATES,
                 }
             ),
             frozenset({Rule.NEIGHBOURS}),
@@ -206,6 +248,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.MIXED_DEGREES,
                     Feature.MIXED_REPLICAS,
                     Feature.MIXED_TYPES,
+                    Feature.SGD,
                 }
                 | _MEGATRON
             ),

@@ -404,8 +404,9 @@ class Workload(Record):
         RunsOn,
         Field(
             description="The program that runs the plan: its rules, and the degrees "
-            "that the architecture allows, are the plan's. `executor` runs whatever "
-            "the architecture allows; `any` has no rules."
+            "that the architecture allows, are the plan's. `executor` runs plans of "
+            "every shape, `architecture` is no program and takes whatever the "
+            "architecture allows; `any` has no rules."
         ),
     ] = "any"
 

@@ -478,6 +478,9 @@ def test_what_is_fine_tuned_is_said(
         ("zero=3", "torchtitan"),
         ("context_parallel=2", "megatron"),
         ("context_parallel=1,2", "executor"),
+        ("finetune=lora", "architecture"),
+        ("optimiser=sgd", "architecture"),
+        ("offload=optimiser", "architecture"),
     ],
 )
 def test_what_is_asked_for_is_run_by_who_can(

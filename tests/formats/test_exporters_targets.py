@@ -13,10 +13,12 @@ from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance, instance_for
 from exporter_plans import one as pipelined
 
 from hetopt import formats
+from hetopt.bounds.impossible import unfit_target
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.problems.training_plan import settings
+from hetopt.schema import Alternatives, Instance
 
 TARGETS = list(formats.exporters())
 LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"}
@@ -217,7 +219,11 @@ def test_between_them_the_plans_have_every_feature() -> None:
 
 # --- what the instance asks of whoever runs the plan ---------------------------------
 
-NOT_RUN = {"ZeRO 2", "ZeRO 3", "without a master copy"}
+MIXED = {"precision": "bf16_mixed"}
+SGD, MUON = (MIXED | {"optimiser": name} for name in ("sgd", "muon"))
+HOSTED = MIXED | {"zero": 1, "offload": {}}
+RUN = {"ZeRO 1", "interleaved", "selective recomputation", "single", "fp16"}
+RUN |= {"layers that are not recomputed"}
 SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     ({"zero": 1}, "ZeRO 1", {"megatron", "flagscale", "deepspeed", "torchtitan"}),
     ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron"}),
@@ -235,6 +241,25 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         {"megatron", "flagscale", "deepspeed", "hexiscale"},
     ),
     ({"precision": "bf16"}, "without a master copy", set()),
+    *(
+        (MIXED | {"optimiser": name}, words, takers)
+        for name, words, takers in (
+            ("sgd", "SGD", {"megatron", "flagscale", "deepspeed"}),
+            ("muon", "Muon", {"megatron"}),
+            ("adafactor", "Adafactor", set()),
+            ("adamw_8bit", "8 bits", set()),
+        )
+    ),
+    (
+        MIXED | {"zero": 1, "offload": {}},
+        "optimiser states in the memory of hosts",
+        {"megatron", "deepspeed"},
+    ),
+    (
+        {"offload": {"optimiser": False, "activations": 1}},
+        "activations in the memory of hosts",
+        set(),
+    ),
     (
         {"recompute": "none"},
         "layers that are not recomputed",
@@ -248,17 +273,46 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
 def test_settings_that_a_target_has_no_word_for_are_refused(
     target: str, costs: dict[str, Any], reason: str, takers: set[str]
 ) -> None:
+    if target == "hexiscale" and costs.items() > MIXED.items():
+        costs = costs | {"precision": "fp16_mixed"}
     data = instance_for(target, costs=costs)
     name = target.removesuffix("_bridge")  # whose rules are Megatron's
+    if target != name and reason == "Muon":
+        takers = set()
     plan = ALONE[3] if target in ("sailor", "hexiscale") else EVEN
     why = exporting.reasons(target, data, plan)
-    executor = set() if reason in NOT_RUN else {"torchrun"}
+    executor = {"torchrun"} if reason in RUN else set()
     if name in takers | LAUNCHERS - {"torchrun"} | executor:
         assert why == []
         assert exporting.exported(target, data, plan)
     else:
-        assert len(why) == 1
-        assert reason in why[0]
+        assert len(why) == 1 or "zero" in costs  # neither that, nor what goes with it
+        assert any(reason in words for words in why)
+
+
+@pytest.mark.parametrize("target", ["megatron", "megatron_bridge", "deepspeed"])
+@pytest.mark.parametrize(
+    ("costs", "reason"),
+    [
+        (SGD | {"zero": 1}, "other optimisers' states than AdamW's divided"),
+        (HOSTED | {"zero": 0}, "states of hosts that replicas do not divide"),
+    ],
+)
+def test_states_are_divided_where_the_target_can_divide_them(
+    target: str, costs: dict[str, Any], reason: str
+) -> None:
+    """By the exporter, by the judge, and before there is a plan; none is chosen."""
+    (why,) = exporting.reasons(target, instance(costs=costs), EVEN)
+    assert reason in why
+    name = "deepspeed" if target == "deepspeed" else "megatron"
+    data = instance(costs=costs).on(name)
+    assert reason in str(unfit_target(data))
+    assert any(reason in x.by for x in training_plan.evaluate(data, EVEN).violations)
+    other = Alternatives(zero=(0, 1))
+    work = data.workload.model_copy(update={"alternatives": other})
+    data = data.model_copy(update={"workload": work})
+    assert unfit_target(data) is None
+    assert settings.offered(data) == [(1 - costs["zero"], "full")]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +321,22 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
         ("megatron", {"zero": 1}, ["--use-distributed-optimizer", "--bf16"]),
         ("megatron", {"recompute": "selective"}, ["--recompute-granularity selective"]),
         ("flagscale", {"zero": 1}, ["use_distributed_optimizer: true"]),
+        ("megatron", SGD, ["--optimizer sgd"]),
+        ("megatron", MUON, ["--optimizer muon"]),
+        (
+            "megatron",
+            HOSTED,
+            ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"],
+        ),
+        ("megatron_bridge", SGD, ['"optimizer": "sgd"']),
+        (
+            "megatron_bridge",
+            HOSTED,
+            ['"optimizer_offload_fraction": 1.0', '"use_distributed_optimizer": true'],
+        ),
+        ("flagscale", SGD, ["optimizer: sgd"]),
+        ("deepspeed", SGD, ['"type": "SGD"', '"momentum": 0.9']),
+        ("deepspeed", HOSTED, ['"offload_optimizer"', '"type": "AdamW"', '"stage": 1']),
         ("deepspeed", {"zero": 1}, ['"stage": 1']),
         ("deepspeed", {"precision": "fp32"}, ['"enabled": false']),
         ("deepspeed", {"precision": "fp16_mixed"}, ['"fp16": {\n  "enabled": true']),

@@ -361,7 +361,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "alternatives": lambda d: (
             record(d, schema.Alternatives) if d.rng.random() < d.spice / 3 else {}
         ),
-        "runs_on": lambda d: d.maybe("any", "any", "executor"),
+        "runs_on": lambda d: d.maybe("any", "any", "architecture"),
         "restart_s": lambda d: None,  # these two are of offers
         "checkpoint_every_s": lambda d: None,
     },

@@ -12,6 +12,9 @@ from hetopt.schema import Instance
 Shape = tuple[int, int, int]  # layers, tensor-parallel degree, replicas
 
 
+CARD = {"memory_gib": 80, "host_gbytes_per_s": 25}
+
+
 def instance(
     batch: int = 32, costs: dict[str, Any] | None = None, **model: Any
 ) -> Instance:
@@ -35,8 +38,8 @@ def instance(
         },
         "cluster": {
             "gpus": {
-                "big": {"peak_tflops": 100, "memory_gib": 80},
-                "small": {"peak_tflops": 50, "memory_gib": 80},
+                "big": {"peak_tflops": 100, **CARD},
+                "small": {"peak_tflops": 50, **CARD},
             },
             "nodes": [
                 {"name": name, "gpu": gpu, "count": count, "intra_gbytes_per_s": 10}

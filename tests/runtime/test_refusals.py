@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
+from hetopt.bounds.impossible import unfit_target
 from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
+from hetopt.problems.training_plan import evaluate
 from hetopt.runtime import supervisor
 from hetopt.runtime.decoder import of_config
 from hetopt.runtime.jobs import Settings, job
@@ -29,6 +31,17 @@ LLAMA = {
     "max_position_embeddings": 64,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+
+
+#: Of a model, of its costs, the rule's words.
+RULED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"gated": True, "mtp_layers": 1}, {}, "predict further tokens"),
+    ({"layer_kinds": ["window+dense"], "window": 4}, {}, "sees a window"),
+    ({"layer_kinds": ["attention", "dense"]}, {}, "attention or an MLP alone"),
+    ({"gated": True, "norm": "rms", "post_norm": True}, {}, "norms behind attention"),
+    ({}, {"optimiser": "sgd", "precision": "bf16_mixed"}, "SGD"),
+    ({}, {"lora": {"rank": 4}}, "LoRA"),
+]
 
 
 def instance(model: dict[str, Any], **costs: Any) -> Instance:
@@ -66,8 +79,7 @@ def plan(degree: int = 1, **more: Any) -> TrainingPlan:
         ({"layer_parameters": [9, 9]}, {}, plan(), "--model"),
         ({"parameters_per_layer": 9}, {}, plan(), "numbers of parameters"),
         ({"vocabulary": 0}, {}, plan(), "vocabulary of 0"),
-        ({"gated": True, "mtp_layers": 1}, {}, plan(), "predict further tokens"),
-        ({"layer_kinds": ["window+dense"], "window": 4}, {}, plan(), "sees a window"),
+        *((*settings, plan(), words) for *settings, words in RULED),
         ({"kv_heads": 2}, {}, plan(3), "degree 3 is above the 2 key-value heads"),
     ],
 )
@@ -76,6 +88,24 @@ def test_by_name(
 ) -> None:
     with pytest.raises(Unsupported, match=words):
         job(instance(model, **costs), made, SETTINGS)
+
+
+@pytest.mark.parametrize(("model", "costs", "words"), RULED)
+def test_what_is_not_run_is_a_rule_of_the_target(
+    model: dict[str, Any], costs: dict[str, Any], words: str
+) -> None:
+    """Known before there is a plan, said of a plan, and no rule of `architecture`."""
+    data = instance(model, **costs).on("executor")
+    assert words in str(unfit_target(data))
+    (broken,) = evaluate(data, plan()).violations
+    assert (broken.rule, words in broken.by) == ("target", True)
+    assert evaluate(data.on("architecture"), plan()).valid
+
+
+def test_a_window_of_a_whole_sequence_is_none() -> None:
+    wide = {"layer_kinds": ["window+dense"], "window": 8}
+    assert unfit_target(instance(wide).on("executor")) is None
+    assert job(instance(wide), plan(), SETTINGS).decoder.layers == 2
 
 
 def test_a_plan_that_breaks_rules_is_not_run() -> None:

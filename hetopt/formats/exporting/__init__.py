@@ -39,7 +39,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     name, ruled = _rules(target), []
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
-        if why := targets.lacking(name, data, plan, _beyond(target)):
+        if why := targets.lacking(name, data, plan, _without(target)):
             return why
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
@@ -59,9 +59,10 @@ def _rules(target: str) -> str:
     return str(getattr(formats.exporter(target), "RULES", name))
 
 
-def _beyond(target: str) -> frozenset[Feature]:
-    """What an exporter has beside the features of that target."""
-    found: frozenset[Feature] = getattr(formats.exporter(target), "BEYOND", frozenset())
+def _without(target: str) -> frozenset[Feature]:
+    """What an exporter has no files for of the features of that target."""
+    exporter: Any = formats.exporter(target)
+    found: frozenset[Feature] = getattr(exporter, "WITHOUT", frozenset())
     return found
 
 
@@ -77,7 +78,7 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
     for target in names():
         rules = _rules(target)
         supports = TARGETS[rules if rules in TARGETS else "any"].supports
-        supports |= _beyond(target)
+        supports -= _without(target)
         held = HELD[target]
         rows.append(
             {

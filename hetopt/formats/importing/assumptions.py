@@ -24,7 +24,8 @@ OPTIONS: dict[str, Any] = {
 }
 _SHARE = "share of the peak of "
 #: What may run the plan unless it is told, the freest first.
-_RUNNERS = ("executor", "megatron", "torchtitan", "any")
+_RUNNERS = ("executor", "megatron", "torchtitan", "architecture")
+_RUNS = "what runs the plan"
 _DEGREES = {
     "context_parallel": Feature.CONTEXT_PARALLEL,
     "expert_parallel": Feature.EXPERT_PARALLEL,
@@ -139,8 +140,24 @@ def training(
         if target != _RUNNERS[0]:
             why = "divides sequences, experts or weights as asked for"
         change = "-o runs_on=megatron, or plan --for megatron"
-        rows.append(Assumption("what runs the plan", target, why, change))
+        rows.append(Assumption(_RUNS, target, why, change))
     return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
+
+
+def runner(
+    workload: dict[str, Any], lacking: Iterable[str], rows: Iterable[Assumption]
+) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """The workload's fields and rows where who was to run it is `lacking` features.
+
+    Nobody is, then: `architecture` has every one.
+    """
+    last, words = _RUNNERS[-1], ", ".join(lacking)
+    why = f"{workload['runs_on']} has no {words}"
+    kept = (
+        row._replace(value=last, source=why) if row.what == _RUNS else row
+        for row in rows
+    )
+    return workload | {"runs_on": last}, tuple(kept)
 
 
 def _target(options: Mapping[str, Any]) -> str:

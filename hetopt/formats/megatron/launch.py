@@ -15,10 +15,13 @@ from ...errors import escaped
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
+from ...schema.targets import Feature
 from ..exporting.launching import ranks, torchruns
 from ..importing.current import in_runs
 from . import model, weights
 
+#: Adapters are Megatron-Bridge's.
+WITHOUT = frozenset({Feature.LORA})
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 OPTIONS: dict[str, Any] = {"init_from": str}
 #: Where an argument has another name than its field.

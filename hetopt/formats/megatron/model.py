@@ -1,14 +1,16 @@
 """Megatron-LM's arguments of a model and of how it is trained.
 
 Names are those of `megatron/training/arguments.py` and of its configuration classes
-(core_v0.13.0 to 0.20.0), without dashes. Data, tokenizer, optimiser and checkpoints are
-the user's. Where the instance has no `model.architecture`, norms, positions, biases and
-dropout are left to the user, too: Megatron's own defaults are GPT-2's.
+(core_v0.13.0 to 0.20.0), without dashes. Data, tokenizer, rates of the optimiser and
+checkpoints are the user's; an optimiser other than Adam is told by its name (Muon since
+core 0.16), and where its states lie in the memory of hosts.
+Where the instance has no `model.architecture`, norms, positions, biases and dropout are
+left to the user, too: Megatron's own defaults are GPT-2's.
 """
 
 from typing import Any
 
-from ...schema import Instance
+from ...schema import CostSettings, Instance
 from ...schema.architecture import Architecture, RopeScaling
 
 
@@ -43,8 +45,7 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         }
     if workload.costs.recompute == "selective":
         made["recompute_granularity"] = "selective"
-    if workload.costs.zero:
-        made["use_distributed_optimizer"] = True
+    made |= _updated(workload.costs)
     # Megatron demands it for experts with tensor parallelism.
     if degree > 1 and (workload.costs.sequence_parallel or model.experts):
         made["sequence_parallel"] = True
@@ -54,6 +55,22 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         made |= {"vocab_size": model.vocabulary, "make_vocab_size_divisible_by": 1}
     if model.architecture is not None:
         made |= architecture(model.architecture)
+    return made
+
+
+def _updated(costs: CostSettings) -> dict[str, Any]:
+    """Which optimiser, and where its states are; Adam is Megatron's own."""
+    made: dict[str, Any] = {}
+    if costs.zero:
+        made["use_distributed_optimizer"] = True
+    if costs.optimiser != "adamw":
+        made["optimizer"] = costs.optimiser
+    if costs.hosts_update:
+        made |= {
+            "optimizer_cpu_offload": True,
+            "optimizer_offload_fraction": 1.0,
+            "use_precision_aware_optimizer": True,  # which it goes with
+        }
     return made
 
 

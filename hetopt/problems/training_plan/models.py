@@ -66,6 +66,14 @@ def _no_hexiscale_model(model: ModelSpec) -> Iterator[str]:
         yield f"its MLP is gated and {wide} wide"
 
 
+def _with_adapters(data: Instance) -> Iterator[str]:
+    """Megatron's own, and adapters as Megatron-Bridge's `CanonicalLoRA` has them."""
+    yield from _megatron(data)
+    lora = data.workload.costs.lora
+    if lora is not None and lora.beside == "all" and not data.model.gated:
+        yield "its adapters of an MLP are beside gate and up, and this one has no gate"
+
+
 def _megatron(data: Instance) -> Iterator[str]:
     told = data.model.architecture
     if told is None:
@@ -90,6 +98,6 @@ _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(
         "flagscale": _megatron,
         "galvatron": _galvatron,
         "hexiscale": _hexiscale,
-        "megatron": _megatron,
+        "megatron": _with_adapters,
     }
 )

@@ -22,9 +22,13 @@ def has_choices(instance: Instance) -> bool:
 def offered(instance: Instance) -> list[tuple[int, Recompute]]:
     """Stages of ZeRO and rules of recomputation that the instance's target runs."""
     workload = instance.workload
-    supports = workload.target.supports
+    supports, costs = workload.target.supports, workload.costs
     pairs = product(workload.zeros, workload.recomputes)
-    return [pair for pair in pairs if shapes.of_choice(*pair) <= supports]
+    return [
+        (zero, rule)
+        for zero, rule in pairs
+        if shapes.of_choice(zero, rule) | shapes.of_states(costs, zero) <= supports
+    ]
 
 
 def splits(instance: Instance) -> tuple[Split, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...schema import Instance, ModelSpec, Split
+from ...schema import CostSettings, Instance, ModelSpec, Split
 from ...schema.splits import FIELDS
-from ...schema.targets import Feature
+from ...schema.targets import UNTOLD, Feature
 
 
 def normal(plan: TrainingPlan) -> TrainingPlan:
@@ -67,33 +67,67 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     costs = data.workload.costs
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
-        **_of_layers(data.model),
         Feature.INTERLEAVED: all(x.interleave > 1 for x in data.workload.splits),
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
         Feature.NO_MASTER: costs.precision == "bf16",
         Feature.LORA: costs.lora is not None,
-        Feature.OPTIMISER: costs.optimiser != "adamw",
-        Feature.OFFLOAD: costs.offload is not None,
+        Feature.QUANTISED: bool(costs.lora and costs.lora.weight_bits),
+        Feature.HOSTED_STATES: costs.hosts_update,
+        Feature.HOSTED_ACTIVATIONS: bool(costs.offload and costs.offload.activations),
+    }
+    found = {feature for feature, uses in asked.items() if uses}
+    if costs.optimiser in _OPTIMISERS:
+        found.add(_OPTIMISERS[costs.optimiser])
+    found |= of_layers(data.model, data.workload.sequence_length)
+    each = (of_states(costs, zero) for zero in data.workload.zeros)
+    return frozenset(found.union(frozenset.intersection(*each)))
+
+
+def never_run(data: Instance) -> list[Feature]:
+    """What the model and the settings ask of any plan, and its program has not."""
+    lacks = of_instance(data) - UNTOLD - data.workload.target.supports
+    return [feature for feature in Feature if feature in lacks]
+
+
+_OPTIMISERS = {
+    "sgd": Feature.SGD,
+    "muon": Feature.MUON,
+    "adafactor": Feature.ADAFACTOR,
+    "adamw_8bit": Feature.ADAMW_8BIT,
+}
+
+
+def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
+    """What a stage of ZeRO asks besides, by the optimiser and where its states are."""
+    asked = {
+        Feature.DIVIDED_OTHERS: zero > 0 and costs.optimiser != "adamw",
+        Feature.HOSTED_UNDIVIDED: zero == 0 and costs.hosts_update,
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 
 
-def _of_layers(model: ModelSpec) -> dict[Feature, bool]:
-    """What layers that are not all attention and an MLP ask."""
+def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
+    """What layers that are not all attention and an MLP ask.
+
+    A window of all of a sequence is none.
+    """
     parts = {part for kind in model.kinds for part in kind}
     sparse = ["experts" in kind for kind in model.kinds]
     alone = any(len({*kind} - {"further"}) < 2 for kind in model.kinds)
-    return {
+    seen = model.window or 0
+    asked = {
         Feature.LATENT: model.latent is not None,
         Feature.MAMBA: "mamba" in parts,
-        Feature.WINDOWS: "window" in parts,
+        Feature.WINDOWS: "window" in parts and seen < sequence_length,
         Feature.PLACED_EXPERTS: sparse != sorted(sparse),
         Feature.SINGLE_PARTS: alone,
         Feature.FURTHER_TOKENS: model.mtp_layers > 0,
-        Feature.MORE_NORMS: model.qk_norm or model.post_norm,
+        Feature.MORE_NORMS: model.qk_norm,
+        Feature.POST_NORMS: model.post_norm,
     }
+    return frozenset(feature for feature, uses in asked.items() if uses)
 
 
 def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
@@ -128,7 +162,8 @@ def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     stages = (stage for pipeline in plan.pipelines for stage in pipeline.stages)
     rules = {stage.recompute or costs.recompute for stage in stages}
     zero = costs.zero if plan.zero is None else plan.zero
-    return of_choice(zero, *rules) | of_split(split_of(data, plan))
+    asked = of_choice(zero, *rules) | of_states(costs, zero)
+    return asked | of_split(split_of(data, plan))
 
 
 def _only_counted(data: Instance) -> bool:

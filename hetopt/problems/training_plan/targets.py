@@ -15,7 +15,7 @@ from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
 #: What needs neither CUDA nor ROCm, or is a plan of every shape.
-ANY_MAKER = ("any", "executor", "flagscale")
+ANY_MAKER = ("any", "architecture", "executor", "flagscale")
 _RULES = ("tensor_parallel", "target", "expert_parallel")
 
 
@@ -79,10 +79,10 @@ def lacking(
     target: str,
     data: Instance,
     plan: TrainingPlan,
-    beyond: frozenset[Feature] = frozenset(),
+    without: frozenset[Feature] = frozenset(),
 ) -> list[str]:
-    """Features of the plan that neither the target has nor `beyond`, in words."""
-    lacks = features(data, plan) - TARGETS[target].supports - beyond
+    """Features of the plan that the target has not, or not `without`, in words."""
+    lacks = features(data, plan) - (TARGETS[target].supports - without)
     return [str(one.value) for one in Feature if one in lacks]
 
 
