@@ -53,7 +53,7 @@ WISHES = (
     Wish("LoRA beside attention alone", "-o finetune=lora -o beside=attention"),
     Wish("QLoRA on 24 GB cards", "-o finetune=qlora -o rank=16", hosts="1 x RTX4090"),
     Wish("FSDP (weights gathered for every micro-batch)", "-o zero=3"),
-    Wish("FSDP within a host, replicas across (HSDP)", costs={"hsdp": True}),
+    Wish("FSDP within a host, replicas across (HSDP)", "-o zero=3 -o zero_groups=2"),
     Wish("context parallel", "-o context_parallel=2", sequence="32Ki"),
     Wish("128k context, Llama-3-8B", sequence="128Ki"),
     Wish("expert parallel, Mixtral", "-o expert_parallel=8", model="mixtral-8x7b"),

@@ -60,7 +60,7 @@ class TrainingPlan(Record):
 
     `zero` is one of the workload's alternatives; None is the workload's own. It is of
     the whole plan: the replicas of a layer must divide its states alike. So are
-    `context_parallel`, `expert_parallel` and `interleave`.
+    `context_parallel`, `expert_parallel`, `interleave` and `zero_groups`.
     """
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
@@ -68,6 +68,7 @@ class TrainingPlan(Record):
     context_parallel: Count | None = None
     expert_parallel: Count | None = None
     interleave: Count | None = None
+    zero_groups: Count | None = None
 
     _later = frozenset({"zero", *FIELDS})
 

@@ -19,7 +19,8 @@ from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance
 
-#: Planners whose pipelines are alike, as GPUs that divide experts must be.
+#: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
+#: count them, as groups of ZeRO ask for.
 _ALIKE = ("megatron", "grid")
 
 _SHARES = 3  # of the time that is left, one is for the next way
@@ -30,11 +31,18 @@ _Make = Callable[[Instance, float | None], TrainingPlan | None]
 def ways_of(planner: str, data: Instance) -> list[Instance]:
     """The instance once for each way that a planner knows; `NoPlan` without one."""
     ways = settings.divided(data)
-    known = [way for way in ways if way.workload.costs.expert_parallel == 1]
+    known = [
+        way
+        for way in ways
+        if way.workload.costs.expert_parallel == way.workload.costs.zero_groups == 1
+    ]
     if planner in _ALIKE:
         known = ways
     if not known:
-        raise NoPlan(f"{planner} knows no experts that are divided among GPUs")
+        what = "experts that are divided among GPUs"
+        if max(split.groups for split in data.workload.splits) > 1:
+            what = "groups of replicas that divide states"
+        raise NoPlan(f"{planner} knows no {what}")
     return known
 
 

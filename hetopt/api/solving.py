@@ -184,7 +184,7 @@ def exact_result(
 
 def _runnable(problem: str, data: Any) -> Any:
     """The data with the settings alone that the target of a training plan runs."""
-    return settings.runnable(data) if problem == "training_plan" else data
+    return settings.on_target(data) if problem == "training_plan" else data
 
 
 def _in_words_of(data: Any, twin: Any, plan: Any) -> Any:
@@ -225,7 +225,7 @@ def heuristic(
         nonlocal twin
         if module.problem != "training_plan":
             return module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
-        ways = [settings.runnable(way) for way in dividing.ways_of(name, data)]
+        ways = [settings.on_target(way) for way in dividing.ways_of(name, data)]
 
         def of_way(way: Instance, until: float | None) -> Any:
             nonlocal twin

@@ -5,6 +5,12 @@ hop  = 2 min over x, y of (alpha_xy + e b S H / beta_xy
 sync = 2 max over r of sum over r' != r of (alpha_rr' + g p / (t_min n beta_rr'))
 or, `sync: bottleneck`,  2 (n - 1) / n * g p / t_min / lowest beta
 
+With `zero_groups: r` the n replicas are r groups of m = n / r in the order of their
+nodes' names: sync is that of the slowest group, of m replicas, and beside it two passes
+of a ring through one member of each group, of an m-th of the bytes, where that is
+slowest. On a node as many rings run at once as groups, or members of different places,
+are there.
+
 With ZeRO-3 and `gathers: micro_batch` a plan of pipelines of one stage takes sync as
 often as it has micro-batches: `rounds`.
 
@@ -108,7 +114,37 @@ def sync_s(
     nodes = Counter(node for node, _ in replicas)
     slower = {a: ring_slowdown(adapters[a], t_min, d) for a, d in nodes.items()}
     share = Fraction(costs.gradient_bytes * parameters, t_min)
-    return _ring_s(share, nodes, slower, link, costs)
+    return _ring_s(share, nodes, slower, link, costs, costs.sync_passes)
+
+
+def grouped_sync_s(
+    parameters: int,
+    holders: Iterable[tuple[str, int]],
+    link: Link,
+    adapters: Mapping[str, int | None],
+    costs: CostSettings,
+) -> Fraction:
+    """The same in `zero_groups` groups, each of which divides the states."""
+    replicas = sorted(holders)
+    t_min = min(t for _, t in replicas)
+    nodes, m = [node for node, _ in replicas], costs.sharers(len(replicas))
+    groups = [Counter(nodes[i : i + m]) for i in range(0, len(nodes), m)]
+    places = [Counter(nodes[i::m]) for i in range(m)]
+
+    def slowest(rings: list[Counter[str]], size: Fraction, passes: int) -> Fraction:
+        at_once = Counter(node for ring in rings for node in ring)
+        times = [Fraction(0)]
+        for ring in rings:
+            slower = {
+                a: ring_slowdown(adapters[a], t_min * at_once[a], d)
+                for a, d in ring.items()
+            }
+            if ring.total() > 1:
+                times.append(_ring_s(size, ring, slower, link, costs, passes))
+        return max(times)
+
+    share = Fraction(costs.gradient_bytes * parameters, t_min)
+    return slowest(groups, share, costs.sync_passes) + slowest(places, share / m, 2)
 
 
 def routed_sync_s(
@@ -134,7 +170,7 @@ def routed_sync_s(
         a: ring_slowdown(adapters[a], min(e, held[a]), d) for a, d in nodes.items()
     }
     share = Fraction(costs.gradient_bytes * parameters, e)
-    return _ring_s(share, nodes, slower, link, costs)
+    return _ring_s(share, nodes, slower, link, costs, costs.sync_passes)
 
 
 def _ring_s(
@@ -143,6 +179,7 @@ def _ring_s(
     slower: Mapping[str, Fraction],
     link: Link,
     costs: CostSettings,
+    passes: int,
 ) -> Fraction:
     """Of `share` bytes that each member holds, with so many members on each node."""
     n = nodes.total()
@@ -155,7 +192,7 @@ def _ring_s(
         lowest = min(
             rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
         )
-        return Fraction(costs.sync_passes * (n - 1), n) * share / lowest
+        return Fraction(passes * (n - 1), n) * share / lowest
     chunk = share / n
     slowest = Fraction(0)
     for a in nodes:
@@ -166,4 +203,4 @@ def _ring_s(
                 latency, bandwidth = rate(a, b)
                 total += peers * (latency + chunk / bandwidth)
         slowest = max(slowest, total)
-    return costs.sync_passes * slowest
+    return passes * slowest

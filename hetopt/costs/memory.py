@@ -3,7 +3,8 @@
     states      = bytes_per_parameter * sum p_l / t, beside adapters the weights alone
                   and bytes_per_parameter of each of theirs, which are cut by t as well
                   (Megatron-Bridge's); with ZeRO its sharded part (1 the
-                  optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer;
+                  optimiser's, 2 gradients too, 3 all) over the n_l replicas of a layer,
+                  or of one of its `zero_groups`;
                   of a group of g GPUs with context parallelism c: t = g / c, c n_l
                   replicas; of experts divided among e GPUs: p / e, n_l g / e replicas
     in flight   = min(n, P - j); n (gpipe); 1 (one); with v runs of layers a GPU
@@ -73,9 +74,9 @@ def bytes_each(
 
     Of the model's own layers, unless its `states` are given.
     """
-    each = states or costs.layer_states
+    each, sharers = states or costs.layer_states, costs.sharers(replicas)
     kept = costs.kept(each)
-    return Fraction(each.whole + kept * (replicas - 1)) / replicas
+    return Fraction(each.whole + kept * (sharers - 1)) / sharers
 
 
 def states_mib(
@@ -99,7 +100,7 @@ def shares(
     costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
 ) -> Iterator[Share]:
     """What each of `t` GPUs of a replica holds, and how many hold the same."""
-    c, e, _ = costs.split
+    c, e = costs.context_parallel, costs.expert_parallel
     yield Fraction((parameters - routed) * c, t), replicas * c
     if routed:
         yield Fraction(routed, e), max(1, replicas * t // e)

@@ -34,6 +34,7 @@ def beyond(instance: Instance, *, updates: bool = False) -> tuple[str, ...]:
             ("flat_gradients", False),
             ("context_parallel", 1),
             ("expert_parallel", 1),
+            ("zero_groups", 1),
         )
         if (value := getattr(costs, field)) != usual
     ]

@@ -239,12 +239,28 @@ class CostTable:
         """Network adapters of each node; None where they are not told."""
         return {node.name: node.adapters for node in self.cluster.nodes}
 
-    def sync_us(self, parameters: int, holders: Iterable[tuple[str, int]]) -> int:
-        """Time to synchronise `parameters` among replicas (node, degree)."""
-        return self._sync(parameters, tuple(sorted(holders)))
+    def sync_us(
+        self,
+        parameters: int,
+        holders: Iterable[tuple[str, int]],
+        grouped: bool = True,
+    ) -> int:
+        """Time to synchronise `parameters` among replicas (node, degree).
 
-    def _sync_us(self, parameters: int, holders: tuple[tuple[str, int], ...]) -> int:
+        They do so in groups where the costs have it so, unless they are not `grouped`.
+        """
+        several = grouped and self.split.groups > 1
+        return self._sync(parameters, tuple(sorted(holders)), several)
+
+    def _sync_us(
+        self, parameters: int, holders: tuple[tuple[str, int], ...], grouped: bool
+    ) -> int:
         c, costs = self.split.context, self.workload.costs
+        if grouped:
+            seconds = communication.grouped_sync_s(
+                parameters, holders, self.link, self.adapters, costs
+            )
+            return ceil(seconds * 10**6)
         every = [(node, t // c) for node, t in holders for _ in range(c)]
         seconds = communication.sync_s(
             parameters, every, self.link, self.adapters, costs
@@ -427,8 +443,8 @@ class CostTable:
         return ceil(self._update_s(node, shares) * 10**6)
 
     def _update_s(self, node: str, shares: Iterable[compute.Share]) -> Fraction:
-        zero = self.workload.costs.zero
-        held = sum((Fraction(p, n if zero else 1) for p, n in shares), Fraction(0))
+        sharers = self.workload.costs.sharers
+        held = sum((Fraction(p, sharers(n)) for p, n in shares), Fraction(0))
         return self._update_each(node) * held
 
     def _update_each_s(self, node: str) -> Fraction:
@@ -470,10 +486,10 @@ class CostTable:
         times = self.profile.update_us(self.cluster.node[node].gpu, t)
         if times is None:
             return None
-        divided = self.workload.costs.zero > 0
+        sharers = self.workload.costs.sharers
         return ceil(
             sum(
-                (Fraction(times[x], holders[x] if divided else 1) for x in layers),
+                (Fraction(times[x], sharers(holders[x])) for x in layers),
                 Fraction(0),
             )
         )

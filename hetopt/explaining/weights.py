@@ -113,7 +113,8 @@ def _states(
     ):
         divided = costs.zero >= level
         held += sum(
-            (each * p / (n if divided else 1) for p, n in shares), start=Fraction(0)
+            (each * p / (costs.sharers(n) if divided else 1) for p, n in shares),
+            start=Fraction(0),
         )
         found[part], before = memory.mib(held) - before, memory.mib(held)
     if costs.lora is not None:

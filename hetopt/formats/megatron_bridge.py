@@ -107,6 +107,7 @@ _TRAIN = ("global_batch_size", "micro_batch_size")
 #: Said elsewhere: by the sequence, by the kind of query groups, by the precision.
 _ELSEWHERE = ("max_position_embeddings", "group_query_attention", "bf16", "fp16")
 _SHARDED = "use_distributed_optimizer"
+_GROUPS = "num_distributed_optimizer_instances"
 _UPDATED = (
     "optimizer",
     "optimizer_cpu_offload",
@@ -146,11 +147,12 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
             shape[_NOT[name]] = False
         elif name == "swiglu":
             shape |= {"gated_linear_unit": True, "activation_func": "silu"}
-        elif name not in (*_TRAIN, *_ELSEWHERE, *_UPDATED, _SHARDED):
+        elif name not in (*_TRAIN, *_ELSEWHERE, *_UPDATED, _SHARDED, _GROUPS):
             shape[_NAMES.get(name, name)] = value
     if dense := data.model.dense_layers:
         shape["moe_layer_freq"] = [0] * dense + [1] * (data.model.layers - dense)
     sharded = bool(told.get(_SHARDED))
+    groups = {_GROUPS: told[_GROUPS]} if _GROUPS in told else {}
     updated = {name: told[name] for name in _UPDATED if name in told}
     precision = str(data.workload.costs.precision)
     shape.setdefault("vocab_size", data.model.vocabulary)
@@ -164,7 +166,7 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
         "train": {name: told[name] for name in _TRAIN},
         "dataset": {"seq_length": length},
         "tokenizer": {"vocab_size": data.model.vocabulary},
-        "ddp": {_SHARDED: sharded},
+        "ddp": {_SHARDED: sharded, **groups},
         "optimizer": {_SHARDED: sharded, **updated},
         "": {"mixed_precision": _PRECISIONS.get(precision, "bf16_mixed")},
         **adapters,

@@ -1,4 +1,4 @@
-"""How plans divide sequences, experts and the layers of stages."""
+"""How plans divide sequences, experts, the layers of stages, and states again."""
 
 from typing import Annotated, NamedTuple
 
@@ -8,7 +8,7 @@ Parallel = Annotated[int, Field(ge=1, le=4096)]
 
 
 class Split(NamedTuple):
-    """Context-parallel and expert-parallel degree, and runs of layers of a stage.
+    """Context-parallel and expert-parallel degree, runs of layers, groups of ZeRO.
 
     `CostSettings` says what they are. A group of g GPUs is `context` tensor-parallel
     ones of g / context GPUs.
@@ -17,7 +17,8 @@ class Split(NamedTuple):
     context: int = 1
     experts: int = 1
     interleave: int = 1
+    groups: int = 1
 
 
 #: The fields of costs, alternatives and plans that say so.
-FIELDS = ("context_parallel", "expert_parallel", "interleave")
+FIELDS = ("context_parallel", "expert_parallel", "interleave", "zero_groups")

@@ -63,6 +63,7 @@ class Feature(StrEnum):
     ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
     ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
     ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
+    ZERO_GROUPS = "states divided in groups of replicas (HSDP)"
     INTERLEAVED = "several runs of layers on a GPU (interleaved 1F1B)"
     SELECTIVE = "selective recomputation"
     NOT_RECOMPUTED = "layers that are not recomputed"
@@ -153,6 +154,7 @@ _NOT_EXECUTED = frozenset(
         Feature.POST_NORMS,
         Feature.ZERO_2,
         Feature.ZERO_3,
+        Feature.ZERO_GROUPS,
         Feature.NO_MASTER,
         Feature.CONTEXT_PARALLEL,
         Feature.SGD,
@@ -198,6 +200,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 | _DIVIDED
                 | {
                     Feature.INTERLEAVED,
+                    Feature.ZERO_GROUPS,
                     Feature.SGD,
                     Feature.MUON,
                     Feature.HOSTED_STATES,
@@ -233,6 +236,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.ZERO_1,
                     Feature.ZERO_2,
                     Feature.ZERO_3,
+                    Feature.ZERO_GROUPS,
                     Feature.SELECTIVE,
                     Feature.NOT_RECOMPUTED,
                     Feature.BFLOAT16,

@@ -138,6 +138,9 @@ class CostSettings(Record):
 
     With ZeRO 3, `gathers: micro_batch` gathers weights and reduces gradients for every
     micro-batch, as FSDP does where pipelines have one stage; `iteration` once.
+    `zero_groups: r` lets the replicas of a layer divide states in r groups, each of
+    which has all of them (HSDP): passes over gradients and weights stay in a group,
+    filled in the order of the nodes' names, and groups sum what their members have.
 
     `context_parallel: c` divides sequences among c parts of every group of GPUs, each
     of which is tensor-parallel: a group of g GPUs has degree g / c. `expert_parallel:
@@ -184,6 +187,7 @@ class CostSettings(Record):
     gathers: Literal["iteration", "micro_batch"] = "iteration"
     context_parallel: Parallel = 1
     expert_parallel: Parallel = 1
+    zero_groups: Parallel = 1
     reserve_mib: ReserveMib = 0
     lora: Lora | None = None
     optimiser: Optimiser = "adamw"
@@ -198,7 +202,7 @@ class CostSettings(Record):
             *("logit_gradients", "hop_parts", "tied_sync", "iteration_overhead_us"),
             *("flat_gradients", "hop_factor", "calibration"),
             *("context_parallel", "expert_parallel", "interleaved_hop_factor"),
-            *("gathers", "lora", "optimiser", "offload"),
+            *("gathers", "lora", "optimiser", "offload", "zero_groups"),
         }
     )
 
@@ -334,7 +338,11 @@ class CostSettings(Record):
     @property
     def split(self) -> Split:
         """How sequences and experts are divided."""
-        return Split(self.context_parallel, self.expert_parallel, self.interleave)
+        return Split(*(getattr(self, field) for field in FIELDS))
+
+    def sharers(self, replicas: int) -> int:
+        """Of the replicas of a layer, those that divide its states."""
+        return max(1, replicas // self.zero_groups) if self.zero else 1
 
     @property
     def shown_hop_factor(self) -> float:
@@ -373,7 +381,7 @@ class Alternatives(Record):
 
     `recompute` is chosen for each stage. `zero` is chosen for the whole plan: the
     replicas of a layer, which lie in different pipelines, must divide it alike; so are
-    `context_parallel`, `expert_parallel` and `interleave`.
+    `context_parallel`, `expert_parallel`, `interleave` and `zero_groups`.
     """
 
     recompute: tuple[Recompute, ...] = ()
@@ -381,8 +389,9 @@ class Alternatives(Record):
     context_parallel: tuple[Parallel, ...] = ()
     expert_parallel: tuple[Parallel, ...] = ()
     interleave: tuple[Parallel, ...] = ()
+    zero_groups: tuple[Parallel, ...] = ()
 
-    _later = frozenset({"context_parallel", "expert_parallel", "interleave"})
+    _later = frozenset(FIELDS)
 
 
 class Workload(Record):
@@ -440,6 +449,7 @@ class Workload(Record):
                     f"context_parallel {c} divides a sequence into {2 * c} parts, "
                     f"found sequence_length {self.sequence_length}: give a multiple"
                 )
+        self._groups_divide_states()
         if other.recompute and costs.layer_times == "profile":
             raise ValueError(
                 "found alternatives.recompute and layer_times 'profile', whose times "
@@ -466,6 +476,29 @@ class Workload(Record):
                 "not told apart: remove layer_mib, or the alternatives"
             )
         return self
+
+    def _groups_divide_states(self) -> None:
+        every = {split.groups for split in self.splits}
+        if max(every) == 1:
+            return
+        own = self.costs.zero_groups
+        if own > min(every):
+            raise ValueError(
+                f"found zero_groups {own} and alternatives {min(every)}, expected the "
+                "least in costs: exchange them"
+            )
+        if not max(self.zeros):
+            raise ValueError(
+                f"found zero_groups {max(every)} and zero 0, which divides no states: "
+                "give zero 1, 2 or 3"
+            )
+        for field in ("context_parallel", "expert_parallel"):
+            degrees = (getattr(self.costs, field), *getattr(self.alternatives, field))
+            if max(degrees) > 1:
+                raise ValueError(
+                    f"found zero_groups {max(every)} and {field} {max(degrees)}, which "
+                    "are not priced together: give one of them"
+                )
 
     @property
     def target(self) -> Target:

@@ -300,12 +300,15 @@ class FastCost:
     ) -> int:
         """Memory of one GPU of stage `j` of `stages`, in MiB.
 
-        More than any GPU has where the stage cannot be interleaved. `replicas` as in
-        `fits`.
+        More than any GPU has where the stage cannot be interleaved, or replicas make
+        no groups. `replicas` as in `fits`.
         """
         self.check()
         runs = self.costs.interleave
         if runs > 1 and (n % stages or slot.last - slot.first < runs):
+            return _NEVER_MIB
+        groups = self.costs.zero_groups
+        if groups > 1 and replicas and (replicas % groups or replicas == groups):
             return _NEVER_MIB
         copied = self.costs.flat_gradients and replicas != 1
         if self.table.profile.weighs:

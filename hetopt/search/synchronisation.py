@@ -49,6 +49,7 @@ class SyncTimes:
         """`check()` is called before what takes long where there are many nodes."""
         self._check = check
         self._context = table.split.context
+        self._grouped = table.split.groups > 1
         # Of each layer those of experts that are divided; and all others.
         parameters = table.exchanged.layers
         self._routed = table.divided(table.exchanged)
@@ -161,6 +162,9 @@ class SyncTimes:
 
     def tied_us(self, first: Slot, last: Slot) -> int:
         """Time to sum tied embeddings of a pipeline's first and last stage."""
+        if self._grouped:
+            pair = [(self._names[slot.node], slot.t) for slot in (first, last)]
+            return self._costs.sync_us(self._embedding, pair, grouped=False)
         bits, signature = self._bits, 0
         for node, t, *_ in (first, last):
             signature += (1 << bits * node) + (1 << bits * (self._count + t - 1))
@@ -200,6 +204,10 @@ class SyncTimes:
     def _time_of(self, parameters: int, signature: int) -> int:
         digits = self._decoded(signature)
         t = next((i for i, c in enumerate(digits[self._count :], 1) if c), 1)
+        if self._grouped:
+            each = zip(self._names, digits[: self._count], strict=True)
+            holders = [(name, t) for name, count in each for _ in range(count)]
+            return self._costs.sync_us(parameters, holders)
         c = self._context
         counts: Sequence[int] = digits[: self._count]
         if c > 1:  # each part of a group is a replica

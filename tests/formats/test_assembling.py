@@ -478,6 +478,8 @@ def test_what_is_fine_tuned_is_said(
         ("zero=3", "torchtitan"),
         ("context_parallel=2", "megatron"),
         ("context_parallel=1,2", "executor"),
+        ("zero=1 zero_groups=2", "megatron"),
+        ("zero=3 zero_groups=2,4", "torchtitan"),
         ("finetune=lora", "architecture"),
         ("optimiser=sgd", "architecture"),
         ("offload=optimiser", "architecture"),
@@ -487,7 +489,7 @@ def test_what_is_asked_for_is_run_by_who_can(
     option: str, target: str, tmp_path: Path
 ) -> None:
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
-    assert made(tmp_path, hosts, option).workload.runs_on == target
+    assert made(tmp_path, hosts, *option.split()).workload.runs_on == target
 
 
 @pytest.mark.parametrize(

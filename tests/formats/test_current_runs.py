@@ -17,7 +17,7 @@ from hetopt.errors import InstanceError
 from hetopt.formats import exporting
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems.training_plan.shapes import normal
-from hetopt.schema import Instance, Split
+from hetopt.schema import Alternatives, Instance, Split
 from hetopt.schema.splits import FIELDS
 
 WHOLE = pipelined([(5, 4, 2), (4, 4, 2), (3, 4, 2)])  # on all GPUs, in their order
@@ -58,7 +58,25 @@ def test_what_is_exported_is_read_as_the_run_that_it_is(
     assert found
 
 
-@pytest.mark.parametrize("split", list(map(Split._make, product((1, 2), repeat=3))))
+@pytest.mark.parametrize(
+    ("target", "file"), [("megatron", "arguments.txt"), ("torchtitan", "plan.toml")]
+)
+def test_groups_that_divide_states_are_read_back(
+    target: str, file: str, tmp_path: Path
+) -> None:
+    zero = {"megatron": 1, "torchtitan": 2}[target]
+    data = instance(costs={"zero": zero, "zero_groups": 2})
+    plan = pipelined([(4, 2, 4)] * 3)
+    exporting.write(tmp_path, exporting.exported(target, data, plan))
+    assert read(target, tmp_path / file, data).zero_groups is None
+    work = data.workload
+    costs = work.costs.model_copy(update={"zero_groups": 1})
+    fields = {"costs": costs, "alternatives": Alternatives(zero_groups=(2,))}
+    other = data.model_copy(update={"workload": work.model_copy(update=fields)})
+    assert read(target, tmp_path / file, other).zero_groups == 2
+
+
+@pytest.mark.parametrize("split", [Split(*x) for x in product((1, 2), repeat=3)])
 def test_what_divides_sequences_experts_and_runs_is_read_back(
     split: Split, tmp_path: Path
 ) -> None:

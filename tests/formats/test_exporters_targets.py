@@ -222,6 +222,7 @@ def test_between_them_the_plans_have_every_feature() -> None:
 MIXED = {"precision": "bf16_mixed"}
 SGD, MUON = (MIXED | {"optimiser": name} for name in ("sgd", "muon"))
 HOSTED = MIXED | {"zero": 1, "offload": {}}
+FOUR = pipelined([(6, 2, 4), (6, 2, 4)])
 RUN = {"ZeRO 1", "interleaved", "selective recomputation", "single", "fp16"}
 RUN |= {"layers that are not recomputed"}
 SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
@@ -229,6 +230,11 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron"}),
     ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron"}),
     ({"interleave": 2}, "interleaved", {"megatron"}),
+    (
+        {"zero": 1, "zero_groups": 2},
+        "states divided in groups of replicas (HSDP)",
+        {"megatron", "torchtitan"},
+    ),
     (
         {"recompute": "selective"},
         "selective recomputation",
@@ -280,6 +286,8 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
     if target != name and reason == "Muon":
         takers = set()
     plan = ALONE[3] if target in ("sailor", "hexiscale") else EVEN
+    if "zero_groups" in costs and plan is EVEN:
+        plan = FOUR
     why = exporting.reasons(target, data, plan)
     executor = {"torchrun"} if reason in RUN else set()
     if name in takers | LAUNCHERS - {"torchrun"} | executor:
@@ -343,6 +351,21 @@ def test_states_are_divided_where_the_target_can_divide_them(
         ("megatron", {"precision": "fp16_mixed"}, ["--fp16\n"]),
         ("flagscale", {"precision": "fp16_mixed"}, ["fp16: true"]),
         ("torchtitan", {"zero": 3}, ['"reshard": "never"', '= "never"']),
+        (
+            "torchtitan",
+            {"zero": 2, "zero_groups": 2},
+            ['"groups": 2', "replicate_degree = 2", "shard_degree = 2"],
+        ),
+        (
+            "megatron",
+            {"zero": 1, "zero_groups": 2},
+            ["--use-distributed-optimizer", "--num-distributed-optimizer-instances 2"],
+        ),
+        (
+            "megatron_bridge",
+            {"zero": 1, "zero_groups": 2},
+            ['"num_distributed_optimizer_instances": 2'],
+        ),
         ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
         ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),
         ("galvatron", {"recompute": "none"}, ['"checkpoint": "0,0']),
@@ -351,7 +374,8 @@ def test_states_are_divided_where_the_target_can_divide_them(
 def test_settings_are_told_in_the_words_of_the_target(
     target: str, costs: dict[str, Any], words: list[str]
 ) -> None:
-    text = "\n".join(exporting.exported(target, instance(costs=costs), EVEN).values())
+    plan = FOUR if "zero_groups" in costs else EVEN
+    text = "\n".join(exporting.exported(target, instance(costs=costs), plan).values())
     assert all(word in text for word in words)
 
 

@@ -319,6 +319,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "gathers": lambda d: d.maybe("iteration", "iteration", "micro_batch"),
         "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
         "expert_parallel": lambda d: None,  # of grids alone: tests of its own
+        "zero_groups": lambda d: None,  # as many pipelines as they ask for: the same
         "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
@@ -349,6 +350,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "recompute": _rules,
         "zero": _stages,
         "context_parallel": lambda d: None,
+        "zero_groups": lambda d: None,
         "expert_parallel": lambda d: None,
         "interleave": lambda d: None,
     },

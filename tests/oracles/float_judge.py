@@ -312,6 +312,12 @@ class FloatJudge:
 
     def sync(self, parameters: float, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
+        if self.costs.zero_groups > 1:
+            return self.grouped(parameters, sorted(holders))
+        return self.ring_of(parameters, holders)
+
+    def ring_of(self, parameters: float, holders: list[tuple[str, int]]) -> float:
+        """The same of all replicas in one ring."""
         c = self.costs.context_parallel  # so many GPUs of a group hold the same
         holders = [(node, t // c) for node, t in holders for _ in range(c)]
         n = len(holders)
@@ -335,6 +341,47 @@ class FloatJudge:
             sums[i] += alpha + self.g * parameters / (t_min * n * rate(i, j))
         return passes * max(sums)
 
+    def grouped(self, parameters: float, holders: list[tuple[str, int]]) -> float:
+        """In groups that each divide states: in a group, then a ring for each place."""
+        r, n = self.costs.zero_groups, len(holders)
+        m, t = max(1, n // r), min(t for _, t in holders)
+        names, size = [node for node, _ in holders], self.g * parameters / t
+        inside = [names[i : i + m] for i in range(0, n, m)]
+        across = [[names[i] for i in range(k, n, m)] for k in range(m)]
+        total = 0.0
+        for rings, own, passes in (
+            (inside, size, 3 if self.costs.zero == 3 else 2),
+            (across, size / m, 2),
+        ):
+            many = {a: t * sum(a in ring for ring in rings) for a in names}
+            times = [self.one_ring(ring, many, own) for ring in rings]
+            total += passes * max(times)
+        return total
+
+    def one_ring(self, ring: list[str], many: dict[str, int], size: float) -> float:
+        """A pass over `size` bytes, where so `many` rings run at once on each node."""
+
+        def rate(a: str, b: str) -> float:
+            full = min(self.link(a, b)[1], self.link(b, a)[1])
+            shares = [1.0]
+            for end in (a, b):
+                if a != b and (there := self.nodes[end].adapters):
+                    reached = min(there, many[end] * ring.count(end))
+                    shares.append(reached / there / many[end])
+            return full * min(shares)
+
+        n = len(ring)
+        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        if not pairs:
+            return 0.0
+        if self.costs.sync == "bottleneck":
+            return (n - 1) / n * size / min(rate(ring[i], ring[j]) for i, j in pairs)
+        sums = [0.0] * n
+        for i, j in pairs:
+            sums[i] += self.link(ring[i], ring[j])[0]
+            sums[i] += size / n / rate(ring[i], ring[j])
+        return max(sums)
+
     def held(self, micro_batches: int, stages: int, j: int) -> float:
         """Micro-batches in flight."""
         if self.costs.in_flight != "1f1b":
@@ -346,6 +393,7 @@ class FloatJudge:
     def parameter(self, replicas: int, states: Any) -> float:
         """Bytes of a parameter with such states in each of so many replicas."""
         split = states[3 - self.costs.zero :]
+        replicas = max(1, replicas // self.costs.zero_groups)
         return sum(states) - sum(split) + sum(split) / replicas
 
     def trained(self, key: Any) -> int:
@@ -536,7 +584,7 @@ class FloatJudge:
             if len(pipeline.stages) > 1:
                 ends = [pipeline.stages[0], pipeline.stages[-1]]
                 both = [(r.node, len(r.gpus)) for end in ends for r in end.replicas]
-                times.append(self.sync(self.model.vocabulary * self.H, both))
+                times.append(self.ring_of(self.model.vocabulary * self.H, both))
         return max(times)
 
     def roundings(self, plan: TrainingPlan) -> float:
@@ -576,7 +624,8 @@ class FloatJudge:
                     held[end] += ends * self.trained("head")
                 for r in stage.replicas:
                     c = self.costs.context_parallel
-                    split = [c * n if self.costs.zero else 1 for n in many]
+                    in_one = [max(1, c * n // self.costs.zero_groups) for n in many]
+                    split = [n if self.costs.zero else 1 for n in in_one]
                     size, time = dict(held), 0.0
                     if each := self.updates(r):
                         time = 1e-6 * sum(each[x] / split[x] for x in held)

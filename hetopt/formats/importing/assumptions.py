@@ -20,6 +20,7 @@ OPTIONS: dict[str, Any] = {
     "sequence_parallel": bool,
     "recompute": str,
     "zero": str,
+    "zero_groups": str,
     "runs_on": str,
 }
 _SHARE = "share of the peak of "
@@ -29,6 +30,7 @@ _RUNS = "what runs the plan"
 _DEGREES = {
     "context_parallel": Feature.CONTEXT_PARALLEL,
     "expert_parallel": Feature.EXPERT_PARALLEL,
+    "zero_groups": Feature.ZERO_GROUPS,
 }
 _STAGES = {2: Feature.ZERO_2, 3: Feature.ZERO_3}
 RULES, ZEROS = ("full", "selective", "none"), (1, 0)
@@ -123,7 +125,8 @@ def training(
     usual = "usual where there is tensor parallelism"
     settle("sequence_parallel", True, usual, "-o sequence_parallel=false")
     chosen: dict[str, Any] = {}
-    for field, values in (("recompute", RULES), ("zero", ZEROS)):
+    offers: dict[str, tuple[Any, ...]] = {"recompute": RULES, "zero": ZEROS}
+    for field, values in offers.items():
         told = options.get(field)
         first, *others = values if told is None else _choices(field, told)
         costs[field] = first
@@ -133,6 +136,10 @@ def training(
             change = f"-o {field}={','.join(map(str, values[:2]))}"
             shown = " / ".join(map(str, values))
             rows.append(Assumption(field, shown, "a plan chooses", change))
+    if (told := options.get("zero_groups")) is not None:
+        costs["zero_groups"], *others = _choices("zero_groups", told)
+        if others:
+            chosen["zero_groups"] = others
     made: dict[str, Any] = {"costs": costs, "runs_on": options.get("runs_on")}
     if made["runs_on"] is None:
         made["runs_on"] = target = _target(options)
@@ -201,4 +208,4 @@ def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
 def _choices(field: str, told: str) -> list[Any]:
     """`full,none` as values; what they may be, the schema says."""
     words: Iterable[str] = [word.strip() for word in told.split(",")]
-    return [int(w) if field == "zero" and w.isdecimal() else w for w in words]
+    return [int(w) if field != "recompute" and w.isdecimal() else w for w in words]

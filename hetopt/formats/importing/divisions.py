@@ -13,7 +13,7 @@ from ...schema.splits import FIELDS
 from .assumptions import Assumption
 
 #: Options, as lists of degrees: `1,2,4`.
-OPTIONS: dict[str, Any] = dict.fromkeys(FIELDS, str)
+OPTIONS: dict[str, Any] = dict.fromkeys(FIELDS[:3], str)
 
 _LONG = 32_768  # tokens, from where sequences are divided unless told
 _RUNS = (1, 2, 4)
@@ -35,6 +35,8 @@ def offered(
         "expert_parallel": _experts(made["model"].get("experts") or 1, sum(counts)),
         "interleave": (v for v in _RUNS if v == 1 or sum(counts) > max(counts)),
     }
+    if "zero_groups" in options:  # which are not priced with these
+        usual |= {"context_parallel": iter([1]), "expert_parallel": iter([1])}
     found, rows = {}, []
     for field, degrees in usual.items():
         told = options.get(field)

@@ -63,6 +63,8 @@ def _updated(costs: CostSettings) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if costs.zero:
         made["use_distributed_optimizer"] = True
+    if costs.zero_groups > 1:
+        made["num_distributed_optimizer_instances"] = costs.zero_groups
     if costs.optimiser != "adamw":
         made["optimizer"] = costs.optimiser
     if costs.hosts_update:

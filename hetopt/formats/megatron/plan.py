@@ -42,6 +42,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         _number(given, name, place, 1)
         for name in ("context-parallel-size", "expert-model-parallel-size")
     )
+    groups = _number(given, "num-distributed-optimizer-instances", place, 1)
     degree *= context
     replicas = replicas_of(len(ranks), stages * degree, place)
     samples = _number(given, "micro-batch-size", place)
@@ -64,7 +65,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         micro_batches=batch // (samples * replicas),
         recompute=_RECOMPUTE[_recomputed(given, place)],
         zero=int("use-distributed-optimizer" in given),
-        split=Split(context, experts, runs),
+        split=Split(context, experts, runs, groups),
     )
     yield Claim(1, None, plan_of(layout, ranks, data, place))
 

@@ -12,13 +12,16 @@ with older releases. Any other is the user's, by BASE_CONFIG.
 
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
-no more memory than the judge counts. With ZeRO 3 the judge prices weights that are
-gathered once an iteration for each of the two passes, or with `gathers: micro_batch`
-for every micro-batch of a plan of one stage. That, and with one micro-batch either, is
-`fsdp_reshard_after_forward = "always"`, which gathers them anew for every one; with
-more it is "never", which keeps them whole meanwhile: a plan whose weights do not fit
-whole is refused. Its mesh is [pp, dp, tp]. A schedule needs as many
-micro-batches as stages, or more (torch/distributed/pipelining/schedules.py).
+no more memory than the judge counts; in groups that are replicated (HSDP) where a plan
+has them, `data_parallel_replicate_degree` x `data_parallel_shard_degree`.
+
+With ZeRO 3 the judge prices weights that are gathered once an iteration for each of the
+two passes, or with `gathers: micro_batch` for every micro-batch of a plan of one stage.
+That, and with one micro-batch either, is `fsdp_reshard_after_forward = "always"`, which
+gathers them anew for every one; with more it is "never", which keeps them whole
+meanwhile: a plan whose weights do not fit whole is refused. Its mesh is [pp, dp, tp]. A
+schedule needs as many micro-batches as stages, or more
+(torch/distributed/pipelining/schedules.py).
 """
 
 import json
@@ -152,11 +155,13 @@ def _reshard(data: Instance, pipeline: Pipeline) -> str:
 def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
+    groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
     return {
         **_model(data.model),
         "pipeline_parallel_degree": len(pipeline.stages),
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),
+        **groups,
         "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
         "activation_checkpoint": costs.recompute,
         "reshard": _reshard(data, pipeline),
@@ -171,7 +176,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _toml(told: dict[str, Any]) -> str:
-    stages = told["pipeline_parallel_degree"]
+    stages, groups = told["pipeline_parallel_degree"], told.get("groups", 1)
     parts = told["module_fqns_per_model_part"]
     local = told["micro_batch_size"] * (told["micro_batches"] if stages > 1 else 1)
     sections: dict[str, dict[str, Any]] = {
@@ -181,8 +186,8 @@ def _toml(told: dict[str, Any]) -> str:
             "seq_len": told["sequence_length"],
         },
         "parallelism": {
-            "data_parallel_replicate_degree": 1,
-            "data_parallel_shard_degree": told["replicas"],
+            "data_parallel_replicate_degree": groups,
+            "data_parallel_shard_degree": told["replicas"] // groups,
             "fsdp_reshard_after_forward": told["reshard"],
             "tensor_parallel_degree": told["tensor_parallel_degree"],
             "pipeline_parallel_degree": stages,

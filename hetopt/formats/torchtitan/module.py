@@ -137,8 +137,9 @@ def _recomputation(config):
 def _parallelism(section):
     for name in ("pipeline", "tensor"):
         put(section, {f"{name}_parallel_degree": PLAN[f"{name}_parallel_degree"]})
-    put(section, {"data_parallel_shard_degree": PLAN["replicas"]})
-    put(section, {"data_parallel_replicate_degree": 1})
+    groups = PLAN.get("groups", 1)
+    put(section, {"data_parallel_shard_degree": PLAN["replicas"] // groups})
+    put(section, {"data_parallel_replicate_degree": groups})
     put(section, {"fsdp_reshard_after_forward": PLAN["reshard"]})
     parts = PLAN["module_fqns_per_model_part"]
     if len(parts) == 1:

@@ -64,6 +64,9 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
             f"{place}: found a global batch of {batch}, expected a multiple of "
             f"{samples} x {replicas} replicas; correct it"
         )
+    groups = _number(parallel, "data_parallel_replicate_degree", place, 1)
+    if groups >= replicas:  # plain copies of all states: nothing is divided
+        groups = 1
     layers, runs = cut(
         _parts(parallel, stages, data.model.layers, place),
         *(stages, data.model.layers, place),
@@ -76,7 +79,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         micro_batches=batch // (samples * replicas),
         recompute=_rule(tree, place),
         zero=_zero(parallel, replicas, stages),
-        split=Split(context, experts, runs),
+        split=Split(context, experts, runs, groups),
     )
     yield Claim(1, None, plan_of(layout, ranks, data, place))
 

@@ -71,6 +71,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         return Evaluation(None, tuple(broken))
     broken += targets.broken(data, plan)
     broken += divided.experts_broken(data, plan, split)
+    broken += divided.groups_broken(table, plan)
     memory: dict[str, int] = {}
     tightest: list[dict[str, Any]] = []
     holders = _holders(table.layers, plan)
@@ -104,10 +105,18 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         "stages": timed,
-        "divided": {"zero": table.workload.costs.zero} | split._asdict(),
+        "divided": _degrees(table),
         "links": plan_links.used(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
+
+
+def _degrees(table: CostTable) -> dict[str, int]:
+    """What divides states, sequences, experts, layers; groups where there are any."""
+    told = {"zero": table.workload.costs.zero} | table.split._asdict()
+    if told["groups"] == 1:
+        del told["groups"]
+    return told
 
 
 def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
@@ -380,7 +389,8 @@ def _sync_us(
 
     @cache
     def one(parameters: int, places: tuple[tuple[str, int], ...]) -> int:
-        return _up(_layer_sync_s(table, parameters, places) * 10**6)
+        way = _grouped_sync_s if table.split.groups > 1 else _layer_sync_s
+        return _up(way(table, parameters, places) * 10**6)
 
     @cache
     def experts(parameters: int, gpus: tuple[str, ...]) -> int:
@@ -491,7 +501,8 @@ def _measured_update_us(
     total = Fraction(0)
     for layer, times in each.items():
         middle = sorted(times)[(len(times) - 1) // 2]
-        total += Fraction(middle, holders[layer] if costs.zero else 1)
+        together = holders[layer] // costs.zero_groups if costs.zero else 1
+        total += Fraction(middle, max(1, together))
     return _up(total)
 
 
@@ -504,7 +515,43 @@ def _layer_sync_s(
     smallest = min(t for _, t in places) // c
     count = Counter(node for node, _ in places for _ in range(c))
     slow = _ring_slow(table, count, smallest)
-    return _passes_s(table, Fraction(parameters, smallest), count, slow)
+    held, passes = Fraction(parameters, smallest), _passes(table)
+    return _passes_s(table, held, count, slow, passes)
+
+
+def _passes(table: CostTable) -> int:
+    """Over what is synchronised: reduced, gathered; ZeRO 3 gathers twice."""
+    return 3 if table.workload.costs.zero == 3 else 2
+
+
+def _grouped_sync_s(
+    table: CostTable, parameters: int, places: tuple[tuple[str, int], ...]
+) -> Fraction:
+    """Within the slowest group of ZeRO, then between groups, a ring for each place.
+
+    `places` are sorted: neighbours are in a group.
+    """
+    size = max(1, len(places) // table.split.groups)
+    smallest, total = min(t for _, t in places), Fraction(0)
+    held = Fraction(parameters, smallest)
+    numbers = range(len(places))
+    for ring_of, part, passes in (
+        ([i // size for i in numbers], held, _passes(table)),
+        ([i % size for i in numbers], held / size, 2),
+    ):
+        rings: dict[int, Counter[str]] = {}
+        for ring, (node, _) in zip(ring_of, places, strict=True):
+            rings.setdefault(ring, Counter())[node] += 1
+        worst = Fraction(0)
+        for members in rings.values():
+            slow: _Slow = {}
+            for node, many in members.items():
+                at_once = smallest * sum(node in other for other in rings.values())
+                slow |= _ring_slow(table, Counter({node: many}), at_once)
+            if members.total() > 1:
+                worst = max(worst, _passes_s(table, part, members, slow, passes))
+        total += worst
+    return total
 
 
 def _experts_sync_s(
@@ -519,15 +566,18 @@ def _experts_sync_s(
     for node, members in firsts.items():
         rings = min(e, gpus.count(node))  # at once on the node
         slow[node] = _ring_slow(table, Counter({node: members}), rings)[node]
-    return _passes_s(table, Fraction(parameters, e), firsts, slow)
+    return _passes_s(table, Fraction(parameters, e), firsts, slow, _passes(table))
 
 
 def _passes_s(
-    table: CostTable, held: Fraction, count: Counter[str], slow: "_Slow"
+    table: CostTable,
+    held: Fraction,
+    count: Counter[str],
+    slow: "_Slow",
+    passes: int,
 ) -> Fraction:
-    """All passes of a ring whose members hold so many parameters each."""
+    """So many passes of a ring whose members hold so many parameters each."""
     costs, n = table.workload.costs, count.total()
-    passes = 3 if costs.zero == 3 else 2
     share = costs.gradient_bytes * held
     if costs.sync == "bottleneck":
         rates = [table.link(a, a)[1] for a in count if count[a] > 1]

@@ -1,8 +1,10 @@
 """What a plan needs whose groups or experts are divided further."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...costs import CostTable
 from ...plans import Stage, TrainingPlan
 from ...schema import Instance, Split
 from .. import Violation
@@ -46,6 +48,26 @@ def experts_broken(
     """
     if split.experts > 1:
         yield from _experts(data, plan, split.experts)
+
+
+def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
+    """Replicas of layers that make no whole groups of ZeRO, or divide nothing in them.
+
+    `table` is under the plan's settings.
+    """
+    r = table.split.groups
+    if r == 1:
+        return
+    if not table.workload.costs.zero:
+        yield Violation("zero_groups", "plan", f"{r} groups divide nothing at zero 0")
+    held: Counter[int] = Counter()
+    for pipeline in plan.pipelines:
+        for stage in pipeline.stages:
+            held.update(dict.fromkeys(stage.span, len(stage.replicas)))
+    for layer, replicas in sorted(held.items()):
+        if (replicas % r or replicas == r) and held.get(layer - 1) != replicas:
+            what = f"{replicas} replicas of layer {layer} make no {r} groups of several"
+            yield Violation("zero_groups", "plan", what)
 
 
 def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:

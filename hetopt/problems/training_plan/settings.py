@@ -23,7 +23,10 @@ def offered(instance: Instance) -> list[tuple[int, Recompute]]:
     """Stages of ZeRO and rules of recomputation that the instance's target runs."""
     workload = instance.workload
     supports, costs = workload.target.supports, workload.costs
-    pairs = product(workload.zeros, workload.recomputes)
+    zeros = workload.zeros
+    if min(split.groups for split in workload.splits) > 1:
+        zeros = tuple(filter(None, zeros))  # groups are of ZeRO
+    pairs = product(zeros, workload.recomputes)
     return [
         (zero, rule)
         for zero, rule in pairs
@@ -47,6 +50,26 @@ def divided(instance: Instance) -> list[Instance]:
 
 
 def runnable(instance: Instance) -> Instance:
+    """What bounds are told of: `on_target`, and no groups of ZeRO.
+
+    Groups take more memory than ZeRO among all replicas, and updates no less time, but
+    little of what they exchange is between nodes. So where plans may have groups,
+    bounds are of ZeRO among all replicas that exchange for nothing.
+    """
+    instance = on_target(instance)
+    workload = instance.workload
+    if max(split.groups for split in workload.splits) == 1:
+        return instance
+    loose = {"zero_groups": 1, "sync_factor": 0}
+    fields = {
+        "costs": workload.costs.model_copy(update=loose),
+        "alternatives": workload.alternatives.model_copy(update={"zero_groups": ()}),
+    }
+    workload = workload.model_copy(update=fields)
+    return instance.model_copy(update={"workload": workload})
+
+
+def on_target(instance: Instance) -> Instance:
     """The instance with the settings alone that its target runs, the first its own.
 
     The instance itself where it runs them all, or none.

@@ -68,6 +68,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
         Feature.INTERLEAVED: all(x.interleave > 1 for x in data.workload.splits),
+        Feature.ZERO_GROUPS: all(x.groups > 1 for x in data.workload.splits),
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
@@ -153,6 +154,7 @@ def of_split(split: Split) -> frozenset[Feature]:
         Feature.CONTEXT_PARALLEL: split.context > 1,
         Feature.EXPERT_PARALLEL: split.experts > 1,
         Feature.INTERLEAVED: split.interleave > 1,
+        Feature.ZERO_GROUPS: split.groups > 1,
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 

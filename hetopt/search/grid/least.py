@@ -205,6 +205,8 @@ class Least:
         costs = cost.costs
         if replicas == 1 or costs.sync_overlap != "none" or costs.sync != "ring":
             return 0.0
+        if costs.zero_groups > 1:  # little of it is between nodes
+            return 0.0
         x = -(-self._layers // stages)
         first = self._lightest[x]
         # Experts that are divided have fewer replicas: left out.

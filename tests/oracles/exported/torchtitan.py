@@ -45,8 +45,8 @@ def _disagreements(told: dict[str, Any], files: dict[str, str]) -> list[str]:
     around = [["tok_embeddings", *parts[0]], *parts[1:]]
     around[-1] = [*around[-1], "norm", "output"]
     pairs = {
-        "data_parallel_replicate_degree": 1,
-        "data_parallel_shard_degree": told["replicas"],
+        "data_parallel_replicate_degree": told.get("groups", 1),
+        "data_parallel_shard_degree": told["replicas"] // told.get("groups", 1),
         "fsdp_reshard_after_forward": told["reshard"],
         "tensor_parallel_degree": told["tensor_parallel_degree"],
         "pipeline_parallel_degree": stages,

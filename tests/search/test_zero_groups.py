@@ -1,0 +1,179 @@
+"""States divided in groups of replicas (HSDP): judge, searches, bounds, brute force."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_grids import best_grid
+from float_judge import FloatJudge
+from hypothesis import given
+from inputs import drawn, examples
+from mixtures import CALIBRATION, GPU
+from random_pipelines import random_instance, random_pipes
+
+import hetopt
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.costs import CostTable, under
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.search.fast_cost import FastCost
+
+
+def in_groups(random: Random, instance: Instance) -> Instance:
+    """With a stage of ZeRO, in two groups or three."""
+    tree = instance.model_dump(mode="json")
+    costs = tree["workload"]["costs"]
+    costs |= {"zero": random.randint(1, 3), "zero_groups": random.choice([2, 2, 3])}
+    costs |= {"gathers": random.choice(["iteration", "micro_batch"])}
+    costs |= {"interleave": 1}
+    return Instance.model_validate(tree, strict=False)
+
+
+def instance_of(random: Random) -> tuple[Random, Instance]:
+    return random, in_groups(random, random_instance(random, later=True))
+
+
+@examples(15)
+@given(drawn(instance_of))
+def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
+    random, instance = drawn
+    cost, floats = FastCost(instance), FloatJudge(instance)
+    for _ in range(4):
+        pipes = random_pipes(random, instance)
+        plan = cost.plan(pipes)
+        judged = training_plan.evaluate(instance, plan)
+        assert cost.iteration_us(pipes) == judged.objective
+        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
+        rules = {broken.rule for broken in judged.violations}
+        assert fits == rules.isdisjoint({"memory", "zero_groups"})
+        theirs = 1e6 * floats.iteration(plan)
+        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
+        if judged.valid:
+            assert training_plan_bound(instance).value <= judged.objective
+
+
+def four(
+    counts: list[int], gib: float, target: str, rate: float = 1, **more: Any
+) -> Instance:
+    """A small dense model on four GPUs of nodes that a slow link joins."""
+    tree: dict[str, Any] = {
+        "name": "groups",
+        "model": {
+            **{"name": "m", "layers": 2, "hidden": 1024, "heads": 8},
+            **{"intermediate": 4096, "gated": True, "vocabulary": 8000},
+        },
+        "cluster": {
+            "gpus": {"a": GPU | {"memory_gib": gib}},
+            "nodes": [
+                {"name": f"n{i}", "gpu": "a", "count": count, "intra_gbytes_per_s": 300}
+                for i, count in enumerate(counts)
+            ],
+            "inter": {"gbytes_per_s": rate, "latency_us": 5},
+        },
+        "workload": {
+            **{"sequence_length": 2048, "global_batch": 4, "runs_on": target},
+            "costs": {
+                **{"layer_times": "calibrated", "activations": "calibrated"},
+                **{"calibration": CALIBRATION, "precision": "bf16_mixed"},
+                **more,
+            },
+            "alternatives": {"zero_groups": [2]},
+        },
+    }
+    return Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize(
+    ("counts", "gib", "target", "zero", "groups"),
+    [
+        ([4], 0.55, "megatron", 1, 1),
+        ([2, 2], 4, "megatron", 1, 2),
+        ([2, 2], 0.8, "torchtitan", 3, 2),
+        ([2, 2], 0.6, "torchtitan", 3, 1),
+        ([3, 1], 4, "torchtitan", 2, 1),
+    ],
+)
+def test_plans_are_the_best_of_all_grids(
+    counts: list[int], gib: float, target: str, zero: int, groups: int
+) -> None:
+    instance = four(counts, gib, target, 20, zero=zero)
+    ways = {s: under(instance, split=s) for s in instance.workload.splits}
+    each = {way: best_grid(data) for way, data in ways.items()}
+    known = {way: us for way, us in each.items() if us is not None}
+    found = hetopt.plan(instance, limits=10)
+    assert found.objective == min(known.values(), default=None)
+    if known:
+        assert found.bound is not None
+        assert found.bound.value <= min(known.values())
+    if found.plan is not None:
+        assert (found.plan.zero_groups or 1) == groups
+    for way in known:
+        assert training_plan_bound(ways[way]).value <= known[way]
+
+
+def test_groups_are_within_nodes_and_sum_across() -> None:
+    """By hand: a ring of two at 300 GB/s, then an all-reduce of halves at 1 GB/s."""
+    data = four([2, 2], 4, "any", zero=2)
+    tables = [CostTable(under(data, split=x)) for x in data.workload.splits]
+    holders = [("n0", 1), ("n0", 1), ("n1", 1), ("n1", 1)]
+    p = 10**9
+    plain, grouped = (table.sync_us(p, holders) for table in tables)
+    # 2 bytes a gradient; the link within a node has no latency, the other 5 us.
+    chunk = 2 * p / 4
+    assert plain == pytest.approx(2 * (chunk / 300e3 + 2 * (5 + chunk / 1e3)), abs=2)
+    inside, across = p * 2 / 2 / 300e3, p * 2 / 2 / 2 / 1e3
+    # Both rings across share the link as they do in one ring: no adapters are told.
+    assert grouped == pytest.approx(2 * inside + 2 * (5 + across), abs=2)
+    assert grouped < plain
+
+
+def test_memory_is_that_of_a_group() -> None:
+    data = four([2, 2], 4, "any", zero=1)
+    tables = [CostTable(under(data, split=x)) for x in data.workload.splits]
+    held = [
+        table.stage_mib("n0", range(2), 1, 1, 1, 1, 0, [4, 4])["states"]
+        for table in tables
+    ]
+    every = sum(data.model.parameters) / 2**20
+    assert held[0] == pytest.approx((4 + 12 / 4) * every, abs=1)
+    assert held[1] == pytest.approx((4 + 12 / 2) * every, abs=1)
+
+
+def test_pipelines_of_any_shape_come_in_groups() -> None:
+    """Searched for where no target asks for grids, under a bound that holds."""
+    both = four([2, 2], 4, "any", zero=2)
+    found = hetopt.plan(under(both, split=both.workload.splits[1]), limits=2)
+    assert found.plan is not None
+    assert len(list(found.plan.replicas())) % 2 == 0
+    assert found.bound is not None
+    assert found.objective is not None
+    assert found.bound.value <= found.objective
+
+
+@pytest.mark.parametrize(
+    ("costs", "other", "message"),
+    [
+        ({"zero_groups": 2}, {}, "zero 0, which divides no states"),
+        ({"zero_groups": 2, "zero": 1}, {"zero_groups": [1]}, "the least in costs"),
+        (
+            {"zero_groups": 2, "zero": 1, "context_parallel": 2},
+            {},
+            "not priced together",
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(
+    costs: dict[str, Any], other: dict[str, Any], message: str
+) -> None:
+    tree = four([4], 4, "any", zero=1).model_dump(mode="json")
+    tree["workload"]["costs"] |= {"zero": 0} | costs
+    tree["workload"]["alternatives"] = other
+    with pytest.raises(ValueError, match=message):
+        Instance.model_validate(tree, strict=False)
+
+
+def test_exact_statements_refuse_groups_by_name() -> None:
+    data = four([4], 4, "any", zero=1)
+    grouped = under(data, split=data.workload.splits[1])
+    with pytest.raises(hetopt.errors.HetoptError, match="zero_groups is 2, expected 1"):
+        hetopt.solve(grouped, "one_pipeline")
