@@ -193,7 +193,8 @@ def simulate(
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="1f1b|gpipe|zb-h1|zb-h2", help="By default as its memory counts."
+            metavar="1f1b|gpipe|zb-h1|zb-h2|zbv|dualpipe",
+            help="By default as its memory counts.",
         ),
     ] = None,
     overlapped: Annotated[

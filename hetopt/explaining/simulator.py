@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from ..costs import CostTable, compute
 from ..errors import InstanceError
-from ..plans import Pipeline, TrainingPlan
+from ..plans import Pipeline, Replica, TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, exact
@@ -177,14 +177,14 @@ def simulate(
         schedule = "gpipe" if costs.in_flight == "gpipe" else "1f1b"
     runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
     table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
+    _can_turn(schedule, data, plan)
     lines = tuple(
-        simulated(
-            _times(table, pipeline, rows, transfers),
-            pipeline.micro_batches,
-            schedule,
-            runs,
+        simulated(times, pipeline.micro_batches, schedule, runs)
+        for pipeline, times in zip(
+            plan.pipelines,
+            _all_times(data, table, plan, schedule, transfers),
+            strict=True,
         )
-        for pipeline, rows in zip(plan.pipelines, found.parts["stages"], strict=True)
     )
     return Simulation(
         schedule,
@@ -198,18 +198,145 @@ def simulate(
         transfers,
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
-        _memory(table, plan, lines),
+        _memory(table, plan, lines, schedule),
+    )
+
+
+def _can_turn(schedule: Schedule, data: Instance, plan: TrainingPlan) -> None:
+    """Raise `InstanceError` for a schedule that a pipeline has no shape for."""
+    for number, pipeline in enumerate(plan.pipelines):
+        stages, n = len(pipeline.stages), pipeline.micro_batches
+        if schedule == "dualpipe" and (stages % 2 or n % 2 or n < 2 * stages):
+            raise InstanceError(
+                f"pipelines[{number}]: found {stages} stages and {n} micro-batches, "
+                "dualpipe expects even numbers of both and two micro-batches a stage "
+                "or more; choose another schedule"
+            )
+        if schedule == "zbv" and min(len(x.span) for x in pipeline.stages) < 2:
+            raise InstanceError(
+                f"pipelines[{number}]: found a stage of one layer, zbv expects two "
+                "runs of layers on each; choose another schedule"
+            )
+    if schedule == "zbv" and data.workload.costs.hops == "both":
+        raise InstanceError(
+            "workload.costs.hops: found 'both', zbv expects 'sender'; choose another "
+            "schedule"
+        )
+
+
+def _all_times(
+    data: Instance,
+    table: CostTable,
+    plan: TrainingPlan,
+    schedule: Schedule,
+    transfers: Transfers,
+) -> list[list[Times]]:
+    """By pipeline, of its stages; of virtual ones where layers turn back."""
+
+    def of(data: Instance, one: TrainingPlan) -> list[list[Times]]:
+        rows = training_plan.evaluate(data, one).parts["stages"]
+        own = CostTable(data).under(zero=plan.zero, split=table.split)
+        pairs = zip(one.pipelines, rows, strict=True)
+        return [_times(own, *pair, transfers) for pair in pairs]
+
+    if schedule == "zbv":
+        return [
+            _turned_halves(times, _head(table, pipeline))
+            for times, pipeline in zip(
+                of(_without_head(data), plan), plan.pipelines, strict=True
+            )
+        ]
+    own = of(data, plan)
+    if schedule == "dualpipe":
+        turned = tuple(map(_turned, plan.pipelines))
+        back = of(data, plan.model_copy(update={"pipelines": turned}))
+        return [[*there, *other] for there, other in zip(own, back, strict=True)]
+    return own
+
+
+def _without_head(data: Instance) -> Instance:
+    costs = data.workload.costs.model_copy(update={"head": "omit"})
+    workload = data.workload.model_copy(update={"costs": costs})
+    return data.model_copy(update={"workload": workload})
+
+
+def _head(table: CostTable, pipeline: Pipeline) -> Times:
+    """Passes of the head on the first stage, where ZBV has the last layers, too."""
+    whole = Fraction(
+        max(
+            table.head_us(replica.node, replica.degree, replica.samples)
+            for replica in pipeline.stages[0].replicas
+        )
+    )
+    trained = table.workload.costs.lora is None
+    return Times(whole / 3, whole * 2 / 3, weights_us=whole / 3 * trained)
+
+
+def _turned(pipeline: Pipeline) -> Pipeline:
+    """The same layers in the same order, on the stages' GPUs from the last one on."""
+    stages = tuple(
+        stage.model_copy(update={"replicas": other.replicas})
+        for stage, other in zip(pipeline.stages, reversed(pipeline.stages), strict=True)
+    )
+    return pipeline.model_copy(update={"stages": stages})
+
+
+def _turned_halves(times: Sequence[Times], head: Times) -> list[Times]:
+    """Half of each stage's layers on the way there, half on the way back; the head.
+
+    Each half sends over the border behind it, as the stage before that does.
+    """
+    nobody, last = Times(Fraction(0), Fraction(0)), len(times) - 1
+    there = [_half(stage, stage) for stage in times[:last]]
+    back = [_half(times[j], times[j - 1]) for j in range(last, 0, -1)]
+    end = _half(times[0], nobody)
+    return [
+        *there,
+        _half(times[last], nobody),
+        *back,
+        Times(
+            end.forward_us + head.forward_us,
+            end.backward_us + head.backward_us,
+            weights_us=end.weights_us + head.weights_us,
+        ),
+    ]
+
+
+def _half(stage: Times, sender: Times) -> Times:
+    """Half of a stage's work, with the hop of the sender over a border."""
+    return Times(
+        (stage.forward_us - stage.hop_us) / 2 + sender.hop_us,
+        (stage.backward_us - stage.hop_us) / 2 + sender.hop_us,
+        sender.shared_us,
+        stage.weights_us / 2,
+        sender.hop_us,
     )
 
 
 def _memory(
-    table: CostTable, plan: TrainingPlan, lines: Sequence[Timeline]
+    table: CostTable,
+    plan: TrainingPlan,
+    lines: Sequence[Timeline],
+    schedule: Schedule,
 ) -> tuple[tuple[StageMemory, ...], ...]:
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     holders = holders_of(table.layers, stages)
+    if schedule == "dualpipe":
+        holders = [2 * held for held in holders]
+        return tuple(
+            tuple(
+                _of_both(table, pipeline, j, held, holders)
+                for j, held in enumerate(line.held)
+            )
+            for pipeline, line in zip(plan.pipelines, lines, strict=True)
+        )
     return tuple(
         tuple(
-            _of_stage(table.under(stage.recompute), pipeline, j, held, holders)
+            _of_stage(
+                table.under(stage.recompute),
+                *(pipeline, j, held, holders),
+                turns=schedule == "zbv",
+            )
             for j, (stage, held) in enumerate(
                 zip(pipeline.stages, line.held, strict=True)
             )
@@ -219,26 +346,81 @@ def _memory(
 
 
 def _of_stage(
+    table: CostTable,
+    pipeline: Pipeline,
+    j: int,
+    held: Fraction,
+    holders: list[int],
+    turns: bool,
+) -> StageMemory:
+    """The replica with the least to spare; parts as `CostTable.stage_mib` has them.
+
+    Where layers turn back the first stage has both ends, the last one none.
+    """
+    place = j, len(pipeline.stages)
+    if turns:
+        place = (0, 1) if j == 0 else (1, 3)
+    found = []
+    for replica in pipeline.stages[j].replicas:
+        parts = _parts(table, pipeline, j, replica, held, holders, place)
+        room = table.memory_mib(replica.node)
+        found.append(StageMemory(held, sum(parts.values()), room))
+    return min(found, key=_spare)
+
+
+def _spare(one: StageMemory) -> int:
+    return one.room_mib - one.need_mib
+
+
+def _parts(
+    table: CostTable,
+    pipeline: Pipeline,
+    j: int,
+    replica: Replica,
+    held: Fraction,
+    holders: list[int],
+    place: tuple[int, int],
+) -> dict[str, int]:
+    """Of stage `j` on a replica, whose GPUs hold so many micro-batches.
+
+    Embedding and head lie as on the stage at `place`, its number and of how many.
+    """
+    stage, (at, count) = pipeline.stages[j], place
+    flight = held if table.workload.costs.in_flight != "one" else Fraction(1)
+    node, group = replica.node, (replica.degree, replica.samples)
+    parts = table.stage_mib(
+        node, stage.span, *group, pipeline.micro_batches, count, at, holders
+    )
+    if "layers" in parts:
+        parts["layers"] = table.measured_mib(node, stage.span, *group, flight)
+    else:
+        ends = (at == 0, at == count - 1)
+        parts["activations"] = table.activations_mib(
+            node, stage.span, group, flight, ends
+        )
+    return parts
+
+
+def _of_both(
     table: CostTable, pipeline: Pipeline, j: int, held: Fraction, holders: list[int]
 ) -> StageMemory:
-    """The replica with the least to spare; parts as `CostTable.stage_mib` has them."""
-    stage, count = pipeline.stages[j], len(pipeline.stages)
-    flight = held if table.workload.costs.in_flight != "one" else Fraction(1)
-    found = []
-    for replica in stage.replicas:
-        node, group = replica.node, (replica.degree, replica.samples)
-        parts = table.stage_mib(
-            node, stage.span, *group, pipeline.micro_batches, count, j, holders
-        )
-        if "layers" in parts:
-            parts["layers"] = table.measured_mib(node, stage.span, *group, flight)
-        else:
-            ends = (j == 0, j == count - 1)
-            parts["activations"] = table.activations_mib(
-                node, stage.span, group, flight, ends
+    """Of a stage that has its own layers and those of its counterpart.
+
+    Micro-batches are weighed as those of the layers that keep more.
+    """
+    found, count = [], len(pipeline.stages)
+    for replica in pipeline.stages[j].replicas:
+        own, other = (
+            _parts(
+                table.under(pipeline.stages[i].recompute),
+                *(pipeline, i, replica, held, holders, (i, count)),
             )
-        found.append(StageMemory(held, sum(parts.values()), table.memory_mib(node)))
-    return min(found, key=lambda one: one.room_mib - one.need_mib)
+            for i in (j, count - 1 - j)
+        )
+        need = sum(own.values()) + sum(other.values()) - other["reserve"]
+        need -= min(own.get("activations", 0), other.get("activations", 0))
+        found.append(StageMemory(held, need, table.memory_mib(replica.node)))
+    return min(found, key=_spare)
 
 
 def _share(table: CostTable, pipeline: Pipeline, j: int) -> Fraction:
@@ -275,5 +457,5 @@ def _times(
             entering = Fraction(rows[j - 1]["hop_us"], 2)
         busy = half + entering
         shared = half if costs.hops == "both" else Fraction(0)
-        found.append(Times(forward + busy, backward + busy, shared, weights))
+        found.append(Times(forward + busy, backward + busy, shared, weights, busy))
     return found

@@ -22,6 +22,8 @@ W the shortest, and many micro-batches, each is idle for (P - 1) (F + B - W) at 
 most; under ZB-H2, where B is no shorter than 2 W, for (P - 1) (F + B - 2 W) between
 its passes, and iterations follow each other without filling in the paper alone.
 
+ZBV and DualPipe, whose layers turn back at the last stage: `turning`.
+
 Under `hops: both` the receiver spends a transfer as well, at the same time as the
 sender: its pass may begin that much before the sender's ends.
 
@@ -35,15 +37,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from ..errors import InternalError
+from . import turning
 
-Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2"]
+Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zbv", "dualpipe"]
 Task = tuple[str, int, int]  # F, B or W, stage, micro-batch
 #: Schedules whose backward passes are divided, and how far they run ahead.
 _DIVIDED = {"zb-h1": 1, "zb-h2": 2}
+#: Those whose layers turn back at the last stage, and the runs of layers of a stage
+#: that a micro-batch passes.
+TURNING = {"zbv": 2, "dualpipe": 1}
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Times:
     shared_us: Fraction = Fraction(0)
     #: What of the backward pass makes gradients of weights.
     weights_us: Fraction = Fraction(0)
+    #: What of each pass is sending, or receiving.
+    hop_us: Fraction = Fraction(0)
 
     @property
     def both_us(self) -> Fraction:
@@ -74,7 +82,7 @@ class Pass:
     start_us: Fraction
     end_us: Fraction
     seen_us: Fraction  # since when the neighbour can work on what it makes
-    run: int = 0  # of the stage's layers, where pipelines are interleaved
+    run: int = 0  # of the stage's layers, where there are several
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,7 @@ class Timeline:
     micro_batches: int
     passes: tuple[Pass, ...]
     runs: int = 1
+    turns: bool = False  # the second runs of layers are in the opposite order
 
     @property
     def total_us(self) -> Fraction:
@@ -110,12 +119,18 @@ class Timeline:
 
         Interleaved, runs of layers count as a `runs`-th each.
         """
-        last = "W" if any(one.kind == "W" for one in self.passes) else "B"
+        later = {
+            (one.stage, one.run, one.micro_batch)
+            for one in self.passes
+            if one.kind == "W"
+        }
         changes: list[list[tuple[Fraction, int]]] = [[] for _ in self.times]
         for one in self.passes:
             if one.kind == "F":
                 changes[one.stage].append((one.start_us, 1))
-            elif one.kind == last:
+            elif one.kind == "W" or (
+                (one.stage, one.run, one.micro_batch) not in later
+            ):
                 changes[one.stage].append((one.end_us, -1))
         waiting = (accumulate(change for _, change in sorted(x)) for x in changes)
         return tuple(Fraction(max(x), self.runs) for x in waiting)
@@ -127,10 +142,8 @@ class Timeline:
 
     def critical_path(self) -> list[Pass]:
         """Passes without a gap but transfers between them, from 0 to the end."""
-        count = len(self.times)
         known = {
-            (one.kind, one.run * count + one.stage, one.micro_batch): one
-            for one in self.passes
+            (one.kind, self._place(one), one.micro_batch): one for one in self.passes
         }
         before: dict[Pass, Pass] = {}
         last: dict[int, Pass] = {}
@@ -142,7 +155,7 @@ class Timeline:
         while path[-1].start_us > 0:
             now = path[-1]
             # It waited for its own stage, or for the neighbour in its direction.
-            here = now.run * count + now.stage
+            here = self._place(now)
             source = here - 1 if now.kind == "F" else here + 1
             neighbour = known.get((now.kind, source, now.micro_batch))
             if now.kind == "W":
@@ -156,6 +169,12 @@ class Timeline:
                 raise InternalError(f"{now} begins when nothing ends")
         return path[::-1]
 
+    def _place(self, one: Pass) -> int:
+        """The virtual stage of a pass."""
+        count = len(self.times)
+        turned = self.turns and one.run
+        return one.run * count + (count - 1 - one.stage if turned else one.stage)
+
 
 def order(
     schedule: Schedule, stages: int, stage: int, n: int, runs: int = 1
@@ -165,6 +184,12 @@ def order(
     With several runs of layers a stage, tasks name virtual stages: run k of stage j is
     k P + j.
     """
+    if schedule == "zbv":
+        yield from turning.zbv(stages, stage, n)
+        return
+    if schedule == "dualpipe":
+        yield from turning.dualpipe(stages, stage, n)
+        return
     if runs > 1:
         yield from _interleaved(stages, stage, n, runs)
         return
@@ -219,9 +244,15 @@ def _interleaved(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
 def simulated(
     times: Sequence[Times], n: int, schedule: Schedule, runs: int = 1
 ) -> Timeline:
-    """Run `n` micro-batches through stages that take `times`, event by event."""
-    count = len(times)
-    todo = [deque(order(schedule, count, j, n, runs)) for j in range(count)]
+    """Run `n` micro-batches through stages that take `times`, event by event.
+
+    Of a schedule that turns, `times` are those of virtual stages, two for each stage.
+    """
+    turns = schedule in TURNING
+    count = len(times) // 2 if turns else len(times)
+    orders = [list(order(schedule, count, j, n, runs)) for j in range(count)]
+    work = _Work(times, schedule, runs, orders)
+    todo = [deque(_plain(task) for task in one) for one in orders]
     done: set[Task] = set()
     busy = [False] * count
     # What neighbours see, and what ends, with when they see it: when, what, since when.
@@ -231,20 +262,17 @@ def simulated(
     now = Fraction(0)
 
     def start(stage: int) -> None:
-        if busy[stage] or not todo[stage]:
-            return
-        if not _ready(todo[stage][0], count * runs, done):
+        if busy[stage] or not todo[stage] or not work.ready(todo[stage][0], done):
             return
         task = todo[stage].popleft()
-        lasts = _lasts(task[0], times[stage], schedule) / runs
-        border = stage if task[0] == "F" else stage - 1
-        early = min(lasts, times[border].shared_us / runs)
-        if task[0] == "W":
-            early = Fraction(0)  # sent to nobody
+        lasts, early = work.lasts(task), work.early(task)
         leaves = now + lasts
+        if (other := work.among.get(task)) is not None:
+            leaves += work.lasts(other)
         if early < 0:
-            leaves = max(leaves, free.get((task[0], stage), leaves))
-            free[task[0], stage] = leaves - early
+            border = task[0], task[1] if turns else stage
+            leaves = max(leaves, free.get(border, leaves))
+            free[border] = leaves - early
         busy[stage] = True
         heappush(events, (leaves - early, False, task, now, now))
         heappush(events, (now + lasts, True, task, now, leaves - early))
@@ -254,35 +282,110 @@ def simulated(
     while events:
         now, ends, task, begun, seen = heappop(events)
         kind, place, m = task
-        run, stage = divmod(place, count)
+        run, stage = place // count, work.stage_of(place)
         if ends:
             busy[stage] = False
-            if kind == "F" and place == count * runs - 1:
+            if kind == "F" and work.is_last(place):
                 done.add(task)  # nothing is sent: its backward pass is next
             passes.append(Pass(kind, stage, m, begun, now, seen, run))
             start(stage)
         else:
             done.add(task)
-            for neighbour in {(stage - 1) % count, (stage + 1) % count}:
+            for neighbour in {(stage - 1) % count, stage, (stage + 1) % count}:
                 start(neighbour)
     passes.sort(key=lambda one: (one.start_us, one.stage))
-    return Timeline(tuple(times), n, tuple(passes), runs)
+    return Timeline(
+        work.by_stage(), n, tuple(passes), TURNING.get(schedule, runs), turns
+    )
 
 
-def _lasts(kind: str, stage: Times, schedule: Schedule) -> Fraction:
-    if kind == "F":
-        return stage.forward_us
-    if kind == "W":
-        return stage.weights_us
-    return stage.backward_us - (stage.weights_us if schedule in _DIVIDED else 0)
+def _plain(task: Task) -> Task:
+    kind, *rest = task
+    return "F" if kind == turning.AMONG else kind, rest[0], rest[1]
 
 
-def _ready(task: Task, count: int, done: set[Task]) -> bool:
-    kind, stage, m = task
-    if kind == "W":
-        return True  # behind its own backward pass in the stage's order
-    if kind == "F":
-        return stage == 0 or ("F", stage - 1, m) in done
-    if stage == count - 1:
-        return ("F", stage, m) in done
-    return ("B", stage + 1, m) in done
+class _Work:
+    """How long passes of virtual stages take, and what each needs."""
+
+    def __init__(
+        self,
+        times: Sequence[Times],
+        schedule: Schedule,
+        runs: int,
+        orders: Sequence[Sequence[Task]],
+    ) -> None:
+        self._times, self._schedule, self._runs = times, schedule, runs
+        self._turns = schedule in TURNING
+        self._count = len(times) // 2 if self._turns else len(times)
+        # Where both directions of DualPipe are pipelines of their own, one ends here.
+        self._lasts = {len(times) * (1 if self._turns else runs) - 1}
+        self._firsts = {0}
+        if schedule == "dualpipe":
+            self._lasts.add(self._count - 1)
+            self._firsts.add(self._count)
+        self._divided = {x[1:] for one in orders for x in one if x[0] == "W"}
+        #: Backward passes by the forward passes among them.
+        self.among: dict[Task, Task] = {
+            ("F", *task[1:]): behind
+            for one in orders
+            for task, behind in pairwise(one)
+            if task[0] == turning.AMONG
+        }
+
+    def is_last(self, place: int) -> bool:
+        """Whether nothing follows a virtual stage."""
+        return place in self._lasts
+
+    def stage_of(self, place: int) -> int:
+        """The stage that a virtual one lies on."""
+        if self._turns:
+            return turning.stage_of(self._count, place)
+        return place % self._count
+
+    def by_stage(self) -> tuple[Times, ...]:
+        """Of every stage for a micro-batch, one of either end under DualPipe."""
+        if not self._turns:
+            return tuple(self._times)
+        mean = 2 if self._schedule == "dualpipe" else 1
+        pairs = zip(self._times[: self._count], self._times[::-1], strict=False)
+        return tuple(
+            Times(*(sum(both, Fraction(0)) / mean for both in zip(*pair, strict=True)))
+            for pair in ((vars(x).values(), vars(y).values()) for x, y in pairs)
+        )
+
+    def _of(self, place: int) -> Times:
+        return self._times[place if self._turns else place % self._count]
+
+    def lasts(self, task: Task) -> Fraction:
+        """How long a pass keeps its stage busy."""
+        kind, place, m = task
+        mine = self._of(place)
+        if kind == "F":
+            whole = mine.forward_us
+        elif kind == "W":
+            whole = mine.weights_us
+        else:
+            later = (place, m) in self._divided
+            whole = mine.backward_us - (mine.weights_us if later else 0)
+        return whole / self._runs
+
+    def early(self, task: Task) -> Fraction:
+        """How long before its end a pass is seen by the next; below 0, after it."""
+        kind, place, _ = task
+        if kind == "W":
+            return Fraction(0)  # sent to nobody
+        border = place if kind == "F" else place - 1
+        return min(self.lasts(task), self._of(border).shared_us / self._runs)
+
+    def ready(self, task: Task, done: set[Task]) -> bool:
+        """Whether what a pass needs is there."""
+        kind, place, m = task
+        if task in self.among and not self.ready(self.among[task], done):
+            return False
+        if kind == "W":
+            return True  # behind its own backward pass in the stage's order
+        if kind == "F":
+            return place in self._firsts or ("F", place - 1, m) in done
+        if place in self._lasts:
+            return ("F", place, m) in done
+        return ("B", place + 1, m) in done
