@@ -469,8 +469,8 @@ def metis_plan(limit_s: float) -> Iterator[Row]:
     document = instance.model_dump(mode="json")
     document["workload"]["micro_batch_sizes"] = [8]
     wide = Instance.model_validate(document, strict=False)
-    judged = training_plan.evaluate(wide, _table_5(wide))
-    in_units = training_plan.evaluate(calibrated(wide), _table_5(wide)).parts["hfu"]
+    judged = training_plan.evaluate(wide, table_5(wide))
+    in_units = training_plan.evaluate(calibrated(wide), table_5(wide)).parts["hfu"]
     ours = hexiscale.plan(calibrated(instance))
     yield {
         "plan": "Metis, Table 5",
@@ -490,7 +490,7 @@ def metis_plan(limit_s: float) -> Iterator[Row]:
     }
 
 
-def _table_5(instance: Instance) -> TrainingPlan:
+def table_5(instance: Instance) -> TrainingPlan:
     """One pipeline of whole nodes, tensor parallelism 1, 8 sequences at a time."""
     nodes = instance.planned_cluster.nodes
     order = [("A800", 8, 20), *[("RTX4090", 8, 8)] * 4]
