@@ -1,23 +1,26 @@
 """Frenzy beside opportunistic scheduling, Sia and proved rounds, as the paper compares.
 
-    python benchmarks/frenzy.py [--philly CSV] [--pollux CSV] [--only PART,...]
-        [--again]
+    python benchmarks/frenzy.py [--philly CSV] [--pollux CSV] [--data FOLDER]
+        [--only PART,...] [--again]
 
 Parts: `queues` (its two clusters, 30 and 60 jobs, five seeds; the traces, where given),
 `gaps` (HAS against the proved round), `rounds` (seconds of a round, Sia's program and
-the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs), `page`
+the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs),
+`memory` (MARP beside measured peaks, those of FOLDER too: `frenzy_memory.py`), `page`
 (results/frenzy.md from the latest row of each case). Every row goes to
 results/frenzy.jsonl; a queue whose rows are there is not run again but with `--again`.
 """
 
 import argparse
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
+import frenzy_memory
 import frenzy_page
 from _measuring import keep
 
@@ -301,12 +304,21 @@ def scale() -> None:
     print(found, flush=True)
 
 
+def memory(data: Path | None) -> None:
+    """MARP's prediction of every run that it has a formula for."""
+    begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    for row in frenzy_memory.rows(data):
+        keep(FILE, {"part": "memory", "began": begun, **row}, *PACKAGES)
+        print(row, flush=True)
+
+
 def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--philly", type=Path)
     parser.add_argument("--pollux", type=Path)
-    parser.add_argument("--only", default="queues,gaps,rounds,scale,page")
+    parser.add_argument("--data", type=Path, help="folder of measurements")
+    parser.add_argument("--only", default="queues,gaps,rounds,scale,memory,page")
     parser.add_argument(
         "--again", action="store_true", help="run what is known as well"
     )
@@ -316,6 +328,7 @@ def main() -> None:
         "gaps": gaps,
         "rounds": rounds,
         "scale": scale,
+        "memory": lambda: memory(asked.data),
         "page": frenzy_page.write,
     }
     for name in asked.only.split(","):
