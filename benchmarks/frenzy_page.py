@@ -42,8 +42,8 @@ RATES = """\
 A job's rate is its samples over its completion time; the mean of all jobs weighs small
 ones most. Queueing is all time without GPUs. Paper, against opportunistic scheduling:
 29 and 27 % more samples a second with 30 and 60 jobs, and 13.7 and 15.2 % less
-queueing. Ranked by throughput the first is so or more on every queue, by GPU on seven
-of twelve; queueing falls by far more or rises, by the ranking."""
+queueing. Ranked by throughput the first is as many or more on every queue, by GPU on
+eight of twelve; queueing falls by far more or rises, by the ranking."""
 MEMORY = """\
 Accuracy is 100 % less the size of the error, against the most that a GPU held:
 reserved memory where it is told, all of the device's else; below 0 the prediction is
