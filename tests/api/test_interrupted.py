@@ -69,6 +69,7 @@ STEPS = {
     "megatron": "worst_shortage",
     "grid": "Polishing.step",
     "metis": "LineCost.iteration_us",
+    "sailor": "Search.allocated",
     "whale": "_Trial.split_micro_batches",
 }
 # Else the planner's own module.

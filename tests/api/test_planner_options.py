@@ -18,6 +18,7 @@ OTHERS = {
     "harp": {"most_stages": 2},
     "hexiscale": {"degree": 1, "rounds": 5},
     "metis": {"variance": 1.0, "dp_first": False},
+    "sailor": {"splits": "all"},
     "whale": {"equal_layers": True},
 }
 PLANNERS = registry.entries_for("planners", "training_plan")
