@@ -1,7 +1,7 @@
 """Espresso's Fig. 3, 4 and 10b: where stages go, when they work, planning by layers."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations
@@ -100,6 +100,11 @@ class Placements:
         every = {word: self.both(word) for word in words}
         return {word: pair for word, pair in every.items() if pair is not None}
 
+    def by_memory(self, sequences: Iterable[str]) -> str:
+        """Whale's order: the largest memory first."""
+        memory = [kind.memory_mib for kind in self.stock.kinds]
+        return max(sequences, key=lambda word: [memory[self.number[x]] for x in word])
+
 
 def figure_3(limit_s: float) -> Iterator[Row]:
     """Fig. 3: an iteration of LLaMA-1.8B by sequence of GPUs and partition."""
@@ -145,8 +150,7 @@ def figure_4(limit_s: float) -> Iterator[Row]:
     """Fig. 4: when the stages of Whale's and of the optimal plan work and wait."""
     placements = Placements(llama_18b())
     found = placements.sequences(len(LETTERS))
-    memory = [kind.memory_mib for kind in placements.stock.kinds]
-    first = max(found, key=lambda word: [memory[placements.number[x]] for x in word])
+    first = placements.by_memory(found)
     whale, optimal = found[first][0], found[BEST][1]
     least_us = min(best.iteration_us for _, best in found.values())
     for name, plan in ((f"Whale, {first}", whale), (f"optimal, {BEST}", optimal)):

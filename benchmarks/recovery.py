@@ -9,11 +9,13 @@ about a minute; `replanning` (64 GPUs planned anew, median of 5) is part of it.
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
 from _measuring import RESULTS, keep, measured
+from _pages import machine
 
 import hetopt
 from hetopt.plans import TrainingPlan
@@ -268,6 +270,19 @@ def page(rows: list[dict[str, Any]], replanned: dict[str, Any]) -> Iterator[str]
             f"| {r['name']} | {cell(r['iteration_us'] / 1e6)} | "
             f"{'–' if took is None else cell(took / 1e6)} |"
         )
+    yield ""
+    yield ran(len(rows) + 1)
+
+
+def ran(count: int) -> str:
+    """On what the last so many rows of the file were made."""
+    kept = (RESULTS / LINES).read_text(encoding="utf-8").splitlines()[-count:]
+    machines = [json.loads(line)["machine"] for line in kept]
+    begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    return (
+        f"*Run {begun}Z, single runs but re-planning, seed 0, limit 60 s, one thread, "
+        f"{machine(machines)}.*"
+    )
 
 
 def main() -> None:
