@@ -259,7 +259,8 @@ def page(rows: list[dict[str, Any]], replanned: dict[str, Any]) -> Iterator[str]
         f"{replanned['gpus']} GPUs after the loss of a node of 8 (HexiScale's setting "
         "3 and two more nodes like its last, Llama 30B): "
         f"{replanned['seconds']:.2f} s until a plan and its recovery are there, median "
-        f"of 5 on two busy cores; chosen: {replanned['chosen']} (an hour's horizon)."
+        f"of 5 on two busy cores; chosen: {replanned['chosen']} (an hour's horizon). "
+        "Planners have 1.5 s in all: on a slower machine fewer of them end."
     )
     yield ""
     yield "| plan | iteration, s | recovery, s |"
