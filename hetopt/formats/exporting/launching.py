@@ -60,11 +60,19 @@ here="cd $(printf %q "$PWD") && export CUDA_DEVICE_MAX_CONNECTIONS=1 &&"
 """
 
 # A part that fails ends the others, which would wait for it for ever, and the script
-# fails with its status; so does whoever stops the script.
+# fails with its status; so does whoever stops the script. Parts are looked at in turn:
+# of those that end at one moment `wait -n` forgets some.
 WAIT = """\
 trap 'kill "${pids[@]}" 2> /dev/null || true; wait' EXIT
 trap 'exit 143' HUP INT TERM
-for _ in "${pids[@]}"; do wait -n; done
+while [ ${#pids[@]} -gt 0 ]; do
+  sleep 0.2
+  running=()
+  for pid in "${pids[@]}"; do
+    if kill -0 "$pid" 2> /dev/null; then running+=("$pid"); else wait "$pid"; fi
+  done
+  pids=("${running[@]}")
+done
 trap - EXIT
 """
 

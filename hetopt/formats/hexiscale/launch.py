@@ -34,7 +34,14 @@ run="for one in llama-scripts-logs/$model-scripts/r*.sh; do
   bash \\"\\$one\\" & ranks+=(\\$!)
 done
 trap 'kill \\"\\${{ranks[@]}}\\" 2> /dev/null' EXIT
-for _ in \\"\\${{ranks[@]}}\\"; do wait -n || exit; done"
+while [ \\${{#ranks[@]}} -gt 0 ]; do
+  sleep 0.2
+  running=()
+  for one in \\"\\${{ranks[@]}}\\"; do
+    if kill -0 \\$one 2> /dev/null; then running+=(\\$one); else wait \\$one || exit; fi
+  done
+  ranks=(\\"\\${{running[@]}}\\")
+done"
 there="cd $(printf %q "${{HEXISCALE:?}}")"
 pids=()
 while read -r number host; do
