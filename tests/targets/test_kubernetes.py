@@ -85,6 +85,7 @@ def test_the_api_server_would_take_every_object(
     assert refused(files, schemas) == []
 
 
+@pytest.mark.tool("jobset")
 def test_a_misspelt_field_is_seen(schemas: Schemas) -> None:
     files = exporting.exported("jobset", instance(), MIXED)
     wrong = {name: text.replace("completions:", "completion:")

@@ -13,7 +13,7 @@ from model_configs import GPT, LLAMA_31, MIXTRAL, made_of
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
-pytestmark = pytest.mark.targets
+pytestmark = [pytest.mark.targets, pytest.mark.tool("megatron")]
 SINGLE = pipelined([(7, 1, 2), (3, 1, 2), (2, 1, 2)])
 
 

@@ -14,7 +14,7 @@ from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN, made_of
 
 from hetopt.formats import exporting
 
-pytestmark = pytest.mark.targets
+pytestmark = [pytest.mark.targets, pytest.mark.tool("megatron_bridge")]
 PROVIDER = Path("models", "gpt_provider.py")
 
 

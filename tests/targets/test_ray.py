@@ -10,7 +10,7 @@ from exporter_plans import MIXED, instance
 
 from hetopt.formats import exporting
 
-pytestmark = pytest.mark.targets
+pytestmark = [pytest.mark.targets, pytest.mark.tool("ray")]
 
 TRAIN = f"""#!{sys.executable}
 import json, os, sys

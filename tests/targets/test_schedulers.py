@@ -15,6 +15,7 @@ from hetopt.schema import Instance
 pytestmark = pytest.mark.targets
 
 
+@pytest.mark.tool("skypilot")
 def test_skypilot_reads_every_task(tmp_path: Path) -> None:
     if util.find_spec("sky") is None:
         pytest.skip("skypilot is not installed")
@@ -31,6 +32,7 @@ def test_skypilot_reads_every_task(tmp_path: Path) -> None:
     assert asked == {"A100-80GB": (2, 8), "V100-32GB": (1, 4)}
 
 
+@pytest.mark.tool("slurm")
 def test_slurm_parses_the_job(tmp_path: Path) -> None:
     if shutil.which("sinfo") is None:
         pytest.skip("slurm is not installed")

@@ -13,7 +13,7 @@ from model_configs import LLAMA_31, made_of
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 
-pytestmark = pytest.mark.targets
+pytestmark = [pytest.mark.targets, pytest.mark.tool("torchtitan")]
 TINY = {
     **LLAMA_31,
     "hidden_size": 256,

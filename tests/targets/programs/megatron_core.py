@@ -168,4 +168,5 @@ def main():
     sys.stdout.write(json.dumps([built(given, rank, world) for rank in range(world)]))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Two steps of a planned pipeline by DeepSpeed on processors; every rank's losses."""
+"""Two steps of a planned Llama by DeepSpeed on processors; every rank's losses."""
 
 import json
 import os
@@ -9,17 +9,26 @@ import deepspeed
 import torch
 from pipeline_plan import CUTS, PlannedPipeline
 from torch import nn
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import (
+    LlamaDecoderLayer,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+)
 
-WIDTH, WORDS = 16, 32
+CONFIG = LlamaConfig(**json.loads(Path("config.json").read_text()))
 
 
-class Layer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.mlp = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+class Layer(LlamaDecoderLayer):
+    """One that knows the places of its words."""
+
+    def __init__(self, number):
+        super().__init__(CONFIG, number)
+        self.rotary = LlamaRotaryEmbedding(CONFIG)
 
     def forward(self, x):
-        return x + torch.tanh(self.mlp(self.norm(x)))
+        places = torch.arange(x.shape[1]).unsqueeze(0)
+        return super().forward(x, position_embeddings=self.rotary(x, places))
 
 
 def loss(logits, words):
@@ -28,7 +37,7 @@ def loss(logits, words):
 
 def batches(size):
     while True:
-        words = torch.arange(size * 4).reshape(size, 4) % WORDS
+        words = torch.arange(size * 4).reshape(size, 4) % CONFIG.vocab_size
         yield words, words
 
 
@@ -37,8 +46,9 @@ def main():
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
     deepspeed.init_distributed("gloo")
     torch.manual_seed(0)
-    layers = [nn.Embedding(WORDS, WIDTH), *(Layer() for _ in range(CUTS[-1]))]
-    layers += [nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)]
+    width, words = CONFIG.hidden_size, CONFIG.vocab_size
+    layers = [nn.Embedding(words, width), *map(Layer, range(CUTS[-1]))]
+    layers += [LlamaRMSNorm(width), nn.Linear(width, words, bias=False)]
     model = PlannedPipeline(layers, loss_fn=loss)
     config = json.loads(Path("ds_config.json").read_text())
     config["optimizer"] = {"type": "Adam", "params": {"torch_adam": True, "lr": 0.01}}
@@ -49,6 +59,7 @@ def main():
     losses = [float(engine.train_batch(data_iter=data)) for _ in range(2)]
     held = [model._local_start, model._local_stop]
     told = {"losses": losses, "held": held, "steps": engine.micro_batches}
+    told["parameters"] = sum(one.numel() for one in model.parameters())
     Path(f"told.{os.environ['RANK']}").write_text(json.dumps(told))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
