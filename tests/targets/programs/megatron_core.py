@@ -152,7 +152,7 @@ def validated(words, world):
     sys.argv = ["pretrain_gpt.py", *words, *extra.split()]
     args = parse_args()
     validate_args(args, {})
-    return args.data_parallel_size
+    return args
 
 
 def main():
