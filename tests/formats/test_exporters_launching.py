@@ -354,6 +354,7 @@ def test_hexiscale_is_started_on_every_machine_with_its_number(
 CONTROLLER = """\
 import json
 class SailorPlanner: pass
+class LocalController: pass
 def main(args):
     planner = SailorPlanner(args.sailor_profile_file_dir, args.training_config_json)
     with open(args.training_config_json) as file:

@@ -10,7 +10,8 @@ the host of every replica in the order of stages, a line each, as the controller
 
 No option of Sailor takes a plan: its controller runs what its planner gives. So
 `launch.py` starts that controller (sailor/Controller/local/local_controller.py, commit
-cf2c8e3) with a planner that gives this one.
+cf2c8e3) with a planner that gives this one. That controller tells one replica of each
+stage, and all of them on the first host: here every host is told its own.
 """
 
 import json
@@ -31,6 +32,7 @@ TRAINING is the JSON file that tells Sailor the model and the batch. Run it wher
 import json
 import sys
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sailor.Controller.local import local_controller
@@ -51,7 +53,45 @@ class Planned:
         return self.plans
 
 
+def update_nodes(controller, cluster, training):
+    """Tell every host the ranks of its replica; hosts are in the order of stages."""
+    protocol, stages = local_controller.orchestration_pb2, cluster["tp_degrees"]
+    groups = [ranks for stage in stages for ranks in stage]
+    size, replicas = cluster["microbatch_size"], cluster["data_parallelism"]
+    settings = protocol.HyperParams()
+    settings.global_batch_size = training["global_batch_size"]
+    settings.micro_batch_size = size
+    settings.num_stages = len(stages)
+    settings.ga_steps = training["global_batch_size"] // (replicas * size)
+    whole = [
+        protocol.StageConfig(
+            stage_replicas=[protocol.ReplicaConfig(replica_ranks=one) for one in stage]
+        )
+        for stage in stages
+    ]
+
+    def tell(host, ranks):
+        told = protocol.WorkerConfiguration(
+            ranks=ranks,
+            world_size=sum(map(len, groups)),
+            master_ip=controller.node_list[0],
+            master_port=local_controller.TRAINING_START_PORT,
+            pipeline_parallelism=len(stages),
+            tensor_parallelism=len(ranks),
+            data_parallelism=replicas,
+            max_tensor_parallelism=max(map(len, groups)),
+            all_stages=whole,
+            layers_per_stage=cluster["num_layers_per_stage"],
+        )
+        port = local_controller.WORKER_AGENT_PORT
+        controller.notify_topology_change(host, told, settings, host, port)
+
+    with ThreadPoolExecutor(len(groups)) as pool:
+        list(pool.map(tell, controller.node_list, groups))
+
+
 local_controller.SailorPlanner = Planned
+local_controller.LocalController.update_nodes = update_nodes
 local_controller.main(
     Namespace(
         node_list_file=str(HERE / "nodes"),
