@@ -8,6 +8,8 @@ from typing import Any
 
 from _measuring import RESULTS, keep
 
+from hetopt.text import markdown
+
 Row = dict[str, Any]
 
 
@@ -86,10 +88,10 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 def grid(headers: Sequence[str], cells: Iterable[Iterable[str]]) -> Iterator[str]:
     """A table of cells."""
-    yield "| " + " | ".join(headers) + " |"
+    yield markdown.line(headers)
     yield "|---" * len(headers) + "|"
     for row in cells:
-        yield "| " + " | ".join(row) + " |"
+        yield markdown.line(map(markdown.cell, row))
 
 
 def shown(value: Any) -> str:

@@ -15,6 +15,7 @@ from hetopt.bench import best
 from hetopt.bench.child import SIZES
 from hetopt.report import words
 from hetopt.result import known_gap
+from hetopt.text import markdown
 
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 COMMAND = "python benchmarks/run.py --leaderboard"
@@ -73,7 +74,7 @@ def _line(row: Row) -> str:
         words.amount(row["proved_bound"], row["unit"]),
         "proved" if row["proved"] else words.share(row["gap"]),
     ]
-    return f"| {' | '.join(cells)} |"
+    return markdown.line(map(markdown.cell, cells))
 
 
 def sheet(found: list[Row]) -> str:

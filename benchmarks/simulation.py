@@ -29,6 +29,7 @@ from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.text import markdown
 
 LINES, PAGE = "simulation.jsonl", "simulation.md"
 LIBRARY = Path(__file__).parent.parent / "instances"
@@ -239,7 +240,7 @@ def _table(rows: list[Row]) -> Iterator[str]:
     named = [x for x in CAUSES if any(row["causes_percent"].get(x) for row in rows)]
     headers = ["plans of", "by", "plans", "equal", "least, %", "mean, %", "most, %"]
     headers += [f"mean: {CAUSES[name]}, %" for name in named]
-    yield "| " + " | ".join(headers) + " |"
+    yield markdown.line(headers)
     yield "|---" * 2 + "|---:" * (len(headers) - 2) + "|"
     groups = sorted({(row["family"], row["planner"]) for row in rows})
     for family, planner in groups:
@@ -255,7 +256,7 @@ def _line(family: str, planner: str, rows: list[Row], named: list[str]) -> str:
     causes = [row["causes_percent"] for row in rows]
     numbers += [fmean(each.get(name, 0.0) for each in causes) for name in named]
     cells = [family, planner, str(len(rows)), str(equal), *(map(_shown, numbers))]
-    return "| " + " | ".join(cells) + " |"
+    return markdown.line(map(markdown.cell, cells))
 
 
 def _shown(value: float) -> str:

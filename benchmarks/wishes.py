@@ -95,7 +95,7 @@ def main() -> None:
         print(*row, sep="\n  ", flush=True)
         rows.append(row)
     if not asked.only:
-        table = grid(("wish", "said", "answer"), (map(cell, row) for row in rows))
+        table = grid(("wish", "said", "answer"), rows)
         page = "\n".join((HEAD, *table, ""))
         (RESULTS / "wishes.md").write_text(page, encoding="utf-8")
 
@@ -181,11 +181,6 @@ def simulated(answer: dict[str, Any]) -> str:
         f"{max(pipe['bubble'] for pipe in pipes):.1%} at the most, and a stage holds "
         f"{max(max(pipe['held_micro_batches']) for pipe in pipes):g} micro-batches"
     )
-
-
-def cell(text: str) -> str:
-    """A text that a table can hold."""
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..text import markdown
+
 Row = dict[str, Any]
 
 _HEAD = """# The commands
@@ -39,11 +41,11 @@ def _section(row: Row) -> Iterator[str]:
     for one in (*row["arguments"], *row["options"]):
         written = " ".join(filter(None, (", ".join(one["words"]), _value(one))))
         cells = (
-            f"`{_cell(written)}`",
-            _cell(_plain(one["description"])),
+            f"`{markdown.cell(written)}`",
+            markdown.cell(_plain(one["description"])),
             _default(one),
         )
-        yield f"| {' | '.join(cells)} |"
+        yield markdown.line(cells)
 
 
 def _value(one: Row) -> str | None:
@@ -54,10 +56,6 @@ def _default(one: Row) -> str:
     if one["required"]:
         return "required"
     return "" if one["default"] is None else f"`{one['default']}`"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _plain(text: str) -> str:

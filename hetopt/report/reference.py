@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from ..text import markdown
 from . import writers
 from .sheet import Table
 
@@ -36,7 +37,7 @@ def page(rows: Iterable[Row]) -> str:
     for place, fields in places.items():
         blocks.append(f"## {f'`{place}`' if place else 'The file'}\n")
         lines = [_HEADINGS, ["---"] * len(_HEADINGS), *map(_cells, fields)]
-        blocks += [f"| {' | '.join(line)} |" for line in lines]
+        blocks += map(markdown.line, lines)
         blocks.append("")
     return "\n".join(blocks).rstrip("\n") + "\n"
 
@@ -59,7 +60,7 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
 def _cells(row: Row) -> list[str]:
     texts = [row["unit"], row["expects"], _default(row), row["description"]]
     name = str(row["name"]).rpartition(".")[2]
-    rest = [str(text or "").replace("|", "\\|") for text in (*texts, row["source"])]
+    rest = [markdown.cell(str(text or "")) for text in (*texts, row["source"])]
     return [f"`{name}`", *rest]
 
 

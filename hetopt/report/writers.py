@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich import table as rich_tables
 from rich.text import Text
 
 from ..errors import Unsupported
+from ..text import markdown as markup
 from ..text.writing import write_bytes, write_text
 from . import figures, words
 from .sheet import Figure, Sheet, Table
@@ -115,12 +115,12 @@ def _markdown_table(table: Table) -> str:
     rule = ["---:" if numeric else "---" for numeric in table.numeric]
     body = [[escaped(cell.text) for cell in row] for row in table.rows]
     lines = [[escaped(heading) for heading in table.headings], rule, *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(map(markup.line, lines))
 
 
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is: no cell, tag or link is begun by a name."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", words.plain(text))
+    return markup.escaped(words.plain(text))
 
 
 # --- page ------------------------------------------------------------------------
