@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..explaining.beside import Beside, Lane, Row
-from . import figures, words, writers
-from .sheet import Figure, Section, Sheet, Table
+from . import figures, timeline, words, writers
+from .sheet import Section, Sheet, Table
 from .timeline import BAR, COLOURS, ROW, WIDTH, Bar, amount, bar_of
 
 HEADINGS = ("stage", "what", "predicted", "measured", "more", "of the prediction")
-_KINDS = {"F": "forward", "B": "backward"}
 _HOW = (
     "Of each stage the busiest GPU, added up over the passes of the step; predicted "
     "passes have their share of transfers, measured ones begin when what they need is "
@@ -51,11 +50,14 @@ def page(found: Beside) -> str:
         *(_pipeline(found, p, last) for p in range(len(found.found.timelines))),
     )
     return writers.page(
-        Sheet(f"{ran} an iteration measured, {told} predicted", sections),
+        Sheet(
+            f"{ran} an iteration measured, {told} predicted", sections, kind="timeline"
+        ),
         "timeline.html.j2",
         last_us=last,
         width=WIDTH,
         row=ROW,
+        bar=BAR,
     )
 
 
@@ -65,12 +67,14 @@ def _pipeline(found: Beside, p: int, last: float) -> Section:
     lanes = []
     for j in range(len(line.times)):
         told = (one for one in line.passes if one.stage == j)
-        lanes.append((f"{p}.{j}", [bar_of(x, scale, False, line.runs) for x in told]))
-        lanes += [("ran", list(_bars(one, scale))) for one in _firsts(found, p, j)]
+        bars = tuple(bar_of(x, scale, False, line.runs) for x in told)
+        lanes.append(timeline.Lane(f"{p}.{j}", bars, f"stage {j}, predicted"))
+        lanes += [
+            timeline.Lane("ran", tuple(_bars(one, scale)), words.plain(one.gpu))
+            for one in _firsts(found, p, j)
+        ]
     title = f"Pipeline {p}"
-    sizes = {"width": WIDTH, "row": ROW, "bar": BAR}
-    svg = writers.rendered("timeline.svg.j2", title=title, lanes=lanes, **sizes)
-    return Section(title, figures=(Figure(title, "", lambda: svg),), level=3)
+    return Section(title, figures=(timeline.drawn(title, lanes, last),), level=3)
 
 
 def _firsts(found: Beside, p: int, j: int) -> Iterator[Lane]:
@@ -84,8 +88,7 @@ def _bars(lane: Lane, scale: Fraction) -> Iterator[Bar]:
             round(one.start_us * float(scale), 4),
             round((one.end_us - one.start_us) * float(scale), 4),
             f"{one.kind.lower()}{one.micro_batch % 2}",
-            f"{lane.gpu}, {_KINDS[one.kind]} {one.micro_batch}: "
-            f"{amount(round(one.start_us))} to {amount(round(one.end_us))}",
+            str(one.micro_batch),
         )
 
 

@@ -1,7 +1,6 @@
 """An explanation: where time and memory go, as bars and tables, and what would help."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,44 +12,12 @@ from ..errors import Unsupported
 from ..explaining import Effect, Explanation, layers, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
-from . import figures, words, writers
+from . import figures, stacked, words, writers
 from .sheet import Figure, Section, Sheet, Table
+from .stacked import Bar, Panel
 
-_COLOURS = {
-    "compute": "#3b7dd8",
-    "tensor_parallel": "#8ecae6",
-    "head": "#2f98ab",
-    "hops": "#f4a261",
-    "slower_stage": "#d0d5dd",
-    "filling": "#b3bac5",
-    "slower_pipeline": "#8d96a5",
-    "sync": "#d9722e",
-    "slower_sync": "#f3d9c6",
-    "update": "#8a63d2",
-    "slower_update": "#dccdf5",
-    "tied": "#c77dbb",
-    "overhead": "#7a6f5d",
-    "idle": "#5b6675",
-    "weights": "#3b7dd8",
-    "gradients": "#8ecae6",
-    "optimiser": "#8a63d2",
-    "measured_layers": "#2f98ab",
-    "embedding_and_head": "#a3b18a",
-    "activations": "#f4a261",
-    "logits": "#d9722e",
-    "flat_gradients": "#c77dbb",
-    "reserve": "#8d96a5",
-}
+_WIDTH = 11.0  # inches of a picture in a file of its own
 _MOST_BARS = 120  # in a picture; a page and tables show all
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A stacked bar: what it is of, its parts in order, and the whole it may fill."""
-
-    label: str
-    parts: dict[str, int]
-    whole: int
 
 
 def time_bars(found: Explanation) -> list[Bar]:
@@ -59,16 +26,29 @@ def time_bars(found: Explanation) -> list[Bar]:
     Stages that follow each other, and those of further pipelines in the same places.
     """
     bars = [Bar("all GPUs", _filled(found.gpu_time), sum(found.gpu_time.values()))]
-    rows = ((row, (tuple(row.parts.items()),)) for row in found.stages)
+    rows = ((row, (_gpu(found, row), tuple(row.parts.items()))) for row in found.stages)
     for label, row in _alike(rows):
-        bars.append(Bar(label, _filled(row.parts), found.iteration_us))
+        named = f"{label} · {_gpu(found, row)}"
+        bars.append(Bar(named, _filled(row.parts), found.iteration_us))
     return bars
 
 
 def memory_bars(found: Explanation) -> list[Bar]:
     """A bar for all replicas that are alike; the whole is a GPU's memory."""
-    rows = ((row, (tuple(row.parts.items()), row.room_mib)) for row in found.memory)
-    return [Bar(label, _filled(row.parts), row.room_mib) for label, row in _alike(rows)]
+    rows = (
+        (row, (_gpu(found, row), tuple(row.parts.items()), row.room_mib))
+        for row in found.memory
+    )
+    return [
+        Bar(f"{label} · {_gpu(found, row)}", _filled(row.parts), row.room_mib)
+        for label, row in _alike(rows)
+    ]
+
+
+def _gpu(found: Explanation, row: StageTime | GpuMemory) -> str:
+    """The type of a stage's GPUs."""
+    stage = found.plan.pipelines[row.pipeline].stages[row.stage]
+    return found.instance.planned_cluster.node[stage.replicas[0].node].gpu
 
 
 _Row = TypeVar("_Row", StageTime, GpuMemory)
@@ -99,11 +79,6 @@ def _filled(parts: dict[str, int]) -> dict[str, int]:
     return {part: value for part, value in parts.items() if value}
 
 
-def _plain(part: str) -> str:
-    """The name of a part as people read it."""
-    return part.replace("_", " ")
-
-
 def limits(found: Explanation) -> Iterator[str]:
     """What limits the plan, a sentence each."""
     slow, tight = found.bottleneck, found.tightest
@@ -117,7 +92,7 @@ def limits(found: Explanation) -> Iterator[str]:
     total = sum(found.gpu_time.values())
     largest = sorted(found.gpu_time.items(), key=lambda pair: -pair[1])[:3]
     shares = ", ".join(
-        f"{_plain(part)} {value / total:.1%}" for part, value in largest if value
+        f"{stacked.plain(part)} {value / total:.1%}" for part, value in largest if value
     )
     yield f"GPU time: {shares}"
     spare = words.memory(abs(tight.headroom_mib))
@@ -130,7 +105,7 @@ def limits(found: Explanation) -> Iterator[str]:
 
 def _bar_table(bars: list[Bar], names: Mapping[str, str], mib: bool) -> Table:
     """A row a bar, a column for each part that occurs."""
-    used = _used(bars, names)
+    used = stacked.used(bars, names)
     rows = []
     for bar in bars:
         amounts = [bar.parts.get(part, 0) for part in used]
@@ -143,7 +118,7 @@ def _bar_table(bars: list[Bar], names: Mapping[str, str], mib: bool) -> Table:
             cells = [f"{x / bar.whole:.1%}" if x else "" for x in amounts]
         rows.append([bar.label, *cells, *tail])
     last = ("free", "of") if mib else ("in all",)
-    return Table.of(("", *map(_plain, used), *last), rows)
+    return Table.of(("", *map(stacked.plain, used), *last), rows)
 
 
 def _effect_table(effects: tuple[Effect, ...]) -> Table:
@@ -164,18 +139,18 @@ def sheet(found: Explanation) -> Sheet:
     title = f"{found.instance.name}: {words.amount(found.iteration_us, 'us')}"
     broken = (f"breaks {violation}" for violation in found.violations)
     begin = Section(points=(*limits(found), *broken))
-    return Sheet(f"{title} an iteration", (begin, *_sections(found)))
+    parts = (begin, *_sections(found))
+    return Sheet(f"{title} an iteration", parts, kind="explanation")
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
-    bars = time_bars(found)
-    note = "shares of the iteration" + ("" if len(bars) > 1 else ", all stages alike")
-    yield _section("Time", note, bars, times.PARTS, mib=False)
+    note = "of one iteration; stages that are alike are one bar"
+    yield _section("Time", note, _of_time(found), mib=False)
     if found.kinds:
         yield _kinds(found)
     if found.layers:
         yield _layers(found)
-    yield _section("Memory", "of each GPU", memory_bars(found), weights.PARTS, mib=True)
+    yield _section("Memory", "of each GPU", _of_memory(found), mib=True)
     if found.effects:
         note = "each judged on this plan and planned again"
         if not found.complete:
@@ -216,19 +191,22 @@ def _layers(found: Explanation) -> Section:
         cells = (words.duration(us / 1e6) if us else "" for us in each)
         whole = words.duration(row.whole_us / 1e6)
         rows.append([f"layer {row.layer} on {group}", *cells, whole])
-    table = Table.of(("", *map(_plain, terms), "in all"), rows)
+    table = Table.of(("", *map(stacked.plain, terms), "in all"), rows)
     return Section(
         "One layer", ("both passes of a micro-batch, by term.",), table=table
     )
 
 
-def _section(
-    title: str, note: str, bars: list[Bar], names: Mapping[str, str], mib: bool
-) -> Section:
-    share = "share of a GPU's memory" if mib else "share of the iteration"
-    meaning = "; ".join(f"{_plain(x)}: {names[x]}" for x in _used(bars, names))
-    drawn = Figure(title, f"{meaning}.", lambda: _picture([(share, bars, names)]))
-    table = _bar_table(bars, names, mib)
+def _section(title: str, note: str, panel: Panel, mib: bool) -> Section:
+    meaning = "; ".join(f"{stacked.plain(x)}: {panel.names[x]}" for x in panel.used)
+    drawn = Figure(
+        title,
+        f"{meaning}.",
+        lambda: stacked.picture([panel], figures.WIDTH),
+        lambda: stacked.picture([panel], figures.NARROW),
+        "A bar a group of equal stages; the table below has its numbers.",
+    )
+    table = _bar_table(list(panel.bars), panel.names, mib)
     return Section(title, (f"{note}.",), table=table, figures=(drawn,))
 
 
@@ -249,48 +227,25 @@ def terminal(found: Explanation) -> Iterator[RenderableType]:
 
 # --- pictures --------------------------------------------------------------------
 
-Panel = tuple[str, list[Bar], Mapping[str, str]]
-
 
 def picture(found: Explanation) -> Any:
     """Stacked bars of time above, of memory below."""
-    figure = _picture(
-        [
-            ("share of the iteration", time_bars(found), times.PARTS),
-            ("share of a GPU's memory", memory_bars(found), weights.PARTS),
-        ]
-    )
+    figure = stacked.picture([_of_time(found), _of_memory(found)], _WIDTH)
     figure.suptitle(words.plain(sheet(found).title))
     return figure
 
 
-def _picture(panels: list[Panel]) -> Any:
-    many = sum(len(bars) for _, bars, _ in panels)
-    figure = figures.canvas(11, 1.3 * len(panels) + 0.28 * many)
-    ratios = [len(bars) + 2 for _, bars, _ in panels]
-    grid = figure.subplots(
-        len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": ratios}
-    )
-    for axes, (title, bars, names) in zip(grid[:, 0], panels, strict=True):
-        places = range(len(bars))
-        starts = [0.0] * len(bars)
-        for part in _used(bars, names):
-            widths = [bar.parts.get(part, 0) / bar.whole for bar in bars]
-            axes.barh(
-                places, widths, 0.8, starts, color=_COLOURS[part], label=_plain(part)
-            )
-            starts = [a + b for a, b in zip(starts, widths, strict=True)]
-        axes.set_yticks(places, [bar.label for bar in bars])
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(1.0, *starts))
-        axes.set_xlabel(title)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    return figure
+def _of_time(found: Explanation) -> Panel:
+    """Seconds of an iteration; of all GPUs together their mean."""
+    bars = time_bars(found)
+    each = [found.iteration_us / 1e6] * len(bars)
+    return Panel("seconds", bars, times.PARTS, each, "the iteration")
 
 
-def _used(bars: list[Bar], names: Mapping[str, str]) -> list[str]:
-    """Parts that some bar has, in the order in which they are stacked."""
-    return [part for part in names if any(part in bar.parts for bar in bars)]
+def _of_memory(found: Explanation) -> Panel:
+    bars = memory_bars(found)
+    each = [bar.whole / 1024 for bar in bars]
+    return Panel("GiB", bars, weights.PARTS, each, "what the card has")
 
 
 # --- files -----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from io import BytesIO
 from typing import Any, Literal
+from zlib import crc32
 
 from ..performance_profiles import Growth, Profile
 from . import words
@@ -20,10 +21,19 @@ from .sheet import Figure
 
 MOST_SERIES = 20
 _LEAST, _MOST = 1e-30, 1e30  # beyond these, the marks of an axis do not read
-_INK = "#010203"  # in a page: the colour of its text, light or dark
+# Okabe and Ito's colours, which people of any sight tell apart; of their black and
+# yellow one is not seen on a dark page, the other not on a light one.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+# Never by colour alone: these lengths have no common factor with the colours' number.
+_LINES, _MARKS = (
+    ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (9, 3))),
+    "os^DvP*",
+)
+INK = "#010203"  # in a page: the colour of its text, light or dark
+WIDTH, NARROW = 8.0, 4.4  # inches, of pictures in a page and on a telephone
 _IN_PAGE = {
-    **{key: _INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor")},
-    **{"xtick.color": _INK, "ytick.color": _INK, "legend.facecolor": "none"},
+    **{key: INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor")},
+    **{"xtick.color": INK, "ytick.color": INK, "legend.facecolor": "none"},
     **{"svg.fonttype": "none", "font.size": 9, "legend.fontsize": "small"},
 }
 # Names are text, not mathematics, and are the same at every run.
@@ -58,8 +68,13 @@ def picture(draw: Callable[[], Any], suffix: str) -> bytes:
     return content.getvalue()
 
 
-def svg(draw: Callable[[], Any], title: str) -> str:
-    """The figure as an SVG element of a page; what draws may also give the element."""
+def svg(
+    draw: Callable[[], Any], title: str, told: str = "", look: str = "broad"
+) -> str:
+    """The figure as an SVG element of a page; what draws may also give the element.
+
+    Screen readers say its title, and `told`. `look` is its class in the style sheet.
+    """
     content = BytesIO()
     with _settings(_IN_PAGE):
         drawn = draw()
@@ -67,11 +82,34 @@ def svg(draw: Callable[[], Any], title: str) -> str:
             return drawn
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         drawn.savefig(content, format="svg", transparent=True, metadata=nothing)
-    text = content.getvalue().decode()
-    text = text[text.index("<svg ") :].replace(_INK, "currentColor")
-    # In a page neither names of formats nor those of groups are needed.
+    text = _small(content.getvalue().decode())
+    named = f'<svg class="{look}" role="img" aria-label="{escape(title)}" '
+    said = f"<title>{escape(title)}</title>"
+    said += f"<desc>{escape(told)}</desc>" if told else ""
+    head, end, rest = text.replace("<svg ", named, 1).partition(">")
+    return f"{head}{end}{said}{rest}"
+
+
+def _small(text: str) -> str:
+    """A picture without what a page does not need: it weighs half as much.
+
+    The font is the page's, colours are its ink; neither names of formats nor those of
+    groups are used, and a hundredth of a point is not seen.
+    """
+    text = text[text.index("<svg ") :].replace(INK, "currentColor")
     text = re.sub(r' xmlns(:xlink)?="[^"]*"|(?<=<g) id="[^"]*"', "", text)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    text = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"', "", text, count=1)
+    # Pictures that are not shown lend no pattern: each one's names are its own.
+    own = f"i{crc32(text.encode()):x}-"
+    text = re.sub(r"<[^!>]*>", lambda tag: _rounded(tag[0], own), text)
+    return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text))
+
+
+def _rounded(tag: str, own: str) -> str:
+    tag = re.sub(r'( id="| xlink:href="#|url\(#)', rf"\g<1>{own}", tag)
+    tag = re.sub(r" font-family: [^;]*;", "", tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
+    return re.sub(r"(?<=\d)(\.\d\d)\d+", r"\1", tag)
 
 
 @contextmanager
@@ -130,7 +168,14 @@ def chart(
         note += f" Shown: {MOST_SERIES} of {len(kept)}."
         kept = dict(list(kept.items())[:MOST_SERIES])
     curves = lines or {}
-    return Figure(title, note, lambda: plotted(axes, kept, style, curves))
+    told = f"{axes[1].label} against {axes[0].label}, of {', '.join(kept)}."
+    return Figure(
+        title,
+        note,
+        lambda: plotted(axes, kept, style, curves),
+        lambda: plotted(axes, kept, style, curves, NARROW),
+        words.plain(told),
+    )
 
 
 def plotted(
@@ -138,17 +183,19 @@ def plotted(
     series: Mapping[str, Sequence[Point]],
     style: Literal["step", "dots"],
     lines: Mapping[str, Sequence[Point]],
+    width: float = WIDTH,
 ) -> Any:
     """The Matplotlib figure of a chart: a line for each series, then the `lines`."""
-    columns = max(1, 120 // (6 + max(map(len, series))))  # of names below the axes
-    figure = canvas(8, 3.4 + 0.2 * math.ceil(len(series) / columns))
+    letters = 15 * width  # of names below the axes
+    columns = max(1, int(letters) // (6 + max(map(len, series))))
+    figure = canvas(width, 2.9 + 0.2 * math.ceil(len(series) / columns))
     plot = figure.subplots()
     for number, (name, points) in enumerate(series.items()):
-        dashed = "--" if number >= 10 else "-"  # there are ten colours
-        how = {"color": f"C{number % 10}", "label": label(name)}
+        dashed = _LINES[number % len(_LINES)]
+        how = {"color": COLOURS[number % len(COLOURS)], "label": label(name)}
         x, y = zip(*points, strict=True)
         if style == "dots" or len(points) == 1:
-            plot.plot(x, y, "o", **how)
+            plot.plot(x, y, _MARKS[number % len(_MARKS)], **how)
         else:
             plot.step(x, y, where="post", linestyle=dashed, **how)
         if through := lines.get(name):

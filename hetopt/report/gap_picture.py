@@ -6,10 +6,12 @@ from typing import Any
 from ..gaps import GapReport, GapRow
 from ..result import Result
 from . import pipelines, words
-from .figures import canvas
+from .figures import NARROW, WIDTH, canvas
+from .sheet import Figure
 
 _WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
-_PLAN, _PROVED = "#8fb3d9", "#c0392b"
+_PLAN, _PROVED = "#8fb3d9", "#d55e00"
+_LETTER = 0.085  # inches
 
 
 def picture(report: GapReport) -> Any:
@@ -25,6 +27,25 @@ def picture(report: GapReport) -> Any:
     for part, (rows, planned) in zip(parts[:, 0], shown, strict=True):
         _instance(part, rows, planned)
     return figure
+
+
+def beside(rows: list[GapRow]) -> Figure:
+    """The bars of one instance's planners alone, for screens of any width."""
+    planned = [row for row in rows if row.result.plan]
+
+    def drawn(width: float) -> Any:
+        figure = canvas(width, 1.0 + _BAR * len(planned))
+        _bars(figure.subplots(), rows, planned, width)
+        return figure
+
+    return Figure(
+        "Planners beside what is proved",
+        "",
+        lambda: drawn(WIDTH),
+        lambda: drawn(NARROW),
+        "A bar a planner, as long as its plan takes, and a line that no plan can be "
+        "faster than; the table has the numbers.",
+    )
 
 
 def _height(planned: list[GapRow]) -> float:
@@ -49,7 +70,7 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     upper, lower = part.subfigures(
         2, 1, height_ratios=[_height(planned) - low, low], squeeze=True
     )
-    _bars(upper.subplots(), rows, planned)
+    _bars(upper.subplots(), rows, planned, _WIDTH)
     axes = lower.subplots()
     palette = pipelines.colours(best.data.planned_cluster.gpus)
     pipelines.drawn(lower, axes, best, palette)
@@ -57,32 +78,47 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     axes.set_title(title, loc="left", size="medium")
 
 
-def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
+def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow], width: float) -> None:
     """A bar a planner, the fastest first, and what no plan can be faster than."""
     ordered = sorted(planned, key=lambda row: row.result.objective or 0)
     unit, name = pipelines.unit_of(ordered[-1].result.objective or 0)
     times = [float(row.result.objective or 0) / unit for row in ordered]
     names = [_name(row) for row in ordered]
     axes.barh(range(len(ordered)), times, height=0.72, color=_PLAN)
-    for place, (row, time) in enumerate(zip(ordered, times, strict=True)):
-        told = words.amount(row.result.objective, "us")
-        if row.gap_to_bound is not None:
-            told += f", {words.share(row.gap_to_bound)} above the bound"
-        axes.text(time, place, f" {told}", va="center", ha="left", size="small")
+    told = [
+        _told(row, "" if width == NARROW else " above the bound") for row in ordered
+    ]
+    for place, (text, time) in enumerate(zip(told, times, strict=True)):
+        axes.text(time, place, f" {text}", va="center", ha="left", size="small")
     bounds = [row.result.bound.value for row in rows if row.result.bound]
     if bounds:
         proved = float(max(bounds)) / unit
         axes.axvline(proved, color=_PROVED, linewidth=1.6)
         axes.set_title(
             f"no plan is faster than {words.amount(max(bounds), 'us')}: proved",
-            color=_PROVED,
             loc="left",
             size="medium",
         )
     axes.set_yticks(range(len(ordered)), names)
-    axes.set(ylim=(len(ordered) - 0.5, -0.5), xlim=(0, max(times) * 1.3))
+    axes.set(
+        ylim=(len(ordered) - 0.5, -0.5),
+        xlim=(0, max(times) / _room(width, names, told)),
+    )
     axes.set_xlabel(f"{name} an iteration")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _told(row: GapRow, above: str) -> str:
+    told = words.amount(row.result.objective, "us")
+    if row.gap_to_bound is None:
+        return told
+    return f"{told}, +{words.share(row.gap_to_bound)}{above}"
+
+
+def _room(width: float, names: list[str], told: list[str]) -> float:
+    """The share of the axis that the longest bar may take, for the words behind it."""
+    axis = width - 0.4 - _LETTER * max(map(len, names))
+    return max(0.2, 1 - _LETTER * max(map(len, told)) / axis)
 
 
 def _name(row: GapRow) -> str:

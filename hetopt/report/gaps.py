@@ -97,11 +97,12 @@ SUMMARY_HEADINGS = {
     "p90_gap_to_bound": "90 % within",
     "worst_gap_to_bound": "worst gap to bound",
 }
+_OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
     "Each row is a plan that an independent judge timed and weighed. The gap to the "
     "bound says how much faster any plan could be at most, and is proved; the gap to "
-    "the best plan compares with the instance's fastest plan on this page. Click a "
-    "heading to sort."
+    "the best plan compares with the instance's fastest plan on this page. "
+    + pipelines.NOTE
 )
 
 
@@ -139,33 +140,76 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
 
 
 def page(report: GapReport) -> str:
-    """For each instance a table that sorts, and its plans drawn."""
+    """For each instance its planners and plans drawn, and a table that sorts."""
     parts = _instances(report)
     palette = pipelines.colours(
         gpu for row in report.rows for gpu in row.result.data.planned_cluster.gpus
     )
-    begin = Section(notes=(INTRODUCTION, pipelines.NOTE))
-    drawn = tuple(_charts(report, several=len(parts) > 1))
-    over_all = (
-        replace(summary(report), figures=drawn)
-        if len(parts) > 1
-        else Section(figures=drawn)
-    )
-    sections = [begin, over_all]
+    several = len(parts) > 1
+    sections = [Section(notes=(INTRODUCTION,))]
+    if several:
+        sections.append(summary(report))
+    drawn = 0
     for name, rows in parts:
-        with_plan = [row for row in rows if row.result.plan is not None]
-        sections.append(section(name, rows))
-        sections += [
-            pipelines.section(
-                row.result,
-                palette,
-                Row.of(row).label,
-                _note(Row.of(row), row),
-                folded=len(with_plan) > 4,
-            )
-            for row in with_plan
-        ]
-    return writers.page(Sheet("Optimality gaps", tuple(sections)))
+        sections.append(_pictured(name, rows))
+        alike = list(_plans(rows))
+        sections += [_drawn(one, palette, drawn >= _OPEN) for one in alike]
+        drawn += len(alike)
+    charts = tuple(_charts(report, several=several))
+    sections.append(Section("Over time" if charts else "", figures=charts))
+    title = (
+        f"{parts[0][0]}: planners and bound"
+        if len(parts) == 1
+        else "Planners and bounds"
+    )
+    facts = () if several else _facts(parts[0][1])
+    sheet = Sheet(title, tuple(sections), kind="optimality gaps", facts=facts)
+    return writers.page(sheet)
+
+
+def _facts(rows: list[GapRow]) -> tuple[tuple[str, str], ...]:
+    """The best plan, what is proved, and the gap between."""
+    best = next(_plans(rows), [])
+    if not best:
+        return ()
+    bounds = [row.result.bound.value for row in rows if row.result.bound]
+    bound, first = max(bounds, default=None), best[0]
+    return (
+        (
+            f"fastest plan, by {_names(best)}",
+            words.amount(first.result.objective, "us"),
+        ),
+        ("no plan is faster than", words.amount(bound, "us")),
+        ("gap to the bound", words.share(first.gap_to_bound)),
+    )
+
+
+def _pictured(name: str, rows: list[GapRow]) -> Section:
+    """An instance's table below a picture of it."""
+    found = section(name, rows)
+    if all(row.result.plan is None for row in rows):
+        return found
+    return replace(found, figures=(gap_picture.beside(rows),))
+
+
+def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:
+    """The fastest first; those of several planners that are the same plan together."""
+    planned = [row for row in rows if row.result.plan is not None]
+    planned.sort(key=lambda row: row.result.objective or 0)
+    while planned:
+        plan = planned[0].result.plan
+        yield [row for row in planned if row.result.plan == plan]
+        planned = [row for row in planned if row.result.plan != plan]
+
+
+def _names(rows: list[GapRow]) -> str:
+    return ", ".join(Row.of(row).label for row in rows)
+
+
+def _drawn(rows: list[GapRow], palette: dict[str, str], folded: bool) -> Section:
+    first = rows[0]
+    note = _note(Row.of(first), first)
+    return pipelines.section(first.result, palette, _names(rows), note, folded=folded)
 
 
 def section(name: str, rows: list[GapRow]) -> Section:
@@ -258,9 +302,13 @@ def _note(row: Row, of: GapRow) -> str:
     return (
         f"{row.iteration} an iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
-        f"{row.pipelines} pipelines, {row.stages} stages, "
+        f"{_counted(row.pipelines, 'pipeline')}, {_counted(row.stages, 'stage')}, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"
     )
+
+
+def _counted(number: int | None, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 FILES = writers.Files[GapReport](

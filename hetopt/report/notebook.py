@@ -23,7 +23,8 @@ def of_result(result: Result) -> str:
     parts = [f"<p>{escape(_headline(result))}</p>"]
     if isinstance(result.plan, TrainingPlan):
         palette = pipelines.colours(result.data.planned_cluster.gpus)
-        parts.append(figures.svg(lambda: pipelines.drawing(result, palette), "plan"))
+        drawn = figures.svg(lambda: pipelines.drawing(result, palette), "plan")
+        parts.append(f'<div style="max-width: 50rem">{drawn}</div>')
     elif result.plan is not None and result.evaluation is not None:
         found = results.table(result.data, result.plan, result.evaluation.parts)
         parts += [] if found is None else [_table(found)]

@@ -2,25 +2,27 @@
 
 from collections.abc import Iterable
 from colorsys import hls_to_rgb
+from string import ascii_uppercase
 from typing import Any
 
 from ..plans import Stage
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import canvas, label
+from .figures import NARROW, WIDTH, canvas, label
 from .sheet import Figure, Section
 
-_WIDTH, _LETTER = 8.0, 0.075  # of all boxes, and of a letter in one: inches
+_LETTER = 0.075  # of a letter in a box: inches
+_BESIDE = 1.4  # of what stands beside the boxes: inches
 ROW = 0.32  # of a pipeline: inches
 _PALETTE = (
     *("#8ecae6", "#f4a261", "#95d5b2", "#e5989b"),
     *("#cdb4ff", "#ffd166", "#a3b18a", "#d4a373"),
 )
 NOTE = (
-    "Plans are drawn: a row a pipeline, a box a stage, whose darker end is the hop to "
-    "the next stage. Left: micro-batches × size. Right: the pipeline's time. The axis "
-    "is the time of one micro-batch."
+    "Plans are drawn: a row a pipeline, a box a stage with its layers and GPUs, whose "
+    "darker end is the hop to the next stage. Left: micro-batches × size. Right: the "
+    "pipeline's time. The axis is the time of one micro-batch."
 )
 
 
@@ -39,16 +41,32 @@ def section(
         title,
         (note,),
         table=results.table(result.data, result.plan, result.evaluation.parts),
-        figures=(Figure(title, "", lambda: drawing(result, palette)),),
+        figures=(figure(result, palette, title),),
         folded=folded,
         on_page_only=True,
+        table_folded="Stages in numbers",
     )
 
 
-def drawing(result: Result, palette: dict[str, str]) -> Any:
+def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
+    """The drawing of a plan, for screens of any width."""
+    assert result.plan is not None
+    many = len(result.plan.pipelines)
+    stages = sum(len(one.stages) for one in result.plan.pipelines)
+    return Figure(
+        title,
+        "",
+        lambda: drawing(result, palette),
+        lambda: drawing(result, palette, NARROW),
+        f"{many} {'pipeline' if many == 1 else 'pipelines'} of {stages} stages in all; "
+        "the table of stages has what is drawn.",
+    )
+
+
+def drawing(result: Result, palette: dict[str, str], width: float = WIDTH) -> Any:
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
     assert result.plan is not None
-    figure = canvas(_WIDTH + 2, 0.8 + ROW * len(result.plan.pipelines))
+    figure = canvas(width, 0.8 + ROW * len(result.plan.pipelines))
     drawn(figure, figure.subplots(), result, palette)
     return figure
 
@@ -63,31 +81,37 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
     parts, pipelines = result.evaluation.parts, result.plan.pipelines
     longest = max(sum(map(_time, rows)) for rows in parts["stages"])
     unit, name = unit_of(longest)
-    types = set()
+    wide = figure.bbox.width / figure.dpi
+    each = (wide - _BESIDE) / longest  # inches a microsecond
+    stages = [stage for pipeline in pipelines for stage in pipeline.stages]
+    letters = _letters(cluster.node[x.replicas[0].node].gpu for x in stages)
     for row, (pipeline, timed) in enumerate(
         zip(pipelines, parts["stages"], strict=True)
     ):
         start = 0.0
         for stage, times in zip(pipeline.stages, timed, strict=True):
             gpu = cluster.node[stage.replicas[0].node].gpu
-            types.add(gpu)
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
             box = {"y": row, "height": 0.8, "color": palette[gpu]}
             axes.barh(width=busy + hop, left=start, edgecolor="white", **box)
             if hop:
                 dark = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
                 axes.barh(width=hop, left=start + busy, **dark)
-            room = busy * unit / longest * _WIDTH
+            said = _fitting(stage, gpu, letters[gpu], busy * unit * each)
             text = {"ha": "center", "va": "center", "color": "#10151c"}
-            axes.text(start + busy / 2, row, _fitting(stage, gpu, room), **text)
+            axes.text(start + busy / 2, row, said, **text)
             start += busy + hop
     sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
     axes.set_yticks(range(len(pipelines)), sizes)
     axes.set(xlabel=name, xlim=(0, longest / unit), ylim=(len(pipelines) - 0.5, -0.5))
     times = [words.amount(us, "us") for us in parts["pipeline_us"]]
     axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
-    key = [Patch(color=palette[gpu], label=label(gpu)) for gpu in sorted(types)]
-    figure.legend(handles=key, loc="outside lower center", ncols=6, frameon=False)
+    key = [
+        Patch(color=palette[gpu], label=label(f"{letter}: {gpu}"))
+        for gpu, letter in letters.items()
+    ]
+    columns = max(1, int(wide // 1.6))
+    figure.legend(handles=key, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def unit_of(longest_us: Any) -> tuple[float, str]:
@@ -99,11 +123,25 @@ def _time(row: dict[str, int]) -> int:
     return row["compute_us"] + row["hop_us"]
 
 
-def _fitting(stage: Stage, gpu: str, inches: float) -> str:
-    """As much of the label as the box has room for."""
+def _letters(types: Iterable[str]) -> dict[str, str]:
+    """A letter for each type of GPU, for boxes with no room for its name."""
+    return {
+        gpu: ascii_uppercase[i % len(ascii_uppercase)]
+        for i, gpu in enumerate(sorted(set(types)))
+    }
+
+
+def _fitting(stage: Stage, gpu: str, letter: str, inches: float) -> str:
+    """As much of the label as the box has room for: the type before the layers."""
     layers = words.layers_of(stage)
     count = sum(replica.degree for replica in stage.replicas)
-    for text in (f"{layers} · {count} × {words.plain(gpu)}", layers):
+    named = f"{layers} · {count} × "
+    for text in (
+        named + words.plain(gpu),
+        named + letter,
+        f"{layers} {letter}",
+        letter,
+    ):
         if len(text) * _LETTER <= inches:
             return text
     return ""

@@ -63,11 +63,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture for a page: SVG, or what draws it with Matplotlib when it is needed."""
+    """A picture for a page: SVG, or what draws it with Matplotlib when it is needed.
+
+    `narrow` draws it for a telephone, where the other would have to be scrolled; `told`
+    says what is drawn to those who do not see it.
+    """
 
     title: str
     note: str
     draw: Callable[[], Any]
+    narrow: Callable[[], Any] | None = None
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,17 @@ class Section:
     level: int = 2
     folded: bool | None = None  # None: always open; else whether it begins closed
     on_page_only: bool = False
+    table_folded: str = ""  # on a page: the words behind which the table lies
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A report: its title, and its sections in order."""
+    """A report: its title, and its sections in order.
+
+    A page says what `kind` of report it is, and has the facts above everything else.
+    """
 
     title: str
     sections: tuple[Section, ...]
+    kind: str = ""
+    facts: tuple[tuple[str, str], ...] = ()  # names and values

@@ -24,7 +24,6 @@ COLOURS = {
 }
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
 _MOST_DRAWN = 200_000
-_PASSES = {"F": "forward", "B": "backward", "W": "weight gradients"}
 STAGE_HEADINGS = (
     *("stage", "busy", "idle: filling", "waiting", "draining", "idle in all"),
     "of the critical path",
@@ -79,36 +78,47 @@ def picture(found: Simulation) -> Any:
 
 @dataclass(frozen=True)
 class Bar:
-    """One pass: where, how wide, in which style, and what it says."""
+    """One pass: where, how wide, in which style, and of which micro-batch."""
 
     x: float
     width: float
     style: str
-    tooltip: str
+    number: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A row of passes: its name, and what it is called when one is pointed at."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    called: str
 
 
 def page(found: Simulation) -> str:
     """Its bubbles in numbers, and a bar a pass to zoom into."""
     last = max(line.total_us for line in found.timelines)
-    pipelines = (
-        _pipeline(number, line, last) for number, line in enumerate(found.timelines)
-    )
+    alike: dict[Timeline, list[int]] = {}
+    for number, line in enumerate(found.timelines):
+        alike.setdefault(line, []).append(number)
+    pipelines = (_pipeline(numbers, line, last) for line, numbers in alike.items())
     sections = (
-        Section(points=tuple(sentences(found))),
+        *pipelines,
+        Section("Where the time goes", points=tuple(sentences(found))),
         Section(
             "Pipelines, and what the judge charges beyond the simulation",
             (_CAUSES,),
             table=Table.of(PIPELINE_HEADINGS, _pipelines(found)),
         ),
-        Section("Timelines"),
-        *pipelines,
     )
+    title = f"{amount(found.iteration_us)} an iteration, simulated"
     return writers.page(
-        Sheet(f"{amount(found.iteration_us)} an iteration, simulated", sections),
+        Sheet(title, sections, kind="timeline"),
         "timeline.html.j2",
         last_us=float(last),
         width=WIDTH,
         row=ROW,
+        bar=BAR,
     )
 
 
@@ -163,32 +173,49 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _pipeline(number: int, line: Timeline, last: Fraction) -> Section:
-    """All stages on the axis that all pipelines share."""
+def _pipeline(numbers: list[int], line: Timeline, last: Fraction) -> Section:
+    """All stages on the axis that all pipelines share; equal pipelines are one."""
     path = line.critical_path()
     critical = set(path)
     scale = Fraction(WIDTH) / last
     lanes = []
     for j in range(len(line.times)):
         mine = (one for one in line.passes if one.stage == j)
-        bars = [bar_of(one, scale, one in critical, line.runs) for one in mine]
-        lanes.append((f"{number}.{j}", bars))
-    title = f"Pipeline {number}"
-    sizes = {"width": WIDTH, "row": ROW, "bar": BAR}
-    svg = writers.rendered("timeline.svg.j2", title=title, lanes=lanes, **sizes)
-    figure = Figure(title, "", lambda: svg)
+        bars = tuple(bar_of(one, scale, one in critical, line.runs) for one in mine)
+        lanes.append(Lane(f"{numbers[0]}.{j}", bars, f"stage {j}"))
+    several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
+    title = f"Pipeline{several}"
     table = Table.of(STAGE_HEADINGS, _stages(line, path))
-    return Section(title, table=table, figures=(figure,), level=3)
+    return Section(
+        title,
+        table=table,
+        figures=(drawn(title, lanes, float(last)),),
+        table_folded="Stages in numbers",
+    )
+
+
+def drawn(title: str, lanes: list[Lane], last_us: float) -> Figure:
+    """Rows of passes above an axis of time, which the page's script zooms."""
+    ends = [words.duration(last_us / 1e6 * part / 4) for part in range(1, 5)]
+    svg = writers.rendered(
+        "timeline.svg.j2",
+        title=words.plain(title),
+        lanes=lanes,
+        marks=("0 s", *ends),
+        width=WIDTH,
+        row=ROW,
+        bar=BAR,
+    )
+    return Figure(title, "", lambda: svg)
 
 
 def bar_of(one: Pass, scale: Fraction, critical: bool, runs: int) -> Bar:
     run = f", run {one.run}" if runs > 1 else ""
     return Bar(
-        round(float(one.start_us * scale), 4),
-        round(float((one.end_us - one.start_us) * scale), 4),
+        round(float(one.start_us * scale), 3),
+        round(float((one.end_us - one.start_us) * scale), 3),
         f"{one.kind.lower()}{one.micro_batch % 2}" + " c" * critical,
-        f"{_PASSES[one.kind]} {one.micro_batch}{run}: "
-        f"{amount(one.start_us)} to {amount(one.end_us)}" + ", critical" * critical,
+        f"{one.micro_batch}{run}",
     )
 
 

@@ -144,4 +144,8 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def _svg(figure: Figure) -> str:
-    return figures.svg(figure.draw, words.plain(figure.title))
+    title, told = words.plain(figure.title), words.plain(figure.told or figure.note)
+    drawn = figures.svg(figure.draw, title, told)
+    if figure.narrow is None:
+        return drawn
+    return drawn + figures.svg(figure.narrow, title, told, "narrow")

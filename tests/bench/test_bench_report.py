@@ -236,8 +236,7 @@ def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
     assert len(page.of("script")) == 1
     assert page.of("b") == []
     assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
-    charts = [chart["aria-label"] for chart in page.of("svg")]
-    assert charts == ["Performance profile: quality", "Gap against time"]
+    assert page.pictures == ["Performance profile: quality", "Gap against time"]
     assert "\x1b" not in html
 
 
@@ -316,10 +315,10 @@ def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
         writing.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
         found.append(answer["row"])
     page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
-    assert [p["aria-label"] for p in page.of("svg")][-2:] == ["exact", "megatron"]
+    assert page.pictures[-2:] == ["exact", "megatron"]
     (tmp_path / "plans" / "1.json").write_text("{}")
     page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
-    assert [p["aria-label"] for p in page.of("svg")][-1:] == ["exact"]
+    assert page.pictures[-1:] == ["exact"]
     assert "1 plans are not drawn" in page.words
 
 

@@ -267,9 +267,10 @@ def test_the_page_is_whole_and_shows_every_pass(
     _, data, plan = load_plan(file)
     found = simulate(data, plan, transfers="overlapped" if overlapped else "charged")
     pictures = re.findall(r"<svg class=\"timeline\".*?</svg>", text, re.DOTALL)
-    assert len(pictures) == len(found.timelines)
+    alike = list(dict.fromkeys(found.timelines))  # equal pipelines are drawn once
+    assert len(pictures) == len(alike)
     last = float(max(line.total_us for line in found.timelines))
-    for picture, line in zip(pictures, found.timelines, strict=True):
+    for picture, line in zip(pictures, alike, strict=True):
         rows = ElementTree.fromstring(picture).findall("g")
         assert len(rows) == len(line.times)
         for j, row in enumerate(rows):

@@ -32,6 +32,15 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.words += data
 
+    @property
+    def pictures(self) -> list[str | None]:
+        """What the pictures are called; one for a telephone is the same picture."""
+        return [
+            found["aria-label"]
+            for found in self.of("svg")
+            if found.get("class") != "narrow"
+        ]
+
     def of(self, tag: str, of_class: str | None = None) -> list[dict[str, str | None]]:
         """Attributes of every such tag."""
         return [

@@ -115,9 +115,13 @@ def test_the_same_report_is_the_same_page(report: GapReport, html: str) -> None:
 
 def test_the_page_draws_every_plan_and_says_where_its_layers_are(html: str) -> None:
     found = Page(html)
-    titles = [figure["aria-label"] for figure in found.of("svg")]
-    assert titles == ["Performance profile", "someone", "other", "someone"]
-    assert len(found.of("details")) == 3
+    beside = "Planners beside what is proved"
+    assert found.pictures == [
+        *(beside, "someone", "other", beside, "someone", "Performance profile")
+    ]
+    drawn = [one for one in found.of("details") if one.get("class") != "inner"]
+    assert len(drawn) == 3
+    assert all("open" in one for one in drawn)
     assert "2 × big on node0" in found.words
 
 
