@@ -66,7 +66,8 @@ def recover(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the document; `check` judges it. With --apply, the folder.",
+            help="Write the document, which `check` judges, or a page or picture of "
+            "it (.html, .svg, .png, .pdf). With --apply, the folder.",
         ),
     ] = None,
     apply: Annotated[
@@ -194,7 +195,10 @@ def _deliver(
     from ..report import recovery
 
     document = found.to_json()
-    lost = _write(document, out)
+    if out is not None and out.suffix.lower() in recovery.FILES.formats:
+        lost = written(out, lambda path: recovery.FILES.write(found, path))
+    else:
+        lost = _write(document, out)
     output.give(document, recovery.terminal(found), as_json, lost, failed)
     raise typer.Exit(output.exit_of(found.result.status))
 

@@ -116,7 +116,7 @@ def _sheet(report: Report) -> Sheet:
         for section in _of_problem(report, problem, entries)
     ]
     sections = (counts, introduction, *problems, *_of_all(report))
-    return Sheet(f"Suite {report.header['suite']}", sections)
+    return Sheet(f"Suite {report.header['suite']}", sections, kind="benchmark suite")
 
 
 def _of_problem(

@@ -1,7 +1,7 @@
 """Cost against time: for a terminal, as a picture, a table or a document."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import cycle, groupby
 from math import dist, log
 from textwrap import fill
 from typing import Any
@@ -13,20 +13,31 @@ from ..api.provisioning import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..plans import Provisioning
 from ..result import Stop
 from . import figures, words, writers
-from .sheet import Section, Sheet, Table
+from .sheet import Figure, Section, Sheet, Table
 
 _COLUMNS = (
     *("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers"),
     "to rent",
 )
 
+_BESIDE = ("planner", "deadline", "time", "USD", "above front", "to rent")
 _MOST_NAMED = 16  # that a picture has room for
 
 
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
     """A row for each best trade of cost against time; then planners at deadlines."""
-    front = found.front
-    rows = [
+    front, rows = found.front, _front(found)
+    headings = ("time", "USD", "to rent", "layers", "status")
+    yield writers.terminal(Table.of(headings, rows, texts=headings[2:]))
+    whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
+    yield Text(f"{len(rows)} plans: {whole}", style="dim")
+    if beside := list(_beside(found)):
+        yield writers.terminal(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
+
+
+def _front(found: Tradeoffs) -> list[tuple[str, ...]]:
+    """A row for each point of the front."""
+    return [
         (
             words.duration(point.evaluation.parts["total_s"]),
             words.number(point.evaluation.parts["usd"]),
@@ -34,15 +45,8 @@ def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
             _runs(point.plan),
             point.status.value,
         )
-        for point in front.points
+        for point in found.front.points
     ]
-    headings = ("time", "USD", "to rent", "layers", "status")
-    yield writers.terminal(Table.of(headings, rows, texts=headings[2:]))
-    whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
-    yield Text(f"{len(rows)} plans: {whole}", style="dim")
-    if beside := list(_beside(found)):
-        columns = ("planner", "deadline", "time", "USD", "above front", "to rent")
-        yield writers.terminal(Table.of(columns, beside, texts=("planner", "to rent")))
 
 
 def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
@@ -105,6 +109,43 @@ def markdown(found: Tradeoffs) -> str:
     return writers.markdown(Sheet(title, tuple(sections)))
 
 
+def page(found: Tradeoffs) -> str:
+    """The picture, the front with what to rent, and planners at deadlines."""
+    front = found.front
+    proved = front.stop is Stop.PROVED
+    note = (
+        "Along the front nothing is both faster and cheaper; its points are numbered, "
+        "and the list beside them says what each rents. Grey: fleets of one type of "
+        "GPU."
+    )
+    drawn = Figure("Cost against time", note, lambda: picture(found))
+    sections = [Section(figures=(drawn,))]
+    headings = ("time", "USD", "to rent", "layers", "status")
+    table = Table.of(headings, _front(found), texts=headings[2:])
+    sections.append(Section("The front", table=table))
+    if beside := list(_beside(found)):
+        table = Table.of(_BESIDE, beside, texts=("planner", "to rent"))
+        sections.append(Section("Planners at deadlines along it", table=table))
+    facts = (
+        ("plans on the front", f"{len(front.points)}" + ", proved whole" * proved),
+        *_ends(found.of(FRONT)),
+    )
+    kind = "cost against time"
+    return writers.page(Sheet(found.name, tuple(sections), kind, facts))
+
+
+def _ends(points: list[Offered]) -> Iterator[tuple[str, str]]:
+    """The cheapest and the fastest plan."""
+    told = (
+        ("cheapest", min(points, key=lambda point: point.usd, default=None)),
+        ("fastest", min(points, key=lambda point: point.total_s, default=None)),
+    )
+    for name, point in told:
+        if point is not None:
+            time = words.duration(point.total_s)
+            yield name, f"{words.number(point.usd)} USD in {time}"
+
+
 def comma_separated(found: Tradeoffs) -> str:
     """The table as CSV."""
     listed = (dict(zip(_COLUMNS, row, strict=True)) for row in rows(found))
@@ -118,21 +159,24 @@ def picture(found: Tradeoffs) -> Any:
     """
     from matplotlib.ticker import StrMethodFormatter
 
-    figure = figures.canvas(11, 5)
+    figure = figures.canvas(10, 5)
     axes, beside = figure.subplots(1, 2, width_ratios=(3, 1))
     _name(axes, beside, found.of(FRONT))
-    marks = iter("osD^vP*X<>")
+    marks, shades = iter("osD^vP*X<>"), cycle(figures.COLOURS)
     for method in found.methods:
         points = found.of(method)
         times = [point.total_s for point in points]
         costs = [point.usd for point in points]
         if method == FRONT:
-            axes.step(times, costs, where="post", color="black", label=method, zorder=3)
+            axes.step(
+                times, costs, where="post", color=figures.INK, label=method, zorder=3
+            )
         elif method == HOMOGENEOUS:
             axes.scatter(times, costs, s=12, color="0.75", label=method, zorder=1)
         else:
             mark = next(marks, "o")
-            axes.scatter(times, costs, s=36, marker=mark, label=method, zorder=2)
+            look = {"marker": mark, "color": next(shades), "label": method}
+            axes.scatter(times, costs, s=36, zorder=2, **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
@@ -151,7 +195,7 @@ def _name(axes: Any, beside: Any, points: list[Offered]) -> None:
     """Number the points by what they rent, and list that beside them."""
     for point in points:
         at = point.total_s, point.usd
-        axes.plot(*at, marker="o", color="black", markersize=4, zorder=4)
+        axes.plot(*at, marker="o", color=figures.INK, markersize=4, zorder=4)
     lines = ["to rent"]
     named = _apart(points, _MOST_NAMED)
     for number, point in enumerate(named, 1):
@@ -202,6 +246,7 @@ def _unbeaten(points: list[Offered]) -> list[Offered]:
 
 FILES = writers.Files[Tradeoffs](
     {
+        ".html": page,
         ".json": lambda found: writers.document(found.to_json()),
         ".md": markdown,
         ".csv": comma_separated,

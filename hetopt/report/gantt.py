@@ -16,7 +16,7 @@ Plans = Sequence[tuple[str, Schedule]]
 # Okabe and Ito's colours but for black, which people of any sight tell apart.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
 OTHER, TRIAL, EDGE = "#9a9a9a", "#000000", "#ffffff"
-WIDTH, LINE, FONT = 12.0, 0.11, 6.5  # inches, inches a GPU, points
+WIDTH, LINE, FONT = 10.0, 0.11, 7.0  # inches, inches a GPU, points
 _MARGIN = 1.9  # inches beside the panels, about
 _MOST_NAMES = 3000
 _UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"))

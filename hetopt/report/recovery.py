@@ -1,13 +1,14 @@
-"""A recovery on the terminal: what was lost, which plans were weighed, busy links."""
+"""A recovery: what was lost, which plans were weighed, busy links, the new plan."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from . import results, words, writers
-from .sheet import Table
+from ..result import Method, Result, Status, Stop
+from . import figures, pipelines, results, words, writers
+from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
     from ..api.recovering import Recovered
@@ -16,24 +17,9 @@ if TYPE_CHECKING:
 def terminal(found: "Recovered") -> Iterator[RenderableType]:
     """The change, the candidates, the new training plan, and the recovery."""
     change = found.change
-    changes = [
-        ("lost", ", ".join(change.lost_nodes)),
-        ("lost GPUs", ", ".join(sorted(change.wounded))),
-        ("new", ", ".join(change.new_nodes)),
-    ]
-    yield writers.facts((heading, text) for heading, text in changes if text)
+    yield writers.facts(_changes(found))
     if found.candidates:
-        rows = [
-            [
-                candidate.name,
-                words.amount(candidate.iteration_us, "us"),
-                words.amount(candidate.recovery_us, "us"),
-                "chosen" if candidate is found.chosen else "",
-            ]
-            for candidate in found.candidates
-        ]
-        headings = ("plan", "iteration", "recovery", "")
-        yield writers.terminal(Table.of(headings, rows, texts=("plan", "")))
+        yield writers.terminal(_candidates(found))
         yield ""
     if found.new_plan is not None:
         from ..problems import training_plan
@@ -44,3 +30,167 @@ def terminal(found: "Recovered") -> Iterator[RenderableType]:
         yield ""
         yield Text("recovery", style="bold")
     yield from results.solved(found.result)
+
+
+def _changes(found: "Recovered") -> list[tuple[str, str]]:
+    """What is gone, and what is new."""
+    change = found.change
+    told = (
+        ("lost", ", ".join(change.lost_nodes)),
+        ("lost GPUs", ", ".join(sorted(change.wounded))),
+        ("new", ", ".join(change.new_nodes)),
+    )
+    return [(heading, text) for heading, text in told if text]
+
+
+def _candidates(found: "Recovered") -> Table:
+    rows = (
+        [
+            candidate.name,
+            words.amount(candidate.iteration_us, "us"),
+            words.amount(candidate.recovery_us, "us"),
+            "chosen" if candidate is found.chosen else "",
+        ]
+        for candidate in found.candidates
+    )
+    return Table.of(("plan", "iteration", "recovery", ""), rows, texts=("plan", ""))
+
+
+# --- files -----------------------------------------------------------------------
+
+_MOST_LINKS = 24  # that a picture has room for
+_ITERATIONS = 3  # that the slowest plan makes in the picture of progress, at the least
+_LONGER = 4  # times the longest move: how long that picture is
+_BAR, _FOOT = 0.28, 0.9  # inches
+
+
+def page(found: "Recovered") -> str:
+    """Plans that were weighed, what is moved over which link, and the new plan."""
+    sections = [Section(points=tuple(f"{a}: {b}" for a, b in _changes(found)))]
+    if found.candidates:
+        sections.append(_weighed(found))
+    if carried := _carried(found.result):
+        note = "How long each link is busy; the busiest says when all states are there."
+        moved = results.table(
+            found.result.data, _plan_of(found.result), _parts_of(found.result)
+        )
+        drawn = Figure(
+            "Links",
+            "",
+            lambda: _links(carried, figures.WIDTH),
+            lambda: _links(carried, figures.NARROW),
+            "A bar a link, as long as it is busy; the table has the numbers.",
+        )
+        sections.append(Section("What is moved", (note,), (), moved, (drawn,)))
+    if (new := _trained(found)) is not None:
+        palette = pipelines.colours(new.data.planned_cluster.gpus)
+        name = found.chosen.name if found.chosen else ""
+        told = f"by {name}. {pipelines.NOTE}"
+        title = "The new training plan"
+        sections.append(pipelines.section(new, palette, title, told, folded=False))
+    if found.result.reasons:
+        sections.append(Section("Why there is none", points=found.result.reasons))
+    title = f"{found.change.new.name}: recovery"
+    return writers.page(Sheet(title, tuple(sections), "recovery", tuple(_facts(found))))
+
+
+def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
+    if found.chosen is None:
+        yield "new plan", f"none: {found.result.status.value}"
+        return
+    proved = found.result.stop is Stop.PROVED and found.result.status is Status.OPTIMAL
+    moved = words.amount(found.result.objective, "us")
+    yield "states are there in", moved + ", proved least" * proved
+    yield "then an iteration takes", words.amount(found.chosen.iteration_us, "us")
+    if busiest := _parts_of(found.result).get("busiest"):
+        yield "busiest link", str(busiest)
+
+
+def _weighed(found: "Recovered") -> Section:
+    """The candidates, and what each has done by when."""
+    known = {one.name: one for one in found.candidates if one.recovery_us is not None}
+    each = [(one.recovery_us or 0, one.iteration_us) for one in known.values()]
+    end = max((us for us, _ in each), default=0) * _LONGER
+    end = max([end, *(us + _ITERATIONS * long for us, long in each)])
+    lines = {}
+    for name, (ready, long) in zip(known, each, strict=True):
+        lines[name] = [(ready / 1e6, 0.0), (end / 1e6, (end - ready) / long)]
+    axes = figures.Axis("since the loss", kind="seconds"), figures.Axis("iterations")
+    note = (
+        "What each plan has done by when: one that is ready later may be faster from "
+        "then on, and pays where its line crosses the others."
+    )
+    chart = figures.chart("Progress", note, axes, lines, style="dots", lines=lines)
+    drawn = () if chart is None else (chart,)
+    return Section("Plans that were weighed", (), (), _candidates(found), drawn)
+
+
+def _parts_of(result: Result) -> dict[str, Any]:
+    return dict(result.evaluation.parts) if result.evaluation else {}
+
+
+def _plan_of(result: Result) -> Any:
+    assert result.plan is not None
+    return result.plan
+
+
+def _carried(result: Result) -> list[tuple[str, dict[str, int]]]:
+    """Links and what they carry, the busiest first; none without a recovery."""
+    if result.plan is None:
+        return []
+    carried = _parts_of(result).get("carried", {})
+    return sorted(carried.items(), key=lambda row: -row[1]["us"])
+
+
+def _trained(found: "Recovered") -> Result | None:
+    """The new training plan, judged."""
+    if found.chosen is None:
+        return None
+    return Result(
+        "training_plan",
+        found.change.new,
+        Method(found.chosen.name, "given"),
+        Status.FEASIBLE,
+        Stop.FINISHED,
+        plan=found.chosen.plan,
+    )
+
+
+def picture(found: "Recovered") -> Any:
+    """How long each link is busy, and the new plan below."""
+    carried, new = _carried(found.result), _trained(found)
+    low = 0.8 + pipelines.ROW * len(new.plan.pipelines) if new and new.plan else 0.5
+    high = _FOOT + _BAR * min(_MOST_LINKS, len(carried))
+    figure = figures.canvas(figures.WIDTH, high + low)
+    above, below = figure.subfigures(2, 1, height_ratios=(high, low))
+    if not carried or new is None:
+        above.text(0.02, 0.5, f"no recovery: {found.result.status.value}")
+        return figure
+    _bars(above.subplots(), carried)
+    palette = pipelines.colours(new.data.planned_cluster.gpus)
+    pipelines.drawn(below, below.subplots(), new, palette)
+    return figure
+
+
+def _links(carried: list[tuple[str, dict[str, int]]], width: float) -> Any:
+    figure = figures.canvas(width, _FOOT + _BAR * min(_MOST_LINKS, len(carried)))
+    _bars(figure.subplots(), carried)
+    return figure
+
+
+def _bars(axes: Any, carried: list[tuple[str, dict[str, int]]]) -> None:
+    """A bar a link, with the bytes that it carries."""
+    shown = carried[:_MOST_LINKS]
+    times = [row["us"] / 1e6 for _, row in shown]
+    axes.barh(range(len(shown)), times, height=0.72, color="#8fb3d9")
+    for place, (seconds, (_, row)) in enumerate(zip(times, shown, strict=True)):
+        axes.text(seconds, place, f" {words.size(row['bytes'])}", va="center")
+    axes.set_yticks(range(len(shown)), [words.plain(name) for name, _ in shown])
+    axes.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, max(times) * 1.35 or 1))
+    axes.set_xlabel("seconds that a link is busy")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+FILES: "writers.Files[Recovered]" = writers.Files(
+    {".html": page, **dict.fromkeys(writers.PICTURES, picture)}
+)

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from . import figures, words, writers
-from .sheet import Table
+from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
     from ..api.replaying import Replayed
@@ -67,16 +67,16 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
 
 def picture(found: "Replayed") -> Any:
     """GPUs, samples a second, and samples that count, over the hours of the trace."""
-    figure = figures.canvas(10, 8)
+    figure = figures.canvas(10, 7)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 2))
-    top.step(*_there(found), where="post", color="black", linewidth=1)
+    top.step(*_there(found), where="post", color=figures.INK, linewidth=1)
     top.set_ylabel("GPUs")
     batch = found.instance.workload.global_batch
     styles = ("-", "--", ":")
     for number, replay in enumerate(found.replays):
         look: dict[str, Any] = {
             "label": replay.method,
-            "color": f"C{number}",
+            "color": figures.COLOURS[number % len(figures.COLOURS)],
             "linestyle": styles[number % len(styles)],
         }
         middle.step(*_speed(replay, batch), where="post", linewidth=1, **look)
@@ -127,8 +127,37 @@ def _progress(
     return [t / _HOUR_US for t, _ in points], [n for _, n in points]
 
 
+def page(found: "Replayed") -> str:
+    """The picture, and a row a method."""
+    methods = Table.of(COLUMNS, rows(found))
+    note = (
+        "GPUs that are there; samples a second while a method trains, nothing while it "
+        "recovers; and samples that count, which work that is lost does not."
+    )
+    drawn = Figure("Along the trace", note, lambda: picture(found))
+    facts = (
+        ("replayed", words.duration(found.end_us / 1e6)),
+        ("changes of the nodes", str(found.changes)),
+        *_best(found),
+    )
+    sections = (
+        Section("Along the trace", figures=(drawn,)),
+        Section("Ways to recover", table=methods),
+    )
+    title = f"{found.instance.name}, {found.series}"
+    return writers.page(Sheet(title, sections, "a job along a trace", facts))
+
+
+def _best(found: "Replayed") -> Iterator[tuple[str, str]]:
+    """The way to recover by which most iterations are done."""
+    if found.replays:
+        most = max(found.replays, key=lambda replay: replay.tally.iterations)
+        yield f"most iterations, by {most.method}", f"{most.tally.iterations:,}"
+
+
 FILES: "writers.Files[Replayed]" = writers.Files(
     {
+        ".html": page,
         ".json": lambda found: writers.document(found.to_json()),
         **dict.fromkeys(writers.PICTURES, picture),
     }

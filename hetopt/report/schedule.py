@@ -196,13 +196,26 @@ def sheet(report: Report) -> Sheet:
     sections = [
         Section(notes=(_introduction(data), *filter(None, (data.source,)))),
         Section(waiting, table=times_of(report), figures=(curves,)),
-        Section(used, notes=note, table=use_of(report)),
         Section(held, notes=(_GANTT,), figures=(drawn,)),
+        Section(used, notes=note, table=use_of(report)),
         Section(every, notes=(listed,), table=jobs_of(report)),
     ]
     if data.assumed:
         sections.insert(1, Section("What was assumed", table=assumed_of(data)))
-    return Sheet(f"Schedules of {data.name}", tuple(sections))
+    name = f"Schedules of {data.name}"
+    return Sheet(name, tuple(sections), "a queue of jobs", tuple(_facts(report)))
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    """The policy whose jobs are done soonest, and the one that is done first."""
+    known = [(one.policy, m) for one in report.outcomes if (m := one.metrics)]
+    yield "jobs", f"{len(report.data.jobs)} on {report.data.cluster.gpu_count} GPUs"
+    if known:
+        name, best = min(known, key=lambda one: one[1].average_completion_s)
+        told = words.duration(best.average_completion_s)
+        yield f"shortest mean completion, by {name}", told
+        name, best = min(known, key=lambda one: one[1].makespan_s)
+        yield f"shortest makespan, by {name}", words.duration(best.makespan_s)
 
 
 _GANTT = (
@@ -222,7 +235,7 @@ def _introduction(data: Data) -> str:
 
 def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> Any:
     """Shares of jobs that are complete, and that waited no longer, within a time."""
-    figure = figures.canvas(12, 3.8)
+    figure = figures.canvas(10, 3.4)
     panels = figure.subplots(1, 2, sharey=True)
     for panel, word in zip(panels, ("completion", "queueing"), strict=True):
         every = {

@@ -114,7 +114,7 @@ def _panel(part: Any, panel: Panel, width: float) -> None:
             each * bar.parts.get(name, 0) / bar.whole
             for each, bar in zip(panel.lengths, panel.bars, strict=True)
         ]
-        look = {"color": COLOURS[name], "label": plain(name)}
+        look: dict[str, Any] = {"color": COLOURS[name], "label": plain(name)}
         if name in WAITING:
             look |= {"hatch": "////", "edgecolor": "#ffffff", "linewidth": 0}
         axes.barh(places, wide, 0.8, starts, **look)

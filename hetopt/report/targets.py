@@ -73,7 +73,8 @@ def _fields(row: TargetRow) -> dict[str, object]:
 
 
 def _sheet(report: TargetReport) -> Sheet:
-    return Sheet("Targets", (Section(notes=(_NOTE,)), *_sections(report)))
+    sections = (Section(notes=(_NOTE,)), *_sections(report))
+    return Sheet("What each trainer's best plan costs", sections, kind="targets")
 
 
 def _comma_separated(report: TargetReport) -> str:

@@ -1,0 +1,209 @@
+"""Pages of reports: each whole by itself, and for keyboards, readers, telephones."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from html_page import Page
+
+import hetopt
+from hetopt import api
+from hetopt.api import replaying
+from hetopt.explaining.simulator import simulate
+from hetopt.files import load_instance, load_plan
+from hetopt.recovery.replanning import Horizon
+from hetopt.report import (
+    bench,
+    bench_summary,
+    explanation,
+    front,
+    gaps,
+    recovery,
+    replay,
+    schedule,
+    targets,
+    timeline,
+    words,
+    writers,
+)
+
+LIBRARY = Path(hetopt.__file__).parent.parent / "instances" / "hexiscale"
+PLAN = LIBRARY / "case-study-hexiscale.plan.json"
+MOST_BYTES = 500_000
+REGION = {"role": "region", "tabindex": "0"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(
+    filter(None, map(shutil.which, BROWSERS)), None
+)
+
+
+def recovered() -> Any:
+    """What is done after a tiny cluster's second node is gone."""
+    plan = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
+    horizon = Horizon(seconds=None, iterations=100)
+    return hetopt.recover(
+        plan, "tiny/two-nodes", ["node1"], planning_s=0.1, horizon=horizon, limits=5
+    )
+
+
+def replayed(folder: Path) -> Any:
+    trace = folder / "spot.csv"
+    trace.write_text("time_s,gpus\n0,4\n600,2\n1200,4\n")
+    plan = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
+    methods = ("varuna", "autohet_recovery")
+    return replaying.replay(plan, "tiny/two-nodes", trace, methods=methods)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A page of each kind, of instances that take no time."""
+    folder = tmp_path_factory.mktemp("trace")
+    _, data, plan = load_plan(PLAN)
+    suite = {"suite": "s", "tasks": 0, "machine": {}, "versions": {}, "threads": [1]}
+    compared = hetopt.compare("tiny/two-nodes", planners=["megatron"], limits=1)
+    outcomes = api.schedule("frenzy/testbed-30", ["frenzy", "opportunistic"])
+    return {
+        "gaps": gaps.page(compared),
+        "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
+        "simulate": timeline.page(simulate(data, plan)),
+        "schedule": writers.page(
+            schedule.sheet(schedule.Report(outcomes[0].result.data, tuple(outcomes)))
+        ),
+        "recover": recovery.page(recovered()),
+        "replay": replay.page(replayed(folder)),
+        "bench": bench.page(bench_summary.report(folder, suite, [])),
+        "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
+        "targets": targets.FILES.formats[".html"](
+            hetopt.compare_targets("tiny/two-nodes", limits=0.05)
+        ),
+    }
+
+
+KINDS = (
+    *("gaps", "explain", "simulate", "schedule", "recover", "replay", "bench"),
+    *("frontier", "targets"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_is_whole_and_light(pages: dict[str, str], kind: str) -> None:
+    html = pages[kind]
+    assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
+    found = Page(html)
+    assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in found.tags}
+    assert len(html.encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_says_to_readers_what_it_has(pages: dict[str, str], kind: str) -> None:
+    found = Page(pages[kind])
+    for landmark in ("header", "main", "footer", "h1"):
+        assert len(found.of(landmark)) == 1
+    assert len(found.of("table")) == len(found.of("caption"))
+    heads = found.of("th")
+    assert all(head["scope"] == "col" for head in heads)
+    # Whatever scrolls is reached by a keyboard, and has a name.
+    for one in found.of("div", "wide") + found.of("div", "picture wide"):
+        assert REGION.items() <= one.items()
+        assert one["aria-label"]
+    drawn = found.of("svg")
+    assert all(one["role"] == "img" and one["aria-label"] for one in drawn)
+    static = [one for one in drawn if one.get("class") != "timeline"]
+    assert len(found.of("title")) == 1 + len(static)
+
+
+def test_names_within_pictures_are_their_own(pages: dict[str, str]) -> None:
+    """What is not shown lends no pattern, so none is used of another picture."""
+    for html in pages.values():
+        for picture in re.findall(r"<svg.*?</svg>", html, re.S):
+            there = set(re.findall(r' id="([^"]+)"', picture))
+            used = re.findall(r'(?:url\(#|href="#)([^")]+)', picture)
+            assert set(used) <= there
+
+
+def test_what_pages_and_the_served_page_look_like_is_one() -> None:
+    root = Path(hetopt.__file__).parent
+    sheets = (root / "report/style.css.j2", root / "serving/static/style.css")
+    told = []
+    for path in sheets:
+        rules = dict(re.findall(r"--(\w+): ([^;]+);", path.read_text("utf-8")[:1500]))
+        told.append({name: rules[name] for name in ("ink", "soft", "line", "accent")})
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("suffix", writers.PICTURES)
+def test_a_recovery_is_a_picture_too(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"recovery{suffix}"
+    recovery.FILES.write(recovered(), path)
+    assert path.stat().st_size > 5_000
+
+
+def test_the_recovery_says_what_the_judge_says(pages: dict[str, str]) -> None:
+    found = recovered()
+    assert found.chosen is not None
+    told = words.amount(found.chosen.iteration_us, "us")
+    assert told in Page(pages["recover"]).words
+    assert load_instance("tiny/two-nodes").name in Page(pages["recover"]).words
+
+
+# --- in a browser ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium: set HETOPT_CHROMIUM")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_fits_every_screen(
+    pages: dict[str, str], chromium: Any, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(pages[kind], encoding="utf-8")
+    for width, scheme in product((390, 820, 1440), ("light", "dark")):
+        size = {"width": width, "height": 900}
+        page = chromium.new_context(viewport=size, color_scheme=scheme).new_page()
+        asked: list[str] = []
+        wrong: list[Any] = []
+        page.on("request", lambda one, asked=asked: asked.append(one.url))
+        page.on("pageerror", lambda one, wrong=wrong: wrong.append(one))
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert asked == [file.as_uri()]
+        assert wrong == []
+        page.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium: set HETOPT_CHROMIUM")
+def test_a_timeline_is_zoomed_and_read_without_a_mouse(
+    pages: dict[str, str], chromium: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(pages["simulate"], encoding="utf-8")
+    page = chromium.new_page()
+    page.goto(file.as_uri())
+    first = page.locator("svg.timeline").first
+    whole = float(first.get_attribute("viewBox").split()[2])
+    first.focus()
+    page.keyboard.press("+")
+    assert float(first.get_attribute("viewBox").split()[2]) < whole
+    page.keyboard.press("End")
+    start, _, wide, _ = map(float, first.get_attribute("viewBox").split())
+    assert start + wide == pytest.approx(whole)
+    page.locator("button[data-part=all]").click()
+    page.locator("svg.timeline rect").first.hover()
+    assert "forward 0: " in page.locator("output").inner_text()
