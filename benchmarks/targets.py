@@ -7,8 +7,8 @@ time limit for each target; and whether the target's exporter takes the plan. Ap
 rows to results/targets.jsonl, and writes results/targets.md and results/targets.csv
 from the latest run of each cluster; `--page` does that alone, `--only` takes the
 clusters whose name has the word. `--readme` writes the first cluster's table between
-`<!-- targets: begin -->` and `<!-- targets: end -->` of README.md. With 30 s all of it
-takes up to 20 minutes.
+`<!-- targets: begin -->` and `<!-- targets: end -->` of README.md in this folder. With
+30 s all of it takes up to 20 minutes.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from hetopt.formats import exporting
 from hetopt.report import words, writers
 from hetopt.text import writing
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = Path(__file__).resolve().parent / "README.md"
 BEGIN, END = "<!-- targets: begin -->", "<!-- targets: end -->"
 LINES, PAGE, TABLE = "targets.jsonl", "targets.md", "targets.csv"
 CLUSTERS = (

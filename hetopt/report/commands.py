@@ -17,8 +17,8 @@ from the command line itself; this writes it again:
 
 INSTANCE is a path, or a name of `hetopt list instances`. Exit codes: 0 a plan, 2 bad
 input or an output that cannot be written, 3 proved that there is no plan, 4 none found
-in time, 1 a bug of ours. [The README](../../README.md) has the commands in the order in
-which they are needed.
+in time, 1 a bug of ours. [README.md](README.md) has the commands in the order in which
+they are needed.
 """
 
 

@@ -12,6 +12,7 @@ from .sheet import Figure
 _WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
 _PLAN, _PROVED = "#8fb3d9", "#d55e00"
 _LETTER = 0.085  # inches
+_UNITS = {"s": "seconds", "ms": "milliseconds"}
 
 
 def picture(report: GapReport) -> Any:
@@ -104,7 +105,7 @@ def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow], width: float) ->
         ylim=(len(ordered) - 0.5, -0.5),
         xlim=(0, max(times) / _room(width, names, told)),
     )
-    axes.set_xlabel(f"{name} an iteration")
+    axes.set_xlabel(f"{_UNITS[name]} an iteration")
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -112,7 +113,7 @@ def _told(row: GapRow, above: str) -> str:
     told = words.amount(row.result.objective, "us")
     if row.gap_to_bound is None:
         return told
-    return f"{told}, +{words.share(row.gap_to_bound)}{above}"
+    return f"{told}, {'' if above else '+'}{words.share(row.gap_to_bound)}{above}"
 
 
 def _room(width: float, names: list[str], told: list[str]) -> float:

@@ -103,7 +103,11 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
             start += busy + hop
     sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
     axes.set_yticks(range(len(pipelines)), sizes)
-    axes.set(xlabel=name, xlim=(0, longest / unit), ylim=(len(pipelines) - 0.5, -0.5))
+    axes.set(
+        xlabel=f"{name} of a micro-batch",
+        xlim=(0, longest / unit),
+        ylim=(len(pipelines) - 0.5, -0.5),
+    )
     times = [words.amount(us, "us") for us in parts["pipeline_us"]]
     axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
     key = [

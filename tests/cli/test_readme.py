@@ -1,8 +1,9 @@
 """The README's commands run as they are printed, in order, from a fresh clone.
 
-By default every command is read, and those that take a moment are run on the files
-that it names; the whole, word for word in a shell, is `-m slow`. There `git clone`
-takes this tree, and what is installed is left to the tests of the package.
+So do those of the pages that go on from it, by task and by trainer. By default every
+command is read, and those that take a moment are run on the files that it names; the
+whole, word for word in a shell, is `-m slow`. There `git clone` takes this tree, and
+what is installed is left to the tests of the package.
 """
 
 import os
@@ -11,6 +12,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,8 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST = (ROOT / "README.md").read_text(encoding="utf-8")
+TRAINERS = "\n## Plans for your trainer\n"
 EXAMPLES = Path("instances", "examples")
 QUICK = ("assemble", "check", "export", "fit", "import", "simulate")
 PROGRAMS = {
@@ -30,8 +34,21 @@ PROGRAMS = {
 }
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+def pages() -> list[str]:
+    """The README, commands by task, and what is asked for a certain trainer."""
+    folder = ROOT / "hetopt"
+    by_task = (folder / "cli" / "README.md").read_text(encoding="utf-8")
+    of_formats = (folder / "formats" / "README.md").read_text(encoding="utf-8")
+    return [FIRST, by_task, of_formats.partition(TRAINERS)[2]]
+
+
+def blocks(kind: str, texts: Sequence[str] = ()) -> list[str]:
+    """What stands in blocks of that kind, by default those of all pages."""
+    found = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for text in (texts or pages())
+    )
+    return list(chain.from_iterable(found))
 
 
 def commands(*kinds: str) -> list[list[str]]:
@@ -71,14 +88,43 @@ def test_the_quick_commands_run(
     lines = commands("sh")
     quick = [words for words in lines if words[0] in QUICK]
     assemble = next(words for words in quick if words[0] == "assemble")
-    equal = next(w for w in lines if w[0] == "plan" and "megatron" in w)
+    equal = next(w for w in lines if w[0] == "plan" and "equal.json" in w)
     run(assemble)
     run(equal)
     shutil.copy("equal.json", "plan.json")  # in place of a search of seconds
     for words in quick:
         run(words)
     assert Path("run", "launch.sh").is_file()
+    assert Path("job", "launch.sh").is_file()
     assert Path("timeline.html").stat().st_size > 10_000
+
+
+def test_the_result_that_is_shown_is_what_the_command_prints() -> None:
+    """But for what a solver finds in the time that it has, and how long all took."""
+    (shown,) = blocks("text", [FIRST])
+    (words,) = [w for w in commands("sh") if w[0] == "compare" and "autohet/" in w[1]]
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 0, told.output
+    was, now = (
+        {
+            line.split()[0]: line.split()[1:3]
+            for line in text.splitlines()
+            if line[:1] > " "
+        }
+        for text in (shown, told.stdout)
+    )
+    assert list(was) == list(now)
+    for planner in ("planner", "megatron", "hexiscale"):
+        assert was[planner] == now[planner]
+
+
+def test_a_screen_of_the_readme_has_what_a_newcomer_needs() -> None:
+    """A picture, how to install, a command and its result; then five of one's own."""
+    order = ("![", "pip install .", "\nhetopt compare", "```text", "no plan is f")
+    places = [FIRST.index(word) for word in (*order, "<!-- gaps: begin -->")]
+    assert places == sorted(places)
+    mine = FIRST.partition("\n## Your own cluster\n")[2]
+    assert len(re.findall(r"^hetopt ", mine, re.MULTILINE)) == 5
 
 
 def test_the_python_of_the_page_is_python() -> None:
