@@ -158,12 +158,12 @@ def amount(us: Fraction | int) -> str:
 
 
 def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
-    """A row a pipeline: the difference from the judge by cause."""
+    """A row for all pipelines that are alike: how the judge differs, by cause."""
     last = max(line.total_us for line in found.timelines)
+    alike: dict[tuple[str, ...], list[int]] = {}
     rows = zip(found.timelines, found.judged_us, found.delays(), strict=True)
     for number, (line, judged, why) in enumerate(rows):
-        yield (
-            str(number),
+        cells = (
             str(line.micro_batches),
             amount(line.total_us),
             amount(judged),
@@ -171,6 +171,9 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
             words.share(line.bubble),
             amount(last - line.total_us),
         )
+        alike.setdefault(cells, []).append(number)
+    for cells, numbers in alike.items():
+        yield words.numbered(numbers), *cells
 
 
 def _pipeline(numbers: list[int], line: Timeline, last: Fraction) -> Section:
