@@ -1,14 +1,16 @@
 """Targets beside each other: what each of them costs an iteration, a row a target."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.targets import TargetReport, TargetRow
-from . import words, writers
-from .sheet import Cell, Section, Sheet, Table
+from . import figures, words, writers
+from .sheet import Cell, Figure, Section, Sheet, Table
 
 HEADINGS = (
     *("target", "iteration", "no faster than", "gap", "slower than the best"),
@@ -34,10 +36,16 @@ def terminal(report: TargetReport) -> Iterator[RenderableType]:
         yield ""
 
 
+def _instances(report: TargetReport) -> list[tuple[str, list[TargetRow]]]:
+    grouped = groupby(report.rows, lambda row: row.instance)
+    return [(name, list(rows)) for name, rows in grouped]
+
+
 def _sections(report: TargetReport) -> Iterator[Section]:
-    for name, rows in groupby(report.rows, lambda row: row.instance):
+    for name, rows in _instances(report):
         cells = (_cells(row) for row in rows)
-        yield Section(name, table=Table.of(HEADINGS, cells, texts=("target", "status")))
+        table = Table.of(HEADINGS, cells, texts=("target", "status"))
+        yield Section(name, table=table)
 
 
 def _cells(row: TargetRow) -> list[Cell]:
@@ -73,8 +81,69 @@ def _fields(row: TargetRow) -> dict[str, object]:
 
 
 def _sheet(report: TargetReport) -> Sheet:
-    sections = (Section(notes=(_NOTE,)), *_sections(report))
+    parts = zip(_sections(report), _instances(report), strict=True)
+    drawn = (replace(part, figures=_figures(rows)) for part, (_, rows) in parts)
+    sections = (Section(notes=(_NOTE,)), *drawn)
     return Sheet("What each trainer's best plan costs", sections, kind="targets")
+
+
+# --- pictures --------------------------------------------------------------------
+
+
+def _figures(rows: list[TargetRow]) -> tuple[Figure, ...]:
+    """Bars of those targets that have a plan."""
+    if not _planned(rows):
+        return ()
+
+    def drawn(width: float) -> Any:
+        figure = figures.canvas(width, _height(rows))
+        _bars(figure.subplots(), rows)
+        return figure
+
+    told = "A bar a target, a mark at what its plans are proved not to go below."
+    wide, narrow = (lambda: drawn(figures.WIDTH)), (lambda: drawn(figures.NARROW))
+    return (Figure("An iteration by each target's best plan", "", wide, narrow, told),)
+
+
+def picture(report: TargetReport) -> Any:
+    """The Matplotlib figure: for each instance a bar a target."""
+    parts = _instances(report)
+    heights = [_height(rows) for _, rows in parts]
+    figure = figures.canvas(figures.WIDTH, sum(heights))
+    found = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)
+    for part, (name, rows) in zip(found[:, 0], parts, strict=True):
+        part.suptitle(words.plain(name), x=0.01, ha="left", weight="bold")
+        if _planned(rows):
+            _bars(part.subplots(), rows)
+        else:
+            part.text(0.01, 0.4, "no target has a plan")
+    return figure
+
+
+def _planned(rows: list[TargetRow]) -> list[TargetRow]:
+    return [row for row in rows if row.result.objective is not None]
+
+
+def _height(rows: list[TargetRow]) -> float:
+    return 1.2 + 0.3 * max(1, len(_planned(rows)))  # inches
+
+
+def _bars(axes: Any, rows: list[TargetRow]) -> None:
+    """A bar a target, and a mark at its own bound."""
+    planned = _planned(rows)
+    times = [float(row.result.objective or 0) / 1e6 for row in planned]
+    places = range(len(planned))
+    axes.barh(places, times, height=0.72, color="#8fb3d9")
+    for place, (row, time) in enumerate(zip(planned, times, strict=True)):
+        told = f" {words.amount(row.result.objective, 'us')}"
+        axes.text(time, place, told, va="center", size="small")
+        if row.result.bound is not None:
+            proved = float(row.result.bound.value) / 1e6
+            axes.vlines(proved, place - 0.42, place + 0.42, colors=figures.INK)
+    axes.set_yticks(places, [words.plain(row.target) for row in planned])
+    axes.set(ylim=(len(planned) - 0.5, -0.5), xlim=(0, max(times) * 1.25))
+    axes.set_xlabel("seconds an iteration; upright line: proved for its plans")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _comma_separated(report: TargetReport) -> str:
@@ -87,5 +156,6 @@ FILES = writers.Files[TargetReport](
         ".md": lambda report: writers.markdown(_sheet(report)),
         ".csv": _comma_separated,
         ".json": lambda report: writers.document(report.to_json()),
+        **dict.fromkeys(writers.PICTURES, picture),
     }
 )
