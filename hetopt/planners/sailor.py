@@ -19,14 +19,17 @@ its own sum, so that the programme is a heuristic, as published. What keeps it s
 - of splits over which a stage computes as long only the first is followed, which takes
   the fewest GPUs of the faster types (`splits: first`); `all` follows every one.
 
-Source: Strati et al., SOSP 2025 (arXiv 2504.17096), and the planner released with it,
-whose rules these are. Different here:
+Source: Strati et al., SOSP 2025 (arXiv 2504.17096); the rules are those of the planner
+released with it, as we had no more of the paper than its abstract. Different here:
 - memory, times and links are the cost model's, and plans are compared by it (Sailor
   compares them by its simulator), with replica i of all stages as pipeline i;
 - where D does not divide the micro-batches, the first pipelines have one more, where
   Sailor gives all of them as many and the batch a few samples more;
 - types are ordered by their speed, where Sailor takes the order of its input;
 - every type at the least degree that fits is tried, too;
+- splits are compared by computation alone, where Sailor leaves out successive ones of
+  equal time, synchronisation included;
+- a type in a stage in which no plan can be faster than the best is left out;
 - a type on which one stage does not fit may have other stages; Sailor drops it;
 - machines take the part of its zones: their GPUs are handed out machine by machine.
   Regions, prices and limits on cost or throughput are left out.
