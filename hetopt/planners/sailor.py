@@ -217,7 +217,7 @@ class Programme:
         for t in degrees:
             if t >= wanted and self._fits(j, largest, t):
                 return Choice(t, self.stage_us(j, largest, t))
-        for t in reversed(degrees):  # a smaller one may need less, of frozen weights
+        for t in reversed(degrees):  # measured memory may grow with the degree
             if t < wanted and self._fits(j, largest, t):
                 return Choice(t, self.stage_us(j, largest, t))
         return None
