@@ -27,7 +27,16 @@ Gap = Annotated[
     float | None,
     share(metavar="G", help="Stop at this gap: 1%, or 0.01."),
 ]
-Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of a solver.")]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Threads of a solver, processes of a proof.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
 OldPlan = Annotated[
     str, typer.Argument(help="The plan before: a plan file or result document.")

@@ -16,6 +16,7 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
+from hetopt.exact.training_plan.patterns import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
@@ -305,6 +306,25 @@ def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
         cases = tuple(repriced(case, factor) for case in certificate.cases)
         changed = certificate.model_copy(update={"cases": cases})
         assert training_plan.recheck(instance, changed, bound)
+
+
+def test_processes_side_by_side_refute_what_one_refutes() -> None:
+    """Their proof is one that stands by itself, and ends at the same times."""
+    instance = generate("unequal", seed=3)
+    lowest = float(training_plan_bound(instance).value)
+    bound = PatternBound(instance, lowest, 2 * lowest)
+    with side_by_side.processes(2) as two:
+        assert two is not None
+        for time_us in (1.5 * lowest, 1.9 * lowest):
+            refutation = side_by_side.SideBySide(bound, time_us, two)
+            alone = PatternBound(instance, lowest, 2 * lowest).refute(time_us)
+            for each in (refutation, alone):
+                while each.step():
+                    pass
+            assert refutation.proved == alone.proved
+            if refutation.proved:
+                certificate = refutation.certificate()
+                assert not training_plan.recheck(instance, certificate, int(time_us))
 
 
 def repriced(case: Case | None, factor: float) -> Case | None:

@@ -15,7 +15,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -38,6 +38,7 @@ from .. import one_pipeline
 from . import certificate as certificates
 from . import holding, small
 from .patterns import bound as pattern_bound
+from .patterns import side_by_side
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -71,6 +72,7 @@ def solve(
 ) -> Result:
     """The best training plan that was found, and how far from optimal it can be.
 
+    `limits.threads` is how many processes refute side by side; the search has one.
     Proved where the cluster has at most 8 GPUs and the limits allow. Raises
     `InstanceError` for an instance without a cluster and for a bad warm start.
     """
@@ -264,19 +266,52 @@ def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
             raise OutOfTime
 
     # What was refuted in time is known.
-    with suppress(OutOfTime):
+    with suppress(OutOfTime), side_by_side.processes(run.limits.threads) as several:
         bounds = [
             pattern_bound.PatternBound(variant, lowest, highest, check)
             for variant in pattern_bound.variants(instance)
         ]
-        _refute_goals(run, bounds, highest, check)
+        _refute_goals(run, bounds, highest, _Refuter(several, check))
+
+
+@dataclass(frozen=True)
+class _Refuter:
+    """Refutes times under every choice of settings, by processes if there are any."""
+
+    processes: side_by_side.Processes | None
+    check: Callable[[], None]
+
+    def refuted(
+        self, bounds: list[pattern_bound.PatternBound], target: float
+    ) -> list[TrainingCertificate | None] | None:
+        """What refutes a time under each choice; None where something may not.
+
+        The last to stand is asked first next time.
+        """
+        found: dict[int, TrainingCertificate | None] = {}
+        order = sorted(range(len(bounds)), key=lambda i: -len(bounds[i].cases))
+        for i in order:
+            refutation = self._refutation(bounds[i], target)
+            while refutation.step():
+                self.check()
+            if not refutation.proved:
+                return None
+            found[i] = refutation.certificate()
+        return [found[i] for i in range(len(bounds))]
+
+    def _refutation(
+        self, bound: pattern_bound.PatternBound, target: float
+    ) -> pattern_bound.Refutation:
+        if self.processes is None:
+            return bound.refute(target)
+        return side_by_side.SideBySide(bound, target, self.processes)
 
 
 def _refute_goals(
     run: Run,
     bounds: list[pattern_bound.PatternBound],
     highest: float,
-    check: Callable[[], None],
+    refuter: _Refuter,
 ) -> None:
     assert run.bound is not None
     goals, reached = list(reversed((*_POOR, *_GOALS, *_FINE_GOALS))), None
@@ -286,7 +321,7 @@ def _refute_goals(
         target = highest / (1 + goal) - (1 if goal == 0 else 0)
         if target <= run.bound.value:
             continue
-        certificates_ = _refuted(bounds, target, check)
+        certificates_ = refuter.refuted(bounds, target)
         if certificates_ is None:
             if reached is None or reached - goal < _NEAR * (1 + goal):
                 return
@@ -296,24 +331,3 @@ def _refute_goals(
         run.tighten(int(target) + 1, _SOURCE)
         run.certificate = pattern_bound.joined(certificates_)
         run.check()
-
-
-def _refuted(
-    bounds: list[pattern_bound.PatternBound],
-    target: float,
-    check: Callable[[], None],
-) -> list[TrainingCertificate | None] | None:
-    """What refutes a time under each choice of settings; None where something may not.
-
-    The last to stand is asked first next time.
-    """
-    found: dict[int, TrainingCertificate | None] = {}
-    order = sorted(range(len(bounds)), key=lambda i: -len(bounds[i].cases))
-    for i in order:
-        refutation = bounds[i].refute(target)
-        while refutation.step():
-            check()
-        if not refutation.proved:
-            return None
-        found[i] = refutation.certificate()
-    return [found[i] for i in range(len(bounds))]

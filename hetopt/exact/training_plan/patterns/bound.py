@@ -35,7 +35,7 @@ least. Each pipeline then has its own range of S in place of the case's range of
 spends its least in place of filling.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -139,6 +139,7 @@ class PatternBound:
         `check()` is called before what takes long, and may raise.
         """
         self._check = check
+        self.least, self.most = least_us, most_us
         costs = instance.workload.costs
         self.instance = instance
         self.pipeline_factor = float(costs.pipeline_factor)
@@ -156,7 +157,7 @@ class PatternBound:
         largest = max(1.0, most_us - self.overhead_us) / self.pipeline_factor
         # Any positive one will do, where layers may take no time at all.
         smallest = max(0.6 * least, 1e-6 * largest) / instance.workload.global_batch
-        self.least_us = smallest
+        self.smallest_us = smallest
         self.tables = [
             self._tables(smallest, largest, ratio, check) for ratio in _RATIOS
         ]
@@ -214,7 +215,7 @@ class PatternBound:
 
     def refute(self, time_us: float) -> "Refutation":
         """Start refuting that any plan has an iteration of at most `time_us`."""
-        return Refutation(self, time_us)
+        return Refutation(self, time_us, self.cases)
 
     # -- one case ----------------------------------------------------------------
 
@@ -388,9 +389,11 @@ class PatternBound:
 class Refutation:
     """The refutation of one time, case by case, so that a caller can stop between."""
 
-    def __init__(self, bound: PatternBound, time_us: float) -> None:
+    def __init__(
+        self, bound: PatternBound, time_us: float, cases: Sequence[Case]
+    ) -> None:
         self.bound, self.time_us = bound, time_us
-        self.open = list(bound.cases)
+        self.open = list(cases)
         self.settled: list[Case] = []
         self.failed = False
 
@@ -426,7 +429,7 @@ class Refutation:
                 cases=tuple(_tree(case) for case in self.bound.first),
                 worths=self.bound.fleet.sizes[0].worths,
                 finer=tuple(size.finer for size in self.bound.fleet.sizes),
-                least_us=self.bound.least_us,
+                least_us=self.bound.smallest_us,
                 ratios=_RATIOS,
             )
         except ValidationError:
