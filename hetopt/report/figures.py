@@ -29,6 +29,8 @@ _LINES, _MARKS = (
     ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (9, 3))),
     "os^DvP*",
 )
+_AT = r"(-?[\d.]+) (-?[\d.]+)"
+_BOX = re.compile(rf'"M {_AT} L {_AT} L {_AT} L {_AT} z ?"')
 INK = "#010203"  # in a page: the colour of its text, light or dark
 WIDTH, NARROW = 8.0, 4.4  # inches, of pictures in a page and on a telephone
 _IN_PAGE = {
@@ -102,7 +104,16 @@ def _small(text: str) -> str:
     # Pictures that are not shown lend no pattern: each one's names are its own.
     own = f"i{crc32(text.encode()):x}-"
     text = re.sub(r"<[^!>]*>", lambda tag: _rounded(tag[0], own), text)
-    return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text))
+    text = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text))
+    return re.sub(r"<g>(<(?:path|use) [^>]*/>)</g>", r"\1", _BOX.sub(_short, text))
+
+
+def _short(box: re.Match[str]) -> str:
+    """A box's outline in fewer letters; another outline as it is."""
+    left, low, right, low2, right2, high, left2, high2 = box.groups()
+    if (low, right, high, left) != (low2, right2, high2, left2):
+        return box[0]
+    return f'"M{left} {low}H{right}V{high}H{left}z"'
 
 
 def _rounded(tag: str, own: str) -> str:

@@ -41,14 +41,17 @@ def section(
         title,
         (note,),
         table=results.table(result.data, result.plan, result.evaluation.parts),
-        figures=(figure(result, palette, title),),
+        # What is folded is one of many: drawn twice, they would weigh too much.
+        figures=(figure(result, palette, title, narrow=not folded),),
         folded=folded,
         on_page_only=True,
         table_folded="Stages in numbers",
     )
 
 
-def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
+def figure(
+    result: Result, palette: dict[str, str], title: str, *, narrow: bool = True
+) -> Figure:
     """The drawing of a plan, for screens of any width."""
     assert result.plan is not None
     many = len(result.plan.pipelines)
@@ -57,7 +60,7 @@ def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
         title,
         "",
         lambda: drawing(result, palette),
-        lambda: drawing(result, palette, NARROW),
+        (lambda: drawing(result, palette, NARROW)) if narrow else None,
         f"{many} {'pipeline' if many == 1 else 'pipelines'} of {stages} stages in all; "
         "the table of stages has what is drawn.",
     )
@@ -93,9 +96,12 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
             gpu = cluster.node[stage.replicas[0].node].gpu
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
             box = {"y": row, "height": 0.8, "color": palette[gpu]}
-            axes.barh(width=busy + hop, left=start, edgecolor="white", **box)
+            # The axes hold all boxes: to clip each to them would weigh a third more.
+            light = {"edgecolor": "white", "clip_on": False}
+            axes.barh(width=busy + hop, left=start, **light, **box)
             if hop:
                 dark = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
+                dark["clip_on"] = False
                 axes.barh(width=hop, left=start + busy, **dark)
             said = _fitting(stage, gpu, letters[gpu], busy * unit * each)
             text = {"ha": "center", "va": "center", "color": "#10151c"}
