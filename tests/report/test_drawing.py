@@ -11,6 +11,8 @@ from hetopt import schema
 _NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s"}  # no matter, or of offers
 # Chosen for the whole plan, by grids: brute force of their own, tests/search.
 _APART = {
+    (schema.Alternatives, "zero_groups"),
+    (schema.CostSettings, "zero_groups"),
     (schema.CostSettings, "expert_parallel"),
     (schema.Alternatives, "context_parallel"),
     (schema.Alternatives, "expert_parallel"),
