@@ -7,6 +7,7 @@ without 1 is 0, 1, 2.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..costs.parameters import trained
 from ..errors import InstanceError, MixedData, UnknownName
 from ..plans import Pipeline, TrainingPlan
 from ..schema import Cluster, Instance, Node, Pairs
@@ -118,6 +119,18 @@ def _same_model(old: Instance, new: Instance) -> None:
             f"costs.head is {old.workload.costs.head!r} in the old plan's instance, "
             f"{new.workload.costs.head!r} in {new.name!r}: make them equal"
         )
+    was, now = (trained(x.model, x.workload.costs) for x in (old, new))
+    if was != now:
+        raise MixedData(
+            f"costs.lora is {_adapters(old)} in the old plan's instance, "
+            f"{_adapters(new)} in {new.name!r}: make them equal, or other weights are "
+            "trained"
+        )
+
+
+def _adapters(instance: Instance) -> str:
+    lora = instance.workload.costs.lora
+    return "none" if lora is None else f"of rank {lora.rank} beside {lora.beside}"
 
 
 def _named(

@@ -6,7 +6,9 @@ that are lost take theirs with them; memory is also cleared on a node that lost 
 its GPUs, as its container is scheduled anew (AutoHet, section IV-B).
 
 Units are the layers and, where costs count them, the embedding (first stage) and the
-head (last stage); tied embeddings are one unit, which both of these stages hold.
+head (last stage); tied embeddings are one unit, which both of these stages hold. Beside
+adapters (LoRA) the units are these, of each layer: frozen weights are no states, and
+whoever gets a layer reads its own from the released model, as at the start of the run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..costs.parameters import trained
 from ..plans import TrainingPlan
 from ..problems.recovery import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
 from ..schema import LONGEST_NAME, Cluster, GbytesPerS, Instance, Record, exact
@@ -85,20 +88,19 @@ def posed(
 
 
 def units(instance: Instance) -> Iterator[Unit]:
-    """The units of the model."""
-    model = instance.model
-    ends = instance.workload.costs.head == "include"
-    if ends:
-        yield Unit(name="embedding", parameters=model.embedding_parameters)
-    for layer, parameters in enumerate(model.parameters):
+    """The units of the model, by what is trained of them."""
+    own = trained(instance.model, instance.workload.costs)
+    if own.end is not None:
+        yield Unit(name="embedding", parameters=own.end)
+    for layer, parameters in enumerate(own.layers):
         yield Unit(name=str(layer), parameters=parameters)
-    if ends and not model.tied_embeddings:
-        yield Unit(name="head", parameters=model.embedding_parameters)
+    if own.end is not None and not instance.model.tied_embeddings:
+        yield Unit(name="head", parameters=own.end)
 
 
 def needs(instance: Instance, plan: TrainingPlan) -> Iterator[Need]:
     """What every GPU of a plan holds: rank and degree, of the units of its stage."""
-    ends = instance.workload.costs.head == "include"
+    ends = trained(instance.model, instance.workload.costs).end is not None
     head = "embedding" if instance.model.tied_embeddings else "head"
     for pipeline in plan.pipelines:
         for j, stage in enumerate(pipeline.stages):

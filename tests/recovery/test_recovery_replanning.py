@@ -2,11 +2,13 @@
 
 import json
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
 import hetopt
-from hetopt.errors import InstanceError, MixedData, UnknownName
+from hetopt.api.recovering import saved_in
+from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
 from hetopt.files.clusters import generate
 from hetopt.planners import autohet_recovery
 from hetopt.plans import TrainingPlan
@@ -132,6 +134,41 @@ def test_shards_lie_on_nodes_that_are_alive_and_in_the_cloud() -> None:
     model = change.new.model
     whole = sum(unit.parameters for unit in data.units)
     assert whole == sum(model.parameters) + model.embedding_parameters
+
+
+def with_adapters(instance: Instance, rank: int = 16) -> Instance:
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree["workload"].setdefault("costs", {})["lora"] = {"rank": rank}
+    return Instance.model_validate(tree, strict=False)
+
+
+def test_beside_adapters_these_alone_are_moved(tmp_path: Path) -> None:
+    """Frozen weights are no states; embedding and head have no adapters."""
+    old, frozen = mixed(node0=8, node1=8), with_adapters(mixed(node0=8, node1=8))
+    change, other = (changes.between(x, x, ["node0"]) for x in (old, frozen))
+    plan = hetopt.plan(change.new, "megatron").plan
+    whole = posed(change, four_groups(), plan)
+    data = posed(other, four_groups(), plan)
+    lora = frozen.workload.costs.lora
+    assert lora is not None
+    assert [unit.parameters for unit in data.units] == list(
+        lora.parameters(frozen.model)
+    )
+    assert {need.gpu for need in data.needs} == {need.gpu for need in whole.needs}
+    assert all(name.isdigit() for need in data.needs for name in need.units)
+    for each in (whole, data):
+        assert hetopt.solve(each, "recovery", limits=5).plan is not None
+    times = [hetopt.solve(x, "recovery", limits=5).objective for x in (data, whole)]
+    assert 50 * times[0] < times[1]
+    with pytest.raises(Unsupported, match="recover without --apply"):
+        saved_in(tmp_path, frozen, Storage())
+
+
+def test_adapters_of_another_rank_are_other_states() -> None:
+    one = mixed(node0=8, node1=8)
+    for old, new in ((one, with_adapters(one)), (with_adapters(one, 8), one)):
+        with pytest.raises(MixedData, match=r"costs\.lora is"):
+            changes.between(old, new)
 
 
 def test_memory_is_cleared_where_gpus_were_lost() -> None:
