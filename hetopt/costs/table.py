@@ -502,7 +502,8 @@ class CostTable:
     @cached_property
     def most_replicas(self) -> int:
         """Replicas that a layer can have at the most: one a GPU, one a sequence."""
-        return min(self.cluster.gpu_count, self.workload.global_batch)
+        most = min(self.cluster.gpu_count, self.workload.global_batch)
+        return max(1, most - most % self.split.groups)
 
     @cached_property
     def hardware_flops(self) -> tuple[int, ...]:

@@ -307,8 +307,7 @@ class FastCost:
         runs = self.costs.interleave
         if runs > 1 and (n % stages or slot.last - slot.first < runs):
             return _NEVER_MIB
-        groups = self.costs.zero_groups
-        if groups > 1 and replicas and (replicas % groups or replicas == groups):
+        if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
         copied = self.costs.flat_gradients and replicas != 1
         if self.table.profile.weighs:
@@ -341,6 +340,11 @@ class FastCost:
                 + self.costs.reserve_mib
             )
         return self._needs[key]
+
+    def makes_groups(self, replicas: int) -> bool:
+        """Whether so many replicas make groups of several, where ZeRO has groups."""
+        groups = self.costs.zero_groups
+        return groups == 1 or (replicas % groups == 0 and replicas > groups)
 
     def _routed(self, slot: Slot) -> int:
         """Parameters of a stage's experts that expert parallelism divides."""

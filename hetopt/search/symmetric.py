@@ -90,7 +90,7 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
             dp, left = divmod(gpus // t, pp)
             shared = [b for b in sizes if not left and batch % (dp * b) == 0]
             known = [b for b in shared if measured(cost, nodes, t, b)]
-            if not known:
+            if not known or not cost.makes_groups(dp):
                 continue
             cost.check()
             groups = groups or _groups(cost, nodes, t)

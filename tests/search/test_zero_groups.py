@@ -16,6 +16,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, under
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
+from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
 
 
@@ -148,6 +149,22 @@ def test_pipelines_of_any_shape_come_in_groups() -> None:
     assert found.bound is not None
     assert found.objective is not None
     assert found.bound.value <= found.objective
+
+
+@pytest.mark.parametrize("planner", ["megatron", "grid", "islands"])
+def test_planners_make_groups_or_say_that_they_know_none(planner: str) -> None:
+    """Two pipelines of three GPUs would share the batch best without groups."""
+    data = four([4, 4, 4], 4, "any", 20, zero=2)
+    data = under(data, split=data.workload.splits[1])
+    work = data.workload.model_copy(update={"global_batch": 24})
+    data = data.model_copy(update={"workload": work})
+    if planner == "islands":
+        why = hetopt.plan(data, planner, limits=2).reasons
+        assert "knows no groups of replicas" in why[0]
+    made = islands.plan(data) if planner == "islands" else None
+    made = made or hetopt.plan(data, planner, limits=2).plan
+    assert made is not None
+    assert training_plan.evaluate(data, made).valid
 
 
 @pytest.mark.parametrize(

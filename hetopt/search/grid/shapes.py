@@ -37,9 +37,7 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
             for replicas in range(1, min(groups, shares) + 1):
                 if shares % replicas or replicas * t % cost.costs.expert_parallel:
                     continue
-                if (r := cost.costs.zero_groups) > 1 and replicas not in range(
-                    2 * r, replicas + 1, r
-                ):
+                if not cost.makes_groups(replicas):
                     continue
                 n = shares // replicas
                 several = (k for k in _divisors(replicas) if k * size in sizes)
