@@ -47,12 +47,9 @@ def unfit_target(instance: Instance) -> str | None:
         what = " and ".join(sorted(feature.value for feature in asked))
         return f"target: {name} has no {what}: change workload.costs, or runs_on"
     if not settings.offered(instance):
-        needed = sorted(
-            shapes.of_choice(
-                instance.workload.zeros[0], instance.workload.recomputes[0]
-            )
-            - has
-        )
+        costs, zero = instance.workload.costs, instance.workload.zeros[0]
+        choice = shapes.of_choice(zero, instance.workload.recomputes[0])
+        needed = sorted((choice | shapes.of_states(costs, zero)) - has)
         return (
             f"target: {name} has no {' and '.join(needed)}: offer another setting in "
             "workload.alternatives, or change runs_on"

@@ -162,6 +162,7 @@ def _divided(degrees: dict[str, int]) -> str:
     """What of states, sequences and experts replicas and groups share."""
     ways = {
         "states, ZeRO {}": degrees["zero"],
+        "in {} groups of replicas": degrees.get("groups", 0),
         "sequences by {}": degrees["context"] if degrees["context"] > 1 else 0,
         "experts by {}": degrees["experts"] if degrees["experts"] > 1 else 0,
         "stages in {} runs of layers": (
