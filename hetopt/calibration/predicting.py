@@ -89,8 +89,10 @@ def spread(found: Described) -> float:
         own = noise.volta
     elif layout.lora:
         own = noise.lora
+    elif found.architecture.experts:
+        own = noise.moe_16bit if layout.precision in ("bf16", "fp16") else noise.moe
     else:
-        own = noise.moe if found.architecture.experts else noise.dense
+        own = noise.nvfp4 if layout.precision == "nvfp4" else noise.dense
     return math.hypot(own, _unknown(found))
 
 

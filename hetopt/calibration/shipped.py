@@ -14,7 +14,9 @@ class Noise(NamedTuple):
     """Log-deviations of what no constant explains, by kind of run."""
 
     dense: float
+    nvfp4: float
     moe: float
+    moe_16bit: float
     lora: float
     volta: float
     card: float  # more, of a card that no run is known of
