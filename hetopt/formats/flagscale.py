@@ -5,7 +5,8 @@ Neighbouring stages of one degree, number of replicas and GPU type are a process
 place of their type in `hetero_device_types`, then by host and GPU: so a host serves
 neighbouring stages, and where a type returns after another its hosts get a type of
 their own, `A800.2`. Which GPUs of a host serve is not told: they are alike, and taken
-from the first one on in the order of ranks. The run is started by static rendezvous,
+from the first one on in the order of ranks. Its runner counts those that each host's
+variables make visible, and ends without them. The run is started by static rendezvous,
 which keeps the order of the hostfile.
 """
 
@@ -95,13 +96,17 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             system[name] = model.pop(name)
     system |= {key: model.pop(key) for key in list(model) if "recompute" in key}
     return {
-        EXPERIMENT: _yaml(_experiment(data)),
+        EXPERIMENT: _yaml(_experiment(data, pipeline)),
         TRAIN: _yaml({"system": system, "model": model, "data": {}}),
         HOSTS: _hostfile(labelled, pipeline),
     }
 
 
-def _experiment(data: Instance) -> dict[str, Any]:
+def _experiment(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+    visible = {
+        host: {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(indices))))}
+        for host, indices in runs(ranks(pipeline))
+    }
     return {
         "defaults": ["_self_", {"train": "plan"}],
         "experiment": {
@@ -117,7 +122,7 @@ def _experiment(data: Instance) -> dict[str, Any]:
                 "rdzv_backend": "static",
                 "hostfile": HOSTS,
             },
-            "envs": {"CUDA_DEVICE_MAX_CONNECTIONS": 1},
+            "envs": {"CUDA_DEVICE_MAX_CONNECTIONS": 1, "node_specific": visible},
         },
         "action": "run",
     }

@@ -1,6 +1,12 @@
 """FlagScale's own configuration, hosts and meshes; FLAGSCALE is a checkout."""
 
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +52,39 @@ def test_every_rank_gets_the_mesh_of_its_stage(
     kinds = {host: told["type"].partition(".")[0] for host, told in read["hosts"]}
     cluster = data.planned_cluster.node
     assert kinds == {node: cluster[node].gpu for node in nodes}
+
+
+@pytest.mark.parametrize("plan", [UNEVEN, MIXED], ids=["uneven", "mixed"])
+def test_its_runner_starts_every_host_as_planned(
+    plan: TrainingPlan,
+    checkout: Callable[[str], Path],
+    note: Callable[[object], None],
+    tmp_path: Path,
+) -> None:
+    source = checkout("FLAGSCALE")
+    for module in ("hydra", "aiohttp", "torch"):
+        if util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    exporting.write(tmp_path, exporting.exported("flagscale", made_of(LLAMA_31), plan))
+    words = ["--config-path", str(tmp_path), "--config-name", "config", "action=dryrun"]
+    ended = subprocess.run(
+        [sys.executable, str(source / "run.py"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    used = Counter(gpu.rpartition(":")[0] for r in plan.replicas() for gpu in r.gpus)
+    scripts = list(tmp_path.glob("outputs/logs/scripts/host_*_run.sh"))
+    assert len(scripts) == len(used)
+    for script in scripts:
+        _, number, host, _ = script.stem.split("_")
+        (line,) = re.findall(r'^cmd="(.*)"$', script.read_text(), re.MULTILINE)
+        told = dict(re.findall(r"--(node_rank|nproc_per_node|nnodes) (\d+)", line))
+        expected = {"node_rank": number, "nproc_per_node": str(used[host])}
+        assert told == {**expected, "nnodes": str(len(used))}
+        (visible,) = re.findall(r"VISIBLE_DEVICES=([\d,]+)", line)
+        assert visible.count(",") == used[host] - 1
+    note(line[: line.index(" --log_dir")])
