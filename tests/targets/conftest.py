@@ -7,6 +7,7 @@ of the test in `--junitxml`, where `benchmarks/held.py` has them from.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,10 +114,19 @@ def launched(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
         return subprocess.run(
             ["bash", str(folder / "launch.sh"), *words],
             cwd=folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **env, "PATH": path},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PORT": port,
+                **env,
+                "PATH": path,
+            },
             capture_output=True,
             text=True,
             check=False,

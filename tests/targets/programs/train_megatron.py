@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -18,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 for name in ("synchronize", "set_device", "nvtx"):
     setattr(torch.cuda, name, lambda *words: None)
 torch.cuda.current_device = lambda: "cpu"
-torch.cuda.Stream = torch.cuda.current_stream = lambda *words, **options: None
-torch.cuda.Event = lambda *words, **options: None
+for name in ("Stream", "current_stream", "Event"):
+    setattr(torch.cuda, name, lambda *words, **options: MagicMock())
 
 import megatron_core  # noqa: E402
 from megatron.core import parallel_state  # noqa: E402
@@ -34,6 +35,10 @@ from megatron.core.models.gpt.gpt_layer_specs import (  # noqa: E402
 from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.tensor_parallel import random  # noqa: E402
+from megatron.core.transformer.moe import moe_utils  # noqa: E402
+
+if not hasattr(moe_utils, "te_general_gemm"):  # not set without Transformer Engine
+    moe_utils.te_general_gemm = None
 
 
 class OnProcessors(TorchFunctionMode):

@@ -1,0 +1,85 @@
+"""What tools that train on CUDA alone say here, started as exports start them."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import one as pipelined
+from model_configs import LLAMA_31, made_of
+
+from hetopt.formats import exporting
+
+pytestmark = pytest.mark.targets
+LLAMA = {key: value for key, value in LLAMA_31.items() if key != "rope_scaling"}
+SAYS = re.compile(r"^(?:\[rank\d\]:)? *([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("variable", "script", "variables"),
+    [
+        pytest.param(
+            *("MEGATRON_LM", "pretrain_gpt.py", "PRETRAIN"),
+            marks=pytest.mark.tool("megatron"),
+            id="megatron",
+        ),
+        pytest.param(
+            *("GALVATRON", "galvatron/models/gpt/train_dist.py", "TRAIN"),
+            marks=pytest.mark.tool("galvatron"),
+            id="galvatron",
+        ),
+    ],
+)
+def test_its_own_script_says_what_it_needs(
+    variable: str,
+    script: str,
+    variables: str,
+    request: pytest.FixtureRequest,
+    launched: Callable[..., "subprocess.CompletedProcess[str]"],
+    checkout: Callable[[str], Path],
+    note: Callable[[object], None],
+    tmp_path: Path,
+) -> None:
+    source = checkout(variable)
+    here = without_gpus()
+    target = request.node.get_closest_marker("tool").args[0]
+    data = made_of(LLAMA)
+    plan = here(pipelined([(12, 1, 1)]))
+    text = data.model_dump_json().replace('"a0"', '"127.0.0.1"')
+    data = type(data).model_validate_json(text)
+    exporting.write(tmp_path / "run", exporting.exported(target, data, plan))
+    words = []
+    if target == "megatron":
+        extra = "--data-path corpus --tokenizer-type NullTokenizer --train-iters 10"
+        words = shlex.split(extra)
+    # Newer than this Python may be: the message is to be another one.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import typing\ntyping.override = getattr(typing, 'override', lambda f: f)\n"
+    )
+    path = f"{source}{os.pathsep}{tmp_path}"
+    env = {variables: str(source / script), "PYTHONPATH": path}
+    ended = launched(tmp_path / "run", *words, **env)
+    assert ended.returncode != 0
+    found = [
+        one
+        for one in SAYS.findall(ended.stdout + ended.stderr)
+        if "ChildFailed" not in one
+    ]
+    note(found[-1])
+
+
+def without_gpus() -> Callable[[Any], Any]:
+    """Skip where there are GPUs; else what puts a plan's host on this machine."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("it has what it needs here")
+
+    def here(plan: Any) -> Any:
+        text = plan.model_dump_json().replace('"a0:', '"127.0.0.1:')
+        return type(plan).model_validate_json(text)
+
+    return here
