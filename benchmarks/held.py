@@ -233,7 +233,8 @@ def finding_row(target: str, once: str, test: str, rows: list[Row]) -> list[str]
     """Something that was wrong, and what its test says now, or its exporter."""
     if test:
         return [target, once, verdict(of(target, rows, test)), f"`{test}`"]
-    why = "; ".join(exporting.reasons(target, carded(), UNEVEN))
+    both = (instance(), carded())
+    why = "; ".join(w for data in both for w in exporting.reasons(target, data, UNEVEN))
     return [target, once, cell(f"refused: {why}" if why else "taken"), "its exporter"]
 
 
