@@ -67,8 +67,12 @@ def ended_well(
 
 
 @pytest.mark.tool("megatron")
-@pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])
-@pytest.mark.parametrize("plan", [UNEVEN, DIVIDED], ids=["replicas", "tensor"])
+@pytest.mark.parametrize(
+    ("config", "plan"),
+    # Experts that are cut need sequence parallelism, which PyTorch's norms have not.
+    [(LLAMA_31, UNEVEN), (LLAMA_31, DIVIDED), (MIXTRAL, UNEVEN)],
+    ids=["llama, replicas", "llama, tensor", "mixtral, replicas"],
+)
 def test_megatron_core_trains_the_plan(
     config: dict[str, Any],
     plan: TrainingPlan,
