@@ -79,7 +79,7 @@ FINDINGS = (
     ("galvatron", "its script refused the flag of launch.sh",
      "test_it_reads_the_plan_from_what_its_script_is_started_with"),
     ("flagscale", "norms, positions and biases were not told",
-     "test_every_rank_gets_the_mesh_of_its_stage"),
+     "test_norms_positions_and_biases_are_told"),
     ("hexiscale", "models that it does not have were taken", ""),
     ("sailor", "an option was named that it does not have",
      "test_its_controller_tells_every_group_its_ranks"),

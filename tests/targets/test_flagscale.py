@@ -54,6 +54,25 @@ def test_every_rank_gets_the_mesh_of_its_stage(
     assert kinds == {node: cluster[node].gpu for node in nodes}
 
 
+def test_norms_positions_and_biases_are_told(
+    told: Callable[..., Any],
+    checkout: Callable[[str], Path],
+    note: Callable[[object], None],
+    tmp_path: Path,
+) -> None:
+    source = checkout("FLAGSCALE")
+    exporting.write(
+        tmp_path, exporting.exported("flagscale", made_of(LLAMA_31), UNEVEN)
+    )
+    needs = "hydra omegaconf aiohttp torch"
+    words = told("flagscale_read.py", needs, PYTHONPATH=str(source))["words"]
+    given = dict(zip(words, [*words[1:], ""], strict=True))
+    assert given["--normalization"] == "RMSNorm"
+    assert given["--position-embedding-type"] == "rope"
+    assert {"--disable-bias-linear", "--swiglu"} <= given.keys()
+    note(" ".join(word for word in words if "norm" in word or "position" in word))
+
+
 @pytest.mark.parametrize("plan", [UNEVEN, MIXED], ids=["uneven", "mixed"])
 def test_its_runner_starts_every_host_as_planned(
     plan: TrainingPlan,

@@ -86,5 +86,5 @@ def test_it_says_what_its_training_lacks_here(
         check=False,
     )
     if ended.returncode == 0:
-        return
+        pytest.skip("it has what it needs here")
     note(ended.stderr.splitlines()[-1])
