@@ -5,7 +5,8 @@
 
 Needs PyTorch, two cores, and a minute or two. What a plan is judged by is measured
 first: passes and updates of layers by runs of one process with few and with many
-layers, the way between two processes by messages and sums of two sizes. Then plans of
+layers (beside one that trains as well, for plans of two: they share the memory's
+speed), the way between two processes by messages and sums of two sizes. Then plans of
 two processes, a thread each, run by `hetopt.run`. Rows go to
 results/executor_cpu.jsonl, the page is results/executor_cpu.md.
 """
@@ -13,11 +14,13 @@ results/executor_cpu.jsonl, the page is results/executor_cpu.md.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -26,6 +29,7 @@ RESULTS = Path(__file__).parent / "results"
 LINES, PAGE = "executor_cpu.jsonl", "executor_cpu.md"
 LAYERS, FEW, TOKENS, BATCH, SIZES = 6, 2, 128, 8, (1, 2)
 TERMS = ("forward", "backward", "sum of gradients", "update")
+STARTING_S = 12.0  # until a neighbour trains
 RUN = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
 Row = dict[str, Any]
 HEAD = """# The executor on CPUs beside the judge
@@ -33,9 +37,10 @@ HEAD = """# The executor on CPUs beside the judge
 Made by `python benchmarks/executor_cpu.py`: a Llama of {layers} layers of 256,
 {tokens} tokens a sequence, {batch} sequences a step, in fp32 with PyTorch {torch};
 processes with one thread each on {cores} cores that other programs used too (load
-{load:.1f}). The judge has measured times of layers and updates of one process, and the
-speed of messages between two; no run of two processes was fitted. Times are medians of
-{steps} steps.
+{load:.1f}). The judge has measured times of layers and updates of one process, for
+plans of two beside another that trains (both share the memory's speed), and the speed
+of messages between two; no run of two processes of a plan was fitted. Times are medians
+of {steps} steps.
 """
 
 TAIL = """
@@ -131,6 +136,26 @@ def _terms(events: list[Row]) -> Row:
         spans = [e["dur"] / 1e6 for e in events if e["name"].startswith(term)]
         found[term] = median(spans[len(spans) // 4 :])
     return found
+
+
+@contextmanager
+def neighbours(rule: str, number: int) -> Iterator[None]:
+    """So many other processes that train meanwhile: cores share what memory gives."""
+    words = [sys.executable, __file__, "--neighbour", rule]
+    others = [subprocess.Popen(words, start_new_session=True) for _ in range(number)]
+    time.sleep(STARTING_S * bool(others))
+    try:
+        yield
+    finally:
+        for other in others:
+            os.killpg(other.pid, signal.SIGKILL)
+            other.wait()
+
+
+def train_for_ever(rule: str) -> None:
+    """What a neighbour does."""
+    document = instance(LAYERS, {"recompute": rule}, {"intra_gbytes_per_s": 1})
+    trained(document, [pipeline(BATCH, 1, ALONE)], 10**6)
 
 
 def profiled(rule: str, steps: int) -> Row:
@@ -242,10 +267,12 @@ def measured(steps: int) -> Iterator[Row]:
 
     common = {"torch": torch.__version__, "cores": os.cpu_count(), "steps": steps}
     link, sums = way()
-    before, costs = "", Row()
+    before, costs = ("", 0), Row()
     for name, (rule, pipelines) in PLANS.items():
-        if rule != before:  # close to its plans, as the machine's load changes
-            before, costs = rule, profiled(rule, steps)
+        busy = sum(len(each["stages"]) for each in pipelines)
+        if (rule, busy) != before:  # close to its plans, as the machine's load changes
+            with neighbours(rule, busy - 1):
+                before, costs = (rule, busy), profiled(rule, steps)
         document = instance(LAYERS, costs | sums, link)
         parts = judged(document, pipelines)
         yield {
@@ -323,7 +350,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--out", type=Path, default=RESULTS / LINES)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--neighbour", metavar="RULE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.neighbour:
+        train_for_ever(asked.neighbour)
     if asked.run:
         for row in measured(asked.steps):
             print(row["plan"], row["step_s"], row["predicted"]["step_s"], flush=True)
