@@ -1,6 +1,6 @@
 """One proof by one process and by two, and what its cases would let more do.
 
-    python benchmarks/proof_workers.py [--gap 0.2] [--instance NAME] [--page]
+    python benchmarks/proof_workers.py [--gap 0.07] [--instance NAME] [--page]
 
 Refutes that a plan is faster than the best known one by more than the gap: by one
 process, whose seconds for every case are kept, and by two as `hetopt plan --exact
@@ -132,7 +132,7 @@ def main() -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--instance", default="hexiscale/setting-3-llama-30b")
-    parser.add_argument("--gap", type=float, default=0.2)
+    parser.add_argument("--gap", type=float, default=0.07)
     parser.add_argument("--page", action="store_true")
     words = parser.parse_args()
     if not words.page:
