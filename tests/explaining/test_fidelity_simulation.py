@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from inputs import examples
 
 from hetopt.costs.memory import in_flight
-from hetopt.explaining.simulator import Times, simulated
+from hetopt.explaining.simulator import simulated
+from hetopt.explaining.timeline import Times
 from hetopt.schema import CostSettings
 
 DURATIONS = st.integers(0, 9)
