@@ -112,9 +112,9 @@ def sync_s(
         return Fraction(0)
     t_min = min(t for _, t in replicas)
     nodes = Counter(node for node, _ in replicas)
-    slower = {a: ring_slowdown(adapters[a], t_min, d) for a, d in nodes.items()}
+    rings = dict.fromkeys(nodes, t_min)
     share = Fraction(costs.gradient_bytes * parameters, t_min)
-    return _ring_s(share, nodes, slower, link, costs, costs.sync_passes)
+    return _ring_s(share, nodes, rings, link, adapters, costs, costs.sync_passes)
 
 
 def grouped_sync_s(
@@ -132,16 +132,14 @@ def grouped_sync_s(
     places = [Counter(nodes[i::m]) for i in range(m)]
 
     def slowest(rings: list[Counter[str]], size: Fraction, passes: int) -> Fraction:
-        at_once = Counter(node for ring in rings for node in ring)
-        times = [Fraction(0)]
-        for ring in rings:
-            slower = {
-                a: ring_slowdown(adapters[a], t_min * at_once[a], d)
-                for a, d in ring.items()
-            }
-            if ring.total() > 1:
-                times.append(_ring_s(size, ring, slower, link, costs, passes))
-        return max(times)
+        together = Counter(node for ring in rings for node in ring)
+        at_once = {node: t_min * many for node, many in together.items()}
+        times = (
+            _ring_s(size, ring, at_once, link, adapters, costs, passes)
+            for ring in rings
+            if ring.total() > 1
+        )
+        return max(times, default=Fraction(0))
 
     share = Fraction(costs.gradient_bytes * parameters, t_min)
     return slowest(groups, share, costs.sync_passes) + slowest(places, share / m, 2)
@@ -166,23 +164,26 @@ def routed_sync_s(
     if len(members) < 2:
         return Fraction(0)
     held, nodes = Counter(gpus), Counter(members)
-    slower = {
-        a: ring_slowdown(adapters[a], min(e, held[a]), d) for a, d in nodes.items()
-    }
+    rings = {node: min(e, held[node]) for node in nodes}
     share = Fraction(costs.gradient_bytes * parameters, e)
-    return _ring_s(share, nodes, slower, link, costs, costs.sync_passes)
+    return _ring_s(share, nodes, rings, link, adapters, costs, costs.sync_passes)
 
 
 def _ring_s(
     share: Fraction,
     nodes: Counter[str],
-    slower: Mapping[str, Fraction],
+    rings: Mapping[str, int],
     link: Link,
+    adapters: Mapping[str, int | None],
     costs: CostSettings,
     passes: int,
 ) -> Fraction:
-    """Of `share` bytes that each member holds, with so many members on each node."""
+    """Of `share` bytes that each member holds, with so many members on each node.
+
+    `rings` is how many run at once on a node.
+    """
     n = nodes.total()
+    slower = {a: ring_slowdown(adapters[a], rings[a], d) for a, d in nodes.items()}
 
     def rate(a: str, b: str) -> LinkRate:
         latency, bandwidth = link(a, b)
