@@ -127,17 +127,17 @@ class _Size:
         middle, end = check.runs_of(kind)
         none = np.zeros_like(inside)
         some, whole, half = range(1, b), range(b // 2 + 1, b + 1), range(1, b // 2 + 1)
-        for role, runs, hops, samples in (
-            (_INNER, middle, inside, (b,)),
-            (_INNER, middle, check.nearest, some),
-            (_OUT, middle, outside, (b,)),
-            (_SHARED, middle, none, some),
-            (_WHOLE, end, none, whole),
-            (_HALF, end, none, half),
+        for runs, hops, roles in (
+            (middle, inside, ((_INNER, (b,)),)),
+            (middle, check.nearest, ((_INNER, some),)),
+            (middle, outside, ((_OUT, (b,)),)),
+            (middle, none, ((_SHARED, some),)),
+            (end, none, ((_WHOLE, whole), (_HALF, half))),
         ):
             slowest = self._slowest(runs, hops, rate, share)
+            samples = [(role, s) for role, each in roles for s in each]
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
-                for s in samples:
+                for role, s in samples:
                     us = float(slowest[k, s, worth])
                     if us < math.inf:
                         cells = max(1, -(-worth * s * self.parts // b))

@@ -50,6 +50,10 @@ class Rows(NamedTuple):
         return Rows(*columns)
 
 
+_WHOLE, _REAL = np.zeros(0, np.int64), np.zeros(0)
+_NONE = Rows(_WHOLE, _WHOLE, _WHOLE, _WHOLE, _REAL, _REAL)
+
+
 class Replicas(NamedTuple):
     """Least times in us by [degree, samples, worth], and sizes by worth.
 
@@ -169,7 +173,7 @@ def blocks(found: Replicas, size: Size, hop_us: Array) -> Rows:
     b = size.sequences
     us = found.us[:, : b + 1] + hop_us[:, None]
     degrees = np.flatnonzero(np.isfinite(us).any((1, 2))).tolist()
-    best, rows = np.full_like(us, np.inf), [_rows(us, (), size, found.weight, 0)]
+    best, rows = np.full_like(us, np.inf), [_NONE]
     for least in reversed(degrees):
         now = _slowest(us, [t for t in degrees if t >= least])
         better = np.nonzero(now < best)
@@ -203,17 +207,12 @@ def _rows(
     us: Array, where: tuple[Whole, ...], size: Size, weight: Array, degree: int
 ) -> Rows:
     """Of blocks of some GPUs, samples and worths: one row a number of cells."""
-    if not where:
-        none = np.zeros(0, np.int64)
-        return Rows(none, none, none, none, none.astype(float), none.astype(float))
     gpus, samples, worths = where
     cells = size.of_runs(worths, samples)
     order = np.lexsort((cells, samples, gpus))
     keys = np.stack([gpus, samples, cells])[:, order]
     new = np.any(np.diff(keys, prepend=-1), axis=0)
     first = np.flatnonzero(new)
-    if not len(first):
-        return _rows(us, (), size, weight, degree)
     return Rows(
         keys[0, first],
         keys[2, first],

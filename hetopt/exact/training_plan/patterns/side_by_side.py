@@ -12,10 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
-from joblib.externals.loky import (  # type: ignore[import-untyped]
-    get_reusable_executor,
-)
-
 from ....schema import Instance
 from .bound import Case, PatternBound, Refutation
 
@@ -35,13 +31,12 @@ class Task:
 
 @dataclass
 class Settled:
-    """A case that came back, its parts that are settled and open, and the seconds."""
+    """A case that came back, and its parts that are settled and open."""
 
     case: Case
     settled: list[Case]
     open: list[Case]
     failed: bool
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,11 @@ def processes(number: int) -> Iterator[Processes | None]:
     if number == 1:
         yield None
         return
+    # Plans by one process, nearly all, need not wait for its import.
+    from joblib.externals.loky import (  # type: ignore[import-untyped]
+        get_reusable_executor,
+    )
+
     executor = get_reusable_executor(max_workers=number, reuse=False)
     try:
         yield Processes(executor, number)
@@ -81,8 +81,7 @@ def settle(task: Task, case: Case, time_us: float) -> Settled:
     while refutation.step():
         if time.monotonic() - start > _SLICE_S:
             break
-    took = time.monotonic() - start
-    return Settled(case, refutation.settled, refutation.open, refutation.failed, took)
+    return Settled(case, refutation.settled, refutation.open, refutation.failed)
 
 
 class SideBySide(Refutation):
@@ -96,7 +95,6 @@ class SideBySide(Refutation):
         instance = bound.instance.model_dump_json()
         self._task = Task(instance, bound.least, bound.most)
         self._sent: dict[Future[Settled], Case] = {}
-        self.seconds: list[float] = []
 
     def step(self) -> bool:
         """Send what is open, and take in what came back; False at the end."""
@@ -116,7 +114,6 @@ class SideBySide(Refutation):
 
     def _take(self, case: Case, found: Settled) -> None:
         """What came back is a copy, which the case of the tree becomes."""
-        self.seconds.append(found.seconds)
         self.failed |= found.failed
         vars(case).update(vars(found.case))
         for mine, theirs in ((self.settled, found.settled), (self.open, found.open)):
