@@ -18,7 +18,7 @@ from exporter_plans import one as pipelined
 from model_configs import LLAMA_31, MIXTRAL, made_of
 
 from hetopt.formats import exporting
-from hetopt.plans import TrainingPlan
+from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.schema import Instance
 
 pytestmark = pytest.mark.targets
@@ -66,6 +66,16 @@ def ended_well(
     return found
 
 
+def layers_of_ranks(pipeline: Pipeline) -> list[list[int]]:
+    """Of every GPU of a pipeline, stage by stage and replica by replica."""
+    return [
+        list(stage.span)
+        for stage in pipeline.stages
+        for replica in stage.replicas
+        for _ in range(replica.degree)
+    ]
+
+
 @pytest.mark.tool("megatron")
 @pytest.mark.parametrize(
     ("config", "plan"),
@@ -88,13 +98,7 @@ def test_megatron_core_trains_the_plan(
     found = ended_well(launched(folder, PRETRAIN=str(program)), folder, 4)
     note(f"losses {found[0]['losses']}")
     (pipeline,) = plan.pipelines
-    places = [
-        list(stage.span)
-        for stage in pipeline.stages
-        for one in stage.replicas
-        for _ in range(one.degree)
-    ]
-    assert [one["layers"] for one in found] == places
+    assert [one["layers"] for one in found] == layers_of_ranks(pipeline)
     assert {one["steps"] for one in found} == {pipeline.micro_batches}
     model = data.model
     # The judge leaves the last norm out.
@@ -143,12 +147,7 @@ def test_torchtitan_trains_the_plan(
     found = ended_well(ended, folder, 4)
     note(f"losses {found[0]['losses']}")
     (pipeline,) = plan.pipelines
-    assert [one["layers"] for one in found] == [
-        list(stage.span)
-        for stage in pipeline.stages
-        for one in stage.replicas
-        for _ in range(one.degree)
-    ]
+    assert [one["layers"] for one in found] == layers_of_ranks(pipeline)
     assert {one["steps"] for one in found} == {pipeline.micro_batches}
 
 
