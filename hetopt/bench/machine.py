@@ -16,6 +16,7 @@ from .records import Task
 
 PACKAGES = (
     *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),
+    "numba",
     *("pymetis", "joblib", "distributed"),
 )
 ROOT = Path(__file__).resolve().parents[2]

@@ -103,7 +103,7 @@ def test_a_price_of_what_nobody_can_use_makes_no_room_for_a_lie() -> None:
     kinds = len({(node.gpu, node.count) for node in instance.cluster.nodes})
     nodes = len(instance.cluster.nodes)
     for groups in range(kinds, nodes + 1):
-        prices = [0.0] * (2 * groups + 2)
+        prices = [0.0] * (2 * groups + 3)
         for place in range(len(prices)):
             forged = [*prices[:place], 1e15, *prices[place + 1 :]]
             tree = {
@@ -124,9 +124,10 @@ def test_a_division_outside_its_case_is_refused() -> None:
         tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
         with pytest.raises(InstanceError, match="expected a number from 0"):
             proved(instance, tree, 10**9)
+    # Beyond what there can be, one side of it is the case itself.
     case = {"split": "pipelines", "at": 99, "low": leaf, "high": None}
     tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
-    assert "does not divide" in proved(instance, tree, 10**9)[0]
+    assert "prices do not refute" in proved(instance, tree, 10**9)[0]
     case = {"split": "share", "node": 99, "at": 1, "low": leaf, "high": None}
     tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
     assert "does not divide" in proved(instance, tree, 10**9)[0]

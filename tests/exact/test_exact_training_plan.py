@@ -191,6 +191,39 @@ def quickest(instance: Instance) -> int | None:
     return min(found, default=None)
 
 
+@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
+def test_no_plan_has_more_replicas_of_all_layers_than_memory_has_room_for(
+    family: str,
+) -> None:
+    for seed in range(4):
+        instance = generate(family, size="12", seed=seed)
+        try:
+            plan = megatron.plan(instance, seed=0, deadline=None)
+        except NoPlan:
+            continue
+        layers = range(instance.model.layers)
+        counts = [
+            sum(
+                len(stage.replicas)
+                for pipeline in plan.pipelines
+                for stage in pipeline.stages
+                if layer in range(*stage.layers)
+            )
+            for layer in layers
+        ]
+        for variant in variants(instance):
+            assert min(counts) <= PatternBound(variant, 1.0, 2.0).most_pipelines
+
+
+def test_memory_for_few_replicas_leaves_few_pipelines() -> None:
+    """Weights of 7 billion parameters and their states fill most of a node."""
+    instance = hetopt.load("metis/p100-v100-32-wide-resnet-6.8b")
+    (only,) = variants(instance)
+    most = PatternBound(only, 1e6, 2e6).most_pipelines
+    room = sum(node.count * 16 * 2**30 for node in instance.cluster.nodes)
+    assert 1 <= most <= room / (16 * sum(instance.model.parameters))
+
+
 def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     instance = hetopt.load("hexiscale/setting-1-llama2-7b")
     plan = islands.plan(instance, seed=0, deadline=None)

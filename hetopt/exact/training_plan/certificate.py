@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, product
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,23 @@ class _Box:
     high: tuple[float, ...]
 
 
+class _Reach(NamedTuple):
+    """Layers that a GPU can synchronise with other nodes, and the node's own share.
+
+    `part` is the most of a layer's replicas that fit into a node, each on one GPU.
+    """
+
+    rate: float
+    share: float
+    part: float
+
+    def most(self, degree: int) -> float:
+        """Layers of a replica: those of its rate are at least 1 - part of them all."""
+        sent = degree * self.rate
+        alone = sent / (1 - self.part) if self.part < 1 else math.inf
+        return min(sent + self.share, alone) * (1 + 2e-9) + 1e-9
+
+
 class _Visits(NamedTuple):
     """By [k - 1, cells, bottleneck]; `claims` and `held` by [k - 1, cells]."""
 
@@ -81,10 +99,14 @@ def missing(
 
 
 class _Runs(NamedTuple):
-    """Least times of replicas by [degree, samples, worth of their run]; its size."""
+    """Least times of replicas by [degree, samples, worth of their run]; its size.
+
+    `largest` is what the largest run weighs that fits, by degree.
+    """
 
     us: Array
     weight: Array
+    largest: list[float]
 
 
 class _Block(NamedTuple):
@@ -120,21 +142,22 @@ class _Size:
                 )
         self.kept: dict[Any, _Visits] = {}
 
-    def blocks(self, kind: Any, rate: float, share: float) -> Iterator[_Block]:
+    def blocks(self, kind: Any, reach: _Reach) -> Iterator[_Block]:
         """Blocks of replicas that can synchronise their runs, each with its hop."""
         check, b = self.check, self.b
         inside, outside = check.hops(kind)
         middle, end = check.runs_of(kind)
         none = np.zeros_like(inside)
-        some, whole, half = range(1, b), range(b // 2 + 1, b + 1), range(1, b // 2 + 1)
+        thirds = -(-2 * b // 3)
+        some, whole, half = range(1, b), range(thirds, b + 1), range(1, thirds)
+        small = range(1, b // 3 + 1)
         for runs, hops, roles in (
             (middle, inside, ((_INNER, (b,)),)),
-            (middle, check.nearest, ((_INNER, some),)),
+            (middle, check.nearest, ((_INNER, some), (_SHARED, some))),
             (middle, outside, ((_OUT, (b,)),)),
-            (middle, none, ((_SHARED, some),)),
-            (end, none, ((_WHOLE, whole), (_HALF, half))),
+            (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
         ):
-            slowest = self._slowest(runs, hops, rate, share)
+            slowest = self._slowest(runs, hops, reach)
             samples = [(role, s) for role, each in roles for s in each]
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
                 for role, s in samples:
@@ -144,11 +167,11 @@ class _Size:
                         weight = float(runs.weight[worth])
                         yield _Block(role, k, cells, us, s / b, weight)
 
-    def _slowest(self, runs: _Runs, hops: Array, rate: float, share: float) -> Array:
+    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach) -> Array:
         """By GPUs, samples and worth, the least time of a block's slowest replica."""
         b, gpus = self.b, len(runs.us) - 1
-        t = np.arange(gpus + 1)[:, None]
-        able = runs.weight[None, :] <= (t * rate + share) * (1 + 1e-9) + 1e-9
+        most = np.array([reach.most(t) for t in range(gpus + 1)])
+        able = runs.weight[None, :] <= most[:, None]
         us = runs.us[:, : b + 1] + hops[None, : b + 1, None]
         us = np.where(able[:, None, :], us, math.inf)
         slowest = np.full_like(us, math.inf)
@@ -162,16 +185,14 @@ class _Size:
         slowest[0, 0] = math.inf
         return slowest
 
-    def visits(
-        self, kind: Any, rate: float, share: float, level: int, fill: float
-    ) -> _Visits:
+    def visits(self, kind: Any, reach: _Reach, level: int, fill: float) -> _Visits:
         """What a visit to a node takes at the least, where so much can synchronise."""
-        key = (kind, rate, share, level, fill)
+        key = (kind, reach, level, fill)
         if key not in self.kept:
             if len(self.kept) > 8:
                 self.kept.clear()
-            able = list(self.blocks(kind, rate, share))
-            self.kept[key] = self._visits(kind, able, rate, level, fill)
+            able = list(self.blocks(kind, reach))
+            self.kept[key] = self._visits(kind, able, reach.rate, level, fill)
         return self.kept[key]
 
     def _visits(
@@ -249,8 +270,11 @@ class _Size:
         claims: Array = np.where(np.isfinite(least[1:]), least[1:], 0.0)
         return claims * (np.arange(1, gpus + 1) / gpus)[:, None]
 
-    def held(self, gpus: int) -> Array:
-        """The most that k replicas of shares of such worth can hold, [k - 1, cells]."""
+    def held(self, kind: Any, reach: _Reach) -> Array:
+        """The most that replicas on k GPUs worth so much can hold, [k - 1, cells].
+
+        No more than their memory has room for, and than they can synchronise.
+        """
         layers = list(zip(self.check.weights, self.check.worths, strict=True))
         pairs = [pair for pair in layers if pair[1]]
         pairs.sort(key=lambda pair: -pair[0] / pair[1])
@@ -258,8 +282,8 @@ class _Size:
         at = [0.0, *accumulate(worth * self.parts for _, worth in pairs)]
         total = [*accumulate((weight for weight, _ in pairs), initial=free)]
         most = self.b * np.interp(np.arange(self.cells + 1), at, total)
-        k = np.arange(1, gpus + 1)[:, None]
-        held: Array = np.minimum(most[None, :], k * total[-1]) * (1 + 1e-9)
+        room = np.array(self.check.room(kind, reach))[1:, None] + 1e-7
+        held: Array = np.minimum(most[None, :], room) * (1 + 1e-7)
         return held
 
 
@@ -315,9 +339,8 @@ class _Check:
             least = self.certificate.least_us * size.b
             return [_intervals(least, most, r) for r in self.certificate.ratios]
         short = max(0.0, _SHORT * most / self.batch)
-        whole = float(self.layers)
-        kinds = list(self.sample)
-        times = {block.us for k in kinds for block in size.blocks(k, whole, 0.0)}
+        free = _Reach(float(self.layers), 0.0, 1.0)
+        times = {block.us for k in self.sample for block in size.blocks(k, free)}
         long = np.array(sorted(us for us in times if short < us <= most))
         return [(np.concatenate([[short], long]), np.concatenate([[0.0], 1 / long]))]
 
@@ -348,12 +371,31 @@ class _Check:
             self._runs[kind] = self._found(name, False), self._found(name, True)
         return self._runs[kind]
 
+    def room(self, kind: Any, reach: _Reach) -> list[float]:
+        """What replicas on so many GPUs hold at the most."""
+        largest = map(max, *(runs.largest for runs in self.runs_of(kind)))
+        able = [min(most, reach.most(t)) for t, most in enumerate(largest)]
+        fits = [0.0]
+        for k in range(1, len(able)):
+            fits.append(max(map(add, able[1 : k + 1], reversed(fits))))
+        return fits
+
+    @cached_property
+    def most_replicas(self) -> int:
+        """The most that every layer can have: so many fit into all memory."""
+        most = min(self.table.cluster.gpu_count, self.batch)
+        once, free = sum(self.weights), _Reach(float(self.layers), 0.0, 1.0)
+        if not once > 0:
+            return most
+        room = sum(self.room(kind, free)[-1] for kind in self.kinds)
+        return max(1, min(most, math.floor(room / once * (1 + 1e-7))))
+
     def _found(self, name: str, last: bool) -> _Runs:
         gpus, whole = self.table.cluster.node[name].count, sum(self.worths)
         worths = list(accumulate(self.worths, initial=0))
         weights = list(accumulate(self.weights, initial=0.0))
         us = np.full((gpus + 1, self.most + 1, whole + 1), math.inf)
-        weight = np.full(whole + 1, math.inf)
+        weight, largest = np.full(whole + 1, math.inf), [0.0] * (gpus + 1)
         for t, s in product(range(1, gpus + 1), range(1, self.most + 1)):
             if not self.table.usable(name, t, s):
                 continue
@@ -365,7 +407,8 @@ class _Check:
                     took, large = times[j] - times[i] + head, weights[j] - weights[i]
                     us[t, s, worth] = min(us[t, s, worth], took)
                     weight[worth] = min(weight[worth], large)
-        return _Runs(us, weight)
+                    largest[t] = max(largest[t], large)
+        return _Runs(us, weight, largest)
 
     def _least_hops(self, name: str, s: int) -> tuple[float, float]:
         kind = self._kind_of(name)
@@ -428,7 +471,7 @@ class _Check:
         if self.found:
             return self.found
         none, whole = (0.0,) * len(self.nodes), (float(self.layers),) * len(self.nodes)
-        most = min(self.table.cluster.gpu_count, self.batch)
+        most = self.most_replicas
         most_sync = self.certificate.most_sync_us
         ranges = [(0.0, math.inf)]
         if self.priced:
@@ -468,11 +511,10 @@ class _Check:
             return replace(box, sync=(low, at)), replace(box, sync=(at, high))
         if tree.split == "pipelines":
             fewest, most = box.pipelines
-            if not fewest <= at < most:
-                return None
+            # There may be fewer than were reckoned with: then one side is empty.
             return (
-                replace(box, pipelines=(fewest, int(at))),
-                replace(box, pipelines=(int(at) + 1, most)),
+                replace(box, pipelines=(fewest, min(int(at), most))),
+                replace(box, pipelines=(max(int(at) + 1, fewest), most)),
             )
         i = tree.node
         assert i is not None
@@ -518,14 +560,16 @@ class _Check:
                 for kind, share in zip(self.kinds, box.high, strict=True)
             ).items()
         )
-        if len(prices) != 2 * len(groups) + 2 or level >= len(self.sizes[0].grids):
+        if len(prices) == 2 * len(groups) + 2:
+            prices = (*prices, 0.0)  # of nothing owed
+        if len(prices) != 2 * len(groups) + 3 or level >= len(self.sizes[0].grids):
             return False
         kinds = list(self.sample)
         gpus = [count * kinds[k][1] for (k, _), count in groups]
-        pipelines = min(box.pipelines[1], self.table.cluster.gpu_count, self.batch)
-        value = float(np.dot(prices[: len(gpus)], gpus))
-        value += prices[-2] * self.layers + prices[-1] * pipelines
-        if not value * (1 + _SUMMED) < self.batch:
+        owed = sum(self.weights)
+        amounts = [*gpus, *[0] * len(gpus), self.layers, box.pipelines[1], -owed]
+        worths = np.array(prices) * amounts
+        if not worths.sum() + _SUMMED * np.abs(worths).sum() < self.batch:
             return False
         return all(
             self._dear(size, box, prices, groups, (left, spent, rate), level)
@@ -575,14 +619,16 @@ class _Check:
         left = max(0.0, left - spent)
         kinds = list(self.sample)
         _, inverse = size.grids[level]
-        limited, largest = [], abs(prices[-1])
+        limited, largest = [], abs(prices[-2])
         for i, ((k, share), count) in enumerate(groups):
-            found = size.visits(kinds[k], rate, share, level, fill)
-            width = int(kinds[k][1])
-            gpus = np.arange(1, width + 1)[:, None]
+            part = min(1.0, int(kinds[k][1]) / box.pipelines[0])
+            reach = _Reach(rate, min(share, self.layers * part), part)
+            found = size.visits(kinds[k], reach, level, fill)
+            gpus = np.arange(1, int(kinds[k][1]) + 1)[:, None]
             balance = prices[len(groups) + i]
-            goods = prices[i] * gpus + (prices[-2] + balance) * found.claims
-            goods = goods - balance * size.held(width) / box.pipelines[0]
+            goods = prices[i] * gpus + (prices[-3] + balance) * found.claims
+            held = size.held(kinds[k], reach) / box.pipelines[0]
+            goods = goods - (prices[-1] + balance) * held
             largest = max(largest, float(np.abs(goods).max()))
             cheap = [
                 self._cheapest(size, size.b * table + goods[:, :, None])
@@ -591,7 +637,7 @@ class _Check:
             limited.append((count, cheap))
         first = size.b * (self.fill + left * inverse)
         worth = np.where(inverse > 0, first, self.batch)
-        wanted = worth + _ROOM * (worth + largest) - prices[-1]
+        wanted = worth + _ROOM * (worth + largest) - prices[-2]
         # What is not surely dear enough when nodes may be visited at will.
         lowest = [np.minimum.reduce([each[e] for _, each in limited]) for e in range(3)]
         hard = ~(_any_number(lowest) >= wanted)

@@ -29,12 +29,15 @@ with s / b,
 
     sum over r of (s_r / b) (p(R_r) - t_r s beta / 4)  <=  Gamma_v.
 
+A node of C GPUs holds no more than C replicas of a layer: gamma_v(l) <= C / D.
+
 Where backward passes hide synchronisation, a stage that synchronises for S hides no
 more than what fills its pipeline: an iteration lasts S and n - 1 bottlenecks at the
 least. Each pipeline then has its own range of S in place of the case's range of s, and
 spends its least in place of filling.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -49,7 +52,7 @@ from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
 from .items import Size
-from .node_kinds import Kind, fleet
+from .node_kinds import Spread, fleet
 from .prices import Group, Part, Pricing
 from .visits import Grid, Table, VisitTables
 
@@ -60,6 +63,7 @@ _RATIOS = (1.04, 1.008)
 _COARSE, _FINE = 1 / 8, 1 / 100
 # Of the time, what stages synchronise where backward passes may hide it.
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+_ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
 
 
@@ -77,6 +81,9 @@ def variants(instance: Instance) -> list[Instance]:
     ]
 
 
+_Group = tuple[int, float]  # a kind of nodes, and the share that they may have
+
+
 class Hidden(NamedTuple):
     """Layers that a GPU can synchronise, and the time that is spent at the least."""
 
@@ -89,8 +96,9 @@ class Case:
     """Ranges of the synchronisation time, of the number of pipelines and of the shares.
 
     Shares are in average layers. `prices`, by number of groups, are those that
-    were found last: a good start for the next time. `proof` are those that refuted
-    the case, unless it was divided.
+    were found last: a good start for the next time, as are the kinds of nodes that were
+    wanted more often than there are. `proof` are the prices that refuted the case,
+    unless it was divided.
     """
 
     sync_low_us: float
@@ -100,6 +108,7 @@ class Case:
     shares_low: tuple[float, ...]
     shares_high: tuple[float, ...]
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    limited: frozenset[int] = frozenset()
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
     split: "Split | None" = None
@@ -164,16 +173,21 @@ class PatternBound:
         self.most_sync_us = (
             (most_us - least_us) / self.sync_factor if self.sync_factor else 0.0
         )
-        workload = instance.workload
-        self.most_pipelines = min(
-            instance.planned_cluster.gpu_count, workload.global_batch
-        )
-        self.most_held = [
-            [self._most_held(kind, size) for size in self.fleet.sizes]
-            for kind in self.fleet.kinds
-        ]
+        self.most_pipelines = self._most_pipelines()
+        self.most_held = [self._most_held(size) for size in self.fleet.sizes]
         self.first = self._first_cases()
         self.cases = self.first
+
+    def _most_pipelines(self) -> int:
+        """The most replicas that every layer can have: what all nodes have room for."""
+        most = min(self.instance.planned_cluster.gpu_count, self.batch)
+        once = float(self.fleet.layer_weights.sum())
+        free = Spread(self.layers, 0.0, 1.0)
+        rooms = [(k.room(free)[-1], k.nodes) for k in self.fleet.kinds]
+        room = sum(float(most) * len(nodes) for most, nodes in rooms)
+        if once <= 0:
+            return most
+        return max(1, min(most, int(room / once * (1 + 1e-9))))
 
     def _tables(
         self, least: float, most: float, ratio: float, check: Callable[[], None]
@@ -186,8 +200,8 @@ class PatternBound:
         )
         return VisitTables(self.fleet, grids, fill, check)
 
-    def _most_held(self, kind: Kind, size: Size) -> Table:
-        """The most that a visit's replicas hold, in average layers, by [k - 1, w].
+    def _most_held(self, size: Size) -> Table:
+        """The most that replicas worth w cells hold, in average layers, by w.
 
         What shares of layers weigh is a knapsack: the heaviest for their worth first.
         A replica with one of b samples holds b times its share.
@@ -198,9 +212,7 @@ class PatternBound:
         room = np.concatenate([[0], np.cumsum(worths[~free][order])]) * size.finer
         held = np.concatenate([[0], np.cumsum(weights[~free][order])])
         held += weights[free].sum()
-        by_worth = np.interp(np.arange(size.cells + 1), room, held) * size.sequences
-        whole = np.arange(1, kind.gpus + 1)[:, None] * held[-1]
-        most: Table = np.minimum(by_worth[None, :], whole) * (1 + 1e-12)
+        most: Table = np.interp(np.arange(size.cells + 1), room, held) * size.sequences
         return most
 
     def _first_cases(self) -> list[Case]:
@@ -224,10 +236,13 @@ class PatternBound:
         left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
         left /= self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
+        groups = self._groups(case)
         for level in range(len(_RATIOS)):
-            pricing = self._pricing(case, level, time_us)
-            start = case.prices.get(len(pricing.groups))
-            verdict = pricing.refute(left, start)
+            pricing = self._pricing(case, groups, level, time_us)
+            start = case.prices.get(len(groups))
+            limited = (i for i, (kind, _) in enumerate(groups) if kind in case.limited)
+            verdict = pricing.refute(left, start, limited)
+            case.limited |= {[*groups][i][0] for i in verdict.limited}
             if verdict.refuted or level == 0:
                 case.prices[len(pricing.groups)] = verdict.prices
             if verdict.refuted:
@@ -237,24 +252,27 @@ class PatternBound:
                 break  # intervals are not what makes the difference
         return False
 
-    def _pricing(self, case: Case, level: int, time_us: float) -> Pricing:
-        members: dict[tuple[int, float], int] = {}
-        for node, share in enumerate(case.shares_high):
-            key = (self.kind_of[node], share)
-            members[key] = members.get(key, 0) + 1
+    def _groups(self, case: Case) -> dict[_Group, int]:
+        """How many nodes are of one kind and may have one share, in order."""
+        nodes = zip(self.kind_of, case.shares_high, strict=True)
+        return dict(sorted(Counter(nodes).items()))
+
+    def _pricing(
+        self, case: Case, groups: dict[_Group, int], level: int, time_us: float
+    ) -> Pricing:
         kinds = self.fleet.kinds
-        groups = sorted(members)
         return Pricing(
             self.instance.workload.global_batch,
             float(self.layers),
-            float(min(case.pipelines_high, self.most_pipelines)),
+            float(self.fleet.layer_weights.sum()),
+            float(case.pipelines_high),
             1 / self.instance.workload.costs.interleave,
             tuple(
-                Group(members[key], kinds[key[0]].gpus, kinds[key[0]].speed)
-                for key in groups
+                Group(count, kinds[kind].gpus, kinds[kind].speed)
+                for (kind, _), count in groups.items()
             ),
             tuple(
-                self._part(case, groups, level, size, hidden)
+                self._part(case, [*groups], level, size, hidden)
                 for size in range(len(self.fleet.sizes))
                 for hidden in self._hidden(case, time_us)
             ),
@@ -278,24 +296,26 @@ class PatternBound:
     def _part(
         self,
         case: Case,
-        groups: list[tuple[int, float]],
+        groups: list[_Group],
         level: int,
         size: int,
         hidden: Hidden,
     ) -> Part:
         """Pipelines of one size of micro-batches, in a case."""
-        tables, rate = self.tables[level], hidden.rate
-        fills = not hidden.spent_us
+        tables = self.tables[level]
+        spreads = [self._spread(case, hidden, group) for group in groups]
         visits = tuple(
-            tables.visits(kind, size, rate, share, fills) for kind, share in groups
+            tables.visits(kind, size, spread, not hidden.spent_us)
+            for (kind, _), spread in zip(groups, spreads, strict=True)
         )
         claims, held = [], []
-        for (kind, _), visit in zip(groups, visits, strict=True):
-            gpus = self.fleet.kinds[kind].gpus
-            k = np.arange(1, gpus + 1)[:, None]
-            claims.append((k / gpus * visit.claims).astype(np.float32))
-            most = self.most_held[kind][size] / case.pipelines_low
-            held.append(most.astype(np.float32))
+        for (number, _), spread, visit in zip(groups, spreads, visits, strict=True):
+            kind = self.fleet.kinds[number]
+            k = np.arange(1, kind.gpus + 1)[:, None]
+            claims.append((k / kind.gpus * visit.claims).astype(np.float32))
+            room = kind.room(spread)[1:, None] + _SLACK
+            most = np.minimum(self.most_held[size][None, :], room) * _ABOVE
+            held.append((most / case.pipelines_low).astype(np.float32))
         counted = self.fleet.sizes[size]
         return Part(
             counted.sequences,
@@ -307,6 +327,12 @@ class PatternBound:
             tuple(claims),
             tuple(held),
         )
+
+    def _spread(self, case: Case, hidden: Hidden, group: _Group) -> Spread:
+        """What replicas may hold in nodes of a group: each layer has D or more."""
+        kind, share = group
+        part = min(1.0, self.fleet.kinds[kind].gpus / case.pipelines_low)
+        return Spread(hidden.rate, min(share, part * self.layers), part)
 
     def _rate(self, case: Case) -> float:
         """Layers that one GPU can synchronise within the case's time."""

@@ -57,11 +57,13 @@ _NONE = Rows(_WHOLE, _WHOLE, _WHOLE, _WHOLE, _REAL, _REAL)
 class Replicas(NamedTuple):
     """Least times in us by [degree, samples, worth], and sizes by worth.
 
-    Infinite where no run of such a worth fits.
+    Infinite where no run of such a worth fits. `largest` is the size of the largest
+    run that fits, by degree.
     """
 
     us: Array
     weight: Array
+    largest: Array
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ def replicas(
     table, whole = tables[0], sum(worths)
     gpus = table.cluster.node[node].count
     found = Replicas(
-        np.full((gpus + 1, most + 1, whole + 1), np.inf), np.full(whole + 1, np.inf)
+        np.full((gpus + 1, most + 1, whole + 1), np.inf),
+        np.full(whole + 1, np.inf),
+        np.zeros(gpus + 1),
     )
     for t in range(1, gpus + 1):
         for s in range(1, most + 1):
@@ -250,7 +254,9 @@ def _lower(
         stop = np.array([table.layers] if last else range(first + 1, end + 1))
         worth = before[stop] - before[first]
         np.minimum.at(found.us[t, s], worth, times[stop] - times[first] + head)
-        np.minimum.at(found.weight, worth, weights[stop] - weights[first])
+        sizes_ = weights[stop] - weights[first]
+        np.minimum.at(found.weight, worth, sizes_)
+        found.largest[t] = max(found.largest[t], float(sizes_.max()))
 
 
 def _behind(values: Sequence[float] | Array) -> Array:
@@ -283,7 +289,8 @@ def _longest(
 
 
 def _alike(table: CostTable) -> bool:
-    sorts = zip(table.model.active_parameters, table.model.kinds, strict=True)
+    model, sizes_ = table.model, sizes_of_layers(table).tolist()
+    sorts = zip(model.active_parameters, model.kinds, sizes_, strict=True)
     return table.even and len(set(sorts)) == 1 and not table.profile
 
 

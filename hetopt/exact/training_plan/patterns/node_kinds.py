@@ -20,6 +20,7 @@ from .items import (
     Replicas,
     Rows,
     Size,
+    Whole,
     blocks,
     joined,
     replicas,
@@ -35,8 +36,9 @@ class Offer(NamedTuple):
 
     `inner`: another stage in the node, the hop is there at the least; `out`: none, and
     all samples are here, so that they go to another node; `shared`: none, and others
-    of the stage may be next to the following one; `last`: the pipeline ends, with its
-    head and without a hop. Hops are to a receiver of one GPU, the cheapest there is.
+    of the stage may be next to the following one, or a small part of the last stage;
+    `last`: the pipeline ends, with its head and without a hop. Hops are to a receiver
+    of one GPU, the cheapest there is.
     """
 
     inner: Rows
@@ -54,6 +56,34 @@ class Kind:
     offers: tuple[Offer, ...]
 
     speed: float  # cells that one GPU can do in a us, at the most; a guess for prices
+    largest: Array  # run that fits, by degree from 0 on, in average layers
+
+    def room(self, spread: "Spread") -> Array:
+        """Average layers that replicas on so many of a node's GPUs hold at the most."""
+        one = np.minimum(self.largest, spread.most(np.arange(self.gpus + 1)))
+        held = np.zeros(self.gpus + 1)
+        for k in range(1, self.gpus + 1):
+            held[k] = max(held[k - t] + one[t] for t in range(1, k + 1))
+        return held
+
+
+class Spread(NamedTuple):
+    """What replicas in a node may hold, in average layers.
+
+    A GPU synchronises `rate` of them with other nodes, `share` is the node's share of
+    all layers, and of no layer are more than `part` of the replicas in the node.
+    """
+
+    rate: float
+    share: float
+    part: float
+
+    def most(self, degree: Whole) -> Array:
+        """Of replicas of so many GPUs each: t rate + share, and t rate / (1 - part)."""
+        sent = degree * self.rate
+        if self.part >= 1:
+            return sent + self.share
+        return np.minimum(sent + self.share, sent / (1 - self.part) * (1 + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -100,7 +130,9 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
             check()
             offers.append(_offer(runs, last, size, (within, anywhere, out)))
         count = own.cluster.node[names[0]].count
-        kinds.append(Kind(tuple(names), count, tuple(offers), _speed(runs, counted)))
+        largest = np.maximum(runs.largest, last.largest)
+        speed = _speed(runs, counted)
+        kinds.append(Kind(tuple(names), count, tuple(offers), speed, largest))
     return Fleet(tuple(kinds), tuple(counted), _spread_us(own), sizes_of_layers(own))
 
 
@@ -133,14 +165,15 @@ def _offer(
 ) -> Offer:
     b = size.sequences
     within, anywhere, out = (us[: b + 1] for us in hops)
-    whole, some = blocks(runs, size, within), blocks(runs, size, anywhere)
     none = np.zeros(b + 1)
-    gone, bare = blocks(runs, size, out), blocks(runs, size, none)
+    whole, gone = blocks(runs, size, within), blocks(runs, size, out)
+    some, last_ = blocks(runs, size, anywhere), blocks(last, size, none)
+    shared = some.of(some.samples < b)
     return Offer(
-        joined([whole.of(whole.samples == b), some.of(some.samples < b)]),
+        joined([whole.of(whole.samples == b), shared]),
         gone.of(gone.samples == b),
-        bare.of(bare.samples < b),
-        blocks(last, size, none),
+        joined([shared, last_.of(3 * last_.samples <= b)]),
+        last_,
     )
 
 

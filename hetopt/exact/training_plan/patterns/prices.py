@@ -20,18 +20,20 @@ weights k / C, which are at most 1 over the visits of a node,
     sum over visits of (k / C) claim  <=  share of the node,
 
 all shares together are L, and where every layer has D replicas or more a node's share
-is at most what its visits hold, divided by D. So the goods are, in this order: the
-GPUs of each group; for each group the difference of claims and layers held / D, of
-which there is nothing; the shares, L in all; and the pipelines, of which there are at
-most so many.
+is at most what its visits hold, divided by D, and all visits hold D L. So the goods
+are, in this order: the GPUs of each group; for each group the difference of claims and
+layers held / D, of which there is nothing; the shares, L in all; the pipelines, of
+which there are at most so many; and layers held / D, of which a packing owes L: they
+are worth something, and what is owed counts against the prices of all goods.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import fsum
 
 import numpy as np
 
+from .convolution import extend
 from .programme import Array, maximise
 from .visits import Grid, Table, Visits
 
@@ -39,6 +41,8 @@ _MARGIN = np.float32(1e-5)
 _ROUNDS = 60
 _COLUMNS_A_ROUND = 6
 _APART = 5  # intervals between two columns of one round
+_OWED = 2.0  # batches, for all layers that a packing owes, where it holds none
+_NEAR = 1e-6  # of what is owed: as good as held
 _ENDS = 3  # a pipeline that has no end, half of one, its end
 # A state and a visit, by what they have of the end, and the state that they make.
 _STEPS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2))
@@ -76,12 +80,14 @@ class Part:
 class Pricing:
     """Groups of nodes, and the patterns of each size of micro-batches.
 
-    `shares` is what all nodes' shares sum to, in average layers; `pipelines` is the
-    most that there can be; `first` is what the first micro-batch saves of filling.
+    `shares` is what all nodes' shares sum to, in average layers, and `owed` what they
+    hold at the least, a replica of each layer; `pipelines` is the most that there can
+    be; `first` is what the first micro-batch saves of filling.
     """
 
     batch: int
     shares: float
+    owed: float
     pipelines: float
     first: float
     groups: tuple[Group, ...]
@@ -91,25 +97,35 @@ class Pricing:
     @property
     def goods(self) -> int:
         """Number of goods that have a price."""
-        return 2 * len(self.groups) + 2
+        return 2 * len(self.groups) + 3
 
-    def refute(self, time_us: float, start: tuple[float, ...] | None) -> "Verdict":
-        """Whether no packing of pipelines takes the batch within `time_us`."""
+    def refute(
+        self,
+        time_us: float,
+        start: tuple[float, ...] | None,
+        limited: Iterable[int] = (),
+    ) -> "Verdict":
+        """Whether no packing of pipelines takes the batch within `time_us`.
+
+        It starts from these prices, and visits nodes of the `limited` groups once.
+        """
         if time_us <= 0:
             return Verdict(True, (0.0,) * self.goods)
-        return _Search(self, time_us).run(start)
+        return _Search(self, time_us, limited).run(start)
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Refuted, with prices per GPU of each group that prove it; or not (yet).
 
-    `taken` is then what some packing takes in place of the batch.
+    `taken` is then what some packing takes in place of the batch. `limited` are the
+    groups that packings wanted to visit more often than they have nodes.
     """
 
     refuted: bool
     prices: tuple[float, ...]
     taken: float = 0.0
+    limited: frozenset[int] = frozenset()
 
 
 _States = list[Table | None]  # least prices by what there is of the end: [w, interval]
@@ -125,11 +141,14 @@ class _Step:
 
 
 class _Search:
-    def __init__(self, pricing: Pricing, time_us: float) -> None:
+    def __init__(
+        self, pricing: Pricing, time_us: float, limited: Iterable[int]
+    ) -> None:
         self.pricing = pricing
         gpus = [g.nodes * g.gpus for g in pricing.groups]
         none = [0.0] * len(gpus)
-        supply = [*gpus, *none, pricing.shares, pricing.pipelines]
+        rest = [pricing.shares, pricing.pipelines, -pricing.owed]
+        supply = [*gpus, *none, *rest]
         self.supply = np.array(supply, float)
         self.worths = []
         for part in pricing.parts:
@@ -143,7 +162,8 @@ class _Search:
                     np.float32(pricing.batch),
                 )
             )
-        self.limited: set[int] = set()
+        self.limited = set(limited)
+        self.owing = False
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
 
     def run(self, start: tuple[float, ...] | None) -> Verdict:
@@ -151,13 +171,43 @@ class _Search:
         for _ in range(_ROUNDS):
             prices = self._scaled(prices)
             if not self._add_columns(prices):
-                return Verdict(True, tuple(prices))
-            worth = np.array([row[0] for row in self.columns.values()])
-            uses = np.array([row[1] for row in self.columns.values()], float).T
-            value, amounts, prices = maximise(worth, uses, self.supply)
-            if value >= self.pricing.batch and not self._limit_more(amounts):
+                return self._verdict(True, prices, 0.0)
+            value, amounts, prices = self._packed()
+            if value < self.pricing.batch:
+                continue
+            if not (self._limit_more(amounts) or self._owe_more(amounts)):
                 break
-        return Verdict(False, tuple(prices), value)
+        return self._verdict(False, prices, value)
+
+    def _packed(self) -> tuple[float, Array, Array]:
+        """What a packing takes, how much of each column, and prices of the goods.
+
+        What is owed is looked at when a packing did not hold it: the share of it that
+        is held is a column then, of which there is one, and the rest costs `_OWED`.
+        """
+        worth = np.array([row[0] for row in self.columns.values()])
+        uses = np.array([row[1] for row in self.columns.values()], float).T
+        if not self.owing:
+            value, amounts, prices = maximise(worth, uses[:-1], self.supply[:-1])
+            return value, amounts, np.append(prices, 0.0)
+        most = _OWED * self.pricing.batch
+        held = np.zeros((len(uses) + 1, 1))
+        held[-2:, 0] = -self.supply[-1], 1.0
+        uses = np.hstack([np.vstack([uses, np.zeros(uses.shape[1])]), held])
+        supply = np.array([*self.supply[:-1], 0.0, 1.0])
+        value, amounts, prices = maximise(np.append(worth, most), uses, supply)
+        return value - most, amounts[:-1], prices[:-1]
+
+    def _owe_more(self, amounts: Array) -> bool:
+        """Look at what is owed from now on, if this packing does not hold it."""
+        if self.owing:
+            return False
+        held = [-row[1][-1] for row in self.columns.values()]
+        self.owing = float(np.dot(held, amounts)) < -self.supply[-1] * (1 - _NEAR)
+        return self.owing
+
+    def _verdict(self, refuted: bool, prices: Array, taken: float) -> Verdict:
+        return Verdict(refuted, tuple(prices), taken, frozenset(self.limited))
 
     def _fair_prices(self) -> Array:
         """In proportion to speed: what one GPU does of one layer's work."""
@@ -167,7 +217,10 @@ class _Search:
     def _scaled(self, prices: Array) -> Array:
         """Prices at which all goods together are worth just less than the batch."""
         prices = np.maximum(prices, 1e-9 * self._fair_prices())
-        return prices * (self.pricing.batch * (1 - 1e-7) / _value(prices, self.supply))
+        value = _value(prices, self.supply)
+        if value <= 0:  # more is owed than there can be
+            return prices
+        return prices * (self.pricing.batch * (1 - 1e-7) / value)
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
@@ -191,15 +244,16 @@ class _Search:
         g = int(programme.intervals[place])
         part, groups = programme.part, self.pricing.groups
         uses = [0.0] * self.pricing.goods
-        uses[-1] = 1.0
+        uses[-2] = 1.0
         spent = 0.0
         seen = []
         for members, y, end in programme.pattern(place):
             i, k, w, least = programme.visit(members, y, end, g)
-            claim = float(part.claims[i][k, w])
+            claim, held = float(part.claims[i][k, w]), float(part.held[i][k, w])
             uses[i] += k + 1
-            uses[len(groups) + i] += claim - float(part.held[i][k, w])
-            uses[-2] += claim
+            uses[len(groups) + i] += claim - held
+            uses[-3] += claim
+            uses[-1] -= held
             spent += least
             seen.append((i, k, w, end))
         worth = float(self.worths[number][g]) - part.sequences * spent
@@ -263,9 +317,10 @@ class _Programme:
     def _surplus(self, prices: Array) -> Table:
         ended = self.states[2]
         assert ended is not None
-        cost = ended[-1] + np.float32(prices[-1])
+        cost = ended[-1] + np.float32(prices[-2])
         worth = self.worth[self.intervals]
-        most = max(np.abs(each).max() for each in self.goods)
+        groups = zip(self.pricing.groups, self.goods, strict=True)
+        most = sum(group.nodes * np.abs(each).max() for group, each in groups)
         room = _MARGIN * (worth + most)
         surplus: Table = worth - cost * (1 - np.copysign(_MARGIN, cost)) + room
         return surplus
@@ -275,8 +330,9 @@ class _Programme:
         groups, part = self.pricing.groups, self.part
         gpus = np.arange(1, groups[i].gpus + 1)[:, None]
         balance = prices[len(groups) + i]
-        claims = (prices[-2] + balance) * part.claims[i] - balance * part.held[i]
-        priced: Table = (prices[i] * gpus + claims).astype(np.float32)
+        claims = (prices[-3] + balance) * part.claims[i]
+        held = (prices[-1] + balance) * part.held[i]
+        priced: Table = (prices[i] * gpus + claims - held).astype(np.float32)
         return priced
 
     def _table(self, i: int, end: int) -> Table | None:
@@ -328,10 +384,8 @@ class _Programme:
             visit, before, after = visits[end], states[from_], states[to]
             if visit is None or before is None or after is None:
                 continue
-            for y in range(1, len(after)):
-                self.pricing.check()
-                found = (visit[1 : y + 1] + before[y - 1 :: -1]).min(0)
-                np.minimum(after[y], found, out=after[y])
+            self.pricing.check()
+            extend(after, before, visit)
 
     def pattern(self, g: int) -> list[_Visit]:
         """The visits of the cheapest pattern that holds all layers and ends."""
@@ -383,10 +437,7 @@ def _one_more(states: _States, visits: _States) -> _States:
         before, visit, after = states[from_], visits[end], more[to]
         if before is None or visit is None or after is None:
             continue
-        worths = len(after) - 1
-        for y in range(1, worths + 1):
-            rest = slice(0, worths + 1 - y)
-            np.minimum(after[y:], before[rest] + visit[y], out=after[y:])
+        extend(after, before, visit)
     return more
 
 

@@ -15,10 +15,11 @@ has there. That stage
 
 - goes on to another node, as a whole: it pays the hop between nodes;
 - is shared with blocks elsewhere (S < b), which may be next to the following stage:
-  it pays no hop;
-- ends the pipeline: it has the head, and pays no hop. At most two blocks count as
-  halves of the end, or one as the whole of it if S > b / 2; more of them as shared,
-  without the head.
+  it pays the least hop inside any node;
+- ends the pipeline: it has the head, and pays no hop. A block of 2 b / 3 samples or
+  more is the end, others are of b / 3 at the most; without one the two largest blocks
+  count as halves of the end, and others are again of b / 3 at the most. Those of b / 3
+  may be as many as one likes.
 """
 
 from collections import OrderedDict
@@ -28,10 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .convolution import Table, extend
 from .items import Rows, Size
-from .node_kinds import Fleet, Kind, Offer
-
-Table = npt.NDArray[np.float32]
+from .node_kinds import Fleet, Kind, Offer, Spread
 
 _BLOCK = 192  # bottlenecks worked on together: what fits the processor's cache
 _KEPT_BYTES = 600_000_000
@@ -96,17 +96,14 @@ class VisitTables:
         self._kept: OrderedDict[tuple[int, int, bytes, float, bool], Visits]
         self._kept = OrderedDict()
 
-    def visits(
-        self, kind: int, size: int, rate: float, share: float, fills: bool
-    ) -> Visits:
+    def visits(self, kind: int, size: int, spread: Spread, fills: bool) -> Visits:
         """Tables of a kind where synchronisation limits what a visit can hold.
 
-        A replica of t GPUs holds layers of total weight <= t `rate` + `share`. All
-        visits take no time unless it `fills` the pipeline.
+        All visits take no time unless it `fills` the pipeline.
         """
-        offer = self.fleet.kinds[kind].offers[size]
+        offer, rate = self.fleet.kinds[kind].offers[size], spread.rate
         held = [
-            rows.weight <= (rows.degree * rate + share) * (1 + 1e-9) + 1e-9
+            rows.weight <= spread.most(rows.degree) * (1 + 1e-9) + 1e-9
             for rows in offer
         ]
         key = (
@@ -166,7 +163,7 @@ class _Block:
         self.gpus, self.size, self.fill = kind.gpus, size, fill
         self.high, self.inverse = grid.high[part], grid.inverse[part]
         last = offer.last
-        most = 2 * last.samples > size.sequences
+        most = 3 * last.samples >= 2 * size.sequences
         self.inner = self._stages(offer.inner)
         self.out = self._stages(offer.out)
         self.shared = self._stages(offer.shared)
@@ -234,14 +231,7 @@ class _Block:
         """Lower `out` by a block behind `before`."""
         for k in range(1, self.gpus + 1):
             for t in range(1, k + 1):
-                stage = stages[t - 1]
-                for w in range(1, len(stage)):
-                    rest = before[k - t, : self.size.cells + 1 - w]
-                    _lower(out[k, w:], rest, stage[w])
-
-
-def _lower(target: Table, before: Table, stage: Table) -> None:
-    np.minimum(target, before + stage, out=target)
+                extend(out[k], before[k - t], stages[t - 1])
 
 
 def _claims(kind: Kind, size: Size, offer: Offer, rate: float) -> Table:
