@@ -51,10 +51,11 @@ from ....problems.training_plan import settings
 from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
+from .convolution import Table
 from .items import Size
 from .node_kinds import Spread, fleet
 from .prices import Group, Part, Pricing
-from .visits import Grid, Table, VisitTables
+from .visits import Grid, VisitTables
 
 # Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
 _RATIOS = (1.04, 1.008)

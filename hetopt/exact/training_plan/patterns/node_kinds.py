@@ -80,10 +80,11 @@ class Spread(NamedTuple):
 
     def most(self, degree: Whole) -> Array:
         """Of replicas of so many GPUs each: t rate + share, and t rate / (1 - part)."""
-        sent = degree * self.rate
-        if self.part >= 1:
-            return sent + self.share
-        return np.minimum(sent + self.share, sent / (1 - self.part) * (1 + 1e-9))
+        sent: Array = degree * np.float64(self.rate)
+        most: Array = sent + self.share
+        if self.part < 1:
+            most = np.minimum(most, sent / (1 - self.part) * (1 + 1e-9))
+        return most
 
 
 @dataclass(frozen=True)

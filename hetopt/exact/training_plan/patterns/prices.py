@@ -33,9 +33,9 @@ from math import fsum
 
 import numpy as np
 
-from .convolution import extend
+from .convolution import Table, extend
 from .programme import Array, maximise
-from .visits import Grid, Table, Visits
+from .visits import Grid, Visits
 
 _MARGIN = np.float32(1e-5)
 _ROUNDS = 60
