@@ -5,6 +5,7 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
 from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
 from ..problems.job_scheduling import Data
-from ..result import Result, Stop
+from ..result import Bound, Result, Stop
 from ..scheduling import metrics, simulator, traces
 from ..scheduling.bounds import bound
 from ..scheduling.fitting import Fit, fits, named_gpus
@@ -72,13 +73,14 @@ def schedule(
     chosen = list(dict.fromkeys(given))
     refuse_unknown("policy", chosen, registry.known_for(_FOLDER, "job_scheduling"))
     outcomes = []
+    proved = cache(partial(bound, data))  # by the first policy with a schedule
     for name in chosen:
         run = Heuristic("job_scheduling", data, name, part="simulation")
         # A policy by itself fails the call, one of several is a row with its reason.
         attempt = alone if len(chosen) == 1 else tried
         try:
             progress_of(progress).started(f"{data.name}: {name}")
-            outcomes.append(_outcome(run, rounds, attempt))
+            outcomes.append(_outcome(run, rounds, attempt, proved))
         except KeyboardInterrupt:  # then nothing is known of the policy
             run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
             outcomes.append(Outcome(name, run.result(), None))
@@ -173,6 +175,7 @@ def _outcome(
     run: Heuristic,
     rounds: bool | None,
     attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
+    proved: Callable[[], Bound],
 ) -> Outcome:
     data: Data = run.data
     refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]
@@ -189,4 +192,4 @@ def _outcome(
     if result.plan is None:
         return Outcome(run.name, result, None)
     measured = metrics.measure(data, result.plan, simulated[0].decision_s)
-    return Outcome(run.name, result.with_bound(bound(data)), measured)
+    return Outcome(run.name, result.with_bound(proved()), measured)

@@ -258,18 +258,48 @@ class JobRates:
             self._steps[key] = self._step_us(trained, d, t, kinds, link, links)
         return self._steps[key]
 
+    def least_across_us(self, trained: Trained, node: str, d: int, t: int) -> int:
+        """No GPUs of several nodes, `node` among them, train one step in less.
+
+        Gradients pass between nodes, at best by the least latency and the highest
+        bandwidth that pairs of nodes have. So does what tensor parallelism sends, but
+        where all its groups lie within nodes: then those of `node` use its own link.
+        """
+        kind, links = self.cluster.node[node], self._links_between
+        within = t < d * t and t <= kind.count
+        own = {self.cluster.link(node, node)} if within and t > 1 else set()
+        tensor, between = _best(links | own), _best(links)
+        key = (trained, d, t, kind.gpu, tensor, "across")
+        if key not in self._steps:
+            step = self._step_us(
+                trained, d, t, frozenset([kind.gpu]), tensor, [between]
+            )
+            self._steps[key] = step
+        return self._steps[key]
+
     @cached_property
-    def _best_link(self) -> LinkRate | None:
-        """The least latency and the highest bandwidth of all links, together."""
-        cluster, inter = self.cluster, self.cluster.inter
-        links = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
-        if len(cluster.nodes) > 1:
+    def _links_between(self) -> set[LinkRate]:
+        """Every link that two nodes may have."""
+        inter = self.cluster.inter
+        links: set[LinkRate] = set()
+        if len(self.cluster.nodes) > 1:
             links |= {link_of(slower(rate), rate[1]) for rate in inter.pairs.rates}
             if inter.gbytes_per_s is not None:
                 links.add(link_of(inter.gbytes_per_s, inter.latency_us))
-        if not links:
-            return None
-        return min(link[0] for link in links), max(link[1] for link in links)
+        return links
+
+    @cached_property
+    def _best_link(self) -> LinkRate | None:
+        """The least latency and the highest bandwidth of all links, together."""
+        cluster = self.cluster
+        own = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
+        links = own | self._links_between
+        return _best(links) if links else None
+
+
+def _best(links: set[LinkRate]) -> LinkRate:
+    """The least latency and the highest bandwidth of some links, together."""
+    return min(link[0] for link in links), max(link[1] for link in links)
 
 
 def _sync_s(

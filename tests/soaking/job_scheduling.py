@@ -14,6 +14,7 @@ from hetopt.errors import NoPlan
 from hetopt.plans import Lease, Schedule, ScheduledJob
 from hetopt.problems.job_scheduling import Data, Job, evaluate
 from hetopt.scheduling.bounds import alone, one_machine
+from hetopt.scheduling.prices import priced
 from hetopt.scheduling.simulator import simulate
 from soaking import Contradiction
 from soaking._subproblems import posed
@@ -127,8 +128,8 @@ def check(data: dict[str, Any]) -> str:
         raise Contradiction(
             f"{said}: judged {judged.objective}, replayed {replayed}: {problem}"
         )
-    for bound in (alone(problem), one_machine(problem)):
-        if bound.value > judged.objective:
+    for bound in (alone(problem), one_machine(problem), priced(problem)):
+        if bound is not None and bound.value > judged.objective:
             raise Contradiction(
                 f"{said}: {judged.objective} is below {bound}: {problem}: {made}"
             )

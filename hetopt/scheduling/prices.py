@@ -1,0 +1,288 @@
+"""A bound by prices: every job for itself, on GPUs that cost what they are in demand.
+
+Given  jobs j with release r[j], offers c of `offers`: N[c] GPUs of group q[c], which do
+at most the share rate[j,c] = 1 / (steps s[c] + L) of the job in a us; intervals i
+of time, from e[i] to e[i+1]; G[q] GPUs of each group.
+For any prices y[q,i] >= 0 of a GPU of q for a us of interval i,
+    sum_j C[j]  >=  sum_j least[j]  -  sum_{q,i} y[q,i] G[q] (e[i+1] - e[i])
+where least[j] is the least of C + what the job pays, over all that one job alone could
+do: no group ever gives more GPUs than it has, and a price for what is not used is lost
+only to the right side. For any worth mu >= 0 of the whole job, as it has one lease at a
+time,
+    C + paid  >=  mu + C + sum_i (us of [r, C] in i) m[i]
+    m[i]  =  min(0, min_c y[q[c],i] N[c] - mu rate[c])
+which is linear in C within an interval, so that C is at one end of it. For each
+interval in which the job could end the best of several mu is taken; then the least of
+the intervals. A job that ends after the last one has C >= its end.
+
+Prices are sought by subgradients, on finer and finer intervals, and the bound holds
+whatever they are. It is the dual of the linear programme that mixes schedules of each
+job (Dantzig-Wolfe), which has jobs' completion times where interval-indexed programmes
+(Hall, Schulz, Shmoys and Wein 1997) have mean busy times.
+
+Sums are of floats, of fewer than 10^6 terms: each is off by less than 10^-9 of its
+terms without their signs, which are added up and taken off.
+"""
+
+import heapq
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from ..costs.job_rates import Trained
+from ..problems.job_scheduling import Data, Job, micro
+from ..result import Bound
+from .offers import Offer, groups, launch_us, offers
+
+PRICES = "prices of GPUs over time, each job for itself"
+
+SLACK = 1e-9
+MOST_JOBS = 200  # a minute's work, on one core
+HALVINGS = 8  # of the time until all jobs one after the other are done: the first grid
+MOST_INTERVALS = 64
+ROUNDS = 80  # of changing prices, a grid
+STEP, CALMER = 0.1, 0.6  # the first step, in jobs per GPU; its part on the next grid
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """Jobs in rows, offers in columns; a missing offer has rate 0 and no GPUs."""
+
+    release: Array  # us after the first of them
+    rate: Array
+    gpus: Array
+    group: Ints
+    room: Array  # GPUs of each group
+
+    @property
+    def alone(self) -> Array:
+        """Least us of each job."""
+        quickest: Array = self.rate.max(axis=1)
+        return 1 / quickest
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Intervals of time, as each job sees them: nothing is before its release."""
+
+    edges: Array
+    start: Array
+    end: Array
+
+    @property
+    def lengths(self) -> Array:
+        """Us of each interval."""
+        return np.diff(self.edges)
+
+
+def priced(data: Data) -> Bound | None:
+    """The least average completion time by prices; None for more jobs than `MOST_JOBS`.
+
+    At least one job fits.
+    """
+    served = [job for job in data.jobs if data.rates.options(data.trained(job))]
+    if len(served) > MOST_JOBS:
+        return None
+    queue = _queue(data, served)
+    waited = Fraction(_best(queue)) - sum(map(int, queue.release))
+    return Bound(max(Fraction(0), waited / len(served)), PRICES)
+
+
+# --- the queue as numbers ---------------------------------------------------------
+
+
+def _queue(data: Data, served: list[Job]) -> _Queue:
+    among, launch = groups(data), launch_us(data)
+    by_class: dict[Trained, list[Offer]] = {}
+    rows: list[list[tuple[float, int, int]]] = []
+    release = []
+    for job in served:
+        trained = data.trained(job)
+        if trained not in by_class:
+            by_class[trained] = offers(data, trained, among)
+        release.append(micro(job.submit_s))  # integers: their differences are exact
+        rows.append(
+            [
+                (1 / (job.steps * offer.step_us + launch), offer.gpus, offer.group)
+                for offer in by_class[trained]
+            ]
+        )
+    width = max(map(len, rows))
+    padded = [row + [(0.0, 0, 0)] * (width - len(row)) for row in rows]
+    table = np.array(padded, float)
+    return _Queue(
+        np.array([us - min(release) for us in release], float),
+        table[:, :, 0],
+        table[:, :, 1],
+        table[:, :, 2].astype(np.int64),
+        np.array([group.gpus for group in among], float),
+    )
+
+
+def _grid(queue: _Queue, edges: Array) -> _Grid:
+    release = queue.release[:, None]
+    return _Grid(
+        edges,
+        np.maximum(edges[None, :-1], release),
+        np.maximum(edges[None, 1:], release),
+    )
+
+
+# --- what prices prove ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What each job pays and does at least, at the prices of one round."""
+
+    total: float  # of the bound
+    terms: float  # the same without signs
+    worth: Array  # of each job, the best of those that were tried
+    used: Array  # GPU us of each group in each interval
+
+
+def _answers(queue: _Queue, grid: _Grid, prices: Array, worths: Array) -> _Answers:
+    """Of jobs in rows and worths in columns, by intervals in which jobs could end."""
+    length = grid.end - grid.start
+    least, _ = _least(queue, prices, worths)
+    gained = length[:, :, None] * least
+    before = np.cumsum(gained, axis=1) - gained
+    ends = np.minimum(grid.start[:, :, None], grid.end[:, :, None] + gained)
+    value = worths[:, None, :] + before + ends
+    value[length <= 0] = np.inf
+    rows = np.arange(len(value))
+    last = value.max(axis=2).argmin(axis=1)
+    best = value[rows, last].argmax(axis=1)
+    found = np.minimum(value[rows, last, best], grid.edges[-1])
+    paid = float((prices * queue.room[:, None] * grid.lengths).sum())
+    terms = (worths + np.abs(gained).sum(axis=1)).max(axis=1).sum()
+    near = np.clip(best, 1, worths.shape[1] - 2)[:, None] + np.arange(-1, 2)
+    used = _used(queue, grid, prices, worths[rows[:, None], near], last)
+    return _Answers(
+        float(found.sum()) - paid,
+        float(terms + found.sum() + paid),
+        worths[rows, best],
+        used,
+    )
+
+
+def _least(queue: _Queue, prices: Array, worths: Array) -> tuple[Array, Ints]:
+    """m by job, interval and worth, and the offer that it is of; -1 for none."""
+    shape = len(worths), prices.shape[1], worths.shape[1]
+    least, chosen = np.zeros(shape), np.full(shape, -1)
+    for c in range(queue.rate.shape[1]):
+        cost = prices[queue.group[:, c]] * queue.gpus[:, c, None]
+        offered = cost[:, :, None] - (queue.rate[:, c, None] * worths)[:, None, :]
+        np.copyto(chosen, c, where=offered < least)
+        np.minimum(least, offered, out=least)
+    return least, chosen
+
+
+def _used(
+    queue: _Queue, grid: _Grid, prices: Array, worths: Array, last: Ints
+) -> Array:
+    """GPU us by group and interval, of a mix of answers that does each job once.
+
+    Of neighbouring worths, in columns, at one of which less than the job is done.
+    """
+    least, chosen = _least(queue, prices, worths)
+    length = grid.end - grid.start
+    rows, interval = np.arange(len(last)), np.arange(length.shape[1])
+    gained = (length[:, :, None] * least)[rows, last]
+    to_the_end = grid.end[rows, last, None] + gained < grid.start[rows, last, None]
+    works = interval[:, None] < (last[:, None] + to_the_end)[:, None, :]
+    works &= chosen >= 0
+    rate = np.where(works, queue.rate[rows[:, None, None], chosen], 0.0)
+    done = (rate * length[:, :, None]).sum(axis=1)
+    above = np.clip((done < 1).sum(axis=1), 1, worths.shape[1] - 1)
+    low, high = done[rows, above - 1], done[rows, above]
+    share = np.clip((1 - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    used = np.zeros((len(queue.room), length.shape[1]))
+    where = np.broadcast_to(interval, length.shape)
+    for worth, part in ((above - 1, 1 - share), (above, share)):
+        offer = chosen[rows, :, worth]
+        gpus = np.where(works[rows, :, worth], queue.gpus[rows[:, None], offer], 0.0)
+        group = queue.group[rows[:, None], offer]
+        np.add.at(used, (group, where), part[:, None] * gpus * length)
+    return used
+
+
+# --- looking for prices -----------------------------------------------------------
+
+
+def _best(queue: _Queue) -> float:
+    """Sum of completion times that the best prices found prove, in us."""
+    end = queue.release.max() + 2 * queue.alone.sum()
+    edges = np.concatenate([[0.0], end * 0.5 ** np.arange(HALVINGS, -1, -1)])
+    prices = np.zeros((len(queue.room), len(edges) - 1))
+    worth, step = 2 * queue.alone, STEP * len(queue.release) / queue.room.sum()
+    while True:
+        prices, worth = _climbed(queue, _grid(queue, edges), prices, worth, step)
+        if len(edges) > MOST_INTERVALS or not prices.any():
+            break
+        step *= CALMER
+        edges, prices = _divided(queue, edges, prices)
+    grid = _grid(queue, edges)
+    final = _answers(queue, grid, prices, _worths(worth, 400, 1.02))
+    return final.total - SLACK * final.terms
+
+
+def _worths(worth: Array, count: int, ratio: float) -> Array:
+    """Worths around those of the jobs, in rows."""
+    steps = np.arange(count) - count // 2
+    return worth[:, None] * ratio**steps
+
+
+def _climbed(
+    queue: _Queue, grid: _Grid, prices: Array, worth: Array, step: float
+) -> tuple[Array, Array]:
+    """Better prices on a grid, and what jobs are worth at them.
+
+    Adam (Kingma and Ba 2015) along subgradients: what is used beyond the room, in
+    parts of the room; steps shrink to 3 % of the first.
+    """
+    room = queue.room[:, None] * grid.lengths
+    best, kept = -np.inf, (prices, worth)
+    mean, square = np.zeros_like(prices), np.zeros_like(prices)
+    for number in range(1, ROUNDS + 1):
+        found = _answers(queue, grid, prices, _worths(worth, 48, 1.15))
+        worth = found.worth
+        if found.total > best:
+            best, kept = found.total, (prices, worth)
+        excess = np.clip(found.used / room - 1, -1, 3)
+        mean = 0.9 * mean + 0.1 * excess
+        square = 0.99 * square + 0.01 * excess**2
+        ahead = mean / (1 - 0.9**number)
+        ahead /= np.sqrt(square / (1 - 0.99**number)) + 1e-3
+        prices = np.maximum(0.0, prices + step * 0.03 ** (number / ROUNDS) * ahead)
+    return kept
+
+
+def _divided(queue: _Queue, edges: Array, prices: Array) -> tuple[Array, Array]:
+    """A grid of up to twice as many intervals, and the same prices on it.
+
+    Those are halved in which most is paid, or which are longest among those up to the
+    last in which anything is.
+    """
+    lengths = np.diff(edges)
+    paid = (prices * queue.room[:, None] * lengths).sum(axis=0)
+    busy = np.arange(len(paid)) <= np.flatnonzero(paid).max()
+    weight = paid / paid.sum() + busy * lengths / lengths[busy].sum()
+    heap = [
+        (-weight[i], edges[i], edges[i + 1], i) for i in np.flatnonzero(busy).tolist()
+    ]
+    rest = [(0.0, edges[i], edges[i + 1], i) for i in np.flatnonzero(~busy).tolist()]
+    heapq.heapify(heap)
+    while len(heap) + len(rest) < min(2 * len(paid), MOST_INTERVALS):
+        heavy, start, end, i = heapq.heappop(heap)
+        middle = (start + end) / 2
+        heapq.heappush(heap, (heavy / 2, start, middle, i))
+        heapq.heappush(heap, (heavy / 2, middle, end, i))
+    rows = sorted([*heap, *rest], key=lambda row: row[1])
+    finer = np.array([*(row[1] for row in rows), edges[-1]])
+    return finer, prices[:, [row[3] for row in rows]]
