@@ -57,9 +57,10 @@ is in single precision, where activations take twice MARP's bytes. *Calibrated m
 `hetopt calibrate`'s with the constants as shipped, which were fitted to public runs and
 may have seen these; OPT is in `fidelity.md`."""
 GAPS = """\
-The bound is weak: Sia and the exact rounds are far from it as well, so a gap says how
-crowded a queue is and little of a policy. Policies are to be compared with each
-other, and HAS with the proved rounds below."""
+The bound of these rows is the weak one of one shared machine: a gap says how crowded a
+queue is and little of a policy. By prices of GPUs and by orders that are searched for,
+the shipped queues have gaps of 13 to 30 % (`../README.md`). Policies are to be compared
+with each other, and HAS with the proved rounds below."""
 ROUNDS = """\
 Frenzy in rounds; at each one in which a job waits, the cheapest assignment of the
 idle GPUs to the waiting jobs is proved (cost: normalised goodput to the -1/2, 1.1 for

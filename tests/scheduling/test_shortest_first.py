@@ -1,0 +1,66 @@
+"""Shortest remaining work first, and the order that is searched for from it."""
+
+from random import Random
+
+import pytest
+
+from hetopt.plans import Lease, Schedule
+from hetopt.problems import job_scheduling
+from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.scheduling import catalogue, simulator, workloads
+
+SECOND = 10**6
+
+
+def queue(*jobs: tuple[int, float], **assumed: float) -> Data:
+    """Jobs of (steps, submission) that train BERT-base on one node of two GPUs."""
+    return Data(
+        name="two GPUs",
+        cluster=catalogue.cluster([("A100-40G", 2)], 5.0),
+        models={"bert-base": catalogue.job_model("bert-base")},
+        jobs=tuple(
+            Job(name=f"j{i}", model="bert-base", batch=4, samples=4 * n, submit_s=at)
+            for i, (n, at) in enumerate(jobs)
+        ),
+        assumptions=Assumptions(**assumed),
+    )
+
+
+def leases(made: Schedule) -> list[tuple[Lease, ...]]:
+    return [entry.leases for entry in made.jobs]
+
+
+def test_a_shorter_job_takes_the_gpus_and_the_longer_one_starts_again() -> None:
+    data = queue((10_000, 0.0), (100, 20.0), launch_s=3, restart_s=7)
+    step = data.rates.step_us(data.trained(data.jobs[0]), 2, 1, {"node0": 2})
+    long, short = leases(simulator.simulate(data, "shortest_first").schedule)
+    (only,) = short
+    assert (only.start_us, only.end_us) == (20 * SECOND, 23 * SECOND + 100 * step)
+    first, second = long
+    done = 17 * SECOND // step
+    assert (first.start_us, first.end_us) == (0, 20 * SECOND)
+    assert second.start_us == only.end_us
+    assert second.end_us == only.end_us + 7 * SECOND + (10_000 - done) * step
+
+
+def test_a_job_that_nobody_overtakes_keeps_its_gpus() -> None:
+    data = queue((100, 0.0), (9_000, 1.0), (9_500, 2.0), launch_s=3, restart_s=7)
+    first, second, third = leases(simulator.simulate(data, "shortest_first").schedule)
+    assert [len(one) for one in (first, second, third)] == [1, 1, 1]
+    assert first[0].end_us == second[0].start_us
+    assert second[0].end_us == third[0].start_us
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_order_that_is_searched_for_is_no_worse_than_the_first(seed: int) -> None:
+    random = Random(f"searched {seed}")
+    cluster = catalogue.cluster([("RTX2080Ti", 4), ("A100-40G", 2)], 5.0)
+    data = workloads.queue(6, seed, cluster, "q", every_s=random.choice([0, 100]))
+    values = []
+    for policy in ("searched_order", "shortest_first"):
+        made = simulator.simulate(data, policy).schedule
+        found = job_scheduling.evaluate(data, made)
+        assert not found.violations
+        assert found.objective is not None
+        values.append(found.objective)
+    assert values[0] <= values[1]
