@@ -66,6 +66,7 @@ LADDERS: dict[str, dict[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
         order: lambda order=order: partition(order) for order in ("given", "free")
     },
     "provisioning": {"espresso/llama-7b": provisioning},
+    "provisioning_allocations": {"espresso/llama-7b": provisioning},
 }
 
 

@@ -58,47 +58,34 @@ Source: Espresso, Eq. 1-3, 8 and 9.
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, floor, gcd
-from typing import Any, NamedTuple
+from typing import Any
 
-from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems.provisioning import Data, Offer
-from hetopt.schema import exact
+
+from ._provisioning import bound_of, budget, kinds_of, latest, positions, refuse_losses, rooms, unit
 
 problem = "provisioning"
-
-LARGEST = 2**62  # of sums in 64 bits
-MICRO_USD_US = 3_600_000_000 * 10**6  # of an hour's us and a dollar's millionths
-
-
-class Kind(NamedTuple):
-    """One offer at one data-parallel degree; times of a layer in us."""
-
-    offer: Offer
-    both: int
-    backward: int
-    sync: int
 
 
 def cases(data: Data) -> list[Data]:
     """The problem at each degree at which an offer has room."""
-    _refuse_losses(data)
+    refuse_losses(data)
     found = [data.model_copy(update={"data_parallel": (d,)}) for d in data.data_parallel]
-    return [case for case in found if _rooms(case)]
+    return [case for case in found if rooms(case)]
 
 
 def build(data: Data, model: Model) -> ReadPlan:
     """State the problem of one degree; return the function that reads the plan back."""
     longest, total, K = _longest(data), model.total, data.micro_batches
-    E, offers = range(_positions(data)), {offer.gpu: offer for offer in data.offers}
-    room, slots, kinds = _rooms(data), _slots(data), _kinds(data)
+    E, offers = range(positions(data)), {offer.gpu: offer for offer in data.offers}
+    room, slots, kinds = rooms(data), _slots(data), kinds_of(data)
     kind = {(e, o, d): kinds[o, d] for e, o, d in room}
     at = {e: [s for s in room if s[0] == e] for e in E}
     of = {o: [s for s in room if s[1] == o] for o in offers}
     least = data.layers * min((k.both for k in kinds.values()), default=0)
-    price = {o: offer.micro_usd_per_hour // _unit(data) for o, offer in offers.items()}
+    price = {o: offer.micro_usd_per_hour // unit(data) for o, offer in offers.items()}
     g = {o: offer.gpus_per_instance for o, offer in offers.items()}
 
     on, layers = model.binaries("on", room), model.integers("layers", room)
@@ -112,7 +99,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     rented = {o: total(d * on[e, o, d] for e, _, d in of[o]) for o in offers}
     single = [d * price[o] * bill[e, o, d] for e, o, d in room if g[o] == 1]
     whole = (g[o] * price[o] * bill[o, i] for o, i in slots)
-    storage = [p // _unit(data) * iteration for p in (data.storage_micro_usd_per_hour,) if p]
+    storage = [p // unit(data) * iteration for p in (data.storage_micro_usd_per_hour,) if p]
     cost = total([*single, *whole, *storage])
 
     # fmt: off
@@ -126,14 +113,14 @@ def build(data: Data, model: Model) -> ReadPlan:
     model.each("slowest",     {e: both[e] <= slow                              for e in E})
     model.each("exposed",     {e: sync[e] - hidden[e] <= exposed               for e in E})
     model.add("iteration", 0, total(both.values()) + (K - 1) * slow + exposed <= iteration)
-    model.each("deadline",    dict(enumerate(iteration <= most for most in _latest(data))))
+    model.each("deadline",    dict(enumerate(iteration <= most for most in latest(data))))
     model.each("bill",        {e: total(bill[s] for s in at[e]) >= iteration - longest * (1 - used[e])
                                                                                for e in E})
     model.each("billed",      {s: bill[s] <= longest * on[s]                   for s in room})
     model.each("whole",       {o: rented[o] <= g[o] * total(rent[s] for s in slots if s[0] == o)
                                                                                for o in offers if g[o] > 1})
     model.each("whole_bill",  {s: bill[s] >= iteration - longest * (1 - rent[s]) for s in slots})
-    model.each("budget",      dict(enumerate(cost <= most for most in _budget(data))))
+    model.each("budget",      dict(enumerate(cost <= most for most in budget(data))))
     if data.other_than_machines:
         _other_counts(data, model, rented, {o: total(rent[s] for s in slots if s[0] == o) for o in offers})
     # our own
@@ -150,15 +137,6 @@ def build(data: Data, model: Model) -> ReadPlan:
         return Provisioning(data_parallel=taken[0][2], stages=tuple(stages))
 
     return read
-
-
-def _refuse_losses(data: Data) -> None:
-    """Each loss makes every machine pay longer: a product of sums."""
-    if lost := [offer.gpu for offer in data.offers if offer.losses_per_hour]:
-        raise Unsupported(
-            f"offer {lost[0]!r} has losses_per_hour, whose part of the time depends on all that is "
-            "rented, which the statement cannot say: use the exact method"
-        )
 
 
 def _other_counts(data: Data, model: Model, rented: Mapping[str, Any], instances: Mapping[str, Any]) -> None:
@@ -190,84 +168,24 @@ def _slots(data: Data) -> list[tuple[str, int]]:
     ]
 
 
-def _kinds(data: Data) -> dict[tuple[str, int], Kind]:
-    """Offers at the degrees that their quota allows, by name and degree."""
-    kinds = {}
-    for offer in data.offers:
-        for d in data.data_parallel:
-            times = offer.by_data_parallel[str(d)]
-            both = times.forward_us + times.backward_us
-            if d <= offer.quota:
-                sync = times.sync_us if d > 1 else 0
-                kinds[offer.gpu, d] = Kind(offer, both, times.backward_us, sync)
-    return kinds
-
-
-def _positions(data: Data) -> int:
-    """The most stages: of layers, and of d GPUs each."""
-    (d,) = data.data_parallel
-    stages = sum(min(offer.quota, offer.rentable) // d for offer in data.offers)
-    return min(data.max_stages, data.layers, stages)
-
-
-def _rooms(data: Data) -> dict[tuple[int, str, int], int]:
-    """By position, offer and degree: the most layers that fit there, where one does."""
-    rooms = {}
-    for e in range(_positions(data)):
-        held = min(data.micro_batches, e + 1)
-        for (o, d), kind in _kinds(data).items():
-            need = kind.offer.layer_mib + held * kind.offer.in_flight_mib
-            if room := min(data.layers, kind.offer.memory_mib // need if need else data.layers):
-                rooms[e, o, d] = room
-    return rooms
-
-
-def _latest(data: Data) -> list[int]:
-    """The longest iteration in us that meets the deadline, where there is one."""
-    return [floor(exact(s) * 10**6 / data.iterations) for s in (data.deadline_s,) if s is not None]
-
-
-def _budget(data: Data) -> list[int]:
-    """The most that `cost` may be, where there is a budget."""
-    if data.budget_usd is None:
-        return []
-    left = exact(data.budget_usd) - exact(data.egress_usd)
-    units = floor(left * MICRO_USD_US / (_unit(data) * data.iterations))
-    if units > LARGEST:
-        raise Unsupported(
-            f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
-            "in the unit of the prices: use the exact method, or a smaller budget"
-        )
-    return [units]
-
-
 def _longest(data: Data) -> int:
-    kinds = _kinds(data).values()
+    kinds = kinds_of(data).values()
     both = max((kind.both for kind in kinds), default=0)
     sync = max((kind.sync for kind in kinds), default=0)
-    return min([data.layers * (data.micro_batches * both + sync), *_latest(data)])
-
-
-def _unit(data: Data) -> int:
-    """The greatest common divisor of all prices, in millionths of USD an hour."""
-    prices = (offer.micro_usd_per_hour for offer in data.offers)
-    return gcd(*prices, data.storage_micro_usd_per_hour) or 1
+    return min([data.layers * (data.micro_batches * both + sync), *latest(data)])
 
 
 def bound(data: Data, value: Fraction) -> int | Fraction:
     """The least objective, USD or us, if the statement's integer is >= `value`."""
-    least = max(0, ceil(value)) * data.iterations
-    if data.minimises_time:
-        return least
-    return Fraction(least * _unit(data), MICRO_USD_US) + exact(data.egress_usd)
+    return bound_of(data, value)
 
 
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
     """Values of the variables, by name."""
-    kinds, d = _kinds(data), plan.data_parallel
+    kinds, d = kinds_of(data), plan.data_parallel
     if data.data_parallel != (d,):
         return {}
-    values = {label(x, s): 0 for s in _rooms(data) for x in ("on", "layers", "bill")}
+    values = {label(x, s): 0 for s in rooms(data) for x in ("on", "layers", "bill")}
     slow = exposed = total = hidden = 0
     for stage in plan.stages:
         kind = kinds[stage.gpu, d]

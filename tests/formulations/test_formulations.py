@@ -16,6 +16,8 @@ from soaking._subproblems import no_lie
 from hetopt import problems, registry
 from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported
 from hetopt.exact import device_grouping as exact_grouping
+from hetopt.exact import provisioning as exact_provisioning
+from hetopt.files import load_problem
 from hetopt.modelling import Limits
 from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
 from hetopt.problems import Objective, device_grouping, layer_partition
@@ -619,3 +621,50 @@ def test_runs_beyond_number_are_refused() -> None:
     )
     with pytest.raises(Unsupported, match="use the exact method"):
         statements.solve("layer_partition", data, "layer_partition_runs", "cpsat")
+
+
+def test_allocations_prove_what_the_exact_method_proves() -> None:
+    """Whole instances, storage, numbers of machines among them; no line is shared."""
+    base = paper_sized("provisioning")
+    offers = tuple(
+        offer.model_copy(update={"gpus_per_instance": 1 + i % 2 * 3})
+        for i, offer in enumerate(base.offers)
+    )
+    rented = {
+        "max_stages": 5,
+        "layers": 17,
+        "offers": offers,
+        "storage_usd_per_hour": 1.5,
+    }
+    for update in (
+        rented,
+        rented | {"other_than_machines": (1, 2)},
+        rented | {"budget_usd": 0.0005},
+    ):
+        data = base.model_copy(update=update)
+        best = exact_provisioning.solve(data, limits=Limits())
+        result = statements.solve(
+            "provisioning", data, "provisioning_allocations", "cpsat"
+        )
+        assert best.status is result.status
+        assert result.objective == best.objective
+
+
+def test_allocations_prove_all_stages_that_espresso_allows() -> None:
+    _, data = load_problem("espresso/llama-3b")
+    best = exact_provisioning.solve(data, limits=Limits())
+    result = statements.solve("provisioning", data, "provisioning_allocations", "cpsat")
+    assert best.status is result.status is Status.OPTIMAL
+    assert result.objective == best.objective
+
+
+def test_allocations_beyond_number_are_refused() -> None:
+    data = paper_sized("provisioning")
+    offers = tuple(
+        offer.model_copy(update={"gpu": f"{offer.gpu}{n}", "quota": 64})
+        for n in range(3)
+        for offer in data.offers
+    )
+    many = data.model_copy(update={"offers": offers})
+    with pytest.raises(Unsupported, match="numbers of stages of each offer"):
+        statements.solve("provisioning", many, "provisioning_allocations", "cpsat")
