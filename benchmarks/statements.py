@@ -65,6 +65,9 @@ LADDERS: dict[str, dict[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
     "layer_partition_runs": {
         order: lambda order=order: partition(order) for order in ("given", "free")
     },
+    "layer_partition_lattice": {
+        order: lambda order=order: partition(order) for order in ("given", "free")
+    },
     "provisioning": {"espresso/llama-7b": provisioning},
     "provisioning_allocations": {"espresso/llama-7b": provisioning},
 }

@@ -12,14 +12,19 @@ def _key(stage: Stage) -> tuple[object, ...]:
     return (stage.memory_mib, stage.layer_us, stage.hop_us)
 
 
-def alike(data: Data) -> list[tuple[int, int]]:
-    """Neighbours among stages that are equal but for the name, if they may swap."""
+def kinds(data: Data) -> list[list[int]]:
+    """Stages that are equal but for the name and may swap, together."""
     if data.order == "given":
-        return []
+        return [[s] for s in range(len(data.stages))]
     equals: dict[tuple[object, ...], list[int]] = {}
     for s, stage in enumerate(data.stages):
         equals.setdefault(_key(stage), []).append(s)
-    return [pair for stages in equals.values() for pair in pairwise(stages)]
+    return list(equals.values())
+
+
+def alike(data: Data) -> list[tuple[int, int]]:
+    """Neighbours among stages that are equal but for the name, if they may swap."""
+    return [pair for stages in kinds(data) for pair in pairwise(stages)]
 
 
 def needs(data: Data) -> list[list[int]]:

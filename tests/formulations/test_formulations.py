@@ -16,6 +16,7 @@ from soaking._subproblems import no_lie
 from hetopt import problems, registry
 from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported
 from hetopt.exact import device_grouping as exact_grouping
+from hetopt.exact import layer_partition as exact_partition
 from hetopt.exact import provisioning as exact_provisioning
 from hetopt.files import load_problem
 from hetopt.modelling import Limits
@@ -668,3 +669,72 @@ def test_allocations_beyond_number_are_refused() -> None:
     many = data.model_copy(update={"offers": offers})
     with pytest.raises(Unsupported, match="numbers of stages of each offer"):
         statements.solve("provisioning", many, "provisioning_allocations", "cpsat")
+
+
+def partition(order: str, times: Any, memory_mib: int = 99) -> layer_partition.Data:
+    """Stages with these times of layers, and no hops."""
+    return layer_partition.Data(
+        layer_mib=(1,) * len(times[0]),
+        in_flight_mib=(0,) * len(times[0]),
+        stages=tuple(
+            layer_partition.Stage(name=f"s{n}", memory_mib=memory_mib, layer_us=row)
+            for n, row in enumerate(times)
+        ),
+        micro_batches=4,
+        order=order,
+    )
+
+
+@pytest.mark.parametrize("order", ["given", "free"])
+def test_a_stage_may_hold_fewer_layers_so_that_the_next_can_hold_one(
+    order: str,
+) -> None:
+    """The second stage does a light layer in time, and not the heavy one behind it."""
+    work = (1, 1, 8, 1)
+    data = partition(order, [work, tuple(10 * w for w in work), work])
+    result = statements.solve(
+        "layer_partition", data, "layer_partition_lattice", "cpsat"
+    )
+    assert result.status is Status.OPTIMAL
+    assert result.objective == brute_force.best("layer_partition", data)
+
+
+def test_the_next_slowest_time_is_proved_where_that_of_the_tables_has_no_plan() -> None:
+    """In 5 us the third stage goes on from layer 4 only; the second ends at 2 or 6."""
+    times = [
+        (1, 1, 1, 1, 1, 9, 9, 9),
+        (9, 1, 9, 9, 9, 1, 1, 9),
+        (9, 9, 9, 9, 1, 9, 9, 9),
+        (9, 9, 9, 9, 9, 1, 1, 1),
+    ]
+    data = partition("given", times)
+    result = statements.solve(
+        "layer_partition", data, "layer_partition_lattice", "cpsat"
+    )
+    assert result.status is Status.OPTIMAL
+    assert result.objective == brute_force.best("layer_partition", data)
+
+
+@pytest.mark.parametrize("objective", ["iteration", "bottleneck"])
+def test_the_lattice_proves_what_the_exact_method_proves(objective: str) -> None:
+    """More stages in free order than can be enumerated; the two share no line."""
+    data = paper_sized("layer_partition").model_copy(update={"objective": objective})
+    best = exact_partition.solve(data, limits=Limits())
+    result = statements.solve(
+        "layer_partition", data, "layer_partition_lattice", "highs"
+    )
+    assert best.status is result.status is Status.OPTIMAL
+    assert result.objective == best.objective
+
+
+@pytest.mark.parametrize(
+    ("stages", "layers", "micro_batches", "expected"),
+    [(18, 20, 4, "choices of stages"), (12, 60, 1, "runs of layers")],
+)
+def test_lattices_beyond_number_are_refused(
+    stages: int, layers: int, micro_batches: int, expected: str
+) -> None:
+    data = partition("free", [(n + 1,) * layers for n in range(stages)])
+    data = data.model_copy(update={"micro_batches": micro_batches})
+    with pytest.raises(Unsupported, match=expected):
+        statements.solve("layer_partition", data, "layer_partition_lattice", "cpsat")
