@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from heapq import heapify, heapreplace
+from itertools import accumulate, pairwise
 
 from hetopt.costs import CostTable, beyond
 from hetopt.errors import InstanceError, Unsupported
@@ -316,7 +317,7 @@ class Tables:
         return int(ours * pipeline + theirs * sync) + 2
 
     def _obvious(self) -> Iterator[TrainingPlan]:
-        """One pipeline over all GPUs; one inside each node that can hold the model."""
+        """One pipeline over all GPUs; one inside each node that can hold the model; equal ones."""
         if any(not self.table.usable(node.name, 1, 1) for node in self.nodes):
             return
         gpus = list(self.instance.planned_cluster.gpu_ids())
@@ -336,18 +337,62 @@ class Tables:
         ]
         if together:
             yield TrainingPlan(pipelines=tuple(together))
+        for copies in range(1, min(self.batch, max(node.count for node in self.nodes)) + 1):
+            for order in (1, -1):
+                yield from self._equal(copies, list(range(len(self.nodes)))[::order])
+
+    def _equal(self, copies: int, order: list[int]) -> Iterator[TrainingPlan]:
+        """Pipelines of as many single GPUs of each node, in this order, with layers by speed."""
+        each = [self.nodes[n].count // copies for n in order]
+        stages = [n for n, count in zip(order, each, strict=True) for _ in range(count)]
+        if (layers := self._by_speed(stages)) is None:
+            return
+        chosen = [(n, x) for n, x in zip(stages, layers, strict=True) if x]
+        taken, pipelines = dict.fromkeys(order, 0), []
+        for i in range(copies):
+            gpus = []
+            for n, _ in chosen:
+                gpus.append(f"{self.nodes[n].name}:{taken[n]}")
+                taken[n] += 1
+            share = self.batch * (i + 1) // copies - self.batch * i // copies
+            pipelines.append(_pipeline(gpus, [x for _, x in chosen], share))
+        yield TrainingPlan(pipelines=tuple(pipelines))
+
+    def _by_speed(self, stages: list[int]) -> list[int] | None:
+        """Layers of single GPUs of these nodes, each to the first to end; None if not all fit."""
+        kind = {k.node: k for k in self.kinds if k.degree == 1}
+        if any(n not in kind for n in stages):
+            return None
+        hops = [*(self.hop(a, kind[b]) for a, b in pairwise(stages)), 0]
+        layers = [0] * len(stages)
+        for _ in range(self.layers):
+            open_ = [
+                (kind[n].layer_us * (x + 1) + hop, j)
+                for j, (n, x, hop) in enumerate(zip(stages, layers, hops, strict=True))
+                if x < self.most_layers(kind[n])
+            ]
+            if not open_:
+                return None
+            layers[min(open_)[1]] += 1
+        return layers
 
     def _chain(self, gpus: list[str], micro_batches: int) -> Pipeline:
         """A pipeline of single GPUs with layers as equal as can be."""
         count = min(len(gpus), self.layers)
         cuts = [self.layers * j // count for j in range(count + 1)]
-        return Pipeline(
-            micro_batches=micro_batches,
-            stages=tuple(
-                Stage(layers=(cuts[j], cuts[j + 1]), replicas=(Replica(gpus=(gpu,)),))
-                for j, gpu in enumerate(gpus[:count])
-            ),
-        )
+        return _pipeline(gpus[:count], [b - a for a, b in pairwise(cuts)], micro_batches)
+
+
+def _pipeline(gpus: list[str], layers: list[int], micro_batches: int) -> Pipeline:
+    """Stages of single GPUs with so many layers."""
+    cuts = list(accumulate(layers, initial=0))
+    return Pipeline(
+        micro_batches=micro_batches,
+        stages=tuple(
+            Stage(layers=span, replicas=(Replica(gpus=(gpu,)),))
+            for gpu, span in zip(gpus, pairwise(cuts), strict=True)
+        ),
+    )
 
 
 def _shares(batch: int, stages: list[list[int]]) -> list[int]:
