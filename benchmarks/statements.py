@@ -17,6 +17,7 @@ from typing import Any
 from _measuring import RESULTS, keep
 from exact_device_grouping import FLOORS, cluster
 from exact_layer_partition import pipeline
+from hexiscale_milp import small
 
 from hetopt import Limits, registry
 from hetopt.files import load_problem
@@ -49,6 +50,12 @@ def provisioning() -> Iterator[tuple[str, Any]]:
         yield f"{stages} stages", data.model_copy(update={"max_stages": stages})
 
 
+def training() -> Iterator[tuple[str, Any]]:
+    """HexiScale's setting 1 in small: half RTX3090, half RTX4090, slowly linked."""
+    for gpus in (4, 6, 8, 10, 12):
+        yield f"{gpus} GPUs", small(gpus)
+
+
 LADDERS: dict[str, dict[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
     "device_grouping": {"2 types": lambda: grouping(2)},
     "device_grouping_counts": {"3 types": lambda: grouping(3)},
@@ -70,6 +77,7 @@ LADDERS: dict[str, dict[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
     },
     "provisioning": {"espresso/llama-7b": provisioning},
     "provisioning_allocations": {"espresso/llama-7b": provisioning},
+    "hexiscale": {"setting 1 in small": training},
 }
 
 

@@ -75,7 +75,11 @@ Our own, beyond the paper.
     all_work        the aggregate work cut: a pipeline's work is L batch
     work_there      a group does no more than the horizon allows
     work_cut        nor than span allows (batch tau <= span), over the groups of a node
-The cut loses no plan, and gives the relaxation its bound; span is declared to be at
+    crossing        a shorter span costs synchronisation: samples that stay in a node need
+                    the layers in many nodes, and others cross links themselves
+The crossing is proved in `hetopt.bounds.crossing`, for analytic times of layers.
+
+The work cut loses no plan, and gives the relaxation its bound; span is declared to be at
 least what it proves by itself, L B / sum_n count[n] max_{g on n} 1 / (t[g] time[g]).
 
 Prices of pairs are rounded down to 1 / grain us (a thousandth where 1e9 allows) and
@@ -304,4 +308,6 @@ def _synchronisation(t: Tables, model: Model, v: SimpleNamespace) -> None:
     model.each("stage_sync", {(i, b): v.run[i, b] >= v.each[b] + v.run[i, before[b]]
                               - t.longest_sync * (cut[i, b] + 1 - v.used[i, 0])          for i, b in cut})
     model.each("sync",       {x: v.sync >= v.run[x]                               for x in v.run})
+    # our own
+    model.each("crossing",   {f: f * v.span + v.sync >= least           for f, least in t.crossing.items()})
     # fmt: on
