@@ -185,16 +185,16 @@ class Lattice:
         """
         weight = [sum(stage.layer_us[l] for stage in self.data.stages) for l in range(self.L)]
         prefix, left = _sums(weight), sum(weight)
-        offers = []
+        offers: list[tuple[Fraction, int]] = []
         for s, stage in enumerate(self.data.stages):
             # The last position has the most room, and the hop is not paid there.
             ends = self.ends(s, self.P - 1, slow)
-            each = (Fraction(t, w) for t, w in zip(stage.layer_us, weight, strict=True) if w)
-            offers.append((min(each, default=Fraction(0)), int((prefix[ends] - prefix).max())))
+            ratios = (Fraction(t, w) for t, w in zip(stage.layer_us, weight, strict=True) if w)
+            offers.append((min(ratios, default=Fraction(0)), int((prefix[ends] - prefix).max())))
         found = Fraction(0)
-        for each, most in sorted(offers):
+        for ratio, most in sorted(offers):
             took = min(left, most)
-            left, found = left - took, found + each * took
+            left, found = left - took, found + ratio * took
         hops = [stage.hop_us for stage in self.data.stages]
         return ceil(found) + sum(hops) - max(hops)
 

@@ -40,7 +40,7 @@ Source: Espresso, Eq. 1-3, 8 and 9.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -88,16 +88,17 @@ def _worth(t: Tables, listed: list[Allocation], built: int | None) -> list[Alloc
 def build(case: Case, model: Model) -> ReadPlan:
     """State the problem of one degree; return the function that reads the plan back."""
     t, total, K = Tables(case.data), model.total, case.data.micro_batches
-    N, Q, times = range(len(case.allocations)), range(len(t.blocks)), _times(case)
+    listed, Q, times = case.allocations, range(len(t.blocks)), _times(case)
+    N = range(len(listed))
     kind = {kind.offer.gpu: kind for kind in t.kinds}
-    columns, price = _columns(case), [t.weight(a) for a in case.allocations]
+    columns, price = _columns(case), [t.weight(a) for a in listed]
     of = {o: [c for c in columns if c[1] == o] for o in kind}
     inside = {q: [c for c in columns if c[0] == q] for q in Q}
     syncing = {c: kind[c[1]].sync * c[2] for c in columns if kind[c[1]].sync}
     rank = {c: bisect_left(times, kind[c[1]].both * c[2]) for c in columns}
 
     chosen = model.binaries("chosen", N)
-    iteration = model.integers("iteration", {n: case.allocations[n].most for n in N})
+    iteration = model.integers("iteration", {n: listed[n].most for n in N})
     stages, there = model.integers("stages", columns), model.binaries("there", syncing)
     reached = model.binaries("reached", range(1, len(times)))
     exposed = model.integer("exposed", 0, max(syncing.values(), default=0))
@@ -112,25 +113,25 @@ def build(case: Case, model: Model) -> ReadPlan:
         for c in syncing
     }
 
-    def chosen_with(amount: Callable[[Allocation], int]) -> Any:
-        """What an amount of the allocations is for the one that is chosen."""
-        return total(amount(case.allocations[n]) * chosen[n] for n in N)
+    def of_chosen(amounts: Iterable[int]) -> Any:
+        """The amount of the allocation that is chosen."""
+        return total(amount * chosen[n] for n, amount in enumerate(amounts))
 
     # fmt: off
     model.add("one", 0, total(chosen.values()) == 1)
-    model.each("rented",   {o: total(stages[c] for c in of[o]) == chosen_with(lambda a, i=i: a.stages[i])
+    model.each("rented",   {o: total(stages[c] for c in of[o]) == of_chosen(a.stages[i] for a in listed)
                                                                          for i, o in enumerate(kind)})
     model.each("filled",   {q: total(stages[c] for c in inside[q])
-                               == chosen_with(lambda a, q=q: t.blocks[q].filled(sum(a.stages)))  for q in Q})
+                               == of_chosen(t.blocks[q].filled(sum(a.stages)) for a in listed)  for q in Q})
     model.add("all_layers", 0, total(x * stages[q, o, x] for q, o, x in columns) == case.data.layers)
     model.each("reached",  {c: stages[c] <= columns[c] * reached[r]      for c, r in rank.items() if r})
     model.each("falling",  {r: reached[r] <= reached[r - 1]              for r in range(2, len(times))})
     model.each("there",    {c: stages[c] <= columns[c] * there[c]        for c in syncing})
     model.each("exposed",  {c: syncing[c] * there[c] - hidden[c] <= exposed  for c in syncing})
     model.add("takes", 0, total(iteration.values()) >= work + (K - 1) * slow + exposed)
-    model.each("in_time",  {n: iteration[n] <= case.allocations[n].most * chosen[n]   for n in N})
+    model.each("in_time",  {n: iteration[n] <= listed[n].most * chosen[n]    for n in N})
     # our own
-    model.each("least",    {n: iteration[n] >= case.allocations[n].least * chosen[n]  for n in N})
+    model.each("least",    {n: iteration[n] >= listed[n].least * chosen[n]   for n in N})
     # fmt: on
     model.minimise(total(price[n] * iteration[n] for n in N))
 
