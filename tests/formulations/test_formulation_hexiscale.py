@@ -284,6 +284,29 @@ def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
     assert training_plan.evaluate(instance, again).objective == judged.objective
 
 
+@pytest.mark.parametrize("name", ["setting-1-llama2-7b", "setting-2-llama2-7b"])
+def test_the_crossing_ties_span_and_synchronisation_of_no_plan_too_tightly(
+    name: str,
+) -> None:
+    instance = load_instance(f"hexiscale/{name}")
+    tables = hexiscale.Tables(instance)
+    assert tables.crossing[1] > tables.least["span"]
+    assert tables.obvious is not None
+    for plan in (tables.obvious[1], across(instance)):
+        parts = training_plan.evaluate(instance, plan).parts
+        for factor, least in tables.crossing.items():
+            assert factor * max(parts["pipeline_us"]) + parts["sync_us"] >= least
+
+
+def test_the_horizon_is_that_of_layers_by_speed_where_equal_ones_are_slower() -> None:
+    """HexiScale's case study: GPUs of which the fastest do four times as much."""
+    tables = hexiscale.Tables(load_instance("hexiscale/case-study"))
+    assert tables.obvious is not None
+    for pipeline in tables.obvious[1].pipelines:
+        lengths = [len(stage.span) for stage in pipeline.stages]
+        assert max(lengths) > 1 + min(lengths)
+
+
 def proofs() -> Iterator[Any]:
     """Back ends and seeds; those without a proof within a second wait for `slow`."""
     for backend in CARRIED:
