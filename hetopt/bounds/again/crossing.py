@@ -1,0 +1,101 @@
+"""What crosses links between nodes beside the total work, derived again.
+
+The argument is that of `bounds.crossing`: with Tp the longest pipeline and B samples of
+w FLOPs, samples make h <= (sum F Tp / B - w) / k hops between nodes on the average,
+and all nodes together hold layers worth w (sum of the roots of their shares of the
+work)^2 / (1 + h), each copy of which beyond the first is synchronised over some link.
+Links are asked of the cluster pair by pair, and the least over Tp is sought on a finer
+grid.
+"""
+
+from itertools import permutations
+from math import floor, inf, sqrt
+
+from ...costs import CostTable, compute
+from ...schema import exact
+
+_STEP = 1.0005  # of the grid on pipeline times
+_ROUNDED = 1 - 1e-9  # what doubles may cost, generously
+_MOST_NODES = 200  # all pairs of which are asked for
+
+
+def least_us(table: CostTable, pipeline_us: float) -> int | None:
+    """No iteration is shorter if no plan's pipelines are all done before `pipeline_us`.
+
+    Without the optimiser, in us; None where the argument does not hold: micro-batches
+    of several sequences, measured times, synchronisation that something hides.
+    """
+    costs, nodes = table.workload.costs, table.cluster.nodes
+    alone = max(table.workload.micro_batch_sizes) == 1 and costs.lora is None
+    plain = costs.sync_overlap == "none" and costs.layer_times == "analytic"
+    if not (
+        alone and plain and costs.shown_hop_factor and 1 < len(nodes) <= _MOST_NODES
+    ):
+        return None
+    return _Shares(table).least_us(pipeline_us)
+
+
+class _Shares:
+    """FLOPs, FLOP/us and links of one instance."""
+
+    def __init__(self, table: CostTable) -> None:
+        costs, batch = table.workload.costs, table.workload.global_batch
+        self.batch, self.costs = batch, costs
+        flops, least = _flops(table)
+        self.flops = flops
+        speed = {
+            node.name: float(compute.flops_per_s(table.gpu(node.name)) / 10**6)
+            for node in table.cluster.nodes
+        }
+        power = [speed[node.name] * node.count for node in table.cluster.nodes]
+        self.power = sorted(power, reverse=True)
+        self.hop, rate = _links(table, speed)
+        sent = 2 * min(2, costs.gradient_bytes) / 2 * least * flops / rate * 1e6
+        self.copy_us = sent / table.cluster.gpu_count
+
+    def least_us(self, low: float) -> int:
+        pipelines = float(exact(self.costs.pipeline_factor))
+        sync = float(exact(self.costs.sync_factor))
+        low = max(low, self.batch * self.flops / sum(self.power))
+        least = inf
+        while pipelines * low < least:
+            high = low * _STEP  # no less is synchronised in a shorter time
+            least = min(least, pipelines * low + sync * self._sync_us(high))
+            low = high
+        return floor(least * _ROUNDED)
+
+    def _sync_us(self, pipeline_us: float) -> float:
+        each = pipeline_us / self.batch
+        hops = max(0.0, (sum(self.power) * each - self.flops) / self.hop)
+        roots, left = 0.0, 1.0
+        for power in self.power:  # the sum of roots is least where the fastest are full
+            share = min(left, power * each / self.flops)
+            roots, left = roots + sqrt(share), left - share
+            if left <= 0:
+                break
+        return max(0.0, roots**2 / (1 + hops) - 1) * self.copy_us
+
+
+def _flops(table: CostTable) -> tuple[float, float]:
+    """FLOPs of a sample, and bytes of half its gradients for each of them at least."""
+    model, workload, costs = table.model, table.workload, table.workload.costs
+    flops = [
+        compute.passes(costs) * compute.forward_flops(model, workload, layer, 1)
+        for layer in range(table.layers)
+    ]
+    held = list(model.parameters)
+    if costs.head == "include":
+        flops[-1] += 6 * model.embedding_parameters * workload.sequence_length
+        held[-1] += model.embedding_parameters
+    return float(sum(flops)), min(
+        float(2 * p / w) for p, w in zip(held, flops, strict=True)
+    )
+
+
+def _links(table: CostTable, speed: dict[str, float]) -> tuple[float, float]:
+    """FLOPs that a hop costs at the least, and bytes/s between nodes at the most."""
+    cheapest, fastest = inf, 0.0
+    for a, b in permutations(speed, 2):
+        cheapest = min(cheapest, speed[a] * table.least_hop_us(a, b, 1))
+        fastest = max(fastest, float(table.link(a, b)[1]))
+    return cheapest, fastest
