@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from .calling import Listener, Progress
 from .judging import (
     check,
-    check_bound,
     explain,
     load,
     no_plan_is_shorter,
@@ -20,6 +19,7 @@ from .judging import (
     posed_training,
 )
 from .planning import compare, plan
+from .proving import bound_checked, check_bound
 from .provisioning import alternatives, frontier, provision, tradeoffs
 from .solving import carriers, methods_for, options_of, solve, write_statement
 
@@ -38,6 +38,7 @@ __all__ = [
     "Listener",
     "Progress",
     "alternatives",
+    "bound_checked",
     "calibrate",
     "carriers",
     "check",

@@ -2,8 +2,8 @@
 
 A bound is derived again independently of who found it. An exact method may offer
 `Certificate`, the record that it leaves, and `recheck(data, certificate, bound) ->
-list[str]`: what is missing for the bound to be proved by such a record. The bound of a
-training plan needs none where the cheap bound reaches it.
+list[str]`: what is missing for the bound to be proved by such a record. `proving` says
+what else derives bounds.
 """
 
 import math
@@ -20,14 +20,12 @@ from ..problems import Evaluation, Objective
 from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
-from ..text.parsing import read_tree
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyPlan,
     AnyProblem,
     AnyProgress,
-    Place,
     limits_of,
     not_one,
     progress_of,
@@ -66,25 +64,6 @@ def check(plan: AnyPlan, instance: AnyProblem | None = None) -> Evaluation:
     """
     name, data, made = posed_plan(plan, instance)
     return problems.get(name).evaluate(data, made)
-
-
-def check_bound(result: Place, instance: Place | Record | None = None) -> list[str]:
-    """Derive the bound of a result document again: what is missing, empty if proved.
-
-    Raises `InstanceError` for a document without a bound or with a certificate that
-    no method of ours left, `Unsupported` where a bound cannot be derived cheaply.
-    """
-    name, data, plan = files.load_plan(result, instance)
-    document = read_tree(Path(result))
-    bound = bound_of(document, result)
-    objective = problems.get(name).evaluate(data, plan).objective
-    if objective is not None and _contradicted(name, bound, objective):
-        return [f"the bound {bound} contradicts the document's own plan: {objective}"]
-    if name == "training_plan":
-        cheap = training_plan_bound(data)
-        if cheap.value >= bound:
-            return []
-    return by_certificate(name, data, document, bound, result)
 
 
 @public
@@ -236,6 +215,7 @@ def _is_near(value: Any, exactly: Fraction) -> bool:
     return abs(Fraction(value) - exactly) <= abs(exactly) * Fraction(1, 10**12)
 
 
-def _contradicted(name: str, bound: Objective, objective: Objective) -> bool:
+def contradicted(name: str, bound: Objective, objective: Objective) -> bool:
+    """Whether no plan can have that objective under that bound."""
     minimise = problems.get(name).sense == "minimise"
     return bound > objective if minimise else bound < objective
