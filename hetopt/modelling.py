@@ -17,6 +17,8 @@ class Limits:
     """When to stop, and what makes a run repeatable.
 
     `gap` is a target, relative to the bound; `time_s` wall seconds; None is no limit.
+    `dask` is the address of a Dask scheduler, whose workers refute cases of a proof in
+    place of `threads` processes of this machine.
     """
 
     time_s: float | None = None
@@ -24,6 +26,7 @@ class Limits:
     threads: int = 1
     seed: int = 0
     memory_mib: int | None = None
+    dask: str | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ..modelling import Limits
 from ..plans import Plan
 from ..result import Result
 from ..schema import Instance, Record
+from ..solving import dask
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +77,10 @@ def several(instances: AnyInstance | Iterable[AnyInstance]) -> list[AnyInstance]
 
 
 def limits_of(limits: AnyLimits) -> Limits:
-    """The limits of a call; `Unsupported` for numbers that are none."""
+    """The limits of a call; `Unsupported` for numbers that are none.
+
+    And for a Dask cluster that does not answer, before any work is done.
+    """
     if not isinstance(limits, Limits | float | int | None):
         raise not_one("limits", limits, "a number of seconds, a hetopt.Limits or None")
     if not isinstance(limits, Limits):
@@ -89,6 +93,9 @@ def limits_of(limits: AnyLimits) -> Limits:
     ):
         if value is not None and (math.isnan(value) or value < least):
             raise Unsupported(f"{word} is {value}: expected at least {least}")
+    if limits.dask is not None:
+        with dask.connected(limits.dask) as client:
+            dask.workers(client, limits.dask)
     return replace(limits, time_s=None) if limits.time_s == math.inf else limits
 
 

@@ -5,15 +5,12 @@ Answers come as they are ready, in any order; every task gives exactly one.
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
-from ..errors import BackendMissing, Unsupported
+from ..solving import dask
 from . import process
 from .records import Task
-
-PATIENCE_S = 20  # for a Dask scheduler to answer
 
 
 def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
@@ -42,30 +39,16 @@ def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
 
     A task whose worker dies is done again elsewhere; where that happens too often for
     the scheduler (`distributed.scheduler.allowed-failures`), it is a row that crashed.
-    The workers need the same hetopt. `BackendMissing` without Dask, `Unsupported`
-    where nothing answers at the address.
+    Raises what `dask.connected` raises.
     """
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise BackendMissing("dask", "'hetopt[dask]'") from None
-    with ExitStack() as stack:
-        try:
-            client = stack.enter_context(
-                distributed.Client(address, timeout=PATIENCE_S)
-            )
-        except (OSError, ValueError) as error:
-            raise Unsupported(
-                f"--dask {address}: found no scheduler ({error}), expected one to "
-                "answer; start `dask scheduler` there"
-            ) from None
+    with dask.connected(address) as client:
         futures = {
             client.submit(
                 process.run, task, key=f"hetopt-{n}-{task.key}", pure=False
             ): task
             for n, task in enumerate(tasks)
         }
-        for future in distributed.as_completed(futures):
+        for future in import_module("distributed").as_completed(futures):
             yield _answer(future, futures[future])
 
 

@@ -37,6 +37,13 @@ Threads = Annotated[
         help="Threads of a solver, processes of a proof.",
     ),
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Prove on this Dask scheduler's workers, in place of --workers.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
 OldPlan = Annotated[
     str, typer.Argument(help="The plan before: a plan file or result document.")

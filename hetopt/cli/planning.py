@@ -12,6 +12,7 @@ from ..errors import Unsupported
 from . import output, runs
 from .options import (
     AsJson,
+    Dask,
     Gap,
     InstanceWord,
     Options,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from ..api.nodes import NodeChoice
+    from ..api.proving import BoundCheck
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
@@ -100,6 +102,7 @@ def plan(
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
+    dask: Dask = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: AsJson = False,
@@ -119,7 +122,9 @@ def plan(
 
     asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
-    limits = Limits(time_limit, gap, threads, seed)
+    if dask is not None and (planner is not None or improve):
+        raise Unsupported("--dask proves: leave --planner and --improve out")
+    limits = Limits(time_limit, gap, threads, seed, dask=dask)
     how: dict[str, Any] = {
         "planner": planner,
         "improve": improve,
@@ -226,6 +231,7 @@ def compare(
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
+    dask: Dask = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -242,7 +248,9 @@ def compare(
     from ..report import gaps
 
     output.check_writable(out)
-    limits = Limits(time_limit, gap, threads, seed)
+    if dask is not None and not (exact or targets):
+        raise Unsupported("--dask proves: give --exact or --targets, too")
+    limits = Limits(time_limit, gap, threads, seed, dask=dask)
     if targets:
         if planners is not None or exact or runs_on is not None:
             raise Unsupported("--targets asks for the best plan of each: give it alone")
@@ -458,13 +466,7 @@ def check(
             document |= {"bound": reached.value, "bound_source": reached.source}
         if other is not None:
             document |= {"made_for": other._asdict()}
-        if proof is not None:
-            document |= {
-                "bound_proved": not proof.missing,
-                "bound_misses": list(proof.missing),
-                "bound_proved_by": None if proof.missing else proof.by,
-            }
-        output.print_json(document)
+        output.print_json(document | _proved(proof))
     else:
         from ..report import results
 
@@ -484,6 +486,17 @@ def check(
     if proof is not None and proof.missing:
         output.complain(f"{plan}: the bound is not proved: {'; '.join(proof.missing)}")
         raise typer.Exit(output.BAD_INPUT)
+
+
+def _proved(proof: "BoundCheck | None") -> dict[str, Any]:
+    """What is told of a bound that was derived again."""
+    if proof is None:
+        return {}
+    return {
+        "bound_proved": not proof.missing,
+        "bound_misses": list(proof.missing),
+        "bound_proved_by": None if proof.missing else proof.by,
+    }
 
 
 def _running(files: dict[str, Path], instance: str | None) -> "tuple[Instance, Plan]":

@@ -65,6 +65,7 @@ class Run:
         self.bound: Bound | None = None
         self.reasons: tuple[str, ...] = ()
         self.failed: tuple[str, ...] = ()  # planners that the run started from
+        self.cut_short: tuple[str, ...] = ()  # by what, where it was no limit
         self.certificate: Record | None = None
         self.stop: Stop | None = None
         self.trace: list[TracePoint] = []
@@ -217,7 +218,7 @@ class Run:
             plan=self.plan,
             bound=self.bound,
             seconds=self.parts(),
-            reasons=self.reasons or self._unfinished(),
+            reasons=self.reasons or self._unfinished() + self.cut_short,
             trace=tuple(self.trace),
             certificate=self.certificate,
             failed=self.failed,

@@ -23,7 +23,7 @@ from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
 from ...costs import without_update
-from ...errors import OutOfTime, Unsupported
+from ...errors import OutOfTime, SolverFailed, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
@@ -72,7 +72,8 @@ def solve(
 ) -> Result:
     """The best training plan that was found, and how far from optimal it can be.
 
-    `limits.threads` is how many processes refute side by side; the search has one.
+    `limits.threads` is how many processes refute side by side, `limits.dask` a cluster
+    whose workers do; the search has one process.
     Proved where the cluster has at most 8 GPUs and the limits allow. Raises
     `InstanceError` for an instance without a cluster and for a bad warm start.
     """
@@ -265,13 +266,17 @@ def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
         if run.limits.time_s is not None and time.monotonic() > end:
             raise OutOfTime
 
-    # What was refuted in time is known.
-    with suppress(OutOfTime), side_by_side.processes(run.limits.threads) as several:
-        bounds = [
-            pattern_bound.PatternBound(variant, lowest, highest, check)
-            for variant in pattern_bound.variants(instance)
-        ]
-        _refute_goals(run, bounds, highest, _Refuter(several, check))
+    processes = side_by_side.processes(run.limits.threads, run.limits.dask)
+    try:
+        # What was refuted in time is known.
+        with suppress(OutOfTime), processes as several:
+            bounds = [
+                pattern_bound.PatternBound(variant, lowest, highest, check)
+                for variant in pattern_bound.variants(instance)
+            ]
+            _refute_goals(run, bounds, highest, _Refuter(several, check))
+    except SolverFailed as error:  # and what was refuted before a process was lost
+        run.cut_short += (str(error),)
 
 
 @dataclass(frozen=True)

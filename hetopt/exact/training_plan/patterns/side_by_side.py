@@ -1,4 +1,4 @@
-"""Cases of one proof, refuted side by side by processes of this machine.
+"""Cases of one proof, refuted side by side by processes here or of a Dask cluster.
 
 Cases do not depend on each other. Each is sent to a process as it stands, and comes
 back divided and settled as far as a slice of time went; what is still open is sent
@@ -7,12 +7,23 @@ again. The proof that comes out is the one of a single process, but for the orde
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from threading import get_ident
+from typing import Any
 
+from ....errors import SolverFailed
 from ....schema import Instance
+from ....solving import dask
 from .bound import Case, PatternBound, Refutation
 
 _SLICE_S = 0.5  # of one case and what it is divided into
@@ -41,18 +52,25 @@ class Settled:
 
 @dataclass(frozen=True)
 class Processes:
-    """Where cases are refuted, and how many at a time."""
+    """Where cases are refuted, how many at a time, and how a process is lost."""
 
     executor: Executor
     number: int
+    lost: tuple[type[Exception], ...]
 
 
 @contextmanager
-def processes(number: int) -> Iterator[Processes | None]:
+def processes(number: int, address: str | None = None) -> Iterator[Processes | None]:
     """So many processes of this machine; None where one is enough.
 
-    They are stopped at the end, whatever they are at.
+    With the address of a Dask scheduler as many as its workers have threads, wherever
+    they are. All are stopped at the end, whatever they are at, those of a cluster
+    after their slice of time.
     """
+    if address is not None:
+        with dask.connected(address) as client:
+            yield _of_cluster(client, dask.workers(client, address))
+        return
     if number == 1:
         yield None
         return
@@ -60,23 +78,34 @@ def processes(number: int) -> Iterator[Processes | None]:
     from joblib.externals.loky import (  # type: ignore[import-untyped]
         get_reusable_executor,
     )
+    from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+        TerminatedWorkerError,
+    )
 
     executor = get_reusable_executor(max_workers=number, reuse=False)
     try:
-        yield Processes(executor, number)
+        yield Processes(executor, number, (TerminatedWorkerError,))
     finally:
         executor.shutdown(wait=True, kill_workers=True)
 
 
-@lru_cache(maxsize=8)
-def _prepared(task: Task) -> PatternBound:
+def _of_cluster(client: Any, at_once: int) -> Processes:
+    """A case of a worker that dies is done again, until the scheduler gives it up."""
+    distributed: Any = import_module("distributed")
+    lost = (distributed.KilledWorker, CancelledError)
+    return Processes(client.get_executor(pure=False), at_once, lost)
+
+
+@lru_cache(maxsize=32)
+def _prepared(task: Task, thread: int) -> PatternBound:
+    """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
     return PatternBound(instance, task.least_us, task.most_us)
 
 
 def settle(task: Task, case: Case, time_us: float) -> Settled:
     """Settle and divide a case for a slice of time; the least is one step."""
-    bound, start = _prepared(task), time.monotonic()
+    bound, start = _prepared(task, get_ident()), time.monotonic()
     refutation = Refutation(bound, time_us, [case])
     while refutation.step():
         if time.monotonic() - start > _SLICE_S:
@@ -108,9 +137,18 @@ class SideBySide(Refutation):
             self._sent[submit(settle, self._task, case, self.time_us)] = case
         done, _ = wait(self._sent, _LOOK_S, FIRST_COMPLETED)
         for future in done:
-            self._take(self._sent.pop(future), future.result())
+            self._take(self._sent.pop(future), self._settled(future))
         self.bound.cases = [*self.settled, *self.open, *self._sent.values()]
         return True
+
+    def _settled(self, future: Future[Settled]) -> Settled:
+        try:
+            return future.result()
+        except self._processes.lost as error:
+            raise SolverFailed(
+                f"proof: a case was lost with its process ({type(error).__name__}: "
+                f"{error}); the bound is what was proved before"
+            ) from None
 
     def _take(self, case: Case, found: Settled) -> None:
         """What came back is a copy, which the case of the tree becomes."""

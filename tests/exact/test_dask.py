@@ -1,0 +1,128 @@
+"""One proof on a Dask cluster: the same certificate as by a process of our own."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_exact_training_plan import eight_gpus
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.cli import app
+from hetopt.errors import BackendMissing, Unsupported
+from hetopt.exact import training_plan
+from hetopt.exact.training_plan.patterns import side_by_side
+from hetopt.exact.training_plan.patterns.bound import PatternBound
+from hetopt.problems import training_plan as judge
+from hetopt.search import islands
+from hetopt.solving import dask
+
+NOWHERE = "tcp://127.0.0.1:9"
+
+
+def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(BackendMissing, match=r"pip install 'hetopt\[dask\]'"):
+        hetopt.plan("tiny/two-nodes", limits=hetopt.Limits(dask=NOWHERE))
+
+
+def test_an_option_that_would_do_nothing_is_refused() -> None:
+    for words in (
+        ["plan", "tiny/two-nodes", "--planner", "megatron", "--dask", NOWHERE],
+        ["plan", "tiny/two-nodes", "--improve", "--dask", NOWHERE],
+        ["compare", "tiny/two-nodes", "--dask", NOWHERE],
+    ):
+        told = CliRunner().invoke(app, words)
+        assert told.exit_code == 2
+        assert "--dask proves" in told.stderr
+
+
+distributed = pytest.importorskip("distributed", reason="needs hetopt[dask]")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as made:
+        yield made
+
+
+def test_a_scheduler_that_does_not_answer_is_said_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dask, "PATIENCE_S", 1)
+    words = ["plan", "tiny/two-nodes", "--exact", "--dask", NOWHERE]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 2
+    assert f"--dask {NOWHERE}: found no scheduler" in told.stderr
+
+
+def test_a_cluster_without_workers_is_said() -> None:
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty,
+        pytest.raises(Unsupported, match="found no worker, expected some"),
+        side_by_side.processes(1, empty.scheduler_address),
+    ):
+        pass
+
+
+def refuted(several: side_by_side.Processes) -> Any:
+    """The certificate of a time that patterns refute, by a cluster's processes."""
+    instance = eight_gpus(3)
+    plan = islands.plan(instance, seed=0, deadline=None)
+    time = float(judge.evaluate(instance, plan).objective)
+    least = float(training_plan_bound(instance).value)
+    refutation = side_by_side.SideBySide(
+        PatternBound(instance, least, time), _target(least, time), several
+    )
+    while refutation.step():
+        pass
+    assert refutation.proved
+    return instance, refutation.certificate()
+
+
+def _target(least: float, time: float) -> float:
+    return least + 0.3 * (time - least)
+
+
+def test_cases_of_a_cluster_make_a_certificate_that_is_derived_again(
+    cluster: Any,
+) -> None:
+    with side_by_side.processes(1, cluster.scheduler_address) as several:
+        assert several is not None
+        assert several.number == 2
+        instance, certificate = refuted(several)
+    bound = int(certificate.time_us) + 1
+    assert training_plan.recheck(instance, certificate, bound) == []
+    assert training_plan.recheck(instance, certificate, 2 * bound) != []
+
+
+def test_the_command_proves_by_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    out, address = tmp_path / "plan.json", cluster.scheduler_address
+    words = ["plan", "hexiscale/setting-2-llama2-7b", "--exact", "--dask", address]
+    told = CliRunner().invoke(app, [*words, "--time-limit", "12", "--out", str(out)])
+    assert told.exit_code == 0, told.output
+    assert hetopt.check_bound(out) == []
+
+
+def test_a_lost_case_ends_the_proof_and_not_the_plan(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies of every case, until the scheduler gives the case up."""
+    monkeypatch.setattr(side_by_side, "settle", _dies)
+    limits = hetopt.Limits(time_s=20, dask=cluster.scheduler_address)
+    instance = hetopt.load("hexiscale/setting-2-llama2-7b")
+    result = training_plan.solve(instance, limits=limits)
+    assert result.plan is not None
+    assert result.bound == training_plan_bound(instance)
+    (reason,) = result.reasons
+    assert "a case was lost with its process" in reason
+
+
+def _dies(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
