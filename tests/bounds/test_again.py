@@ -72,6 +72,13 @@ def test_the_bound_by_formula_is_reached_and_the_best_plan_is_not_passed(
         assert derived(instance) <= known.objective
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_by_formula_of_tiny_instances_is_reached(seed: int) -> None:
+    """Layers that one kind alone can hold, links that cost all, kinks of both."""
+    instance = tiny_instance(seed)
+    assert derived(instance) >= training_plan_bound(instance).value
+
+
 @pytest.mark.parametrize("name", ["frenzy/testbed-30", "frenzy/simulator-60"])
 def test_the_bound_of_a_queue_is_the_same_by_other_code(name: str) -> None:
     _, data = files.load_problem(name)

@@ -5,11 +5,12 @@ argument that its docstring writes down, but no line: `hetopt check --bound` tak
 a bound for proved where both come to it.
 """
 
+from math import ceil
 from typing import Any
 
 from ...problems import Objective
 from ...result import Bound
-from . import job_scheduling, training_plan
+from . import grids, job_scheduling, training_plan
 
 _DERIVED = {
     "training_plan": training_plan.derived,
@@ -31,5 +32,9 @@ def reaching(problem: str, data: Any, bound: Objective) -> Bound | None:
 
     The problems with such bounds all minimise.
     """
-    found = (each for each in derived(problem, data) if each.value >= bound)
-    return next(found, None)
+    for each in derived(problem, data):
+        if each.value >= bound:
+            return each
+    if problem == "training_plan" and grids.refuted(data, ceil(bound)):
+        return Bound(bound, grids.SOURCE)
+    return None

@@ -4,17 +4,18 @@ The argument is that of `bounds.crossing`: with Tp the longest pipeline and B sa
 w FLOPs, samples make h <= (sum F Tp / B - w) / k hops between nodes on the average,
 and all nodes together hold layers worth w (sum of the roots of their shares of the
 work)^2 / (1 + h), each copy of which beyond the first is synchronised over some link.
-Links are asked of the cluster pair by pair, and the least over Tp is sought on a finer
-grid.
+Links are asked of the cluster pair by pair, and the least over Tp is found by halving
+intervals.
 """
 
+from heapq import heapify, heappop, heappush
 from itertools import permutations
 from math import floor, inf, sqrt
 
 from ...costs import CostTable, compute
 from ...schema import exact
 
-_STEP = 1.0005  # of the grid on pipeline times
+_NEAR = 1e-8  # relative, between the ends of the interval that is left
 _ROUNDED = 1 - 1e-9  # what doubles may cost, generously
 _MOST_NODES = 200  # all pairs of which are asked for
 
@@ -40,7 +41,9 @@ class _Shares:
 
     def __init__(self, table: CostTable) -> None:
         costs, batch = table.workload.costs, table.workload.global_batch
-        self.batch, self.costs = batch, costs
+        self.batch = batch
+        self.pipelines = float(exact(costs.pipeline_factor))
+        self.sync = float(exact(costs.sync_factor))
         flops, least = _flops(table)
         self.flops = flops
         speed = {
@@ -54,15 +57,27 @@ class _Shares:
         self.copy_us = sent / table.cluster.gpu_count
 
     def least_us(self, low: float) -> int:
-        pipelines = float(exact(self.costs.pipeline_factor))
-        sync = float(exact(self.costs.sync_factor))
+        """The least over all longest pipelines, by halving the interval it may be in.
+
+        Pipelines between two times last the one at least, and synchronise as if the
+        other at least: no less is synchronised in a shorter time.
+        """
         low = max(low, self.batch * self.flops / sum(self.power))
-        least = inf
-        while pipelines * low < least:
-            high = low * _STEP  # no less is synchronised in a shorter time
-            least = min(least, pipelines * low + sync * self._sync_us(high))
-            low = high
-        return floor(least * _ROUNDED)
+        least = self._whole_us(low, low)
+        left = [(self._whole_us(low, 2 * low), low, 2 * low)]
+        while self.pipelines * (low := left[-1][2]) < least:
+            left.append((self._whole_us(low, 2 * low), low, 2 * low))
+        heapify(left)
+        while True:
+            value, low, high = heappop(left)
+            if high - low <= _NEAR * low:
+                return floor(value * _ROUNDED)
+            middle = (low + high) / 2
+            for part in ((low, middle), (middle, high)):
+                heappush(left, (self._whole_us(*part), *part))
+
+    def _whole_us(self, low: float, high: float) -> float:
+        return self.pipelines * low + self.sync * self._sync_us(high)
 
     def _sync_us(self, pipeline_us: float) -> float:
         each = pipeline_us / self.batch

@@ -237,14 +237,15 @@ def _column(rows: _Weighed, kind: int) -> Iterable[tuple[float, int]]:
 
 def _worth(gpus: list[int], rows: _Weighed, prices: list[float]) -> float:
     earned = sum(
-        count * min(w * y for w, y in zip(row, prices, strict=True))
+        count * min(w * y for w, y in zip(row, prices, strict=True) if w < inf)
         for row, count in rows
     )
-    return earned / sum(n * y for n, y in zip(gpus, prices, strict=True))
+    paid = sum(n * y for n, y in zip(gpus, prices, strict=True))
+    return earned / paid if paid else 0.0
 
 
 def _climbed(gpus: list[int], rows: _Weighed, prices: list[float]) -> list[float]:
-    """Prices changed one at a time, to where a layer is as cheap on another kind.
+    """Prices changed one at a time, to 0 or where a layer is as cheap on another kind.
 
     Between two such prices what is earned grows evenly, and so does what is paid.
     """
@@ -262,14 +263,13 @@ def _climbed(gpus: list[int], rows: _Weighed, prices: list[float]) -> list[float
 
 
 def _turns(rows: _Weighed, prices: list[float], kind: int) -> set[float]:
-    turns = set()
+    turns = {0.0}
     for row, _ in rows:
-        others = [
-            w * y for i, (w, y) in enumerate(zip(row, prices, strict=True)) if i != kind
-        ]
-        if 0 < row[kind] < inf and (least := min(others, default=inf)) < inf:
-            turns.add(least / row[kind])
-    return {y for y in turns if y > 0}
+        pairs = enumerate(zip(row, prices, strict=True))
+        others = [w * y for i, (w, y) in pairs if i != kind and w < inf]
+        if others and 0 < row[kind] < inf:
+            turns.add(min(others) / row[kind])
+    return turns
 
 
 # --- chain -----------------------------------------------------------------------
