@@ -3,6 +3,8 @@
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.cli import app
-from hetopt.errors import BackendMissing, Unsupported
+from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.training_plan.patterns import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound
@@ -110,19 +112,43 @@ def test_the_command_proves_by_a_cluster(cluster: Any, tmp_path: Path) -> None:
     assert hetopt.check_bound(out) == []
 
 
-def test_a_lost_case_ends_the_proof_and_not_the_plan(
+def test_a_case_that_kills_its_workers_is_lost(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that dies of every case, until the scheduler gives the case up."""
+    """A worker dies of every case, until the scheduler gives the case up."""
     monkeypatch.setattr(side_by_side, "settle", _dies)
-    limits = hetopt.Limits(time_s=20, dask=cluster.scheduler_address)
-    instance = hetopt.load("hexiscale/setting-2-llama2-7b")
-    result = training_plan.solve(instance, limits=limits)
-    assert result.plan is not None
-    assert result.bound == training_plan_bound(instance)
-    (reason,) = result.reasons
-    assert "a case was lost with its process" in reason
+    with (
+        side_by_side.processes(1, cluster.scheduler_address) as several,
+        pytest.raises(SolverFailed, match="a case was lost with its process"),
+    ):
+        refuted(several)
 
 
 def _dies(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Losing(Executor):
+    """Loses every case at once."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        lost = Future[Any]()
+        lost.set_exception(CancelledError("its worker is gone"))
+        return lost
+
+
+def test_a_lost_case_ends_the_proof_and_not_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def losing(*_: Any) -> Iterator[side_by_side.Processes]:
+        yield side_by_side.Processes(Losing(), 2, (CancelledError,))
+
+    monkeypatch.setattr(side_by_side, "processes", losing)
+    monkeypatch.setattr(training_plan, "_SEARCH_S", 0.2)
+    instance = hetopt.load("generated:unequal/16/2")
+    result = training_plan.solve(instance, limits=hetopt.Limits())
+    assert result.plan is not None
+    assert result.bound == training_plan_bound(instance)
+    (reason,) = result.reasons
+    assert "a case was lost with its process" in reason

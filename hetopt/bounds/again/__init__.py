@@ -5,6 +5,7 @@ argument that its docstring writes down, but no line: `hetopt check --bound` tak
 a bound for proved where both come to it.
 """
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...problems import Objective
 from ...result import Bound
 from . import grids, job_scheduling, training_plan
 
-_DERIVED = {
+_DERIVED: dict[str, Callable[[Any], list[Bound]]] = {
     "training_plan": training_plan.derived,
     "job_scheduling": job_scheduling.derived,
 }

@@ -156,11 +156,11 @@ class _Setting:
     def _slowest(self, shape: _Shape, kinds: list[_Kind], time_us: int) -> float:
         """No stage of a plan below `time_us` takes longer; negative: there is none."""
         over = ceil(exact(self.costs.iteration_overhead_us))
-        rest = time_us - over - self._update_us(shape)
+        rest = float(time_us - over - self._update_us(shape))
         rest -= float(exact(self.costs.sync_factor)) * self._sync_us(shape)
         pipeline = rest / float(exact(self.costs.pipeline_factor)) * (1 + _CLOSE)
         times = (self.table.layer_us(k.node, shape.t, shape.size) for k in kinds)
-        chain = sum(map(min, zip(*times, strict=True)))
+        chain = float(sum(min(layer) for layer in zip(*times, strict=True)))
         chain += min(kind.head for kind in kinds) + (shape.stages - 1) * self._hop(
             shape.t, shape.size
         )
@@ -173,7 +173,7 @@ class _Setting:
         """Whether the fastest groups, D by D, do less than all layers within tau."""
         rows = [self.table.layer_us(k.node, shape.t, shape.size) for k in kinds]
         whole = [max(kind.windows[-1], 1e-9) for kind in kinds]
-        shared = sum(
+        shared: float = sum(
             min(us / all_us for us, all_us in zip(layer, whole, strict=True))
             for layer in zip(*rows, strict=True)
         )
@@ -183,7 +183,7 @@ class _Setting:
             reverse=True,
         )  # fmt: skip
         d = shape.replicas
-        done = sum(rates[d - 1 : d * shape.stages : d]) * tau
+        done: float = sum(rates[d - 1 : d * shape.stages : d]) * tau
         return done * (1 + _CLOSE) < shared
 
     def _room(
