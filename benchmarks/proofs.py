@@ -1,0 +1,309 @@
+"""What is proved of every training plan, and what each price of the bound brings.
+
+    python benchmarks/run.py proofs --workers 2 [--update-best]     the rows
+    python benchmarks/proofs.py --ablations [--seconds 10]          without each price
+    python benchmarks/proofs.py --check [--only WORD ...]           bounds derived again
+    python benchmarks/proofs.py --page                              results/proofs.md
+
+The suite runs the exact method once on each cluster of the library and of the generated
+families. "By total work" is how far the best plan is from the bound that there was
+before patterns were priced, derived anew. `--ablations` asks for the bound alone, below
+the best known plan, in so many CPU seconds, and takes one price away at a time: it
+replaces functions inside the method. Appends to results/proofs.jsonl. The suite takes
+25 minutes with 2 workers, the ablations 12 and checks an hour, each on one core.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from fractions import Fraction
+from typing import Any
+from unittest.mock import patch
+
+import _pages
+import numpy as np
+from _measuring import RESULTS, keep
+
+import hetopt
+from hetopt.bench import journal
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.errors import HetoptError, OutOfTime
+from hetopt.exact import training_plan
+from hetopt.exact.training_plan.patterns import bound as patterns
+from hetopt.exact.training_plan.patterns import convolution, node_kinds, prices, visits
+
+LINES, PAGE, FOLDER = "proofs.jsonl", "proofs.md", RESULTS / "proofs"
+ABLATED = (
+    "hexiscale/setting-1-llama2-7b",
+    "hexiscale/setting-3-llama-30b",
+    "autohet/a100-h20-8x8-gpt3-13b",
+    "metis/p100-v100-16-gpt3-6.7b",
+    "metis/t4-v100-16-moe-10b",
+    "metis/t4-v100-64-gpt3-15b",
+    "metis/p100-t4-16-wide-resnet-4b",
+)
+_MOST_GAP = 16.0  # of a plan to the least time that is tried
+HEAD = """# What is proved of training plans
+
+One run of the exact method an instance, from nothing; the gap is how much slower the
+best known plan is than what is proved, an upper limit of what it loses. "By total work"
+is the same for the bound that needs no search: all GPUs busy with the work alone.
+
+"""
+
+
+class _Known:
+    """What a refutation tightens: the bound, and nothing else."""
+
+    def __init__(self, value: float) -> None:
+        self.bound = hetopt.Bound(Fraction(value), "total work")
+        self.certificate = None
+
+    def tighten(self, value: Any, source: str) -> None:
+        self.bound = hetopt.Bound(Fraction(value), source)
+
+    def check(self) -> None:
+        """There is no limit but that of the refuter."""
+
+
+def refuted(name: str, plan_us: float, seconds: float) -> float:
+    """The best bound in us below a plan that so many CPU seconds prove."""
+    instance = hetopt.load(name)
+    known = _Known(max(1.0, float(training_plan_bound(instance).value)))
+    end = time.process_time() + seconds
+
+    def check() -> None:
+        if time.process_time() > end:
+            raise OutOfTime
+
+    lowest = float(known.bound.value)
+    try:
+        bounds = [
+            patterns.PatternBound(each, lowest, plan_us, check)
+            for each in patterns.variants(instance)
+        ]
+        refuter = training_plan._Refuter(None, check)
+        training_plan._refute_goals(known, bounds, plan_us, refuter)  # type: ignore[arg-type]
+    except OutOfTime:
+        pass
+    return float(known.bound.value)
+
+
+# --- what is taken away ---------------------------------------------------------------
+
+
+def _no_hops(stack: ExitStack) -> None:
+    def none(table: Any, names: Any, most: int) -> Any:
+        return np.zeros(most + 1), np.zeros(most + 1)
+
+    stack.enter_context(patch.object(node_kinds, "_hops", none))
+
+
+def _no_synchronisation(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(node_kinds, "_spread_us", lambda table: 0.0))
+
+
+def _no_filling(stack: ExitStack) -> None:
+    class Filled(visits.VisitTables):
+        def __init__(self, fleet: Any, grids: Any, fill: float, check: Any) -> None:
+            super().__init__(fleet, grids, 0.0, check)
+
+    stack.enter_context(patch.object(patterns, "VisitTables", Filled))
+
+
+def _no_nodes(stack: ExitStack) -> None:
+    never = patch.object(prices._Search, "_limit_more", lambda *_: False)
+    stack.enter_context(never)
+
+
+def _no_memory_of_replicas(stack: ExitStack) -> None:
+    def most(bound: patterns.PatternBound) -> int:
+        return min(bound.instance.planned_cluster.gpu_count, bound.batch)
+
+    never = patch.object(prices._Search, "_owe_more", lambda *_: False)
+    stack.enter_context(never)
+    stack.enter_context(patch.object(patterns.PatternBound, "_most_pipelines", most))
+
+
+def _no_parts(stack: ExitStack) -> None:
+    whole = patterns.PatternBound._spread
+
+    def apart(*given: Any) -> Any:
+        return whole(*given)._replace(part=1.0)
+
+    stack.enter_context(patch.object(patterns.PatternBound, "_spread", apart))
+
+
+def _no_compiler(stack: ExitStack) -> None:
+    plain = patch.object(convolution, "compiled", lambda: convolution.plainly)
+    stack.enter_context(plain)
+
+
+WITHOUT: dict[str, Callable[[ExitStack], None]] = {
+    "all": lambda stack: None,
+    "hops": _no_hops,
+    "synchronisation": _no_synchronisation,
+    "filling": _no_filling,
+    "each node once": _no_nodes,
+    "memory of replicas": _no_memory_of_replicas,
+    "replicas in a node": _no_parts,
+    "compiler": _no_compiler,
+}
+
+
+def ablations(seconds: float) -> Iterator[_pages.Row]:
+    """Gaps of the best known plan without one price at a time."""
+    convolution.compiled()  # compiled before the clock is looked at
+    for name in ABLATED:
+        plan_us = float(_best_us(name))
+        row: _pages.Row = {"instance": f"`{name}`"}
+        for word, take_away in WITHOUT.items():
+            with ExitStack() as stack:
+                take_away(stack)
+                bound = refuted(name, plan_us, seconds)
+            row[word if word == "all" else f"without {word}"] = gap(plan_us, bound)
+        yield row
+
+
+def _best_us(name: str) -> int:
+    path = RESULTS.parent.parent / "instances" / f"{name}.best.json"
+    return int(json.loads(path.read_text(encoding="utf-8"))["objective"])
+
+
+def gap(plan: float, bound: float) -> str:
+    """A gap as a cell."""
+    return f"{plan / bound - 1:.1%}"
+
+
+# --- the rows of the suite ------------------------------------------------------------
+
+
+def proved() -> Iterator[_pages.Row]:
+    """Gaps by total work and now, of every instance of the suite."""
+    again = {row["instance"]: row["derived"] for row in _checked()}
+    for row in journal.read(FOLDER)[1]:
+        name = row["instance"]
+        told: _pages.Row = {"instance": f"`{name}`", "GPUs": row["size"]}
+        best, bound = row.get("objective"), row.get("bound")
+        if not name.startswith("generated:"):
+            best = min(best or _best_us(name), _best_us(name))
+        told["best"] = best and f"{best / 1e6:.4g} s"
+        if row["status"] == "infeasible":
+            told |= {"by total work": None, "now": "none fits: proved"}
+        elif best and bound:
+            least = float(training_plan_bound(hetopt.load(name)).value)
+            told["by total work"] = gap(best, least)
+            told["now"] = "proved" if bound >= best else gap(best, bound)
+        told["seconds"] = round(row["seconds"]["solve"])
+        told["bound by"] = row.get("bound_source")
+        told["derived again"] = again.get(name)
+        yield told
+
+
+def _checked() -> list[_pages.Row]:
+    try:
+        return _pages.latest(LINES, "checks")
+    except (FileNotFoundError, IndexError):
+        return []
+
+
+def checks(words: list[str]) -> Iterator[_pages.Row]:
+    """Whether each bound of the suite is derived again, and by what."""
+    for row in journal.read(FOLDER)[1]:
+        name, file = row["instance"], row.get("plan_file")
+        if not file or (words and not any(word in name for word in words)):
+            continue
+        begun = time.perf_counter()
+        try:
+            found = hetopt.check_bound(FOLDER / file)
+            derived = "yes" if not found else f"no: {found[0]}"
+        except HetoptError as error:
+            derived = f"not without a search: {error}"[:80]
+        seconds = round(time.perf_counter() - begun, 1)
+        yield {"instance": name, "derived": derived, "seconds": seconds}
+
+
+def write() -> None:
+    """The page: counts, all rows, and what each price brings."""
+    rows = list(proved())
+    head, _ = journal.read(FOLDER)
+    limits = ", ".join(f"{limit:g}" for limit in head["limits"]["time_limit_s"])
+    made = (
+        f"*Run {head['started']}, limit {limits} s, {head['workers']} workers, "
+        f"{head['machine']['processor']}, {head['machine']['cores']} cores, commit "
+        f"{head['commit'][:10]}.*"
+    )
+    words = [
+        HEAD,
+        counts(rows),
+        "\n## Every cluster\n",
+        *_pages.table(rows),
+        f"\n{made}",
+    ]
+    if found := _pages.latest(LINES, "ablations"):
+        words += ["\n## Without each price\n", WHY, *_pages.table(found)]
+        words.append(f"\n{_pages.ran(LINES, 'ablations')}")
+    (RESULTS / PAGE).write_text("\n".join(words) + "\n", encoding="utf-8")
+
+
+WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops
+between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
+visits once; memory that limits how many replicas all layers can have; the replicas of a
+layer of which no more than a node's GPUs lie in one; and sums of tables by a compiler
+in place of numpy.
+"""
+
+
+def counts(rows: list[_pages.Row]) -> str:
+    """How many are proved, or near it, by family."""
+    families: dict[str, list[str]] = {}
+    for row in rows:
+        name = row["instance"].strip("`")
+        family = name.removeprefix("generated:").split("/")
+        key = (
+            family[0] if ":" not in name else f"generated {family[0]}, {family[1]} GPUs"
+        )
+        families.setdefault(key, []).append(row.get("now") or "no plan")
+    cells = [
+        [key, len(found), sum("proved" in gap for gap in found), _middle(found)]
+        for key, found in families.items()
+    ]
+    headers = ["clusters", "instances", "proved", "half are within", "all within"]
+    return "\n".join(_pages.grid(headers, ([*map(str, c[:3]), *c[3]] for c in cells)))
+
+
+def _middle(found: list[str]) -> tuple[str, str]:
+    gaps = sorted(
+        0.0 if "proved" in gap else float(gap.rstrip("%"))
+        for gap in found
+        if gap != "no plan"
+    )
+    if not gaps:
+        return "–", "–"
+    return f"{gaps[(len(gaps) - 1) // 2]:g} %", f"{gaps[-1]:g} %"
+
+
+def main() -> None:
+    """Measure, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--ablations", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    if asked.ablations:
+        _pages.run(LINES, "ablations", ablations, asked.seconds, "numba")
+    if asked.check:
+        begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        for row in checks(asked.only):
+            print(*row.values(), flush=True)
+            keep(LINES, {"section": "checks", "run": begun, "row": row})
+    if asked.page:
+        write()
+
+
+if __name__ == "__main__":
+    main()
