@@ -3,7 +3,7 @@
     python benchmarks/run.py proofs --workers 2 [--update-best]     the rows
     python benchmarks/proofs.py --ablations [--seconds 10]          without each price
     python benchmarks/proofs.py --check [--only WORD ...]           bounds derived again
-    python benchmarks/proofs.py --page                              results/proofs.md
+    python benchmarks/proofs.py --page          results/proofs.md and README.md's table
 
 The suite runs the exact method once on each cluster of the library and of the generated
 families. "By total work" is how far the best plan is from the bound that there was
@@ -23,6 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 import _pages
+import gap_table
 import numpy as np
 from _measuring import RESULTS, keep
 
@@ -33,8 +34,11 @@ from hetopt.errors import HetoptError, OutOfTime
 from hetopt.exact import training_plan
 from hetopt.exact.training_plan.patterns import bound as patterns
 from hetopt.exact.training_plan.patterns import convolution, node_kinds, prices, visits
+from hetopt.text import writing
 
 LINES, PAGE, FOLDER = "proofs.jsonl", "proofs.md", RESULTS / "proofs"
+README = RESULTS.parents[1] / "README.md"
+MARKS = ("<!-- proofs: begin -->", "<!-- proofs: end -->")
 ABLATED = (
     "hexiscale/setting-1-llama2-7b",
     "hexiscale/setting-3-llama-30b",
@@ -226,7 +230,7 @@ def checks(words: list[str]) -> Iterator[_pages.Row]:
 
 
 def write() -> None:
-    """The page: counts, all rows, and what each price brings."""
+    """The page, with all rows and what each price brings, and the README's counts."""
     rows = list(proved())
     head, _ = journal.read(FOLDER)
     limits = ", ".join(f"{limit:g}" for limit in head["limits"]["time_limit_s"])
@@ -245,7 +249,9 @@ def write() -> None:
     if found := _pages.latest(LINES, "ablations"):
         words += ["\n## Without each price\n", WHY, *_pages.table(found)]
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
-    (RESULTS / PAGE).write_text("\n".join(words) + "\n", encoding="utf-8")
+    writing.write_text(RESULTS / PAGE, "\n".join(words) + "\n")
+    text = README.read_text(encoding="utf-8")
+    writing.write_text(README, gap_table.replaced(text, counts(rows), MARKS))
 
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops

@@ -373,9 +373,12 @@ class _Programme:
             steps.append(_Step(tuple(free), any_of, None))
         for i in sorted(limited):
             for _ in range(groups[i].nodes):
-                steps.append(_Step((i,), lowest[i], states))
                 self.pricing.check()
-                states = _one_more(states, lowest[i])
+                more = _one_more(states, lowest[i])
+                if all(map(_same, more, states)):  # nor would further visits help
+                    break
+                steps.append(_Step((i,), lowest[i], states))
+                states = more
         return steps, states
 
     def _any_number(self, visits: _States, states: _States) -> None:
@@ -439,6 +442,12 @@ def _one_more(states: _States, visits: _States) -> _States:
             continue
         extend(after, before, visit)
     return more
+
+
+def _same(one: Table | None, other: Table | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 def _into(state: int) -> Iterator[tuple[int, int]]:
