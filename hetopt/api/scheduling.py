@@ -4,7 +4,7 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ..scheduling.fitting import Fit, fits, named_gpus
 from ..scheduling.metrics import Metrics
 from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
 from ..search.attempts import Attempt, alone, tried
+from ..solving.certificates import QueueCertificate
 from ..solving.heuristic import Heuristic
 from ..text.parsing import read_tree
 from .calling import (
@@ -175,7 +176,7 @@ def _outcome(
     run: Heuristic,
     rounds: bool | None,
     attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
-    proved: Callable[[], Bound],
+    proved: Callable[[], tuple[Bound, QueueCertificate | None]],
 ) -> Outcome:
     data: Data = run.data
     refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]
@@ -192,4 +193,6 @@ def _outcome(
     if result.plan is None:
         return Outcome(run.name, result, None)
     measured = metrics.measure(data, result.plan, simulated[0].decision_s)
-    return Outcome(run.name, result.with_bound(proved()), measured)
+    least, certificate = proved()
+    result = replace(result.with_bound(least), certificate=certificate)
+    return Outcome(run.name, result, measured)

@@ -2,8 +2,9 @@
 
 A file holds the best plan and the strongest bound, each with who found it, by which
 versions and when. It is a plan file: `hetopt check` judges it, with `--bound` the bound
-as well where its method left a certificate. Only what is better replaces what is there,
-and only a plan that the judge accepts, at the objective that the judge finds.
+as well where its method left a certificate. Only what is better replaces what is there
+(a bound as strong, where it alone has a certificate), and only a plan that the judge
+accepts, at the objective that the judge finds.
 """
 
 import json
@@ -179,16 +180,15 @@ def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
     value, old = number(row, "bound"), best.value("bound")
     if value is None:
         return best
-    weaker = old is not None and (
-        value <= old if best.sense == "minimise" else value >= old
-    )
-    if weaker:
+    if old is not None and (value < old if best.sense == "minimise" else value > old):
         return best
     certificate = None
     if row.get("plan_file"):
         certificate = read_tree(folder / row["plan_file"]).get("certificate")
         if len(json.dumps(certificate)) > MOST_CERTIFICATE:
             certificate = None
+    if value == old and (certificate is None or best.certificate is not None):
+        return best
     changes = {
         "bound_exact": None,
         **_number("bound", value),

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from ..costs.job_rates import Trained
 from ..problems.job_scheduling import Data, Job, micro
 from ..result import Bound
+from ..solving.certificates import QueueCertificate
 from .offers import Offer, groups, launch_us, offers
 
 PRICES = "prices of GPUs over time, each job for itself"
@@ -81,17 +82,18 @@ class _Grid:
         return np.diff(self.edges)
 
 
-def priced(data: Data) -> Bound | None:
-    """The least average completion time by prices; None for more jobs than `MOST_JOBS`.
+def priced(data: Data) -> tuple[Bound, QueueCertificate] | None:
+    """The least average completion time by prices, and these prices.
 
-    At least one job fits.
+    None for more jobs than `MOST_JOBS`. At least one job fits.
     """
     served = [job for job in data.jobs if data.rates.options(data.trained(job))]
     if len(served) > MOST_JOBS:
         return None
     queue = _queue(data, served)
-    waited = Fraction(_best(queue)) - sum(map(int, queue.release))
-    return Bound(max(Fraction(0), waited / len(served)), PRICES)
+    total, certificate = _best(queue)
+    waited = Fraction(total) - sum(map(int, queue.release))
+    return Bound(max(Fraction(0), waited / len(served)), PRICES), certificate
 
 
 # --- the queue as numbers ---------------------------------------------------------
@@ -218,8 +220,8 @@ def _used(
 # --- looking for prices -----------------------------------------------------------
 
 
-def _best(queue: _Queue) -> float:
-    """Sum of completion times that the best prices found prove, in us."""
+def _best(queue: _Queue) -> tuple[float, QueueCertificate]:
+    """The best prices found, and the sum of completion times that they prove, in us."""
     end = queue.release.max() + 2 * queue.alone.sum()
     edges = np.concatenate([[0.0], end * 0.5 ** np.arange(HALVINGS, -1, -1)])
     prices = np.zeros((len(queue.room), len(edges) - 1))
@@ -232,7 +234,10 @@ def _best(queue: _Queue) -> float:
         edges, prices = _divided(queue, edges, prices)
     grid = _grid(queue, edges)
     final = _answers(queue, grid, prices, _worths(worth, 400, 1.02))
-    return final.total - final.error
+    certificate = QueueCertificate(
+        edges=tuple(edges.tolist()), prices=tuple(map(tuple, prices.tolist()))
+    )
+    return final.total - final.error, certificate
 
 
 def _worths(worth: Array, count: int, ratio: float) -> Array:

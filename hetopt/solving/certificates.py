@@ -6,6 +6,7 @@ a proof can have, and lists and trees are bounded: a file that came from elsewhe
 refused before a checker computes with it.
 """
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,9 +15,11 @@ from ..schema import Record
 
 MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
 MOST_CLAIMS = 200_000  # of a grouping
+MOST_INTERVALS = 256  # of the time of a queue
 MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
 
 Amount = Annotated[float, Field(ge=0, le=2.0**64)]
+Moment = Annotated[float, Field(ge=0, le=1e36)]
 Groups = Annotated[int, Field(ge=1, le=64_000_000)]
 Large = 10**60  # of numerators and denominators
 Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
@@ -153,3 +156,40 @@ class RecoveryCertificate(Record):
         Field(max_length=1_000_000),
     ]
     refuted_us: Annotated[int, Field(ge=0, le=10**40)] | None = None
+
+
+class QueueCertificate(Record):
+    """What GPUs cost over time, at which no queue's average is below its bound.
+
+    Prices are of a GPU for a us, in us of waiting: a row a group of alike nodes, in the
+    order of their first nodes, with a price for each interval. Edges of intervals are
+    in us after the first submission of a job that is not refused.
+    """
+
+    edges: Annotated[
+        tuple[Moment, ...], Field(min_length=2, max_length=MOST_INTERVALS + 1)
+    ]
+    prices: Annotated[
+        tuple[
+            Annotated[tuple[Amount, ...], Field(max_length=MOST_INTERVALS)],
+            ...,
+        ],
+        Field(min_length=1, max_length=20_000),
+    ]
+
+    @model_validator(mode="after")
+    def _on_intervals(self) -> Self:
+        if self.edges[0] != 0:
+            raise ValueError(f"found edges from {self.edges[0]}, expected from 0")
+        for edge, after in pairwise(self.edges):
+            if edge >= after:
+                raise ValueError(
+                    f"found {after} after {edge} in edges, expected ascending ones"
+                )
+        for row in self.prices:
+            if len(row) != len(self.edges) - 1:
+                raise ValueError(
+                    f"found a row of {len(row)} prices for {len(self.edges)} edges, "
+                    f"expected {len(self.edges) - 1}: one for each interval"
+                )
+        return self

@@ -135,7 +135,7 @@ def test_queues_of_lora_jobs_are_judged_and_bounded() -> None:
         found = job_scheduling.evaluate(data, schedule)
         assert not found.violations
         assert found.objective is not None
-        assert bounds.bound(data).value <= found.objective
+        assert bounds.bound(data)[0].value <= found.objective
 
 
 def test_lora_needs_the_shapes_of_the_matrices() -> None:

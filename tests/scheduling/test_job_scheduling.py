@@ -404,7 +404,7 @@ def test_the_judge_of_rounds_names_what_is_broken() -> None:
 def test_no_policy_beats_the_bound_and_a_lone_job_reaches_it() -> None:
     for seed in (0, 2, 5):
         data = workloads.queue(8, seed, CLUSTER, "q", every_s=60.0 * seed)
-        bound = bounds.bound(data)
+        bound, _ = bounds.bound(data)
         for policy in ("frenzy", "opportunistic", "exact"):
             made = simulator.simulate(data, policy).schedule
             found = job_scheduling.evaluate(data, made)

@@ -14,6 +14,7 @@ from hetopt.errors import NoPlan
 from hetopt.plans import Lease, Schedule, ScheduledJob
 from hetopt.problems.job_scheduling import Data, Job, evaluate
 from hetopt.scheduling.bounds import alone, one_machine
+from hetopt.scheduling.certificate import recheck
 from hetopt.scheduling.prices import priced
 from hetopt.scheduling.simulator import simulate
 from soaking import Contradiction
@@ -128,8 +129,13 @@ def check(data: dict[str, Any]) -> str:
         raise Contradiction(
             f"{said}: judged {judged.objective}, replayed {replayed}: {problem}"
         )
-    for bound in (alone(problem), one_machine(problem), priced(problem)):
-        if bound is not None and bound.value > judged.objective:
+    found = [alone(problem), one_machine(problem)]
+    if (by_prices := priced(problem)) is not None:
+        found.append(by_prices[0])
+        if missing := recheck(problem, by_prices[1], by_prices[0].value):
+            raise Contradiction(f"prices, looked at again: {missing}: {problem}")
+    for bound in found:
+        if bound.value > judged.objective:
             raise Contradiction(
                 f"{said}: {judged.objective} is below {bound}: {problem}: {made}"
             )

@@ -1,0 +1,235 @@
+"""Prices of GPUs checked again: beside trying all, and in the hands of a forger."""
+
+import json
+from fractions import Fraction
+from itertools import pairwise, product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from test_prices import LONE, MIXED, queue
+
+import hetopt
+from hetopt import api
+from hetopt.errors import InstanceError
+from hetopt.problems.job_scheduling import Data
+from hetopt.scheduling import bounds, catalogue, prices, workloads
+from hetopt.scheduling.certificate import average_us, recheck
+from hetopt.schema import Cluster
+from hetopt.solving.certificates import QueueCertificate
+
+NEAR = Fraction(1, 10**10)
+
+
+def random_certificate(random: Random, data: Data, groups: int) -> QueueCertificate:
+    """Prices on up to five intervals, of which some or all may be too short."""
+    count = random.randint(1, 5)
+    span = sum(job.steps for job in data.jobs) * random.uniform(1e4, 4e5)
+    cuts = sorted(random.uniform(0, span) for _ in range(count))
+    rows = [
+        tuple(random.choice([0.0, random.random() / 4]) for _ in cuts)
+        for _ in range(groups)
+    ]
+    return QueueCertificate(edges=(0.0, *cuts), prices=tuple(rows))
+
+
+def one_gpu(random: Random, jobs: int) -> Data:
+    rows = [
+        ("gpt2", 4, random.randint(20, 400), float(random.randint(0, 20)))
+        for _ in range(jobs)
+    ]
+    return queue(LONE, *rows)
+
+
+def us_of(data: Data) -> list[int]:
+    """Of each job, on the one GPU there is."""
+    step = data.rates.step_us(data.trained(data.jobs[0]), 1, 1, {"node0": 1})
+    return [job.steps * step for job in data.jobs]
+
+
+# --- what prices prove -----------------------------------------------------------
+
+
+def cheapest_on_one_gpu(
+    us: int, release: int, certificate: QueueCertificate
+) -> Fraction:
+    """Least completion and payment if each interval is full, empty, or one in part."""
+    edges = [Fraction(edge) for edge in certificate.edges]
+    after = max(edges[-1], Fraction(release))
+    best = after
+    spans = [(max(a, Fraction(release)), b) for a, b in pairwise(edges)]
+    costs = [Fraction(y) for y in certificate.prices[0]]
+    for uses in product(("none", "all", "part"), repeat=len(spans)):
+        if uses.count("part") > 1:
+            continue
+        rows = list(zip(uses, spans, costs, strict=True))
+        if any(use != "none" and a >= b for use, (a, b), _ in rows):
+            continue
+        left = us - sum(b - a for use, (a, b), _ in rows if use == "all")
+        end, paid = Fraction(release), Fraction(0)
+        for use, (a, b), cost in rows:
+            if use == "none":
+                continue
+            worked = b - a if use == "all" else left
+            if not 0 <= worked <= b - a:
+                break
+            end, paid = a + worked, paid + cost * worked
+        else:
+            if left == 0 or "part" in uses:
+                best = min(best, end + paid)
+    return best
+
+
+def test_what_prices_prove_of_one_gpu_is_the_least_of_all_uses_of_intervals() -> None:
+    random = Random("one GPU")
+    for _ in range(60):
+        data = one_gpu(random, random.randint(1, 3))
+        certificate = random_certificate(random, data, 1)
+        first = min(int(job.submit_s) for job in data.jobs)
+        total = Fraction(0)
+        for job, us in zip(data.jobs, us_of(data), strict=True):
+            release = (int(job.submit_s) - first) * 10**6
+            total += cheapest_on_one_gpu(us, release, certificate) - release
+        for y, (a, b) in zip(
+            certificate.prices[0], pairwise(certificate.edges), strict=True
+        ):
+            total -= Fraction(y) * (Fraction(b) - Fraction(a))
+        least = max(Fraction(0), total / len(data.jobs))
+        assert least * (1 - NEAR) <= average_us(data, certificate) <= least
+
+
+def test_no_prices_prove_more_than_the_best_order_of_all() -> None:
+    random = Random("any prices")
+    for _ in range(60):
+        data = one_gpu(random, 3)
+        rows = [
+            (int(job.submit_s) * 10**6, us)
+            for job, us in zip(data.jobs, us_of(data), strict=True)
+        ]
+        least = Fraction(bounds._least_sum(rows) - sum(at for at, _ in rows), 3)
+        assert average_us(data, random_certificate(random, data, 1)) <= least
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_honest_prices_prove_their_bound_and_not_much_more(seed: int) -> None:
+    data = workloads.queue(6, seed, catalogue.testbed(), "q", every_s=100.0)
+    found = prices.priced(data)
+    assert found is not None
+    bound, certificate = found
+    assert recheck(data, certificate, bound.value) == []
+    assert average_us(data, certificate) <= bound.value * Fraction(101, 100)
+
+
+def test_a_job_on_mixed_nodes_costs_nothing_but_its_time() -> None:
+    """Without prices a job alone, on the best GPUs that it fits."""
+    data = queue(MIXED, ("gpt2", 4, 500, 7.0))
+    free = QueueCertificate(edges=(0.0, 1e12), prices=((0.0,),) * 3)
+    quickest = min(
+        data.rates.step_us(data.trained(data.jobs[0]), d, t, {"node1": d * t})
+        for d in (1, 2, 4)
+        for t in (1, 2, 4)
+        if d * t <= 4
+    )
+    assert average_us(data, free) <= 500 * quickest
+    assert average_us(data, free) >= bounds.alone(data).value * (1 - NEAR)
+
+
+# --- in the hands of a forger ----------------------------------------------------
+
+JOBS = [("bert-base", 4, 1000, 0.0)] * 4
+SHORT = ("bert-base", 4, 10, 0.0)
+
+
+def honest(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Any:
+    data = queue(cluster, *jobs)
+    found = prices.priced(data)
+    assert found is not None
+    return data, found[0].value, found[1]
+
+
+def test_a_bound_a_microsecond_beyond_what_prices_prove_is_refused() -> None:
+    data, bound, certificate = honest(LONE, *JOBS)
+    proved = average_us(data, certificate)
+    assert proved >= bound
+    assert recheck(data, certificate, proved) == []
+    (missing,) = recheck(data, certificate, proved + 1)
+    assert missing.startswith("the prices prove ")
+
+
+def test_the_bound_of_fewer_gpus_is_refused() -> None:
+    _, bound, certificate = honest(LONE, *JOBS)
+    more = queue(catalogue.cluster([("A100-40G", 1)] * 2, 5.0), *JOBS)
+    (missing,) = recheck(more, certificate, bound)
+    assert "the prices prove" in missing
+
+
+def test_the_bound_without_the_short_job_is_refused() -> None:
+    """It is of a higher average."""
+    _, bound, certificate = honest(LONE, *JOBS)
+    (missing,) = recheck(queue(LONE, *JOBS, SHORT), certificate, bound)
+    assert "the prices prove" in missing
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_changed_edges_and_prices_prove_less(factor: float) -> None:
+    data, bound, certificate = honest(LONE, *JOBS)
+    moved = tuple(edge * factor for edge in certificate.edges)
+    changed = certificate.model_copy(update={"edges": moved})
+    assert recheck(data, changed, bound) != []
+    dear = tuple(tuple(y * factor for y in row) for row in certificate.prices)
+    changed = certificate.model_copy(update={"prices": dear})
+    assert recheck(data, changed, bound) != []
+
+
+def test_prices_of_other_groups_of_nodes_are_refused() -> None:
+    data, bound, certificate = honest(LONE, *JOBS)
+    doubled = certificate.model_copy(update={"prices": certificate.prices * 2})
+    (missing,) = recheck(data, doubled, bound)
+    assert missing == "prices of 2 groups of nodes, where the cluster has 1"
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """Of a queue whose bound no quick argument reaches."""
+    data = workloads.queue(6, 0, catalogue.testbed(), "q", every_s=100.0)
+    (outcome,) = hetopt.schedule(data, ["frenzy"])
+    return outcome.result.to_file()
+
+
+def test_a_result_document_is_proved_by_its_certificate(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "queue.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    proof = api.bound_checked(file)
+    assert (proof.missing, proof.by) == ((), "its certificate, by code of its own")
+    beyond = Fraction(*document["bound_exact"]) * Fraction(101, 100)
+    pair = [beyond.numerator, beyond.denominator]
+    changed = document | {"bound": float(beyond), "bound_exact": pair}
+    file.write_text(json.dumps(changed), encoding="utf-8")
+    (missing,) = hetopt.check_bound(file)
+    assert missing.startswith("the prices prove ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prices": [[-0.5, 0.0]]}, "prices"),
+        ({"prices": [[1e300, 0.0]]}, "prices"),
+        ({"prices": [[0.5]]}, "found a row of 1 prices for 3 edges"),
+        ({"prices": []}, "prices"),
+        ({"edges": [0.0, 5.0, 5.0]}, "expected ascending ones"),
+        ({"edges": [1.0, 2.0, 3.0]}, "expected from 0"),
+        ({"edges": [0.0, 1.0, 1e300]}, "edges"),
+        ({"worths": [1.0]}, "worths"),
+    ],
+)
+def test_what_can_be_no_certificate_is_an_error(
+    document: dict[str, Any], changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "queue.json"
+    made = {"edges": [0.0, 1.0, 2.0], "prices": [[0.5, 0.0]]} | changes
+    file.write_text(json.dumps(document | {"certificate": made}), encoding="utf-8")
+    with pytest.raises(InstanceError, match=said):
+        hetopt.check_bound(file)
