@@ -235,4 +235,6 @@ def _told(before: Best | None, after: Best) -> str:
         for name in ("objective", "bound")
         if getattr(before, name) != getattr(after, name)
     ]
+    if before.certificate is None and after.certificate is not None:
+        parts.append("now with a certificate")
     return ", ".join(parts) or "found again"

@@ -8,10 +8,10 @@ rent    Who holds GPUs of a group of alike nodes pays its price for each. No mor
         and intervals together. The sum of completion times is at least the sum of the
         least of completion and rent of each job alone, less all that rent.
 speed   A job with N = d t GPUs for some of its steps does at most 1 / T of its work in
-        a us, T = launch + steps step. Within a node the step is the judge's. Across nodes
-        it is no shorter than the least of each group that has a part in it, n of the N
-        GPUs: as much is done, for the same rent, on N GPUs of each such group alone for
-        n / N of the time.
+        a us, T = launch + steps step. Within a node the step is the judge's. Across
+        nodes it is no shorter than the least of each group that has a part in it, n of
+        the N GPUs: as much is done, for the same rent, on N GPUs of each such group
+        alone for n / N of the time.
 worth   Let all the work be worth mu >= 0. A job that ends at C has
             C + rent  >=  mu + C + sum over the us before C of m,
         m the least of 0, for not working, and of  price N - mu / T  over its leases. In

@@ -54,13 +54,19 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     best.known.cache_clear()
 
 
-def run(folder: Path, method: str, **changes: Any) -> Path:
+def run(
+    folder: Path,
+    method: str,
+    certificate: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Path:
     """A folder with one row, as `hetopt bench` leaves it."""
     task = suites.Task(kind="solve", instance=NAME, method=method, wall_limit_s=60)
     answer = child.answered(task)
     header = {"suite": "mine", "tasks": 1, "started": "2026-01-02T03:04:05Z"}
     with journal.journal(folder, header, resume=False) as kept:
-        kept.add(answer["row"] | changes, answer.get("document"))
+        document = answer["document"] | {"certificate": certificate}
+        kept.add(answer["row"] | changes, document)
     return folder
 
 
@@ -84,6 +90,24 @@ def test_only_what_is_better_replaces_what_is_known(
     assert [*best.update(quick)] == []
     assert [*best.update(proof)] == []
     assert (library / "two-nodes.best.json").read_text() == text
+
+
+def test_a_bound_as_strong_replaces_one_that_had_no_certificate(
+    library: Path, tmp_path: Path
+) -> None:
+    bare = run(tmp_path / "bare", "exact")
+    shown = run(tmp_path / "shown", "exact", {"by": 1})
+    other = run(tmp_path / "other", "exact", {"by": 2})
+    assert len([*best.update(bare)]) == 1
+    (told,) = best.update(shown)
+    assert told.endswith("now with a certificate")
+    for later in (bare, other):
+        assert [*best.update(later)] == []
+    kept = best.known(NAME)
+    assert kept is not None
+    assert kept.certificate == {"by": 1}
+    weaker = run(tmp_path / "weaker", "exact", {"by": 3}, bound=kept.bound - 1)
+    assert [*best.update(weaker)] == []
 
 
 def test_a_plan_that_is_not_what_its_row_says_is_refused(
