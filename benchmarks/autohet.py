@@ -1,6 +1,6 @@
 """AutoHet's evaluation again: speed-ups, breakdown, its own groups, grouping times.
 
-    python benchmarks/autohet.py [SECTION ...] [--time-limit 20]
+    python benchmarks/autohet.py [SECTION ...] [--time-limit 20] [--page]
 
 Every section appends its rows to results/autohet.jsonl; results/autohet.md shows the
 latest run of each, beside the paper's figures. Single runs on one thread;
@@ -105,11 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
     parser.add_argument("--time-limit", type=float, default=20)
+    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
-    for name in asked.sections or SECTIONS:
+    for name in [] if asked.page else asked.sections or SECTIONS:
         section, limit = SECTIONS[name][0], asked.time_limit
         _pages.run(LINES, name, section, limit, "ortools", "pyscipopt")
-        _pages.write(PAGE, LINES, HEAD, SECTIONS)
+    _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 
 if __name__ == "__main__":
