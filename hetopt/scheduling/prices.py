@@ -233,7 +233,9 @@ def _best(queue: _Queue) -> tuple[float, QueueCertificate]:
         step *= CALMER
         edges, prices = _divided(queue, edges, prices)
     grid = _grid(queue, edges)
-    final = _answers(queue, grid, prices, _worths(worth, 400, 1.02))
+    # Early intervals need worths far beyond the job's own, its end a close look.
+    tried = np.hstack([_worths(worth, 80, 1.1), _worths(worth, 320, 1.005)])
+    final = _answers(queue, grid, prices, np.sort(tried, axis=1))
     certificate = QueueCertificate(
         edges=tuple(edges.tolist()), prices=tuple(map(tuple, prices.tolist()))
     )
