@@ -16,7 +16,8 @@ interval in which the job could end the best of several mu is taken; then the le
 the intervals. A job that ends after the last one has C >= its end.
 
 Prices are sought by subgradients, on finer and finer intervals, and the bound holds
-whatever they are. It is the dual of the linear programme that mixes schedules of each
+whatever they are: they are the certificate, which `certificate` adds up by code of its
+own. It is the dual of the linear programme that mixes schedules of each
 job (Dantzig-Wolfe), which has jobs' completion times where interval-indexed programmes
 (Hall, Schulz, Shmoys and Wein 1997) have mean busy times.
 

@@ -1,4 +1,4 @@
-"""What an exact method leaves so that its bound can be derived again.
+"""What a method leaves so that its bound can be derived again.
 
 The method builds the record, `hetopt check --bound` reads it: the one thing that the
 finder of a bound and its checker share. Numbers are finite, with signs and sizes that

@@ -111,6 +111,22 @@ def test_no_prices_prove_more_than_the_best_order_of_all() -> None:
         assert average_us(data, random_certificate(random, data, 1)) <= least
 
 
+def test_numbers_of_any_size_prove_no_more_than_the_best_order() -> None:
+    random = Random("any size")
+    sizes = [0.0, 5e-324, 1e-300, 1e-20, 1e-3, 1.0, 1e6, 2.0**64]
+    for _ in range(100):
+        data = one_gpu(random, 3)
+        rows = [
+            (int(job.submit_s) * 10**6, us)
+            for job, us in zip(data.jobs, us_of(data), strict=True)
+        ]
+        least = Fraction(bounds._least_sum(rows) - sum(at for at, _ in rows), 3)
+        cuts = random.sample([*sizes[1:], 3e7, 5e7, 1e8, 1e12, 1e36], 4)
+        costs = tuple(random.choice(sizes) for _ in cuts)
+        certificate = QueueCertificate(edges=(0.0, *sorted(cuts)), prices=(costs,))
+        assert average_us(data, certificate) <= least
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_honest_prices_prove_their_bound_and_not_much_more(seed: int) -> None:
     data = workloads.queue(6, seed, catalogue.testbed(), "q", every_s=100.0)

@@ -13,8 +13,9 @@ from hetopt import registry
 from hetopt.errors import NoPlan
 from hetopt.plans import Lease, Schedule, ScheduledJob
 from hetopt.problems.job_scheduling import Data, Job, evaluate
+from hetopt.result import Bound
 from hetopt.scheduling.bounds import alone, one_machine
-from hetopt.scheduling.certificate import recheck
+from hetopt.scheduling.certificate import average_us, recheck
 from hetopt.scheduling.prices import priced
 from hetopt.scheduling.simulator import simulate
 from soaking import Contradiction
@@ -132,6 +133,8 @@ def check(data: dict[str, Any]) -> str:
     found = [alone(problem), one_machine(problem)]
     if (by_prices := priced(problem)) is not None:
         found.append(by_prices[0])
+        again = average_us(problem, by_prices[1])
+        found.append(Bound(again, "prices, looked at again"))
         if missing := recheck(problem, by_prices[1], by_prices[0].value):
             raise Contradiction(f"prices, looked at again: {missing}: {problem}")
     for bound in found:
