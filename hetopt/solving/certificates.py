@@ -29,6 +29,9 @@ Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
+Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
+
+
 class Case(Record):
     """A case of the plans: refuted by prices, or divided in two at some point.
 
@@ -39,7 +42,7 @@ class Case(Record):
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_002)] | None = None
-    split: Literal["sync", "pipelines", "share"] | None = None
+    split: Dimension | None = None
     node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     at: Amount | None = None
     low: "Case | None" = None

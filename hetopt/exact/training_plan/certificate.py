@@ -45,10 +45,29 @@ _INNER, _OUT, _SHARED, _WHOLE, _HALF = range(5)  # what a replica is in its visi
 
 @dataclass(frozen=True)
 class _Box:
+    """Ranges: of time, of the least replicas of a layer, of shares, and of pipelines.
+
+    And of the number of their size of micro-batches and of their bottleneck in us.
+    """
+
     sync: tuple[float, float]
     pipelines: tuple[int, int]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    count: tuple[int, int]
+    size: tuple[int, int]
+    bottleneck: tuple[float, float] = (0.0, math.inf)
+
+    @property
+    def most(self) -> int:
+        """The most pipelines: one of each layer's replicas is in each."""
+        return min(self.count[1], self.pipelines[1])
+
+    @property
+    def empty(self) -> bool:
+        """Whether a range is."""
+        ranges = (self.sync, self.pipelines, self.count, self.size, self.bottleneck)
+        return any(low > high for low, high in ranges)
 
 
 class _Reach(NamedTuple):
@@ -66,6 +85,14 @@ class _Reach(NamedTuple):
         sent = degree * self.rate
         alone = sent / (1 - self.part) if self.part < 1 else math.inf
         return min(sent + self.share, alone) * (1 + 2e-9) + 1e-9
+
+    def shared(self, degree: int, gpus: int) -> float:
+        """The same where one replica or more of the stage are in other nodes.
+
+        In its own node, of so many GPUs, each other one has a GPU or more.
+        """
+        sent = degree * self.rate * (gpus - degree + 2)
+        return min(self.most(degree), sent * (1 + 2e-9) + 1e-9)
 
 
 class _Visits(NamedTuple):
@@ -157,8 +184,10 @@ class _Size:
             (middle, outside, ((_OUT, (b,)),)),
             (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
         ):
-            slowest = self._slowest(runs, hops, reach)
             samples = [(role, s) for role, each in roles for s in each]
+            here, apart = (self._slowest(runs, hops, reach, x) for x in (True, False))
+            slowest = apart
+            slowest[:, b] = here[:, b]
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
                 for role, s in samples:
                     us = float(slowest[k, s, worth])
@@ -167,10 +196,12 @@ class _Size:
                         weight = float(runs.weight[worth])
                         yield _Block(role, k, cells, us, s / b, weight)
 
-    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach) -> Array:
+    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach, here: bool) -> Array:
         """By GPUs, samples and worth, the least time of a block's slowest replica."""
         b, gpus = self.b, len(runs.us) - 1
-        most = np.array([reach.most(t) for t in range(gpus + 1)])
+        most = np.array(
+            [reach.most(t) if here else reach.shared(t, gpus) for t in range(gpus + 1)]
+        )
         able = runs.weight[None, :] <= most[:, None]
         us = runs.us[:, : b + 1] + hops[None, : b + 1, None]
         us = np.where(able[:, None, :], us, math.inf)
@@ -480,7 +511,8 @@ class _Check:
         if len(trees) != len(ranges):
             return [f"{len(trees)} first cases, {len(ranges)} expected"]
         for tree, sync in zip(trees, ranges, strict=True):
-            self._walk(tree, _Box(sync, (1, most), none, whole))
+            sizes = (0, len(self.sizes) - 1)
+            self._walk(tree, _Box(sync, (1, most), none, whole, (1, most), sizes))
         return self.found
 
     def _walk(self, tree: Case | None, box: _Box) -> None:
@@ -510,11 +542,26 @@ class _Check:
                 return None
             return replace(box, sync=(low, at)), replace(box, sync=(at, high))
         if tree.split == "pipelines":
-            fewest, most = box.pipelines
             # There may be fewer than were reckoned with: then one side is empty.
+            few, many = _parted(box.pipelines, at)
+            return replace(box, pipelines=few), replace(box, pipelines=many)
+        if tree.split == "count":
+            few, many = _parted(box.count, at)
+            fewest, most = box.pipelines
             return (
-                replace(box, pipelines=(fewest, min(int(at), most))),
-                replace(box, pipelines=(max(int(at) + 1, fewest), most)),
+                replace(box, count=few),
+                replace(box, count=many, pipelines=(max(fewest, many[0]), most)),
+            )
+        if tree.split in ("size", "bottleneck"):
+            if box.most > 1:  # each of several has its own
+                return None
+            if tree.split == "size":
+                low_, high_ = _parted(box.size, at)
+                return replace(box, size=low_), replace(box, size=high_)
+            least, largest = box.bottleneck
+            return (
+                replace(box, bottleneck=(least, min(at, largest))),
+                replace(box, bottleneck=(max(least, at), largest)),
             )
         i = tree.node
         assert i is not None
@@ -526,7 +573,7 @@ class _Check:
 
     def _narrowed(self, box: _Box) -> _Box | None:
         """The box with shares in descending order among equal nodes, summing to L."""
-        if box.sync[0] > box.sync[1] or box.pipelines[0] > box.pipelines[1]:
+        if box.empty:
             return None
         low, high = list(box.low), list(box.high)
         for i in range(1, len(low)):
@@ -542,7 +589,7 @@ class _Check:
         high = [min(h, x + rest + slack) for x, h in zip(low, high, strict=True)]
         if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
             return None
-        return _Box(box.sync, box.pipelines, tuple(low), tuple(high))
+        return replace(box, low=tuple(low), high=tuple(high))
 
     # -- one case ----------------------------------------------------------------
 
@@ -567,13 +614,13 @@ class _Check:
         kinds = list(self.sample)
         gpus = [count * kinds[k][1] for (k, _), count in groups]
         owed = sum(self.weights)
-        amounts = [*gpus, *[0] * len(gpus), self.layers, box.pipelines[1], -owed]
+        amounts = [*gpus, *[0] * len(gpus), self.layers, box.most, -owed]
         worths = np.array(prices) * amounts
         if not worths.sum() + _SUMMED * np.abs(worths).sum() < self.batch:
             return False
         return all(
             self._dear(size, box, prices, groups, (left, spent, rate), level)
-            for size in self.sizes
+            for size in self.sizes[box.size[0] : box.size[1] + 1]
             for spent, rate in self._ranges(box)
         )
 
@@ -618,7 +665,10 @@ class _Check:
         fill = 0.0 if spent else self.fill
         left = max(0.0, left - spent)
         kinds = list(self.sample)
-        _, inverse = size.grids[level]
+        ends, inverse = size.grids[level]
+        least, most = box.bottleneck[0], min(box.bottleneck[1], 1e300)
+        some = ends >= least * (1 - 1e-9)
+        some &= (inverse == 0) | (inverse * most * (1 + 1e-9) >= 1)
         limited, largest = [], abs(prices[-2])
         for i, ((k, share), count) in enumerate(groups):
             part = min(1.0, int(kinds[k][1]) / box.pipelines[0])
@@ -631,10 +681,13 @@ class _Check:
             goods = goods - (prices[-1] + balance) * held
             largest = max(largest, float(np.abs(goods).max()))
             cheap = [
-                self._cheapest(size, size.b * table + goods[:, :, None])
+                self._cheapest(size, size.b * table[:, :, some] + goods[:, :, None])
                 for table in found[:3]
             ]
             limited.append((count, cheap))
+        inverse = inverse[some]
+        if not len(inverse):
+            return True
         first = size.b * (self.fill + left * inverse)
         worth = np.where(inverse > 0, first, self.batch)
         wanted = worth + _ROOM * (worth + largest) - prices[-2]
@@ -643,8 +696,8 @@ class _Check:
         hard = ~(_any_number(lowest) >= wanted)
         if not hard.any():
             return True
-        some = [(n, [table[:, hard] for table in each]) for n, each in limited]
-        return bool((_limited(some) >= wanted[hard]).all())
+        few = [(n, [table[:, hard] for table in each]) for n, each in limited]
+        return bool((_limited(few) >= wanted[hard]).all())
 
     def _cheapest(self, size: _Size, priced: Array) -> Array:
         least: Array = priced.min(0)
@@ -680,6 +733,12 @@ def _intervals(least: float, most: float, ratio: float) -> tuple[Array, Array]:
             raise Unsupported("bottlenecks are told apart too finely: plan again")
     begins = np.array(edges[:-1])
     return np.array([least, *edges[1:]]), np.concatenate([[0.0], 1 / begins])
+
+
+def _parted(whole: tuple[int, int], at: float) -> tuple[tuple[int, int], ...]:
+    """A range of whole numbers up to `at`, and beyond."""
+    low, high = whole
+    return (low, min(int(at), high)), (max(int(at) + 1, low), high)
 
 
 def _any_number(visits: list[Array]) -> Array:

@@ -22,6 +22,10 @@ gained first is mostly in s and D, so shares are divided last.
 
 Equal nodes are interchangeable, so their shares are taken in descending order.
 
+One pipeline alone has one size of micro-batches and one bottleneck, while a packing of
+several may mix them: plans of one pipeline are cases of their own, which are divided by
+size and by bottleneck as well.
+
 With several replicas a stage gamma_v(l) is the part of *all* replicas of l that lie in
 v, and D the least number of replicas that a layer has, which no number of pipelines
 exceeds. Replicas of t GPUs with s of b samples that hold the run R obey, each weighted
@@ -29,7 +33,9 @@ with s / b,
 
     sum over r of (s_r / b) (p(R_r) - t_r s beta / 4)  <=  Gamma_v.
 
-A node of C GPUs holds no more than C replicas of a layer: gamma_v(l) <= C / D.
+A node of C GPUs holds no more than C replicas of a layer: gamma_v(l) <= C / D. With a
+replica on t of them it holds no more than C - t + 1, so that 1 - gamma_v(l) is at least
+1 / (C - t + 2) where a stage is shared with other nodes.
 
 Where backward passes hide synchronisation, a stage that synchronises for S hides no
 more than what fills its pipeline: an iteration lasts S and n - 1 bottlenecks at the
@@ -66,6 +72,10 @@ _COARSE, _FINE = 1 / 8, 1 / 100
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
+_WIDE, _CLOSE = (
+    1.1,
+    1.02,
+)  # ranges of a bottleneck: high to low, before pipelines, after
 
 
 def variants(instance: Instance) -> list[Instance]:
@@ -82,6 +92,7 @@ def variants(instance: Instance) -> list[Instance]:
     ]
 
 
+Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
 _Group = tuple[int, float]  # a kind of nodes, and the share that they may have
 
 
@@ -94,12 +105,14 @@ class Hidden(NamedTuple):
 
 @dataclass
 class Case:
-    """Ranges of the synchronisation time, of the number of pipelines and of the shares.
+    """Ranges of the synchronisation time, of the replicas of a layer and of the shares.
 
-    Shares are in average layers. `prices`, by number of groups, are those that
-    were found last: a good start for the next time, as are the kinds of nodes that were
-    wanted more often than there are. `proof` are the prices that refuted the case,
-    unless it was divided.
+    `pipelines` are the least replicas that a layer has, `count` how many pipelines
+    there are; where that is one, its size of micro-batches, by number, and its
+    bottleneck in us have ranges, too. Shares are in average layers. `prices`, by number
+    of groups, are those that were found last: a good start for the next time, as are
+    the kinds of nodes that were wanted more often than there are. `proof` are the
+    prices that refuted the case, unless it was divided.
     """
 
     sync_low_us: float
@@ -108,6 +121,12 @@ class Case:
     pipelines_high: int
     shares_low: tuple[float, ...]
     shares_high: tuple[float, ...]
+    count_high: int
+    count_low: int = 1
+    size_low: int = 0
+    size_high: int = 0
+    bottleneck_low: float = 0.0
+    bottleneck_high: float = float("inf")
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
     limited: frozenset[int] = frozenset()
     proof: tuple[float, ...] = ()
@@ -117,12 +136,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Split:
-    """How a case was divided: `of` sync, pipelines or share (of `node`), where.
+    """How a case was divided: `of` what, for a share of which `node`, where.
 
     A part is None where the range that is left for it is empty.
     """
 
-    of: Literal["sync", "pipelines", "share"]
+    of: Dimension
     node: int | None
     at: float
     low: Case | None
@@ -219,11 +238,12 @@ class PatternBound:
     def _first_cases(self) -> list[Case]:
         nodes, most = len(self.kind_of), self.most_pipelines
         none, whole = (0.0,) * nodes, (float(self.layers),) * nodes
+        rest = (1, most, none, whole, most, 1, 0, len(self.fleet.sizes) - 1)
         if not self.priced_sync:
-            return [Case(0.0, float("inf"), 1, most, none, whole)]
+            return [Case(0.0, float("inf"), *rest)]
         return [
-            Case(0.0, self.most_sync_us, 1, most, none, whole),
-            Case(self.most_sync_us, float("inf"), 1, most, none, whole),
+            Case(0.0, self.most_sync_us, *rest),
+            Case(self.most_sync_us, float("inf"), *rest),
         ]
 
     def refute(self, time_us: float) -> "Refutation":
@@ -266,16 +286,17 @@ class PatternBound:
             self.instance.workload.global_batch,
             float(self.layers),
             float(self.fleet.layer_weights.sum()),
-            float(case.pipelines_high),
+            float(min(case.pipelines_high, case.count_high)),
             1 / self.instance.workload.costs.interleave,
             tuple(
                 Group(count, kinds[kind].gpus, kinds[kind].speed)
                 for (kind, _), count in groups.items()
             ),
             tuple(
-                self._part(case, [*groups], level, size, hidden)
-                for size in range(len(self.fleet.sizes))
+                part
+                for size in range(case.size_low, case.size_high + 1)
                 for hidden in self._hidden(case, time_us)
+                if (part := self._part(case, [*groups], level, size, hidden))
             ),
             self._check,
         )
@@ -301,12 +322,15 @@ class PatternBound:
         level: int,
         size: int,
         hidden: Hidden,
-    ) -> Part:
-        """Pipelines of one size of micro-batches, in a case."""
+    ) -> Part | None:
+        """Pipelines of one size of micro-batches, in a case; None if there are none."""
         tables = self.tables[level]
+        within = tables.grids[size].within(case.bottleneck_low, case.bottleneck_high)
+        if within.start >= within.stop:
+            return None
         spreads = [self._spread(case, hidden, group) for group in groups]
         visits = tuple(
-            tables.visits(kind, size, spread, not hidden.spent_us)
+            tables.visits(kind, size, spread, not hidden.spent_us).within(within)
             for (kind, _), spread in zip(groups, spreads, strict=True)
         )
         claims, held = [], []
@@ -323,7 +347,7 @@ class PatternBound:
             counted.cells,
             counted.exact,
             hidden.spent_us / self.pipeline_factor,
-            tables.grids[size],
+            tables.grids[size].of(within),
             visits,
             tuple(claims),
             tuple(held),
@@ -368,13 +392,16 @@ class PatternBound:
         ]
         node = int(np.argmax(widths))
         several = case.pipelines_high > case.pipelines_low
-        if of_sync > (_COARSE if several else _FINE):
-            at = (case.sync_low_us + case.sync_high_us) / 2
-            low, high = (
-                self._within(case, sync_high_us=at),
-                self._within(case, sync_low_us=at),
-            )
-            return Split("sync", None, at, low, high)
+        if of_sync > _COARSE:
+            return self._half_of_sync(case)
+        if case.count_high > 1 and case.count_low == 1:
+            return self._alone(case)
+        if min(case.count_high, case.pipelines_high) == 1:
+            found = self._split_alone(case, _WIDE if several else _CLOSE)
+            if found is not None:
+                return found
+        if of_sync > _FINE and not several:
+            return self._half_of_sync(case)
         if several:
             at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
             low = self._within(case, pipelines_high=at)
@@ -387,6 +414,35 @@ class PatternBound:
         low = self._within(case, shares_high=_with(case.shares_high, node, at))
         high = self._within(case, shares_low=_with(case.shares_low, node, at))
         return Split("share", node, at, low, high)
+
+    def _half_of_sync(self, case: Case) -> Split:
+        at = (case.sync_low_us + case.sync_high_us) / 2
+        low = self._within(case, sync_high_us=at)
+        return Split("sync", None, at, low, self._within(case, sync_low_us=at))
+
+    def _alone(self, case: Case) -> Split:
+        """One pipeline, or several: then every layer has as many replicas."""
+        fewest = max(2, case.pipelines_low)
+        low = self._within(case, count_high=1)
+        high = None
+        if fewest <= case.pipelines_high:
+            high = self._within(case, count_low=2, pipelines_low=fewest)
+        return Split("count", None, 1, low, high)
+
+    def _split_alone(self, case: Case, ratio: float) -> Split | None:
+        """By size, then by bottleneck until its range is narrow."""
+        if case.size_high > case.size_low:
+            at: float = (case.size_low + case.size_high) // 2
+            low = self._within(case, size_high=at)
+            return Split("size", None, at, low, self._within(case, size_low=at + 1))
+        high = self.tables[0].grids[case.size_low].high
+        least = max(case.bottleneck_low, float(high[0]))
+        most = min(case.bottleneck_high, float(high[-1]))
+        if most <= least * ratio:
+            return None
+        at = (least * most) ** 0.5
+        low = self._within(case, bottleneck_high=at)
+        return Split("bottleneck", None, at, low, self._within(case, bottleneck_low=at))
 
     def _within(self, case: Case, **ranges: Any) -> Case | None:
         return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))

@@ -86,6 +86,15 @@ class Spread(NamedTuple):
             most = np.minimum(most, sent / (1 - self.part) * (1 + 1e-9))
         return most
 
+    def shared(self, degree: Whole, gpus: int) -> Array:
+        """The same where others of its stage lie in other nodes, of `gpus` GPUs each.
+
+        With a replica on t of them at most 1 + gpus - t are in the node, and one or
+        more are not.
+        """
+        sent: Array = degree * np.float64(self.rate)
+        return np.minimum(self.most(degree), sent * (gpus - degree + 2))
+
 
 @dataclass(frozen=True)
 class Fleet:

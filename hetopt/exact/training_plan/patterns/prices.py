@@ -109,7 +109,7 @@ class Pricing:
 
         It starts from these prices, and visits nodes of the `limited` groups once.
         """
-        if time_us <= 0:
+        if time_us < 0:
             return Verdict(True, (0.0,) * self.goods)
         return _Search(self, time_us, limited).run(start)
 

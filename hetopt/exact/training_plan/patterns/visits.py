@@ -58,6 +58,18 @@ class Grid(NamedTuple):
         inverse = np.array([0.0, *(1.0 / edge for edge in edges[:-1])])
         return cls((high * (1 + 1e-6)).astype(np.float32), inverse.astype(np.float32))
 
+    def of(self, some: slice) -> "Grid":
+        """Some of the intervals."""
+        return Grid(self.high[some], self.inverse[some])
+
+    def within(self, low_us: float, high_us: float) -> slice:
+        """The intervals that a bottleneck from `low_us` to `high_us` may lie in."""
+        if np.isinf(high_us):
+            high_us = 2 * float(self.high[-1])
+        first = int(np.searchsorted(self.high, low_us * (1 - 1e-6)))
+        beyond = (self.inverse > 0) & (self.inverse * (high_us * (1 + 1e-6)) < 1)
+        return slice(first, len(self.high) - int(beyond.sum()))
+
 
 class Visits(NamedTuple):
     """`least` by [k - 1, w, interval], of visits that are no end of the pipeline,
@@ -76,6 +88,12 @@ class Visits(NamedTuple):
     def nbytes(self) -> int:
         """Memory of the tables."""
         return sum(table.nbytes for table in self if table is not None)
+
+    def within(self, some: slice) -> "Visits":
+        """Of some intervals."""
+        half = None if self.half is None else self.half[:, :, some]
+        ended = self.ended[:, :, some]
+        return Visits(self.going[:, :, some], half, ended, self.claims)
 
 
 class VisitTables:
@@ -101,11 +119,14 @@ class VisitTables:
 
         All visits take no time unless it `fills` the pipeline.
         """
-        offer, rate = self.fleet.kinds[kind].offers[size], spread.rate
-        held = [
-            rows.weight <= spread.most(rows.degree) * (1 + 1e-9) + 1e-9
-            for rows in offer
-        ]
+        gpus, rate = self.fleet.kinds[kind].gpus, spread.rate
+        offer, whole = self.fleet.kinds[kind].offers[size], self.fleet.sizes[size]
+        held = []
+        for rows in offer:
+            most = spread.shared(rows.degree, gpus)
+            here = rows.samples == whole.sequences
+            most[here] = spread.most(rows.degree[here])
+            held.append(rows.weight <= most * (1 + 1e-9) + 1e-9)
         key = (
             kind,
             size,
