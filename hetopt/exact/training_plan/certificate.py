@@ -73,12 +73,14 @@ class _Box:
 class _Reach(NamedTuple):
     """Layers that a GPU can synchronise with other nodes, and the node's own share.
 
-    `part` is the most of a layer's replicas that fit into a node, each on one GPU.
+    `part` is the most of a layer's replicas that fit into a node, each on one GPU;
+    `alone` says that there is one pipeline at the most.
     """
 
     rate: float
     share: float
     part: float
+    alone: bool = False
 
     def most(self, degree: int) -> float:
         """Layers of a replica: those of its rate are at least 1 - part of them all."""
@@ -86,12 +88,9 @@ class _Reach(NamedTuple):
         alone = sent / (1 - self.part) if self.part < 1 else math.inf
         return min(sent + self.share, alone) * (1 + 2e-9) + 1e-9
 
-    def shared(self, degree: int, gpus: int) -> float:
-        """The same where one replica or more of the stage are in other nodes.
-
-        In its own node, of so many GPUs, each other one has a GPU or more.
-        """
-        sent = degree * self.rate * (gpus - degree + 2)
+    def shared(self, degree: int, here: int) -> float:
+        """The same where `here` replicas at most are in the node, others are not."""
+        sent = degree * self.rate * (here + 1)
         return min(self.most(degree), sent * (1 + 2e-9) + 1e-9)
 
 
@@ -185,9 +184,7 @@ class _Size:
             (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
         ):
             samples = [(role, s) for role, each in roles for s in each]
-            here, apart = (self._slowest(runs, hops, reach, x) for x in (True, False))
-            slowest = apart
-            slowest[:, b] = here[:, b]
+            slowest = self._slowest(runs, hops, reach)
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
                 for role, s in samples:
                     us = float(slowest[k, s, worth])
@@ -196,22 +193,34 @@ class _Size:
                         weight = float(runs.weight[worth])
                         yield _Block(role, k, cells, us, s / b, weight)
 
-    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach, here: bool) -> Array:
-        """By GPUs, samples and worth, the least time of a block's slowest replica."""
+    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach) -> Array:
+        """By GPUs, samples and worth, the least time of a block's slowest replica.
+
+        For each least degree that its replicas may have: as many of them are in the
+        node as there are GPUs and samples for, and those of other pipelines.
+        """
         b, gpus = self.b, len(runs.us) - 1
-        most = np.array(
-            [reach.most(t) if here else reach.shared(t, gpus) for t in range(gpus + 1)]
-        )
-        able = runs.weight[None, :] <= most[:, None]
         us = runs.us[:, : b + 1] + hops[None, : b + 1, None]
-        us = np.where(able[:, None, :], us, math.inf)
+        best = np.full_like(us, math.inf)
+        for t in range(1, gpus + 1):
+            found = self._slowest_of(us, t)
+            for k, samples in product(range(t, gpus + 1), range(1, b + 1)):
+                here = min(k // t, samples) if reach.alone else 1 + gpus - t
+                most = reach.most(t) if samples == b else reach.shared(t, here)
+                able = runs.weight <= most
+                row = best[k, samples]
+                np.minimum(row, np.where(able, found[k, samples], math.inf), out=row)
+        return best
+
+    def _slowest_of(self, us: Array, least: int) -> Array:
+        """The same of replicas on `least` GPUs or more, whatever they hold."""
         slowest = np.full_like(us, math.inf)
         slowest[0, 0] = 0.0
-        for k in range(1, gpus + 1):
-            for samples in range(1, b + 1):
+        for k in range(least, len(us)):
+            for samples in range(1, us.shape[1]):
                 for s in range(1, samples + 1):
-                    others = slowest[k - 1 :: -1, samples - s]
-                    found = np.maximum(others, us[1 : k + 1, s]).min(0)
+                    others = slowest[: k - least + 1, samples - s][::-1]
+                    found = np.maximum(others, us[least : k + 1, s]).min(0)
                     np.minimum(slowest[k, samples], found, out=slowest[k, samples])
         slowest[0, 0] = math.inf
         return slowest
@@ -672,7 +681,7 @@ class _Check:
         limited, largest = [], abs(prices[-2])
         for i, ((k, share), count) in enumerate(groups):
             part = min(1.0, int(kinds[k][1]) / box.pipelines[0])
-            reach = _Reach(rate, min(share, self.layers * part), part)
+            reach = _Reach(rate, min(share, self.layers * part), part, box.most == 1)
             found = size.visits(kinds[k], reach, level, fill)
             gpus = np.arange(1, int(kinds[k][1]) + 1)[:, None]
             balance = prices[len(groups) + i]

@@ -357,7 +357,8 @@ class PatternBound:
         """What replicas may hold in nodes of a group: each layer has D or more."""
         kind, share = group
         part = min(1.0, self.fleet.kinds[kind].gpus / case.pipelines_low)
-        return Spread(hidden.rate, min(share, part * self.layers), part)
+        alone = min(case.count_high, case.pipelines_high) == 1
+        return Spread(hidden.rate, min(share, part * self.layers), part, alone)
 
     def _rate(self, case: Case) -> float:
         """Layers that one GPU can synchronise within the case's time."""

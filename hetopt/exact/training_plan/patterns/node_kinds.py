@@ -72,11 +72,13 @@ class Spread(NamedTuple):
 
     A GPU synchronises `rate` of them with other nodes, `share` is the node's share of
     all layers, and of no layer are more than `part` of the replicas in the node.
+    `alone` says that there is but one pipeline.
     """
 
     rate: float
     share: float
     part: float
+    alone: bool = False
 
     def most(self, degree: Whole) -> Array:
         """Of replicas of so many GPUs each: t rate + share, and t rate / (1 - part)."""
@@ -86,14 +88,17 @@ class Spread(NamedTuple):
             most = np.minimum(most, sent / (1 - self.part) * (1 + 1e-9))
         return most
 
-    def shared(self, degree: Whole, gpus: int) -> Array:
-        """The same where others of its stage lie in other nodes, of `gpus` GPUs each.
+    def shared(self, rows: Rows, gpus: int) -> Array:
+        """The same of blocks whose stage lies in other nodes, too, of `gpus` GPUs each.
 
-        With a replica on t of them at most 1 + gpus - t are in the node, and one or
-        more are not.
+        With a replica on t GPUs at most 1 + gpus - t of its layers are in the node, one
+        pipeline alone has them all in the block, and one or more are not in the node.
         """
-        sent: Array = degree * np.float64(self.rate)
-        return np.minimum(self.most(degree), sent * (gpus - degree + 2))
+        here = 1 + gpus - rows.degree
+        if self.alone:
+            here = np.minimum(rows.gpus // rows.degree, rows.samples)
+        sent: Array = rows.degree * np.float64(self.rate)
+        return np.minimum(self.most(rows.degree), sent * (here + 1))
 
 
 @dataclass(frozen=True)

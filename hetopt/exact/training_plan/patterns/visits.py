@@ -123,7 +123,7 @@ class VisitTables:
         offer, whole = self.fleet.kinds[kind].offers[size], self.fleet.sizes[size]
         held = []
         for rows in offer:
-            most = spread.shared(rows.degree, gpus)
+            most = spread.shared(rows, gpus)
             here = rows.samples == whole.sequences
             most[here] = spread.most(rows.degree[here])
             held.append(rows.weight <= most * (1 + 1e-9) + 1e-9)
