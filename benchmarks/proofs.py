@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
@@ -140,6 +141,22 @@ def _no_parts(stack: ExitStack) -> None:
     stack.enter_context(patch.object(patterns.PatternBound, "_spread", apart))
 
 
+def _no_shared_stages(stack: ExitStack) -> None:
+    def most(spread: node_kinds.Spread, rows: Any, gpus: int) -> Any:
+        return spread.most(rows.degree)
+
+    stack.enter_context(patch.object(node_kinds.Spread, "shared", most))
+
+
+def _no_cases_of_one(stack: ExitStack) -> None:
+    first = patterns.PatternBound._first_cases
+
+    def cases(bound: patterns.PatternBound) -> list[patterns.Case]:
+        return [replace(case, count_low=2) for case in first(bound)]
+
+    stack.enter_context(patch.object(patterns.PatternBound, "_first_cases", cases))
+
+
 def _no_compiler(stack: ExitStack) -> None:
     plain = patch.object(convolution, "compiled", lambda: convolution.plainly)
     stack.enter_context(plain)
@@ -153,6 +170,8 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "each node once": _no_nodes,
     "memory of replicas": _no_memory_of_replicas,
     "replicas in a node": _no_parts,
+    "gradients of shared stages": _no_shared_stages,
+    "one pipeline apart": _no_cases_of_one,
     "compiler": _no_compiler,
 }
 
@@ -256,9 +275,10 @@ def write() -> None:
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops
 between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
-visits once; memory that limits how many replicas all layers can have; the replicas of a
-layer of which no more than a node's GPUs lie in one; and sums of tables by a compiler
-in place of numpy.
+visits once; memory that limits how many replicas all layers can have; the replicas of
+a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
+shared between nodes; plans of one pipeline, which has one size of micro-batches and
+one bottleneck; and sums of tables by a compiler in place of numpy.
 """
 
 
