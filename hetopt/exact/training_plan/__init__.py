@@ -132,7 +132,9 @@ def _no_grid(instance: Instance) -> str:
 
 def _small(run: Run, instance: Instance) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
-        _line_up(run, instance)  # stages of several replicas take long to list
+        if run.plan is None:
+            _start(run, instance)  # stages of several replicas take long to list
+        _line_up(run, instance)
         if instance.planned_cluster.gpu_count > _QUICK_GPUS and run.limits.time_s:
             _refute(run, instance, _SMALL_SHARE)
     known = small.solve_small(instance, run, warm_start=run.plan)
