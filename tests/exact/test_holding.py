@@ -8,7 +8,9 @@ from hypothesis import given
 from inputs import drawn, examples
 
 import hetopt
-from hetopt.exact.training_plan import holding
+from hetopt.exact.training_plan import fitting, holding
+from hetopt.modelling import Limits
+from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 from hetopt.schema import Instance
 
@@ -27,6 +29,26 @@ def tight(random: Random) -> Instance:
 def test_what_has_no_room_has_no_plan(instance: Instance) -> None:
     if holding.no_room(instance) is not None:
         assert best_training_plan(instance) is None
+
+
+@examples(60)
+@given(drawn(tight))
+def test_a_pipeline_that_fits_is_a_plan_and_none_is_where_there_is_no_plan(
+    instance: Instance,
+) -> None:
+    plan = fitting.pipeline(instance, Limits(time_s=10))
+    if plan is not None:
+        assert judge.evaluate(instance, plan).valid
+        assert not fitting.impossible(instance, Limits(time_s=10))
+    elif fitting.impossible(instance, Limits(time_s=10)):
+        assert best_training_plan(instance) is None
+
+
+def test_a_pipeline_is_found_where_no_planner_finds_a_plan() -> None:
+    instance = hetopt.load("generated:tight_memory/64/0")
+    plan = fitting.pipeline(instance, Limits(time_s=60))
+    assert plan is not None
+    assert judge.evaluate(instance, plan).valid
 
 
 def test_no_room_is_seen_where_positions_decide() -> None:

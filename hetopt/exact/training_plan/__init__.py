@@ -36,7 +36,7 @@ from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
 from . import certificate as certificates
-from . import holding, small
+from . import fitting, holding, small
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
 
@@ -55,6 +55,7 @@ _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
+_FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SMALL_SHARE = 0.45  # and where all plans of a small cluster are looked at after it,
 _QUICK_GPUS = 6  # unless it has so few GPUs that these are told soon
@@ -181,6 +182,8 @@ def _large(run: Run, instance: Instance) -> None:
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
         _start(run, instance)
+    if run.plan is None and _fit(run, instance):
+        return
     _line_up(run, instance)
     if settings.has_choices(instance):
         _choose(run, instance)
@@ -198,6 +201,19 @@ def _start(run: Run, instance: Instance) -> None:
         plan = partial(registry.entry("planners", name).plan, instance)
         until = _deadline(run, _SEARCH_SHARE)
         run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
+
+
+def _fit(run: Run, instance: Instance) -> bool:
+    """A pipeline that fits, where there is one; whether it is proved that none does."""
+
+    def limits() -> Limits:
+        left = max(0.0, _deadline(run, _FIT_SHARE) - time.monotonic())
+        return Limits(time_s=left, seed=run.limits.seed)
+
+    run.offer_of("fitting", partial(fitting.pipeline, instance, limits()))
+    if run.plan is None and fitting.impossible(instance, limits()):
+        run.reasons = (holding.reason(instance.model.layers),)
+    return bool(run.reasons)
 
 
 def _line_up(run: Run, instance: Instance) -> None:

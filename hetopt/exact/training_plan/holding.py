@@ -50,7 +50,7 @@ def no_room(instance: Instance) -> str | None:
         return None
     if not all(table.even for table in tables) or own.profile.weighs:
         return None
-    sequences, helps = -(-workload.global_batch // _most_pipelines(own)), False
+    sequences, helps = -(-workload.global_batch // most_pipelines(own)), False
     for b in sorted(set(workload.micro_batch_sizes)):
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
@@ -59,14 +59,19 @@ def no_room(instance: Instance) -> str | None:
         helps |= _most_layers(own, ample) >= own.layers - _SURE
     if not helps:
         return None
+    return reason(own.layers)
+
+
+def reason(layers: int) -> str:
+    """That no pipeline fits, in words."""
     return (
         "memory: no pipeline fits that takes its part of the batch, wherever its "
         "stages lie: activations of the micro-batches in flight leave too little room "
-        f"for {own.layers} layers; add memory or smaller micro-batches"
+        f"for {layers} layers; add memory or smaller micro-batches"
     )
 
 
-def _most_pipelines(table: CostTable) -> int:
+def most_pipelines(table: CostTable) -> int:
     """Pipelines that the states of all layers have room for, at the most."""
     nodes, costs = table.cluster.nodes, table.workload.costs
     most = min(table.cluster.gpu_count, table.workload.global_batch)

@@ -1,0 +1,213 @@
+"""One pipeline that fits into memory, or that there is none, where no planner has one.
+
+Given  a micro-batch size b, of which the pipeline takes n = batch / b,
+       most[v,t,i,f] layers that t GPUs of node v hold at position i from the end, as
+       the first stage of all (f = 1) or not,
+choose x[v,t,i,f] = 1 where stage i from the end is on t GPUs of node v:
+
+    maximise  sum most[v,t,i,f] x[v,t,i,f]
+    all       sum most[v,t,i,f] x[v,t,i,f] >= layers
+    one       sum of x[.,.,0,.] <= 1
+    first     sum of x[.,.,.,1] = 1
+    behind    sum of x[.,.,i,.] <= sum of x[.,.,i-1,0]        for each i > 0
+    room      sum over t, i, f of t x[v,t,i,f] <= GPUs of v   for each v
+
+Where that can be all layers or more, layers are taken from the stages that take longest
+until it is just as many. A stage has one replica. The plan is a start, and is judged by
+who asked for it.
+
+Where micro-batches have one sequence, every stage of every plan has one replica, and
+some pipeline takes its part of the batch: with n that small and the least memory, no
+choice that holds all layers means that there is no plan.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ... import registry
+from ...costs import CostTable
+from ...modelling import Limits
+from ...plans import Pipeline, Replica, Stage, TrainingPlan
+from ...result import Status
+from ...schema import Instance
+from . import holding
+
+_BACKEND = "cpsat"
+_MOST = 60_000  # choices of one size
+Choice = tuple[str, int, int, bool]  # node, GPUs, position from the end, the first
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Micro-batches of b sequences, under one rule of recomputation."""
+
+    table: CostTable
+    b: int
+    n: int
+    replicas: tuple[int, ...] | None  # of each layer; None for the least memory
+
+    def fits(self, node: str, t: int, span: range, stages: int, j: int) -> bool:
+        """Whether a stage of these layers does, at place `j` of so many stages."""
+        table, held = self.table, self.replicas
+        need = table.stage_mib(node, span, t, self.b, self.n, stages, j, held)
+        return sum(need.values()) <= table.memory_mib(node)
+
+    def most(self, node: str, t: int, i: int, first: bool) -> int:
+        """Layers that `t` GPUs hold at position `i` from the end, or as the first."""
+        layers = self.table.layers
+        stages, j = (i + 1, 0) if first else (i + 2, 1)
+
+        def is_too_much(x: int) -> bool:
+            span = range(x) if i else range(layers - x, layers)
+            return not self.fits(node, t, span, stages, j)
+
+        if first and not i:
+            return 0 if is_too_much(layers) else layers
+        return bisect_left(range(1, layers + 1), True, key=is_too_much)
+
+
+def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
+    """A plan of one pipeline that fits, or None where none was found.
+
+    Of equal layers only: elsewhere a number of layers says too little of their memory.
+    """
+    batch, own = instance.workload.global_batch, CostTable(instance)
+    tables = [own.under(rule) for rule in instance.workload.recomputes]
+    if not _counted(own, tables):
+        return None
+    once = (1,) * own.layers  # ZeRO divides nothing
+    for b in sorted({*instance.workload.micro_batch_sizes}):
+        for rule, table in zip(instance.workload.recomputes, tables, strict=True):
+            if batch % b == 0:
+                found = _plan(_Size(table, b, batch // b, once), rule, limits)
+                if found is not None:
+                    return found
+    return None
+
+
+def impossible(instance: Instance, limits: Limits) -> bool:
+    """Whether it is proved that no pipeline fits that takes its part of the batch.
+
+    Of equal layers, micro-batches of one sequence, and one rule of recomputation.
+    """
+    workload = instance.workload
+    own = CostTable(instance).under(zero=max(workload.zeros))
+    split = workload.splits[0]
+    if {*workload.micro_batch_sizes} != {1} or len(workload.recomputes) > 1:
+        return False
+    if len(workload.splits) > 1 or split.interleave > 1 or split.experts > 1:
+        return False
+    table = own.under(workload.recomputes[0])
+    if not _counted(own, [table]):
+        return False
+    least = -(-workload.global_batch // holding.most_pipelines(own))
+    return _chosen(_Size(table, 1, least, None), limits) is None
+
+
+def _counted(own: CostTable, tables: list[CostTable]) -> bool:
+    """Whether a number of layers says what they need."""
+    return all(table.even for table in tables) and not own.profile.weighs
+
+
+def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
+    chosen = _chosen(size, limits)
+    layers = _shared(size, chosen or [])
+    if chosen is None or layers is None:
+        return None
+    first, stages = 0, []
+    free = {
+        node.name: [f"{node.name}:{k}" for k in range(node.count)]
+        for node in size.table.cluster.nodes
+    }
+    usual = size.table.workload.costs.recompute
+    for (node, t, _, _), count in zip(chosen, layers, strict=True):
+        gpus, free[node] = tuple(free[node][:t]), free[node][t:]
+        stages.append(
+            Stage(
+                layers=(first, first + count),
+                replicas=(Replica(gpus=gpus, samples=size.b),),
+                recompute=None if rule == usual else rule,
+            )
+        )
+        first += count
+    only = Pipeline(micro_batches=size.n, micro_batch_size=size.b, stages=tuple(stages))
+    return TrainingPlan(pipelines=(only,))
+
+
+def _chosen(size: _Size, limits: Limits) -> list[Choice] | None:
+    """Where stages lie, from the first to the last; empty where nothing was found.
+
+    None where it is proved that no choice holds all layers.
+    """
+    most = _choices(size)
+    if len(most) > _MOST:
+        return []
+    if not most:
+        return None
+    model: Any = registry.entry("backends", _BACKEND).backend("a pipeline that fits")
+    x = {choice: model.binary(f"x{choice}") for choice in most}
+    at: dict[tuple[int, bool], list[Any]] = {}
+    used: dict[str, list[Any]] = {}
+    for (node, t, i, first), variable in x.items():
+        at.setdefault((i, first), []).append(variable)
+        used.setdefault(node, []).append(t * variable)
+
+    def total(i: int, *begins: bool) -> Any:
+        return model.total(v for first in begins for v in at.get((i, first), []))
+
+    model.add("one", 0, total(0, False, True) <= 1)
+    model.add("first", 0, model.total(x[c] for c in x if c[3]) == 1)
+    for i in range(1, 1 + max(i for _, _, i, _ in most)):
+        model.add("behind", i, total(i, False, True) <= total(i - 1, False))
+    for node, terms in used.items():
+        room = size.table.cluster.node[node].count
+        model.add("room", node, model.total(terms) <= room)
+    held = model.total(most[choice] * x[choice] for choice in x)
+    model.add("all", 0, held >= size.table.layers)
+    model.maximise(held)
+    answer = model.solve(limits, lambda incumbent, bound: None)
+    if answer.value is None:
+        return None if answer.status is Status.INFEASIBLE else []
+    taken = [choice for choice in x if round(answer.value(x[choice]))]
+    return sorted(taken, key=lambda choice: -choice[2])
+
+
+def _choices(size: _Size) -> dict[Choice, int]:
+    """What stages hold at the most, where they hold anything."""
+    table, found = size.table, {}
+    most: dict[tuple[Any, int, int, bool], int] = {}
+    positions = range(min(table.layers, table.cluster.gpu_count))
+    for node in table.cluster.nodes:
+        for t in range(1, node.count + 1):
+            if not table.usable(node.name, t, size.b):
+                continue
+            for i, first in product(positions, (False, True)):
+                key = (table.node_class[node.name], t, i, first)
+                if key not in most:
+                    most[key] = size.most(node.name, t, i, first)
+                if most[key]:
+                    found[node.name, t, i, first] = most[key]
+    return found
+
+
+def _shared(size: _Size, chosen: list[Choice]) -> list[int] | None:
+    """Layers of the stages, no more than fit, all together; None where too few do."""
+    stages, wanted = len(chosen), size.table.layers
+    counts = []
+    for j, (node, t, _, _) in enumerate(chosen):
+
+        def is_too_much(x: int, j: int = j, node: str = node, t: int = t) -> bool:
+            span = range(wanted - x, wanted) if j == stages - 1 else range(x)
+            return not size.fits(node, t, span, stages, j)
+
+        counts.append(bisect_left(range(1, wanted + 1), True, key=is_too_much))
+    if not counts or min(counts) == 0 or sum(counts) < wanted or stages > wanted:
+        return None
+    us = [size.table.layer_us(node, t, size.b)[0] for node, t, _, _ in chosen]
+    while sum(counts) > wanted:
+        able = [j for j in range(stages) if counts[j] > 1]
+        slowest = max(able, key=lambda j: us[j] * counts[j])
+        counts[slowest] -= 1
+    return counts
