@@ -18,11 +18,13 @@ from ..problems import training_plan
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance
+from ..solving.certificates import TrainingCertificate
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
 #: count them, as groups of ZeRO ask for.
 _ALIKE = ("megatron", "grid")
 
+MOST_CHOICES = 65  # of settings, in one certificate
 _SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
 _Make = Callable[[Instance, float | None], TrainingPlan | None]
@@ -109,6 +111,7 @@ def solved(
     end = None if limits.time_s is None else start + limits.time_s
     results: list[Result] = []
     bounds: list[Bound] = []
+    proofs: dict[object, object] = {}
     for (way, bound), until in _in_turn(_by_bound(ways), end):
         best = _best(results)
         interrupted = bool(results) and results[-1].stop is Stop.INTERRUPTED
@@ -117,10 +120,28 @@ def solved(
             continue
         left = None if until is None else max(0.0, until - monotonic())
         results.append(solve(way, replace(limits, time_s=left)))
+        proofs[way.workload.splits[0]] = results[-1].certificate
         if results[-1].status is not Status.INFEASIBLE:
             bounds.append(results[-1].bound or bound)
     spent = {"solve": monotonic() - start}
-    return replace(_together(results, bounds), seconds=spent)
+    whole = _joined([proofs.get(way.workload.splits[0]) for way in ways])
+    return replace(_together(results, bounds), certificate=whole, seconds=spent)
+
+
+def _joined(proofs: Sequence[object]) -> TrainingCertificate | None:
+    """One certificate of those of all ways; None where one of them has none.
+
+    Each has its stages of ZeRO in order; all together have the ways of each.
+    """
+    rows: list[tuple[TrainingCertificate, ...]] = []
+    for proof in proofs:
+        if not isinstance(proof, TrainingCertificate):
+            return None
+        rows.append((proof.model_copy(update={"further": ()}), *proof.further))
+    each = [one for column in zip(*rows, strict=True) for one in column]
+    if len(each) > MOST_CHOICES:
+        return None
+    return each[0].model_copy(update={"further": tuple(each[1:])})
 
 
 def _best(results: Sequence[Result]) -> Result | None:
