@@ -141,7 +141,8 @@ def _joined(proofs: Sequence[object]) -> TrainingCertificate | None:
     each = [one for column in zip(*rows, strict=True) for one in column]
     if len(each) > MOST_CHOICES:
         return None
-    return each[0].model_copy(update={"further": tuple(each[1:])})
+    whole: TrainingCertificate = each[0].model_copy(update={"further": tuple(each[1:])})
+    return whole
 
 
 def _best(results: Sequence[Result]) -> Result | None:

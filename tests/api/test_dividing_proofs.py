@@ -1,4 +1,4 @@
-"""One certificate of all ways to divide: in the order in which a check asks for them."""
+"""One certificate of all ways to divide, in the order in which a check wants them."""
 
 from itertools import product
 
