@@ -18,13 +18,12 @@ from ..problems import training_plan
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance
-from ..solving.certificates import TrainingCertificate
+from ..solving.certificates import TrainingCertificate, joined
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
 #: count them, as groups of ZeRO ask for.
 _ALIKE = ("megatron", "grid")
 
-MOST_CHOICES = 65  # of settings, in one certificate
 _SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
 _Make = Callable[[Instance, float | None], TrainingPlan | None]
@@ -138,11 +137,7 @@ def _joined(proofs: Sequence[object]) -> TrainingCertificate | None:
         if not isinstance(proof, TrainingCertificate):
             return None
         rows.append((proof.model_copy(update={"further": ()}), *proof.further))
-    each = [one for column in zip(*rows, strict=True) for one in column]
-    if len(each) > MOST_CHOICES:
-        return None
-    whole: TrainingCertificate = each[0].model_copy(update={"further": tuple(each[1:])})
-    return whole
+    return joined([one for column in zip(*rows, strict=True) for one in column])
 
 
 def _best(results: Sequence[Result]) -> Result | None:

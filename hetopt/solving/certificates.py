@@ -6,6 +6,7 @@ a proof can have, and lists and trees are bounded: a file that came from elsewhe
 refused before a checker computes with it.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -16,6 +17,7 @@ from ..schema import Record
 MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
 MOST_CLAIMS = 200_000  # of a grouping
 MOST_INTERVALS = 256  # of the time of a queue
+MOST_CHOICES = 65  # of settings, each with a certificate of its own
 MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
 
 Amount = Annotated[float, Field(ge=0, le=2.0**64)]
@@ -36,12 +38,13 @@ class Case(Record):
     """A case of the plans: refuted by prices, or divided in two at some point.
 
     Prices are by group of nodes, in the order of kind and share: of its GPUs, then of
-    what its claims exceed; then of the shares and of the pipelines. A part of a
-    division is left out where nothing is left for it. `level` is the grid of the
-    certificate at which prices refute.
+    what its claims exceed; then of the shares, of the pipelines, and of layers held
+    (none where nothing is said of these). A part of a division is left out where
+    nothing is left for it. `level` is the grid of the certificate at which prices
+    refute.
     """
 
-    prices: Annotated[tuple[Amount, ...], Field(max_length=40_002)] | None = None
+    prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None
     split: Dimension | None = None
     node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     at: Amount | None = None
@@ -90,7 +93,9 @@ class TrainingCertificate(Record):
     finer: Annotated[tuple[Finer, ...], Field(max_length=1_000)] = ()
     least_us: Amount = 0
     ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
-    further: Annotated[tuple["TrainingCertificate", ...], Field(max_length=64)] = ()
+    further: Annotated[
+        tuple["TrainingCertificate", ...], Field(max_length=MOST_CHOICES - 1)
+    ] = ()
 
     _later = frozenset({"worths", "finer", "least_us", "ratios", "further"})
 
@@ -117,6 +122,19 @@ class TrainingCertificate(Record):
                 )
             level = [part for case in level for part in case.parts()]
         return self
+
+
+def joined(
+    each: Sequence[TrainingCertificate | None],
+) -> TrainingCertificate | None:
+    """One certificate of those of all choices; None where one is missing, or too many.
+
+    None of them has further ones.
+    """
+    found = [one for one in each if one is not None]
+    if len(found) < len(each) or len(found) > MOST_CHOICES:
+        return None
+    return found[0].model_copy(update={"further": tuple(found[1:])})
 
 
 class Claim(Record):

@@ -32,7 +32,7 @@ from ...result import Result
 from ...schema import Instance
 from ...search import choosing, grid
 from ...search.improving import improve
-from ...solving.certificates import TrainingCertificate
+from ...solving.certificates import TrainingCertificate, joined
 from ...solving.run import Report, Run
 from .. import one_pipeline
 from . import certificate as certificates
@@ -352,5 +352,5 @@ def _refute_goals(
             continue
         reached = goal
         run.tighten(int(target) + 1, _SOURCE)
-        run.certificate = pattern_bound.joined(certificates_)
+        run.certificate = joined(certificates_)
         run.check()

@@ -47,7 +47,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -72,10 +73,7 @@ _COARSE, _FINE = 1 / 8, 1 / 100
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
-_WIDE, _CLOSE = (
-    1.1,
-    1.02,
-)  # ranges of a bottleneck: high to low, before pipelines, after
+_WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
 
 def variants(instance: Instance) -> list[Instance]:
@@ -92,7 +90,6 @@ def variants(instance: Instance) -> list[Instance]:
     ]
 
 
-Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
 _Group = tuple[int, float]  # a kind of nodes, and the share that they may have
 
 
@@ -126,12 +123,17 @@ class Case:
     size_low: int = 0
     size_high: int = 0
     bottleneck_low: float = 0.0
-    bottleneck_high: float = float("inf")
+    bottleneck_high: float = inf
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
     limited: frozenset[int] = frozenset()
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
     split: "Split | None" = None
+
+    @property
+    def most(self) -> int:
+        """The most pipelines: one of each layer's replicas is in each."""
+        return min(self.count_high, self.pipelines_high)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Split:
     A part is None where the range that is left for it is empty.
     """
 
-    of: Dimension
+    of: certificates.Dimension
     node: int | None
     at: float
     low: Case | None
@@ -237,13 +239,12 @@ class PatternBound:
 
     def _first_cases(self) -> list[Case]:
         nodes, most = len(self.kind_of), self.most_pipelines
+        sizes = len(self.fleet.sizes)
         none, whole = (0.0,) * nodes, (float(self.layers),) * nodes
-        rest = (1, most, none, whole, most, 1, 0, len(self.fleet.sizes) - 1)
-        if not self.priced_sync:
-            return [Case(0.0, float("inf"), *rest)]
+        edges = [0.0, self.most_sync_us, inf] if self.priced_sync else [0.0, inf]
         return [
-            Case(0.0, self.most_sync_us, *rest),
-            Case(self.most_sync_us, float("inf"), *rest),
+            Case(low, high, 1, most, none, whole, most, size_high=sizes - 1)
+            for low, high in pairwise(edges)
         ]
 
     def refute(self, time_us: float) -> "Refutation":
@@ -258,12 +259,13 @@ class PatternBound:
         left /= self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
         groups = self._groups(case)
+        kinds = [kind for kind, _ in groups]
         for level in range(len(_RATIOS)):
             pricing = self._pricing(case, groups, level, time_us)
             start = case.prices.get(len(groups))
-            limited = (i for i, (kind, _) in enumerate(groups) if kind in case.limited)
+            limited = (i for i, kind in enumerate(kinds) if kind in case.limited)
             verdict = pricing.refute(left, start, limited)
-            case.limited |= {[*groups][i][0] for i in verdict.limited}
+            case.limited |= {kinds[i] for i in verdict.limited}
             if verdict.refuted or level == 0:
                 case.prices[len(pricing.groups)] = verdict.prices
             if verdict.refuted:
@@ -286,7 +288,7 @@ class PatternBound:
             self.instance.workload.global_batch,
             float(self.layers),
             float(self.fleet.layer_weights.sum()),
-            float(min(case.pipelines_high, case.count_high)),
+            float(case.most),
             1 / self.instance.workload.costs.interleave,
             tuple(
                 Group(count, kinds[kind].gpus, kinds[kind].speed)
@@ -357,8 +359,8 @@ class PatternBound:
         """What replicas may hold in nodes of a group: each layer has D or more."""
         kind, share = group
         part = min(1.0, self.fleet.kinds[kind].gpus / case.pipelines_low)
-        alone = min(case.count_high, case.pipelines_high) == 1
-        return Spread(hidden.rate, min(share, part * self.layers), part, alone)
+        most = min(share, part * self.layers)
+        return Spread(hidden.rate, most, part, alone=case.most == 1)
 
     def _rate(self, case: Case) -> float:
         """Layers that one GPU can synchronise within the case's time."""
@@ -381,34 +383,31 @@ class PatternBound:
                 return None
             if self.priced_sync:  # at length there is no time left
                 at = 2 * case.sync_low_us
-                low, high = (
-                    self._within(case, sync_high_us=at),
-                    self._within(case, sync_low_us=at),
-                )
-                return Split("sync", None, at, low, high) if at else None
+                return self._split_of_sync(case, at) if at else None
             of_sync = 0.0
-        widths = [
-            (high - low) / self.layers
-            for low, high in zip(case.shares_low, case.shares_high, strict=True)
-        ]
-        node = int(np.argmax(widths))
+        middle = (case.sync_low_us + case.sync_high_us) / 2
         several = case.pipelines_high > case.pipelines_low
         if of_sync > _COARSE:
-            return self._half_of_sync(case)
+            return self._split_of_sync(case, middle)
         if case.count_high > 1 and case.count_low == 1:
             return self._alone(case)
-        if min(case.count_high, case.pipelines_high) == 1:
+        if case.most == 1:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
         if of_sync > _FINE and not several:
-            return self._half_of_sync(case)
+            return self._split_of_sync(case, middle)
         if several:
             at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
             low = self._within(case, pipelines_high=at)
             return Split(
                 "pipelines", None, at, low, self._within(case, pipelines_low=at + 1)
             )
+        widths = [
+            (high - low) / self.layers
+            for low, high in zip(case.shares_low, case.shares_high, strict=True)
+        ]
+        node = int(np.argmax(widths))
         if widths[node] < _NARROWEST:
             return None
         at = (case.shares_low[node] + case.shares_high[node]) / 2
@@ -416,8 +415,7 @@ class PatternBound:
         high = self._within(case, shares_low=_with(case.shares_low, node, at))
         return Split("share", node, at, low, high)
 
-    def _half_of_sync(self, case: Case) -> Split:
-        at = (case.sync_low_us + case.sync_high_us) / 2
+    def _split_of_sync(self, case: Case, at: float) -> Split:
         low = self._within(case, sync_high_us=at)
         return Split("sync", None, at, low, self._within(case, sync_low_us=at))
 
@@ -518,16 +516,6 @@ class Refutation:
             )
         except ValidationError:
             return None
-
-
-def joined(
-    certificates_: list[TrainingCertificate | None],
-) -> TrainingCertificate | None:
-    """One certificate of those of all variants; None where one of them is missing."""
-    found = [each for each in certificates_ if each is not None]
-    if len(found) < len(certificates_) or len(found) > 65:
-        return None
-    return found[0].model_copy(update={"further": tuple(found[1:])})
 
 
 def _tree(case: Case) -> certificates.Case:
