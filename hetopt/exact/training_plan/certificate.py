@@ -159,6 +159,7 @@ class _Size:
         widest = max(node.count for node in table.cluster.nodes)
         if self.cells < max(widest, len(table.cluster.nodes)) and not self.exact:
             raise Unsupported("worths are too coarse: plan again to prove the bound")
+        self._slowest: dict[tuple[Any, int], list[Array]] = {}
         self.grids = check.grids(self)
         for high, _ in self.grids:
             if 6.0 * (widest + 1) * (self.cells + 1) * len(high) > _MOST_CELLS:
@@ -177,14 +178,18 @@ class _Size:
         thirds = -(-2 * b // 3)
         some, whole, half = range(1, b), range(thirds, b + 1), range(1, thirds)
         small = range(1, b // 3 + 1)
-        for runs, hops, roles in (
-            (middle, inside, ((_INNER, (b,)),)),
-            (middle, check.nearest, ((_INNER, some), (_SHARED, some))),
-            (middle, outside, ((_OUT, (b,)),)),
-            (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
+        for number, (runs, hops, roles) in enumerate(
+            (
+                (middle, inside, ((_INNER, (b,)),)),
+                (middle, check.nearest, ((_INNER, some), (_SHARED, some))),
+                (middle, outside, ((_OUT, (b,)),)),
+                (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
+            )
         ):
             samples = [(role, s) for role, each in roles for s in each]
-            slowest = self._slowest(runs, hops, reach)
+            if (kind, number) not in self._slowest:
+                self._slowest[kind, number] = self._by_degree(runs, hops)
+            slowest = self._able(self._slowest[kind, number], runs.weight, reach)
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
                 for role, s in samples:
                     us = float(slowest[k, s, worth])
@@ -193,27 +198,30 @@ class _Size:
                         weight = float(runs.weight[worth])
                         yield _Block(role, k, cells, us, s / b, weight)
 
-    def _slowest(self, runs: _Runs, hops: Array, reach: _Reach) -> Array:
-        """By GPUs, samples and worth, the least time of a block's slowest replica.
+    def _by_degree(self, runs: _Runs, hops: Array) -> list[Array]:
+        """By the least degree that replicas may have, GPUs, samples and worth: the
+        least time of a block's slowest replica, whatever it holds."""
+        us = runs.us[:, : self.b + 1] + hops[None, : self.b + 1, None]
+        return [self._slowest_of(us, t) for t in range(1, len(us))]
 
-        For each least degree that its replicas may have: as many of them are in the
-        node as there are GPUs and samples for, and those of other pipelines.
+    def _able(self, found: list[Array], weight: Array, reach: _Reach) -> Array:
+        """The least of all degrees, of blocks that can synchronise what they hold.
+
+        As many replicas are in the node as there are GPUs and samples for, and those
+        of other pipelines.
         """
-        b, gpus = self.b, len(runs.us) - 1
-        us = runs.us[:, : b + 1] + hops[None, : b + 1, None]
-        best = np.full_like(us, math.inf)
-        for t in range(1, gpus + 1):
-            found = self._slowest_of(us, t)
+        b, gpus = self.b, len(found)
+        best = np.full_like(found[0], math.inf)
+        for t, slowest in enumerate(found, 1):
             for k, samples in product(range(t, gpus + 1), range(1, b + 1)):
                 here = min(k // t, samples) if reach.alone else 1 + gpus - t
                 most = reach.most(t) if samples == b else reach.shared(t, here)
-                able = runs.weight <= most
-                row = best[k, samples]
-                np.minimum(row, np.where(able, found[k, samples], math.inf), out=row)
+                us = np.where(weight <= most, slowest[k, samples], math.inf)
+                np.minimum(best[k, samples], us, out=best[k, samples])
         return best
 
     def _slowest_of(self, us: Array, least: int) -> Array:
-        """The same of replicas on `least` GPUs or more, whatever they hold."""
+        """The least time of the slowest of replicas on `least` GPUs or more."""
         slowest = np.full_like(us, math.inf)
         slowest[0, 0] = 0.0
         for k in range(least, len(us)):

@@ -54,16 +54,15 @@ class _Size:
         need = table.stage_mib(node, span, t, self.b, self.n, stages, j, held)
         return sum(need.values()) <= table.memory_mib(node)
 
-    def most(self, node: str, t: int, i: int, first: bool) -> int:
-        """Layers that `t` GPUs hold at position `i` from the end, or as the first."""
+    def most(self, node: str, t: int, stages: int, j: int) -> int:
+        """Layers that `t` GPUs hold at place `j` of so many stages; a lone one all."""
         layers = self.table.layers
-        stages, j = (i + 1, 0) if first else (i + 2, 1)
 
         def is_too_much(x: int) -> bool:
-            span = range(x) if i else range(layers - x, layers)
+            span = range(layers - x, layers) if j == stages - 1 else range(x)
             return not self.fits(node, t, span, stages, j)
 
-        if first and not i:
+        if stages == 1:
             return 0 if is_too_much(layers) else layers
         return bisect_left(range(1, layers + 1), True, key=is_too_much)
 
@@ -75,7 +74,7 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     """
     batch, own = instance.workload.global_batch, CostTable(instance)
     tables = [own.under(rule) for rule in instance.workload.recomputes]
-    if not _counted(own, tables):
+    if not holding.counted(tables):
         return None
     once = (1,) * own.layers  # ZeRO divides nothing
     for b in sorted({*instance.workload.micro_batch_sizes}):
@@ -92,23 +91,11 @@ def impossible(instance: Instance, limits: Limits) -> bool:
 
     Of equal layers, micro-batches of one sequence, and one rule of recomputation.
     """
-    workload = instance.workload
-    own = CostTable(instance).under(zero=max(workload.zeros))
-    split = workload.splits[0]
-    if {*workload.micro_batch_sizes} != {1} or len(workload.recomputes) > 1:
+    workload, tables = instance.workload, holding.least_memory(instance)
+    if {*workload.micro_batch_sizes} != {1} or tables is None or len(tables) > 1:
         return False
-    if len(workload.splits) > 1 or split.interleave > 1 or split.experts > 1:
-        return False
-    table = own.under(workload.recomputes[0])
-    if not _counted(own, [table]):
-        return False
-    least = -(-workload.global_batch // holding.most_pipelines(own))
-    return _chosen(_Size(table, 1, least, None), limits) is None
-
-
-def _counted(own: CostTable, tables: list[CostTable]) -> bool:
-    """Whether a number of layers says what they need."""
-    return all(table.even for table in tables) and not own.profile.weighs
+    least = -(-workload.global_batch // holding.most_pipelines(tables[0]))
+    return _chosen(_Size(tables[0], 1, least, None), limits) is None
 
 
 def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
@@ -186,7 +173,8 @@ def _choices(size: _Size) -> dict[Choice, int]:
             for i, first in product(positions, (False, True)):
                 key = (table.node_class[node.name], t, i, first)
                 if key not in most:
-                    most[key] = size.most(node.name, t, i, first)
+                    place = (i + 1, 0) if first else (i + 2, 1)
+                    most[key] = size.most(node.name, t, *place)
                 if most[key]:
                     found[node.name, t, i, first] = most[key]
     return found
@@ -195,14 +183,7 @@ def _choices(size: _Size) -> dict[Choice, int]:
 def _shared(size: _Size, chosen: list[Choice]) -> list[int] | None:
     """Layers of the stages, no more than fit, all together; None where too few do."""
     stages, wanted = len(chosen), size.table.layers
-    counts = []
-    for j, (node, t, _, _) in enumerate(chosen):
-
-        def is_too_much(x: int, j: int = j, node: str = node, t: int = t) -> bool:
-            span = range(wanted - x, wanted) if j == stages - 1 else range(x)
-            return not size.fits(node, t, span, stages, j)
-
-        counts.append(bisect_left(range(1, wanted + 1), True, key=is_too_much))
+    counts = [size.most(c[0], c[1], stages, j) for j, c in enumerate(chosen)]
     if not counts or min(counts) == 0 or sum(counts) < wanted or stages > wanted:
         return None
     us = [size.table.layer_us(node, t, size.b)[0] for node, t, _, _ in chosen]

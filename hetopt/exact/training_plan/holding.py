@@ -42,14 +42,9 @@ def no_room(instance: Instance) -> str | None:
     Nor where more memory would not help: then there is another reason.
     """
     workload = instance.workload
-    own = CostTable(instance).under(zero=max(workload.zeros))
-    tables = [own.under(rule) for rule in workload.recomputes]
-    if len(workload.splits) > 1:
+    if (tables := least_memory(instance)) is None:
         return None
-    if workload.splits[0].interleave > 1 or workload.splits[0].experts > 1:
-        return None
-    if not all(table.even for table in tables) or own.profile.weighs:
-        return None
+    own = tables[0]
     sequences, helps = -(-workload.global_batch // most_pipelines(own)), False
     for b in sorted(set(workload.micro_batch_sizes)):
         found = _replicas(tables, b, -(-sequences // b))
@@ -60,6 +55,25 @@ def no_room(instance: Instance) -> str | None:
     if not helps:
         return None
     return reason(own.layers)
+
+
+def least_memory(instance: Instance) -> list[CostTable] | None:
+    """Tables of the least memory, one a rule of recomputation.
+
+    None where a number of layers does not say what a stage of some pipeline needs.
+    """
+    workload = instance.workload
+    split, own = workload.splits[0], CostTable(instance)
+    if len(workload.splits) > 1 or split.interleave > 1 or split.experts > 1:
+        return None
+    own = own.under(zero=max(workload.zeros))
+    tables = [own.under(rule) for rule in workload.recomputes]
+    return tables if counted(tables) else None
+
+
+def counted(tables: list[CostTable]) -> bool:
+    """Whether a number of layers says what they need."""
+    return all(table.even and not table.profile.weighs for table in tables)
 
 
 def reason(layers: int) -> str:

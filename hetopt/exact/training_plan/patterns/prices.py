@@ -43,6 +43,7 @@ _COLUMNS_A_ROUND = 6
 _APART = 5  # intervals between two columns of one round
 _OWED = 2.0  # batches, for all layers that a packing owes, where it holds none
 _NEAR = 1e-6  # of what is owed: as good as held
+_SHARES, _PIPELINES, _HELD = -3, -2, -1  # goods after those of the groups
 _ENDS = 3  # a pipeline that has no end, half of one, its end
 # A state and a visit, by what they have of the end, and the state that they make.
 _STEPS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2))
@@ -192,7 +193,7 @@ class _Search:
             return value, amounts, np.append(prices, 0.0)
         most = _OWED * self.pricing.batch
         held = np.zeros((len(uses) + 1, 1))
-        held[-2:, 0] = -self.supply[-1], 1.0
+        held[-2:, 0] = self.pricing.owed, 1.0
         uses = np.hstack([np.vstack([uses, np.zeros(uses.shape[1])]), held])
         supply = np.array([*self.supply[:-1], 0.0, 1.0])
         value, amounts, prices = maximise(np.append(worth, most), uses, supply)
@@ -202,8 +203,8 @@ class _Search:
         """Look at what is owed from now on, if this packing does not hold it."""
         if self.owing:
             return False
-        held = [-row[1][-1] for row in self.columns.values()]
-        self.owing = float(np.dot(held, amounts)) < -self.supply[-1] * (1 - _NEAR)
+        held = [-row[1][_HELD] for row in self.columns.values()]
+        self.owing = float(np.dot(held, amounts)) < self.pricing.owed * (1 - _NEAR)
         return self.owing
 
     def _verdict(self, refuted: bool, prices: Array, taken: float) -> Verdict:
@@ -244,7 +245,7 @@ class _Search:
         g = int(programme.intervals[place])
         part, groups = programme.part, self.pricing.groups
         uses = [0.0] * self.pricing.goods
-        uses[-2] = 1.0
+        uses[_PIPELINES] = 1.0
         spent = 0.0
         seen = []
         for members, y, end in programme.pattern(place):
@@ -252,8 +253,8 @@ class _Search:
             claim, held = float(part.claims[i][k, w]), float(part.held[i][k, w])
             uses[i] += k + 1
             uses[len(groups) + i] += claim - held
-            uses[-3] += claim
-            uses[-1] -= held
+            uses[_SHARES] += claim
+            uses[_HELD] -= held
             spent += least
             seen.append((i, k, w, end))
         worth = float(self.worths[number][g]) - part.sequences * spent
@@ -317,7 +318,7 @@ class _Programme:
     def _surplus(self, prices: Array) -> Table:
         ended = self.states[2]
         assert ended is not None
-        cost = ended[-1] + np.float32(prices[-2])
+        cost = ended[-1] + np.float32(prices[_PIPELINES])
         worth = self.worth[self.intervals]
         groups = zip(self.pricing.groups, self.goods, strict=True)
         most = sum(group.nodes * np.abs(each).max() for group, each in groups)
@@ -330,8 +331,8 @@ class _Programme:
         groups, part = self.pricing.groups, self.part
         gpus = np.arange(1, groups[i].gpus + 1)[:, None]
         balance = prices[len(groups) + i]
-        claims = (prices[-3] + balance) * part.claims[i]
-        held = (prices[-1] + balance) * part.held[i]
+        claims = (prices[_SHARES] + balance) * part.claims[i]
+        held = (prices[_HELD] + balance) * part.held[i]
         priced: Table = (prices[i] * gpus + claims - held).astype(np.float32)
         return priced
 

@@ -123,9 +123,8 @@ class VisitTables:
         offer, whole = self.fleet.kinds[kind].offers[size], self.fleet.sizes[size]
         held = []
         for rows in offer:
-            most = spread.shared(rows, gpus)
-            here = rows.samples == whole.sequences
-            most[here] = spread.most(rows.degree[here])
+            here, shared = spread.most(rows.degree), spread.shared(rows, gpus)
+            most = np.where(rows.samples == whole.sequences, here, shared)
             held.append(rows.weight <= most * (1 + 1e-9) + 1e-9)
         key = (
             kind,
