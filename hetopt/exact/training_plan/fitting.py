@@ -22,8 +22,10 @@ choice that holds all layers means that there is no plan.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
+from time import monotonic
 from typing import Any
 
 from ... import registry
@@ -77,12 +79,15 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     if not holding.counted(tables):
         return None
     once = (1,) * own.layers  # ZeRO divides nothing
-    for b in sorted({*instance.workload.micro_batch_sizes}):
-        for rule, table in zip(instance.workload.recomputes, tables, strict=True):
-            if batch % b == 0:
-                found = _plan(_Size(table, b, batch // b, once), rule, limits)
-                if found is not None:
-                    return found
+    end = monotonic() + (inf if limits.time_s is None else limits.time_s)
+    sizes = (b for b in sorted({*instance.workload.micro_batch_sizes}) if not batch % b)
+    rules = zip(instance.workload.recomputes, tables, strict=True)
+    for b, (rule, table) in product(sizes, rules):
+        if limits.time_s is not None:  # of all of them together
+            limits = replace(limits, time_s=max(0.0, end - monotonic()))
+        found = _plan(_Size(table, b, batch // b, once), rule, limits)
+        if found is not None:
+            return found
     return None
 
 
