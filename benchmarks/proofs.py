@@ -205,7 +205,7 @@ def gap(plan: float, bound: float) -> str:
 
 def proved() -> Iterator[_pages.Row]:
     """Gaps by total work and now, of every instance of the suite."""
-    again = {row["instance"]: row["derived"] for row in _checked()}
+    again = {row["instance"]: row["derived"] for row in _latest("checks")}
     for row in journal.read(FOLDER)[1]:
         name = row["instance"]
         told: _pages.Row = {"instance": f"`{name}`", "GPUs": row["size"]}
@@ -225,9 +225,10 @@ def proved() -> Iterator[_pages.Row]:
         yield told
 
 
-def _checked() -> list[_pages.Row]:
+def _latest(section: str) -> list[_pages.Row]:
+    """Rows of a section, none before its first run."""
     try:
-        return _pages.latest(LINES, "checks")
+        return _pages.latest(LINES, section)
     except (FileNotFoundError, IndexError):
         return []
 
@@ -265,7 +266,7 @@ def write() -> None:
         *_pages.table(rows),
         f"\n{made}",
     ]
-    if found := _pages.latest(LINES, "ablations"):
+    if found := _latest("ablations"):
         words += ["\n## Without each price\n", WHY, *_pages.table(found)]
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
     writing.write_text(RESULTS / PAGE, "\n".join(words) + "\n")

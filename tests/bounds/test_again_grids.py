@@ -4,14 +4,11 @@ import json
 import time
 from math import inf
 from pathlib import Path
-from random import Random
 
 import pytest
-from brute_force_grids import best_grid
-from brute_force_training import random_tiny_instance
+from brute_force_grids import best_grid, tiny_on_a_trainer
 from hypothesis import given
 from inputs import drawn, examples, plans_of
-from random_alternatives import with_alternatives
 
 import hetopt
 from hetopt import api
@@ -19,21 +16,10 @@ from hetopt.bounds.again import grids
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
-from hetopt.schema.targets import TARGETS
 from hetopt.search import grid
 
-SYMMETRIC = [name for name, target in TARGETS.items() if target.symmetric]
 
-
-def tiny(random: Random) -> Instance:
-    """At most 4 GPUs for a trainer that runs grids alone, now and then with choices."""
-    instance = random_tiny_instance(random, 4)
-    if random.random() < 0.3:
-        instance = with_alternatives(random, instance)
-    return instance.on(random.choice(SYMMETRIC))
-
-
-@given(drawn(tiny))
+@given(drawn(tiny_on_a_trainer))
 @examples(20)
 def test_the_best_grid_is_not_refuted_and_the_searchs_bound_is(
     instance: Instance,
@@ -45,7 +31,11 @@ def test_the_best_grid_is_not_refuted_and_the_searchs_bound_is(
         assert grids.refuted(instance, int(found.bound_us))
 
 
-@given(drawn(tiny).flatmap(lambda one: plans_of(one).map(lambda plan: (one, plan))))
+@given(
+    drawn(tiny_on_a_trainer).flatmap(
+        lambda one: plans_of(one).map(lambda plan: (one, plan))
+    )
+)
 @examples(40)
 def test_no_plan_that_the_target_runs_is_refuted(
     drawn_: tuple[Instance, TrainingPlan],

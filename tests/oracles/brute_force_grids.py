@@ -8,11 +8,26 @@ judge decides what the target runs, and how long it takes.
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, pairwise, product
+from random import Random
+
+from brute_force_training import random_tiny_instance
+from random_alternatives import with_alternatives
 
 from hetopt.errors import InstanceError
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
+from hetopt.schema.targets import TARGETS
+
+SYMMETRIC = [name for name, target in TARGETS.items() if target.symmetric]
+
+
+def tiny_on_a_trainer(random: Random) -> Instance:
+    """At most 4 GPUs for a trainer that runs grids alone, now and then with choices."""
+    instance = random_tiny_instance(random, 4)
+    if random.random() < 0.3:
+        instance = with_alternatives(random, instance)
+    return instance.on(random.choice(SYMMETRIC))
 
 
 def best_grid(instance: Instance) -> int | None:

@@ -5,14 +5,12 @@ import time
 from itertools import count
 from math import inf
 from pathlib import Path
-from random import Random
 
 import pytest
-from brute_force_grids import best_grid
+from brute_force_grids import best_grid, tiny_on_a_trainer
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, plans_of
-from random_alternatives import with_alternatives
 from typer.testing import CliRunner
 
 import hetopt
@@ -26,19 +24,10 @@ from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS, indivisible
 from hetopt.search import grid
 
-SYMMETRIC = [name for name, target in TARGETS.items() if target.symmetric]
 TRAINERS = [name for name in TARGETS if name in formats.exporters()]
 
 
-def tiny(random: Random) -> Instance:
-    """At most 4 GPUs for a trainer that runs grids alone, now and then with choices."""
-    instance = random_tiny_instance(random, 4)
-    if random.random() < 0.3:
-        instance = with_alternatives(random, instance)
-    return instance.on(random.choice(SYMMETRIC))
-
-
-@given(drawn(tiny))
+@given(drawn(tiny_on_a_trainer))
 @examples(15)
 def test_the_best_grid_is_found_and_none_beats_the_bound(instance: Instance) -> None:
     best, found = best_grid(instance), grid.search(instance)
@@ -53,7 +42,11 @@ def test_the_best_grid_is_found_and_none_beats_the_bound(instance: Instance) -> 
     assert best <= found.objective <= 1.1 * best  # local search ends somewhere
 
 
-@given(drawn(tiny).flatmap(lambda one: plans_of(one).map(lambda plan: (one, plan))))
+@given(
+    drawn(tiny_on_a_trainer).flatmap(
+        lambda one: plans_of(one).map(lambda plan: (one, plan))
+    )
+)
 @examples(40)
 def test_no_plan_that_the_target_runs_beats_the_bound(
     drawn_: tuple[Instance, TrainingPlan],
