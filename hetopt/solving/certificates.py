@@ -35,16 +35,18 @@ Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
 
 
 class Case(Record):
-    """A case of the plans: refuted by prices, or divided in two at some point.
+    """A case of the plans: refuted by prices, by counts, or divided in two somewhere.
 
     Prices are by group of nodes, in the order of kind and share: of its GPUs, then of
     what its claims exceed; then of the shares, of the pipelines, and of layers held
     (none where nothing is said of these). A part of a division is left out where
     nothing is left for it. `level` is the grid of the certificate at which prices
-    refute.
+    refute. By `counts` it is refuted by rows of stages in whole GPUs, their slowest
+    looked at in intervals that grow by so much.
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None
+    counts: Annotated[float, Field(ge=1.0001, le=16)] | None = None
     split: Dimension | None = None
     node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     at: Amount | None = None
@@ -52,16 +54,20 @@ class Case(Record):
     high: "Case | None" = None
     level: Annotated[int, Field(ge=0, le=3)] = 0
 
-    _later = frozenset({"level"})
+    _later = frozenset({"level", "counts"})
 
     @model_validator(mode="after")
-    def _one_of_two_kinds(self) -> Self:
-        if (self.prices is None) == (self.split is None):
-            found = "neither" if self.prices is None else "both"
-            raise ValueError(f"found {found} of prices and split: give one of them")
+    def _of_one_kind(self) -> Self:
+        every = {"prices": self.prices, "counts": self.counts, "split": self.split}
+        given = [name for name, value in every.items() if value is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise ValueError(
+                f"found {found} of prices, counts and split: give one of them"
+            )
         divided = (self.node, self.at, self.low, self.high)
-        if self.prices is not None and divided != (None,) * 4:
-            raise ValueError("found prices and a division: give one of them")
+        if self.split is None and divided != (None,) * 4:
+            raise ValueError(f"found {given[0]} and a division: give one of them")
         if self.split is not None and self.at is None:
             raise ValueError("found split without at: say where")
         if (self.split == "share") != (self.node is not None):

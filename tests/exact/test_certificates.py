@@ -192,9 +192,12 @@ def test_a_tree_of_cases_is_bounded(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ({}, "found neither of prices and split"),
-        ({"prices": [1.0], "split": "sync"}, "found both of prices and split"),
+        ({}, "found none of prices, counts and split"),
+        ({"prices": [1.0], "split": "sync"}, "found prices and split of prices"),
+        ({"prices": [1.0], "counts": 1.1}, "found prices and counts of prices"),
         ({"prices": [1.0], "at": 1.0}, "found prices and a division"),
+        ({"counts": 1.1, "at": 1.0}, "found counts and a division"),
+        ({"counts": 1.0}, "expected a number from 1.0001 to 16"),
         ({"split": "sync"}, "found split without at"),
         ({"split": "share", "at": 1.0}, "expected node with split 'share'"),
         ({"split": "sync", "at": 1.0, "node": 0}, "expected node with split 'share'"),
@@ -203,7 +206,7 @@ def test_a_tree_of_cases_is_bounded(case: dict[str, Any]) -> None:
         ({"prices": [10**400]}, "expected a number from 0"),
     ],
 )
-def test_a_case_is_of_one_of_two_kinds(case: dict[str, Any], message: str) -> None:
+def test_a_case_is_of_one_kind(case: dict[str, Any], message: str) -> None:
     tree = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case]}
     with pytest.raises(InstanceError, match=r"forged: certificate\.cases\[0\].*") as at:
         proved(eight_gpus(3), tree, 1)

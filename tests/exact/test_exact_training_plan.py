@@ -34,10 +34,17 @@ def _short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
-    """Whether the bound claims, within so many steps, that no plan is so quick."""
-    return all(
-        proved(PatternBound(variant, 0.2 * time_us, 1.5 * time_us), time_us, steps)
+    """Whether a bound claims, within so many steps, that no plan is so quick.
+
+    By prices or by counts.
+    """
+    bounds = [
+        PatternBound(variant, 0.2 * time_us, 1.5 * time_us)
         for variant in variants(instance)
+    ]
+    return any(
+        all(bound.start(counting) and proved(bound, time_us, steps) for bound in bounds)
+        for counting in (False, True)
     )
 
 
@@ -69,15 +76,17 @@ def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
         agrees_with_all_plans(tiny_instance(seed), 400)
 
 
+@pytest.mark.parametrize("counting", [False, True])
 @examples(3)
-@given(tiny_instances())
+@given(instance=tiny_instances())
 def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
-    instance: Instance,
+    counting: bool, instance: Instance
 ) -> None:
     best = best_training_plan(instance)
     if best is None:
         return
     bound = PatternBound(instance, 0.1 * best[0], 2.0 * best[0])
+    bound.start(counting)
     for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1):
         refutation = bound.refute(share * best[0])
         for _ in range(6):

@@ -48,6 +48,7 @@ def check(data: dict[str, Any]) -> str:
         return "closed"
     (only,) = variants(instance)  # nothing is to be chosen
     patterns = PatternBound(only, lowest, float(best))
+    patterns.start(counting=rng.random() < 0.5)
     word = "nothing refuted"
     for share in (0.25, 0.5, 0.8, 1.0):
         target = lowest + share * (best - lowest) if share < 1 else best

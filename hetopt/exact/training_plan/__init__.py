@@ -1,8 +1,10 @@
 """Training plan: proved optimal on small clusters, bounded by patterns on large ones.
 
 Up to 8 GPUs every plan is looked at, in effect (`small`). Beyond that a
-local search improves the best planner's plan while `bound` refutes ever
-better iteration times: what no pipelines can reach together, no plan can.
+local search improves the best planner's plan, and ever better iteration times are
+refuted: what no pipelines can reach together, no plan can. Two statements do that:
+`patterns` prices fractions of pipelines, for clusters of any size; `counts` puts
+whole pipelines together by the GPUs that they use, where these can be counted.
 
 Where a plan chooses its settings (`workload.alternatives`), small clusters choose
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
@@ -13,8 +15,8 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -47,12 +49,19 @@ problem = "training_plan"
 _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
 _GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
 _FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
+_ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
+# By counts nothing is prepared but what every goal asks for.
+_FEW_GOALS = (
+    *(8, 3, 1, 0.5, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025, 0.02),
+    *(0.015, 0.01, 0.005, 0.0),
+)
 _NEAR = 0.01  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
-_SOURCE = "prices of pipeline patterns"
+_PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
+_FIRST_SHARE = 0.5  # of a proof's time, for the first of two ways to refute
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
@@ -277,24 +286,62 @@ def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
     highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
-    end = _deadline(run, share)
-
-    def check() -> None:
-        run.check()
-        if run.limits.time_s is not None and time.monotonic() > end:
-            raise OutOfTime
-
+    clock = _Clock(run, share)
     processes = side_by_side.processes(run.limits.threads, run.limits.dask)
     try:
         # What was refuted in time is known.
         with suppress(OutOfTime), processes as several:
             bounds = [
-                pattern_bound.PatternBound(variant, lowest, highest, check)
+                pattern_bound.PatternBound(variant, lowest, highest, clock.check)
                 for variant in pattern_bound.variants(instance)
             ]
-            _refute_goals(run, bounds, highest, _Refuter(several, check))
+            refuter = _Refuter(several, clock.check)
+            quick = all(bound.few_counts for bound in bounds)
+            with suppress(OutOfTime), clock.earlier(_FIRST_SHARE):
+                _refute_by(quick, run, bounds, highest, refuter)
+            _refute_by(not quick, run, bounds, highest, refuter)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)
+
+
+def _refute_by(
+    counting: bool,
+    run: Run,
+    bounds: list[pattern_bound.PatternBound],
+    highest: float,
+    refuter: "_Refuter",
+) -> None:
+    """Refute by counts of GPUs or by prices, under every choice of settings."""
+    if not all([bound.start(counting) for bound in bounds]):
+        return
+    goals, source = (_FEW_GOALS, _COUNTED) if counting else (_ALL_GOALS, _PRICED)
+    for target, record in _refuted(run, bounds, highest, refuter, goals):
+        run.tighten(int(target) + 1, source)
+        run.certificate = joined(record)
+        run.check()
+
+
+class _Clock:
+    """When a proof ends: at a share of the time of its run."""
+
+    def __init__(self, run: Run, share: float) -> None:
+        self._run, self._end = run, _deadline(run, share)
+
+    def check(self) -> None:
+        """Raise what ends the run, and `OutOfTime` at the end of the proof."""
+        self._run.check()
+        if self._run.limits.time_s is not None and time.monotonic() > self._end:
+            raise OutOfTime
+
+    @contextmanager
+    def earlier(self, share: float) -> Iterator[None]:
+        """End after a share of what is left."""
+        now, end = time.monotonic(), self._end
+        self._end = now + share * (end - now)
+        try:
+            yield
+        finally:
+            self._end = end
 
 
 @dataclass(frozen=True)
@@ -330,27 +377,30 @@ class _Refuter:
         return side_by_side.SideBySide(bound, target, self.processes)
 
 
-def _refute_goals(
+def _refuted(
     run: Run,
     bounds: list[pattern_bound.PatternBound],
     highest: float,
     refuter: _Refuter,
-) -> None:
+    goals: Sequence[float],
+) -> Iterator[tuple[float, list[TrainingCertificate | None]]]:
+    """Ever better times that are refuted, and what refutes them; the next when asked.
+
+    Goals are gaps of `highest`, in falling order.
+    """
     assert run.bound is not None
-    goals, reached = list(reversed((*_POOR, *_GOALS, *_FINE_GOALS))), None
-    while goals:
-        goal = goals.pop()
+    left, reached = list(reversed(goals)), None
+    while left:
+        goal = left.pop()
         # Nothing below the goal: at 0, nothing better than the incumbent.
         target = highest / (1 + goal) - (1 if goal == 0 else 0)
         if target <= run.bound.value:
             continue
-        certificates_ = refuter.refuted(bounds, target)
-        if certificates_ is None:
-            if reached is None or reached - goal < _NEAR * (1 + goal):
-                return
-            goals = [(goal + reached) / 2]  # as far as it goes
+        records = refuter.refuted(bounds, target)
+        if records is not None:
+            reached = goal
+            yield target, records
             continue
-        reached = goal
-        run.tighten(int(target) + 1, _SOURCE)
-        run.certificate = joined(certificates_)
-        run.check()
+        if reached is None or reached - goal < _NEAR * (1 + goal):
+            return
+        left = [(goal + reached) / 2]  # as far as it goes

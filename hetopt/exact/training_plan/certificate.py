@@ -30,6 +30,9 @@ from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...schema.rates import slower
 from ...solving.certificates import Case, TrainingCertificate
+from .again.counts import Counts
+from .again.stages import Case as CountedCase
+from .again.stages import Nodes
 
 Array = npt.NDArray[np.float64]
 
@@ -540,6 +543,9 @@ class _Check:
             return
         if tree is None:
             self.found.append(f"a case is left out: {narrowed}")
+        elif tree.counts is not None:
+            if not self._counted(narrowed, tree.counts):
+                self.found.append(f"counts do not refute the case {narrowed}")
         elif tree.prices is not None:
             if not self._refuted(narrowed, tree.prices, tree.level):
                 self.found.append(f"prices do not refute the case {narrowed}")
@@ -610,13 +616,37 @@ class _Check:
 
     # -- one case ----------------------------------------------------------------
 
+    @cached_property
+    def _counts(self) -> Counts:
+        held = Counter(self.kinds)
+        return Counts(
+            self.tables,
+            [
+                Nodes(name, held[kind], int(kind[1]), *self.hops(kind))
+                for kind, name in self.sample.items()
+            ],
+            self.weights,
+        )
+
+    def _counted(self, box: _Box, ratio: float) -> bool:
+        """Whether rows of stages in whole GPUs take longer than there is time for."""
+        if self.costs.interleave > 1 or self.costs.expert_parallel > 1:
+            return False
+        sizes = tuple(size.b for size in self.sizes[box.size[0] : box.size[1] + 1])
+        sync_us = box.sync[1] if self.priced else math.inf
+        pipelines = box.count[0], box.most
+        case = CountedCase(pipelines, box.pipelines[0], sizes, sync_us)
+        return self._counts.refute(case, self._left_us(box), ratio)
+
+    def _left_us(self, box: _Box) -> float:
+        """What is left for pipelines; below 0 where there is nothing."""
+        left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
+        return (left + _ROUNDED * self.time_us) / float(self.costs.pipeline_factor)
+
     def _refuted(self, box: _Box, prices: tuple[float, ...], level: int) -> bool:
         """Whether no pipeline is worth more than its price, nor all the batch."""
-        left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
-        left += _ROUNDED * self.time_us
-        if left < 0:
+        if (left := self._left_us(box)) < 0:
             return True
-        left /= float(self.costs.pipeline_factor)
         order = {kind: number for number, kind in enumerate(self.sample)}
         groups = sorted(
             Counter(

@@ -4,7 +4,7 @@ A plan has no more pipelines than its states have room, so one of them takes at 
 so many sequences, in micro-batches of some size b, n of them or more. Its stage at
 position i from the end keeps min(n, i + 1) of these (1F1B). A replica of t GPUs with
 s of b samples holds at most y(kind, t, s, i) layers, and is worth s / b of them
-(`patterns.items`). For any prices of GPUs and of positions that no replica is worth
+(`blocks`). For any prices of GPUs and of positions that no replica is worth
 more than, all replicas are worth no more than the prices of all GPUs and positions; is
 that less than the layers, there is no such pipeline. A linear programme proposes the
 prices, and what it rounds counts against the proof.

@@ -58,9 +58,10 @@ from ....problems.training_plan import settings
 from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
+from ..blocks import Size
+from ..counts import bound as counts
+from ..node_kinds import Spread, fleet
 from .convolution import Table
-from .items import Size
-from .node_kinds import Spread, fleet
 from .prices import Group, Part, Pricing
 from .visits import Grid, VisitTables
 
@@ -73,6 +74,7 @@ _COARSE, _FINE = 1 / 8, 1 / 100
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
+_FEW_STATES = 300
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
 
@@ -128,6 +130,7 @@ class Case:
     limited: frozenset[int] = frozenset()
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
+    counted: float | None = None  # refuted by counts, with ranges of this ratio
     split: "Split | None" = None
 
     @property
@@ -197,8 +200,11 @@ class PatternBound:
         )
         self.most_pipelines = self._most_pipelines()
         self.most_held = [self._most_held(size) for size in self.fleet.sizes]
-        self.first = self._first_cases()
-        self.cases = self.first
+        self._counts = None
+        if counts.applies(instance, self.fleet):
+            self._counts = counts.CountBound(instance, self.fleet, largest, check)
+        self.counting = False  # several pipelines as well as one
+        self.first = self.cases = self._first_cases()
 
     def _most_pipelines(self) -> int:
         """The most replicas that every layer can have: what all nodes have room for."""
@@ -247,6 +253,20 @@ class PatternBound:
             for low, high in pairwise(edges)
         ]
 
+    def start(self, counting: bool) -> bool:
+        """Start anew: by counts alone, or by prices where there are several pipelines.
+
+        Whether that is possible.
+        """
+        self.counting = counting
+        self.first = self.cases = self._first_cases()
+        return self._counts is not None or not counting
+
+    @property
+    def few_counts(self) -> bool:
+        """Whether counts of GPUs are so few that they take less long than prices."""
+        return self._counts is not None and self._counts.states <= _FEW_STATES
+
     def refute(self, time_us: float) -> "Refutation":
         """Start refuting that any plan has an iteration of at most `time_us`."""
         return Refutation(self, time_us, self.cases)
@@ -258,6 +278,9 @@ class PatternBound:
         left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
         left /= self.pipeline_factor
         left *= 1 + 1e-9  # factors and times were rounded to floats
+        if self._counts is not None and (self.counting or case.most == 1):
+            case.counted = self._refuted_by_counts(self._counts, case, left)
+            return case.counted is not None
         groups = self._groups(case)
         kinds = [kind for kind, _ in groups]
         for level in range(len(_RATIOS)):
@@ -274,6 +297,21 @@ class PatternBound:
             if verdict.taken > _RATIOS[level] ** 2 * self.batch:
                 break  # intervals are not what makes the difference
         return False
+
+    def _refuted_by_counts(
+        self, by: counts.CountBound, case: Case, left_us: float
+    ) -> float | None:
+        """How finely stages are told apart whose rows take longer, in whole GPUs."""
+        if left_us >= 0 and case.count_low == 1 < case.most:
+            return None  # one pipeline is looked at apart
+        some = counts.Range(
+            case.count_low,
+            case.most,
+            case.pipelines_low,
+            range(case.size_low, case.size_high + 1),
+            case.sync_high_us if self.priced_sync else inf,
+        )
+        return by.refuted(some, left_us)
 
     def _groups(self, case: Case) -> dict[_Group, int]:
         """How many nodes are of one kind and may have one share, in order."""
@@ -387,10 +425,15 @@ class PatternBound:
             of_sync = 0.0
         middle = (case.sync_low_us + case.sync_high_us) / 2
         several = case.pipelines_high > case.pipelines_low
-        if of_sync > _COARSE:
+        if of_sync > _COARSE and self._counts is None:
             return self._split_of_sync(case, middle)
         if case.count_high > 1 and case.count_low == 1:
             return self._alone(case)
+        if of_sync > _COARSE:
+            return self._split_of_sync(case, middle)
+        if case.most == 1 and self._counts is not None:
+            fine = of_sync <= _FINE
+            return None if fine else self._split_of_sync(case, middle)
         if case.most == 1:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
@@ -403,6 +446,8 @@ class PatternBound:
             return Split(
                 "pipelines", None, at, low, self._within(case, pipelines_low=at + 1)
             )
+        if self.counting:
+            return None
         widths = [
             (high - low) / self.layers
             for low, high in zip(case.shares_low, case.shares_high, strict=True)
@@ -519,6 +564,8 @@ class Refutation:
 
 
 def _tree(case: Case) -> certificates.Case:
+    if case.counted is not None:
+        return certificates.Case(counts=case.counted)
     if case.split is None:
         prices = tuple(float(price) for price in case.proof)
         return certificates.Case(prices=prices, level=case.level)

@@ -38,6 +38,7 @@ class Task:
     instance: str
     least_us: float
     most_us: float
+    counting: bool
 
 
 @dataclass
@@ -100,7 +101,9 @@ def _of_cluster(client: Any, at_once: int) -> Processes:
 def _prepared(task: Task, thread: int) -> PatternBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
-    return PatternBound(instance, task.least_us, task.most_us)
+    bound = PatternBound(instance, task.least_us, task.most_us)
+    bound.start(task.counting)
+    return bound
 
 
 def settle(task: Task, case: Case, time_us: float) -> Settled:
@@ -122,7 +125,7 @@ class SideBySide(Refutation):
         super().__init__(bound, time_us, bound.cases)
         self._processes = processes
         instance = bound.instance.model_dump_json()
-        self._task = Task(instance, bound.least, bound.most)
+        self._task = Task(instance, bound.least, bound.most, bound.counting)
         self._sent: dict[Future[Settled], Case] = {}
 
     def step(self) -> bool:

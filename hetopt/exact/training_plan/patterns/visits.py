@@ -1,7 +1,7 @@
 """The cheapest ways for a pipeline to use one node, for every bottleneck at once.
 
 A *visit* is all that one pipeline does in one node: k GPUs in blocks that are worth
-w cells (`items`). A hop inside a node is cheaper than one between nodes. For a
+w cells (`blocks`). A hop inside a node is cheaper than one between nodes. For a
 bottleneck M every stage takes at most M, and
 
     least[k, w] = min of (sum over blocks of S / b x their times) / M
@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..blocks import Rows, Size
+from ..node_kinds import Fleet, Kind, Offer, Spread
 from .convolution import Table, extend
-from .items import Rows, Size
-from .node_kinds import Fleet, Kind, Offer, Spread
 
 _BLOCK = 192  # bottlenecks worked on together: what fits the processor's cache
 _KEPT_BYTES = 600_000_000

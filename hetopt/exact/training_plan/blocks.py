@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....costs import CostTable
+from ...costs import CostTable
 
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]

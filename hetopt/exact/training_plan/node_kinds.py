@@ -1,7 +1,7 @@
 """What a bound on training plans may assume of nodes: their best case, by kind.
 
 Nodes of one kind have GPUs of one type, equally many, on equal links. Times are the
-least that any run of layers of some worth can take there (`items`), so a bound from
+least that any run of layers of some worth can take there (`blocks`), so a bound from
 them holds for layers of any sizes; for equal layers they are exact.
 """
 
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....costs import CostTable
-from ....schema import Instance, exact
-from ....schema.rates import slower
-from .items import (
+from ...costs import CostTable
+from ...schema import Instance, exact
+from ...schema.rates import slower
+from .blocks import (
     Replicas,
     Rows,
     Size,
@@ -57,6 +57,9 @@ class Kind:
 
     speed: float  # cells that one GPU can do in a us, at the most; a guess for prices
     largest: Array  # run that fits, by degree from 0 on, in average layers
+    # Least hops, by samples from 0 on: inside a node, and from it to another.
+    within_us: Array
+    away_us: Array
 
     def room(self, spread: "Spread") -> Array:
         """Average layers that replicas on so many of a node's GPUs hold at the most."""
@@ -108,12 +111,14 @@ class Fleet:
     `spread_us` is passes x bytes x p / beta of a layer of average size: what one
     replica on one GPU pays to synchronise it when nearly all other replicas lie in
     other nodes. `layer_weights` are the sizes of layers, in average layers.
+    `nearest_us` are the least hops inside any node, by samples from 0 on.
     """
 
     kinds: tuple[Kind, ...]
     sizes: tuple[Size, ...]
     spread_us: float
     layer_weights: Array
+    nearest_us: Array
 
 
 def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet:
@@ -147,8 +152,12 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
         count = own.cluster.node[names[0]].count
         largest = np.maximum(runs.largest, last.largest)
         speed = _speed(runs, counted)
-        kinds.append(Kind(tuple(names), count, tuple(offers), speed, largest))
-    return Fleet(tuple(kinds), tuple(counted), _spread_us(own), sizes_of_layers(own))
+        own_hops = within, out
+        kinds.append(
+            Kind(tuple(names), count, tuple(offers), speed, largest, *own_hops)
+        )
+    weights = sizes_of_layers(own)
+    return Fleet(tuple(kinds), tuple(counted), _spread_us(own), weights, anywhere)
 
 
 def _spread_us(table: CostTable) -> float:

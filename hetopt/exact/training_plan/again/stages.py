@@ -1,0 +1,328 @@
+"""Least times of stages, for the check of counts: derived from the cost tables anew."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from itertools import accumulate, product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ....costs import CostTable, memory
+from ....schema import exact
+from ....schema.rates import slower
+
+Array = npt.NDArray[np.float64]
+
+MORE = 1 + 1e-9  # relative, for what was rounded: more is allowed
+
+
+class Nodes(NamedTuple):
+    """Nodes of one kind: the name of one, their number, GPUs of each, hops by samples.
+
+    Hops are within such a node and away from it.
+    """
+
+    name: str
+    number: int
+    gpus: int
+    near: Array
+    away: Array
+
+
+class Case(NamedTuple):
+    """How many pipelines there are, how many replicas a layer has at the least.
+
+    `sizes` are those of their micro-batches, and no stage synchronises for longer than
+    `sync_us`.
+    """
+
+    pipelines: tuple[int, int]
+    replicas: int
+    sizes: tuple[int, ...]
+    sync_us: float
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Stages in one node of a kind: by [k, first, last], near or away."""
+
+    near: Array
+    away: Array
+
+
+@dataclass(frozen=True)
+class Able:
+    """Stages that can synchronise; `spread` ones leave away, then by kind near.
+
+    Those are by [GPUs of each kind..., first, last].
+    """
+
+    packed: list[Packed]
+    spread: list[Array]
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for equal stages."""
+        found = blake2b(digest_size=16)
+        for one in self.packed:
+            found.update(one.near.tobytes() + one.away.tobytes())
+        for table in self.spread:
+            found.update(table.tobytes())
+        return found.digest()
+
+
+@dataclass(frozen=True)
+class _Every:
+    """All stages of one size of micro-batches, by the least degree of a replica.
+
+    By kind [degree][k, run], near and away, and by exit [degree][GPUs..., run].
+    """
+
+    near: list[list[Array]]
+    away: list[list[Array]]
+    spread: list[list[Array]]
+
+
+class StageTables:
+    """Stages of any size of micro-batches, as far as they can synchronise."""
+
+    def __init__(
+        self, tables: list[CostTable], nodes: Sequence[Nodes], weights: Sequence[float]
+    ) -> None:
+        """`tables` are of the rules of recomputation.
+
+        `weights` are of the layers, 1 on average.
+        """
+        self.rates = [_sending_us(tables[0], kind) for kind in nodes]
+        self.tables, self.nodes = tables, nodes
+        self.layers = tables[0].layers
+        self.before = np.array([*accumulate(weights, initial=0.0)])
+        self.first, self.last = np.triu_indices(self.layers + 1, 1)
+        self._begins: dict[object, int] = {}
+        self._every = lru_cache(None)(self._find_every)
+
+    def _begin(
+        self,
+        kind: int,
+        group: tuple[int, int],
+        rule: int,
+        last: int,
+        where: tuple[int, int],
+    ) -> int:
+        """The first layer of the longest run before `last` that fits.
+
+        `where` are the micro-batches and the place of its stage from the end.
+        """
+        table, node, (n, place) = self.tables[rule], self.nodes[kind].name, where
+        key = (
+            kind,
+            group,
+            rule,
+            last,
+            memory.in_flight(table.workload.costs, n, place, 0),
+        )
+        if key not in self._begins:
+            first = last
+            while first:
+                j = min(1, first - 1)
+                run = range(first - 1, last)
+                need = table.stage_mib(node, run, *group, n, place + j, j)
+                if sum(need.values()) > table.memory_mib(node):
+                    break
+                first -= 1
+            self._begins[key] = first
+        return self._begins[key]
+
+    def _replicas(self, b: int, n: int) -> list[Array]:
+        """Least times by kind, [degree, samples, run]."""
+        layers, size = self.layers, self.layers + 1
+        each = [np.full((x.gpus + 1, b + 1, size, size), np.inf) for x in self.nodes]
+        behind = [math.inf] * layers + [0]
+        for last in range(layers, 0, -1):
+            if behind[last] == math.inf:
+                continue
+            place = int(behind[last]) + 1
+            for (kind, node), us in zip(enumerate(self.nodes), each, strict=True):
+                for t, s in product(range(1, node.gpus + 1), range(1, b + 1)):
+                    if self.tables[0].usable(node.name, t, s):
+                        self._lower(us[t, s], kind, (t, s), last, (n, place))
+                for first in range(last):
+                    if np.isfinite(us[:, :, first, last]).any():
+                        behind[first] = min(behind[first], place)
+        return [us[:, :, self.first, self.last] for us in each]
+
+    def _lower(
+        self,
+        us: Array,
+        kind: int,
+        group: tuple[int, int],
+        last: int,
+        where: tuple[int, int],
+    ) -> None:
+        """Lower times of runs before `last`, [first, last], under every rule."""
+        node = self.nodes[kind].name
+        for rule, table in enumerate(self.tables):
+            begin = self._begin(kind, group, rule, last, where)
+            times = [*accumulate(table.layer_us(node, *group), initial=0)]
+            head = table.head_us(node, *group) if last == self.layers else 0
+            for first in range(begin, last):
+                took = times[last] - times[first] + head
+                us[first, last] = min(us[first, last], took)
+
+    def _find_every(self, b: int, n: int) -> _Every:
+        each = self._replicas(b, n)
+        near = [kind.near for kind in self.nodes]
+        away = [kind.away for kind in self.nodes]
+
+        def packed(exits: list[Array]) -> list[list[Array]]:
+            return [
+                [
+                    _shared(self._paid(us, t, hops, b), len(us) - 1)[:, b]
+                    for t in range(1, len(us))
+                ]
+                for us, hops in zip(each, exits, strict=True)
+            ]
+
+        exits = [np.min(away, axis=0), *near] if b > 1 else []
+        spread = [self._spread(each, hops, b) for hops in exits]
+        return _Every(packed(near), packed(away), spread)
+
+    def _paid(self, us: Array, least: int, hops: Array, b: int) -> Array:
+        """Replicas of so many GPUs or more, with their hops."""
+        paid: Array = us + np.where(self.last < self.layers, hops[: b + 1, None], 0.0)
+        paid[:least] = np.inf
+        return paid
+
+    def _spread(self, each: list[Array], hops: Array, b: int) -> list[Array]:
+        found = []
+        for t in range(1, max(kind.gpus for kind in self.nodes) + 1):
+            shares = np.full((b + 1, len(self.first)), np.inf)
+            shares[0] = 0.0
+            for us, kind in zip(each, self.nodes, strict=True):
+                paid = self._paid(us, t, hops, b)
+                paid[:, b] = np.inf
+                mine = _shared(paid, kind.gpus * min(kind.number, b))
+                more = np.full((*shares.shape[:-2], len(mine), *mine.shape[1:]), np.inf)
+                for u, s in product(range(len(mine)), range(b + 1)):
+                    rest = np.maximum(shares[..., : b + 1 - s, :], mine[u, s])
+                    np.minimum(more[..., u, s:, :], rest, out=more[..., u, s:, :])
+                shares = more
+            found.append(shares[..., b, :])
+        return found
+
+    def able(self, b: int, n: int, case: Case) -> Able:
+        """Stages that hold no more than can be synchronised in time."""
+        every = self._every(b, n)
+        weight = (self.before[self.last] - self.before[self.first])[None]
+        packed = []
+        for c in range(len(self.nodes)):
+            limits = self._of_packed(c, b, case)
+            near = self._within(every.near[c], limits, weight)
+            packed.append(Packed(near, self._within(every.away[c], limits, weight)))
+        spread = [
+            self._fewest(self._within(each, self._of_spread(each, case), weight))
+            for each in every.spread
+        ]
+        return Able(packed, spread)
+
+    def _within(
+        self, tables: Sequence[Array], limits: Sequence[Array], weight: Array
+    ) -> Array:
+        """The least of all degrees, by [..., first, last]."""
+        runs = np.full(tables[0].shape, np.inf)
+        for us, limit in zip(tables, limits, strict=True):
+            able = weight <= limit * MORE + 1e-9
+            runs = np.where(able, np.minimum(runs, us), runs)
+        size = self.layers + 1
+        found = np.full((*runs.shape[:-1], size, size), np.inf)
+        found[..., self.first, self.last] = runs
+        return found
+
+    def _fewest(self, us: Array) -> Array:
+        """Without stages that one GPU less would do as well."""
+        found = us.copy()
+        for axis in range(us.ndim - 2):
+            mine, of_less = np.moveaxis(found, axis, 0), np.moveaxis(us, axis, 0)
+            for u in range(1, len(mine)):
+                mine[u][of_less[u - 1] <= of_less[u]] = np.inf
+        return found
+
+    def _of_packed(self, kind: int, b: int, case: Case) -> list[Array]:
+        """The largest weights of stages in one node, by degree and GPUs."""
+        gpus = self.nodes[kind].gpus
+        return [
+            np.array([[self._most(t, k, kind, b, case)] for k in range(gpus + 1)])
+            for t in range(1, gpus + 1)
+        ]
+
+    def _most(self, t: int, k: int, kind: int, b: int, case: Case) -> float:
+        """Of a stage on k GPUs of a node, t of them or more for each replica."""
+        others, alone = case.pipelines[0] - 1, k <= t
+        replicas = max(case.replicas, others + (1 if alone else 2))
+        if replicas < 2:
+            return math.inf
+        away, fastest = self.rates[kind]
+        most = math.inf
+        if fastest:
+            most = case.sync_us * t / fastest * replicas / (replicas - 1)
+        own = 1 if alone else min(b, k // t)
+        replicas = max(case.replicas, own + others)
+        outside = replicas - own - (self.nodes[kind].gpus - k)
+        if outside > 0 and away:
+            most = min(most, case.sync_us * t / away * replicas / outside)
+        return most
+
+    def _of_spread(self, tables: Sequence[Array], case: Case) -> list[Array]:
+        """The same of stages in several nodes, by degree and GPUs of each kind."""
+        away, _ = self.rates[0]
+        used = [
+            [-(-u // kind.gpus) for u in range(n)]
+            for kind, n in zip(self.nodes, tables[0].shape, strict=False)
+        ]
+        nodes = np.maximum(2, np.sum(np.meshgrid(*used, indexing="ij"), axis=0))
+        widest = max(kind.gpus for kind in self.nodes)
+        all_ = max(case.replicas, case.pipelines[0] + 1)
+        found = []
+        for t in range(1, len(tables) + 1):
+            share = 1 - 1 / nodes  # of the replicas lies in other nodes, or more
+            share = np.maximum(share, 1 - (1 + widest - t) / all_)
+            limit = np.full(nodes.shape, np.inf)
+            if away:
+                limit = case.sync_us * t / (away * share)
+            found.append(limit[..., None])
+        return found
+
+
+def _shared(us: Array, gpus: int) -> Array:
+    """Least time of the slowest replica by [GPUs at most, samples together, run]."""
+    b = us.shape[1] - 1
+    best = np.full((gpus + 1, b + 1, us.shape[2]), np.inf)
+    best[:, 0] = 0.0
+    degrees = [t for t in range(1, len(us)) if np.isfinite(us[t]).any()]
+    for samples in range(1, b + 1):
+        for k in range(1, gpus + 1):
+            for t in (t for t in degrees if t <= k):
+                rest = best[k - t, :samples][::-1]
+                slow = np.maximum(rest, us[t, 1 : samples + 1]).min(0)
+                np.minimum(best[k, samples], slow, out=best[k, samples])
+            np.minimum(best[k, samples], best[k - 1, samples], out=best[k, samples])
+    return best
+
+
+def _sending_us(table: CostTable, kind: Nodes) -> tuple[float, float]:
+    """What one GPU takes to send a layer's gradients away, and over a faster link."""
+    inter, costs = table.cluster.inter, table.workload.costs
+    each = sum(table.exchanged.layers) / table.layers
+    sent = costs.sync_passes * costs.gradient_bytes * each
+    rates = [exact(slower(rate)) for rate in inter.pairs.rates]
+    if inter.gbytes_per_s is not None:
+        rates.append(exact(inter.gbytes_per_s))
+    away = sent / float(max(rates) * 1000) if rates else 0.0
+    if kind.gpus == 1:
+        return away, away
+    inside = sent * 10**6 / float(table.link(kind.name, kind.name)[1])
+    return away, min(away, inside) if rates else inside

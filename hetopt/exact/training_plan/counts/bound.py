@@ -1,0 +1,225 @@
+"""Can whole pipelines that are possible within a time take the whole batch together?
+
+Let the stages of a pipeline with micro-batches of b sequences take the sum S, and the
+slowest of them M. Within the time T it takes 1 + (T - S) / M micro-batches or fewer,
+rounded down. For a range of M the least S is known for all GPUs at once (`rows`).
+
+One pipeline has batch / b micro-batches and all GPUs: from the largest M that there
+is time for downwards, each least S says up to which smaller M there is no time for
+it. Several pipelines are put together by the GPUs that they use: the most sequences
+of one, two and more of them in these GPUs are sums of the most of each.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ....costs import CostTable
+from ....schema import Instance
+from ..node_kinds import Fleet, Kind
+from .replicas import Memory, Replicas, Runs, Whole
+from .stages import Senders, StageTables
+from .sums import Kept, Sums
+
+MOST_STATES = 4_000  # numbers of GPUs by kind
+_MOST_ENTRIES = 20_000_000  # of a table of spread stages
+RATIOS = (
+    1.15,
+    1.04,
+    1.01,
+)  # between intervals of the slowest stage of several pipelines
+_SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
+_SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
+
+
+class Range(NamedTuple):
+    """Plans of some settings: how many pipelines, of which sizes, by their numbers.
+
+    Their layers have `replicas` at the least, and stages synchronise for `sync_us` at
+    the most.
+    """
+
+    fewest: int
+    most: int
+    replicas: int
+    sizes: range
+    sync_us: float
+
+
+def applies(instance: Instance, fleet: Fleet) -> bool:
+    """Whether rows of stages are looked at, and are few enough."""
+    split = instance.workload.costs
+    if split.interleave > 1 or split.expert_parallel > 1:
+        return False
+    states = prod(kind.gpus * len(kind.nodes) + 1 for kind in fleet.kinds)
+    runs = len(Runs.of(instance.model.layers))
+    largest = max(size.sequences for size in fleet.sizes) + 1
+    entries = states * runs * (largest if largest > 2 else 1)
+    return states <= MOST_STATES and entries <= _MOST_ENTRIES
+
+
+class CountBound:
+    """Refutes iteration times of one instance, whose stage of ZeRO is fixed."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        fleet: Fleet,
+        most_us: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare for pipelines that take up to `most_us`.
+
+        `check()` is called before what takes long, and may raise.
+        """
+        self._fleet, self._check = fleet, check
+        self._table = CostTable(instance)
+        self._batch = instance.workload.global_batch
+        self._gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
+        #: Numbers of GPUs that a plan may use, by kind.
+        self.states = prod(gpus + 1 for gpus in self._gpus)
+        self._within = [_within_us(self._table, kind) for kind in fleet.kinds]
+        self._memory = Memory(self._table)
+        self._stages: dict[tuple[int, int], StageTables] = {}
+        self._sums = Kept(self._gpus, most_us, check)
+
+    def refuted(self, some: Range, left_us: float) -> float | None:
+        """How finely the slowest stage is told apart where there is no plan in a range.
+
+        None where one may take `left_us` or less for its pipelines.
+        """
+        if left_us < 0:
+            return RATIOS[0]
+        if some.most == 1:
+            senders = self._senders(some.sync_us, 0, 1)
+            alone = all(self._alone(size, senders, left_us) for size in some.sizes)
+            return RATIOS[0] if alone else None
+        return self._together(some, left_us)
+
+    def _senders(self, sync_us: float, others: int, replicas: int) -> Senders:
+        """What a time for synchronisation lets replicas hold."""
+        every = [self._fleet.spread_us, *self._within]
+        away, *within = [sync_us / us if us else np.inf for us in every]
+        fastest = tuple(max(away, rate) for rate in within)
+        return Senders(away, fastest, others, replicas)
+
+    def _sums_of(self, size: int, micro_batches: int, senders: Senders) -> Sums:
+        self._check()
+        tables = self._tables(size, micro_batches)
+        return self._sums.of(tables.stages(senders), tables.runs)
+
+    def _tables(self, size: int, micro_batches: int) -> StageTables:
+        """Stages of a size where pipelines have so many micro-batches, or more."""
+        key = size, micro_batches
+        if key not in self._stages:
+            b = self._fleet.sizes[size].sequences
+            each = Replicas(self._memory, self._fleet, b, micro_batches, self._check)
+            self._stages[key] = StageTables(each, self._fleet, b)
+        return self._stages[key]
+
+    # -- one pipeline --------------------------------------------------------------
+
+    def _alone(self, size: int, senders: Senders, left_us: float) -> bool:
+        """Whether one pipeline of this size of micro-batches takes longer."""
+        n, rest = divmod(self._batch, self._fleet.sizes[size].sequences)
+        if rest:
+            return True
+        sums = self._sums_of(size, n, senders)
+        slowest = left_us / n
+        while True:
+            self._check()
+            times = sums.times[sums.times <= slowest * (1 + _SURE)]
+            if not len(times):
+                return True
+            slowest = float(times[-1])
+            spare = left_us - float(sums.least(slowest).flat[-1])
+            if spare < 0:
+                return True
+            if spare >= (n - 1) * slowest * (1 - _SURE):
+                return False
+            slowest = spare / (n - 1)
+
+    # -- several -------------------------------------------------------------------
+
+    def _together(self, some: Range, left_us: float) -> float | None:
+        """Of pipelines that take less than the batch, whatever GPUs each uses."""
+        senders = self._senders(some.sync_us, some.fewest - 1, some.replicas)
+        for ratio in RATIOS:
+            one = np.zeros([g + 1 for g in self._gpus], np.int64)
+            for size in some.sizes:
+                more = self._sequences(size, senders, left_us, ratio)
+                np.maximum(one, more, out=one)
+            taken = packed(one, some.fewest, some.most)
+            if taken < self._batch:
+                return ratio
+            if taken > ratio * self._batch:
+                break  # ranges are not what makes the difference
+        return None
+
+    def _sequences(
+        self, size: int, senders: Senders, left_us: float, ratio: float
+    ) -> Whole:
+        """The most sequences of one pipeline by the GPUs that it may use."""
+        b = self._fleet.sizes[size].sequences
+
+        def taken(least: int) -> Whole:
+            sums = self._sums_of(size, least, senders)
+            return self._micro_batches(sums, left_us, ratio)
+
+        most = taken(_SEVERAL)
+        if self._tables(size, 1).less_than(self._tables(size, _SEVERAL)):
+            most = np.maximum(most, np.minimum(taken(1), _SEVERAL - 1))
+        return np.minimum(b * most, self._batch)
+
+    def _micro_batches(self, sums: Sums, left_us: float, ratio: float) -> Whole:
+        """The same, as if stages had as much memory as these need."""
+        most = np.zeros([g + 1 for g in self._gpus], np.int64)
+        for low, least in sums.ranges(ratio):
+            self._check()
+            spare = left_us - least
+            # Stages of no time are no limit to their number.
+            found = np.full_like(spare, self._batch)
+            if low > 0:
+                found = np.maximum(spare, 0) / low * (1 + _SURE) + _SURE
+            taken = np.where(spare >= 0, 1 + np.minimum(found, self._batch), 0)
+            np.maximum(most, taken.astype(np.int64), out=most)
+        return most
+
+
+def _within_us(table: CostTable, kind: Kind) -> float:
+    """What one GPU takes to synchronise a layer of average size inside a node."""
+    if kind.gpus < 2:
+        return 0.0
+    _, bytes_per_s = table.link(kind.nodes[0], kind.nodes[0])
+    costs, exchanged = table.workload.costs, table.exchanged.layers
+    sent = costs.sync_passes * costs.gradient_bytes * sum(exchanged) / table.layers
+    return float(sent * 10**6 / bytes_per_s)
+
+
+def packed(one: Whole, fewest: int, most: int) -> int:
+    """The most sequences of `fewest` to `most` pipelines that use all GPUs.
+
+    `one` is of one pipeline, by GPUs at most of each kind; where it takes none there
+    is none.
+    """
+    best = one
+    for parts in range(1, most):
+        more = _one_more(best, one)
+        if parts >= fewest:
+            more = np.maximum(best, more)
+            if np.array_equal(more, best):
+                break
+        best = more
+    return int(best.flat[-1])
+
+
+def _one_more(best: Whole, one: Whole) -> Whole:
+    found = np.zeros_like(best)
+    for use in np.argwhere(one > 0).tolist():
+        into = tuple(slice(u, None) for u in use)
+        rest = tuple(slice(0, side - u) for side, u in zip(one.shape, use, strict=True))
+        both = np.where(best[rest] > 0, best[rest] + one[tuple(use)], 0)
+        np.maximum(found[into], both, out=found[into])
+    return found

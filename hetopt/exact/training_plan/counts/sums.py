@@ -1,0 +1,92 @@
+"""Least sums of stage times, kept: the same limits come again for every time."""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+from .replicas import Array, Runs
+from .rows import Rows
+from .stages import Stages
+
+_KEPT_BYTES = 600_000_000
+
+
+class Sums:
+    """Least sums of rows of stages, by the GPUs that they use at most of each kind."""
+
+    def __init__(self, rows: Rows, most_us: float) -> None:
+        """Sums above `most_us` are infinite."""
+        self._rows, self._most = rows, most_us
+        self._kept: dict[float, Array] = {}
+        self._ranges: dict[float, list[tuple[float, float]]] = {}
+        self.times = rows.times
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all that is kept."""
+        kept = sum(sums.nbytes for sums in self._kept.values())
+        return self._rows.nbytes + kept
+
+    def least(self, slowest_us: float) -> Array:
+        """Where no stage is slower than a time."""
+        if slowest_us not in self._kept:
+            self._kept[slowest_us] = self._rows.least(slowest_us, self._most)
+        return self._kept[slowest_us]
+
+    def ranges(self, ratio: float) -> Iterator[tuple[float, Array]]:
+        """The least of a range of the slowest stage, in us, and sums up to the most.
+
+        Ranges grow by `ratio`; those in which there is no row are left out.
+        """
+        if ratio not in self._ranges:
+            found = intervals(self.times, ratio)
+            first = bisect_left(
+                found, True, key=lambda x: bool(self.least(x[1]).flat[-1] < np.inf)
+            )
+            self._ranges[ratio] = found[first:]
+        return ((low, self.least(high)) for low, high in self._ranges[ratio])
+
+
+def intervals(times: Array, ratio: float) -> list[tuple[float, float]]:
+    """The ends of ranges, in each of which there are some of the ascending times."""
+    found = []
+    while len(times):
+        low = float(times[0])
+        some = int(np.searchsorted(times, low * ratio, "right"))
+        found.append((low, float(times[some - 1])))
+        times = times[some:]
+    return found
+
+
+class Kept:
+    """Sums by their stages, as many as memory is given to, the last used."""
+
+    def __init__(
+        self, gpus: Sequence[int], most_us: float, check: Callable[[], None]
+    ) -> None:
+        """`gpus` are of each kind; `check()` is called before what takes long."""
+        self._gpus, self._most, self._check = gpus, most_us, check
+        self._sums: OrderedDict[bytes, Sums] = OrderedDict()
+
+    def of(self, stages: Stages, runs: Runs) -> Sums:
+        """The sums of these stages."""
+        digest = blake2b(digest_size=16)
+        for table in (*stages.within, *stages.away, *stages.spread):
+            digest.update(table.tobytes())
+        key = digest.digest()
+        if key not in self._sums:
+            self._check()
+            self._sums[key] = Sums(Rows(stages, runs, self._gpus), self._most)
+            self._forget()
+        self._sums.move_to_end(key)
+        return self._sums[key]
+
+    def _forget(self) -> None:
+        while len(self._sums) > 1 and self._bytes() > _KEPT_BYTES:
+            self._sums.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(sums.nbytes for sums in self._sums.values())

@@ -1,0 +1,205 @@
+"""The bound by counts of GPUs: its rows of stages, its packing, and the check's own.
+
+Method and check share no line, so that what they agree on is the statement.
+"""
+
+from itertools import product
+from math import inf
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+
+from hetopt.exact.training_plan import certificate as checking
+from hetopt.exact.training_plan.again.stages import Case as AskedAgain
+from hetopt.exact.training_plan.counts import bound, rows
+from hetopt.exact.training_plan.counts.bound import CountBound, Range, packed
+from hetopt.exact.training_plan.counts.replicas import Runs
+from hetopt.exact.training_plan.counts.rows import Rows
+from hetopt.exact.training_plan.counts.stages import Stages
+from hetopt.exact.training_plan.node_kinds import Fleet, fleet
+from hetopt.exact.training_plan.patterns.bound import variants
+from hetopt.schema import Instance
+from hetopt.solving.certificates import Case, TrainingCertificate
+
+LONG_US = 1e12
+GPUS = (3, 4)  # a node of three, and two nodes of two
+
+
+def tiny(seed: int) -> Instance:
+    """An instance whose rows of stages are looked at."""
+    rng = Random(f"counts/{seed}")
+    while True:
+        instance = variants(random_tiny_instance(rng))[0]
+        if bound.applies(instance, fleet(instance)):
+            return instance
+
+
+def random_stages(seed: int, layers: int) -> Stages:
+    rng = np.random.default_rng(seed)
+    runs = len(Runs.of(layers))
+
+    def times(*shape: int) -> Any:
+        us = rng.integers(1, 50, (*shape, runs)).astype(float)
+        us[rng.random(us.shape) < 0.4] = inf
+        return us
+
+    def of_nodes(gpus: int) -> Any:
+        us = times(gpus + 1)
+        us[0] = inf
+        return us
+
+    within, away = (tuple(of_nodes(n) for n in (3, 2)) for _ in range(2))
+    return Stages(within, away, tuple(times(3, 3) for _ in range(3)))
+
+
+def least_rows(stages: Stages, layers: int, slowest: float) -> dict[Any, float]:
+    """Least sums by GPUs used: every row of stages, one after another."""
+    runs = Runs.of(layers)
+    number = {
+        run: i
+        for i, run in enumerate(
+            zip(runs.first.tolist(), runs.last.tolist(), strict=True)
+        )
+    }
+    found: dict[Any, float] = {}
+    whole = (3, 2)
+
+    def go_on(first: int, used: tuple[int, int], room: Any, us: float) -> None:
+        if first == layers:
+            if room is None and used[0] <= GPUS[0] and used[1] <= GPUS[1]:
+                found[used] = min(found.get(used, inf), us)
+            return
+        for last in range(first + 1, layers + 1):
+            run = number[first, last]
+            for kind, after, use, time in ways(run, room):
+                if time <= slowest:
+                    both = used[0] + use[0], used[1] + use[1]
+                    del kind
+                    go_on(last, both, after, us + time)
+
+    def ways(run: int, room: Any) -> Any:
+        for kind in range(2):
+            if room is not None and room[0] != kind:
+                continue
+            left = whole[kind] if room is None else room[1]
+            for k in range(1, left + 1):
+                use = (k, 0) if kind == 0 else (0, k)
+                yield kind, None, use, stages.away[kind][k, run]
+                if left > k:
+                    yield kind, (kind, left - k), use, stages.within[kind][k, run]
+        for towards, table in enumerate(stages.spread, -1):
+            for use in product(range(3), range(3)):
+                if room is not None and not use[room[0]]:
+                    continue
+                after = None if towards < 0 else (towards, whole[towards] - 1)
+                if towards < 0 or use[towards]:
+                    yield None, after, use, table[(*use, run)]
+
+    go_on(0, (0, 0), None, 0.0)
+    return found
+
+
+@pytest.mark.parametrize("kernel", [rows.plainly, rows.number_by_number, None])
+def test_least_rows_are_the_least_of_all(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel is not None:
+        monkeypatch.setattr(rows, "compiled", lambda: kernel)
+    for seed, layers in product(range(6), (1, 2, 3)):
+        stages = random_stages(seed, layers)
+        for slowest in (15.0, 30.0, 60.0):
+            least = Rows(stages, Runs.of(layers), GPUS).least(slowest, LONG_US)
+            known = least_rows(stages, layers, slowest)
+            for most in product(range(GPUS[0] + 1), range(GPUS[1] + 1)):
+                some = [
+                    us
+                    for used, us in known.items()
+                    if used[0] <= most[0] and used[1] <= most[1]
+                ]
+                assert least[most] == min(some, default=inf)
+
+
+def test_packed_pipelines_are_the_best_of_all_divisions_of_the_gpus() -> None:
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        one = rng.integers(0, 9, (3, 4))
+        one[0, 0] = 0
+        for axis in range(2):
+            one = np.maximum.accumulate(one, axis)
+        for fewest, most in ((1, 2), (1, 3), (2, 2), (2, 4), (3, 4)):
+            assert packed(one, fewest, most) == best_division(one, fewest, most)
+
+
+def best_division(one: Any, fewest: int, most: int) -> int:
+    able = [tuple(use) for use in np.argwhere(one > 0).tolist()]
+    best = 0
+
+    def more(left: tuple[int, int], parts: int, taken: int) -> None:
+        nonlocal best
+        if parts >= fewest:
+            best = max(best, taken)
+        if parts == most:
+            return
+        for use in able:
+            if use[0] <= left[0] and use[1] <= left[1]:
+                rest = left[0] - use[0], left[1] - use[1]
+                more(rest, parts + 1, taken + int(one[use]))
+
+    more((one.shape[0] - 1, one.shape[1] - 1), 0, 0)
+    return best
+
+
+def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
+    """Stages and least sums of method and check are equal, on one instance."""
+    method = CountBound(instance, kinds, LONG_US)
+    record = TrainingCertificate(
+        time_us=LONG_US, most_sync_us=1.0, cases=(Case(counts=1.1),)
+    )
+    check = checking._Check(instance, record)._counts
+    sync_us = rng.choice([1e3, 1e4, 1e5, 1e6, inf])
+    pipelines = rng.choice([1, 1, 2, 3])
+    replicas = rng.randint(pipelines, 4)
+    for number, size in enumerate(kinds.sizes):
+        b, n = size.sequences, rng.choice([1, 2, 4])
+        senders = method._senders(sync_us, pipelines - 1, replicas)
+        mine = method._tables(number, n).stages(senders)
+        asked = AskedAgain((pipelines, pipelines), replicas, (b,), sync_us)
+        theirs = check._stages.able(b, n, asked)
+        runs = Runs.of(instance.model.layers)
+        for kind, each in enumerate(theirs.packed):
+            for ours, other in (
+                (mine.within[kind], each.near),
+                (mine.away[kind], each.away),
+            ):
+                assert np.array_equal(ours, other[:, runs.first, runs.last])
+        for ours, other in zip(mine.spread, theirs.spread, strict=True):
+            assert np.array_equal(ours, other[..., runs.first, runs.last])
+        sums = method._sums_of(number, n, senders)
+        for slowest in rng.sample(list(sums.times), min(3, len(sums.times))):
+            again = check._rows.least(theirs, np.array([slowest]))[0]
+            assert np.array_equal(sums.least(float(slowest)), again)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_method_and_check_find_the_same_stages_and_rows(seed: int) -> None:
+    instance = tiny(seed)
+    agreeing(instance, fleet(instance), Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(seed: int) -> None:
+    instance = tiny(1_000 + seed)
+    best = best_training_plan(instance)
+    if best is None:
+        return
+    time_us, plan = best
+    kinds = fleet(instance)
+    costs = instance.workload.costs
+    left = (time_us - float(costs.iteration_overhead_us)) / float(costs.pipeline_factor)
+    some = len(plan.pipelines)
+    method = CountBound(instance, kinds, 2 * left)
+    every = Range(some, some, some, range(len(kinds.sizes)), inf)
+    assert method.refuted(every, left) is None
