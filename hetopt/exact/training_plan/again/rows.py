@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
@@ -35,9 +36,12 @@ class Rows:
         rows = _Rows(self, slowest)
         for first in range(self.layers - 1, -1, -1):
             for kind, packed in enumerate(stages.packed):
-                for k in range(1, self.nodes[kind].gpus + 1):
-                    rows.pack(kind, k, first, packed.near[k, first], near=True)
-                    rows.pack(kind, k, first, packed.away[k, first], near=False)
+                for k, c in combinations_with_replacement(
+                    range(1, self.nodes[kind].gpus + 1), 2
+                ):
+                    here = (kind, k, c)
+                    rows.pack(here, first, packed.near[c, k, first], near=True)
+                    rows.pack(here, first, packed.away[c, k, first], near=False)
             for towards, table in enumerate(stages.spread, -1):
                 for use in np.ndindex(table.shape[:-2]):
                     rows.spread(use, first, table[use][first], towards)
@@ -51,16 +55,17 @@ class Rows:
 class _Rows:
     """Least sums of the rows that begin at each layer, while they grow.
 
-    `sums` are by layer, by how a row begins (in any way, or with stages in one node on
-    k of its GPUs), by the slowest stage and by the GPUs that are used of each kind.
+    `sums` are by layer, by how a row begins, by the slowest stage and by the GPUs that
+    are used of each kind. It begins in any way, or with stages in one node of a kind
+    that use k of its GPUs so far, and no more than c in the end.
     """
 
     def __init__(self, owner: Rows, slowest: Array) -> None:
         self._owner, self._slowest = owner, slowest
-        self._number: dict[tuple[int, int], int] = {}
+        self._number: dict[tuple[int, int, int], int] = {}
         for kind, node in enumerate(owner.nodes):
-            for k in range(1, node.gpus + 1):
-                self._number[kind, k] = len(self._number) + 1
+            for k, c in combinations_with_replacement(range(1, node.gpus + 1), 2):
+                self._number[kind, k, c] = len(self._number) + 1
         self._shape = (len(slowest), *owner.sides)
         layers, ways = owner.layers + 1, len(self._number) + 1
         if layers * ways * math.prod(self._shape) > _MOST_ENTRIES:
@@ -73,16 +78,22 @@ class _Rows:
         # Rows that begin in a node of a kind where there is room for another stage.
         self._joined = [np.full((layers, *self._shape), np.inf) for _ in owner.nodes]
 
-    def pack(self, kind: int, k: int, first: int, us: Array, near: bool) -> None:
-        """Begin rows with a stage on k GPUs of a node; `us` by its last layer."""
+    def pack(
+        self, where: tuple[int, int, int], first: int, us: Array, near: bool
+    ) -> None:
+        """Begin rows with a stage on k GPUs of a node; `us` by its last layer.
+
+        `where` is the kind of the node, k, and what such stages use of it together.
+        """
+        kind, k, c = where
         use = tuple(k if c == kind else 0 for c in range(len(self._owner.nodes)))
         if not near:
-            out = self.sums[first, self._number[kind, k]]
+            out = self.sums[first, self._number[kind, k, c]]
             self._lay(out, us, self.sums[:, _ANY], use)
             return
-        for more in range(1, self._owner.nodes[kind].gpus - k + 1):
-            out = self.sums[first, self._number[kind, k + more]]
-            self._lay(out, us, self.sums[:, self._number[kind, more]], use)
+        for more in range(1, c - k + 1):
+            out = self.sums[first, self._number[kind, k + more, c]]
+            self._lay(out, us, self.sums[:, self._number[kind, more, c]], use)
 
     def spread(self, use: tuple[int, ...], first: int, us: Array, towards: int) -> None:
         """Begin rows with a stage in several nodes, one of which is the next one's.
@@ -94,7 +105,12 @@ class _Rows:
         behind = self.sums[:, _ANY] if towards < 0 else self._joined[towards]
         began = np.full(self._shape, np.inf)
         self._lay(began, us, behind, use)
-        ways = [self._number[kind, 1] for kind, u in enumerate(use) if u]
+        ways = [
+            self._number[kind, 1, c]
+            for (kind, node), u in zip(enumerate(self._owner.nodes), use, strict=True)
+            for c in range(2, node.gpus + 1)
+            if u
+        ]
         for way in (_ANY, *ways):
             out = self.sums[first, way]
             np.minimum(out, began, out=out)
@@ -106,8 +122,8 @@ class _Rows:
         for kind, (joined, node) in enumerate(
             zip(self._joined, self._owner.nodes, strict=True)
         ):
-            for k in range(1, node.gpus):
-                began = here[self._number[kind, k]]
+            for k, c in combinations(range(1, node.gpus + 1), 2):
+                began = here[self._number[kind, k, c]]
                 np.minimum(joined[first], began, out=joined[first])
 
     def _lay(self, out: Array, us: Array, behind: Array, use: tuple[int, ...]) -> None:

@@ -48,7 +48,10 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Packed:
-    """Stages in one node of a kind: by [k, first, last], near or away."""
+    """Stages in one node of a kind by [c, k, first, last], near or away.
+
+    On k GPUs of it; with those before and behind that are near, c or fewer.
+    """
 
     near: Array
     away: Array
@@ -233,7 +236,7 @@ class StageTables:
         self, tables: Sequence[Array], limits: Sequence[Array], weight: Array
     ) -> Array:
         """The least of all degrees, by [..., first, last]."""
-        runs = np.full(tables[0].shape, np.inf)
+        runs = np.full(np.broadcast_shapes(tables[0].shape, limits[0].shape), np.inf)
         for us, limit in zip(tables, limits, strict=True):
             able = weight <= limit * MORE + 1e-9
             runs = np.where(able, np.minimum(runs, us), runs)
@@ -252,15 +255,28 @@ class StageTables:
         return found
 
     def _of_packed(self, kind: int, b: int, case: Case) -> list[Array]:
-        """The largest weights of stages in one node, by degree and GPUs."""
+        """The largest weights of stages in one node, by degree, and [c, k]."""
         gpus = self.nodes[kind].gpus
+        every = range(gpus + 1)
         return [
-            np.array([[self._most(t, k, kind, b, case)] for k in range(gpus + 1)])
+            np.array(
+                [
+                    [
+                        [self._most((t, k, c), kind, b, case) if k <= c else -1.0]
+                        for k in every
+                    ]
+                    for c in every
+                ]
+            )
             for t in range(1, gpus + 1)
         ]
 
-    def _most(self, t: int, k: int, kind: int, b: int, case: Case) -> float:
-        """Of a stage on k GPUs of a node, t of them or more for each replica."""
+    def _most(self, gpus: tuple[int, int, int], kind: int, b: int, case: Case) -> float:
+        """Of a stage on k GPUs of a node, t of them or more for each replica.
+
+        So many are together with it: other pipelines have the rest at the most.
+        """
+        t, k, together = gpus
         others, alone = case.pipelines[0] - 1, k <= t
         replicas = max(case.replicas, others + (1 if alone else 2))
         if replicas < 2:
@@ -271,7 +287,7 @@ class StageTables:
             most = case.sync_us * t / fastest * replicas / (replicas - 1)
         own = 1 if alone else min(b, k // t)
         replicas = max(case.replicas, own + others)
-        outside = replicas - own - (self.nodes[kind].gpus - k)
+        outside = replicas - own - (self.nodes[kind].gpus - together)
         if outside > 0 and away:
             most = min(most, case.sync_us * t / away * replicas / outside)
         return most

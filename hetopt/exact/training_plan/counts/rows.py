@@ -21,6 +21,18 @@ from .replicas import Array, Runs, Whole
 from .stages import Stages
 
 
+class _Room(NamedTuple):
+    """Where the next stage must begin: anywhere, or in a node of some kind.
+
+    In a chain that may use so many GPUs and has some left; behind a spread stage, which
+    has one or more of the node, where there is no chain yet.
+    """
+
+    kind: int | None = None
+    chain: int = 0
+    left: int = 0
+
+
 @dataclass(frozen=True)
 class _Shape:
     """Stages that use the same GPUs, in one of some rooms: times in us by run."""
@@ -37,13 +49,12 @@ class Rows:
     def __init__(self, stages: Stages, runs: Runs, gpus: Sequence[int]) -> None:
         """`gpus` are of each kind, all its nodes together."""
         self._sides = tuple(g + 1 for g in gpus)
-        self._rooms = [(0, 0)]  # kind, GPUs left; the first is none
-        self._rooms += [
-            (kind, left)
-            for kind, us in enumerate(stages.away)
-            for left in range(1, len(us) - 1)
-        ]
-        shapes = [*self._packed(stages), *self._spread(stages)]
+        self._rooms = {_Room(): 0}
+        for room in (x for c, us in enumerate(stages.away) for x in _rooms(c, us)):
+            self._rooms[room] = len(self._rooms)
+        kinds = range(len(gpus))
+        packed = (shape for kind in kinds for shape in self._packed(stages, kind))
+        shapes = [*packed, *self._spread(stages)]
         shapes = [shape for shape in shapes if np.isfinite(shape.us).any()]
         every = (*stages.within, *stages.away, *stages.spread)
         times = np.unique(np.concatenate([us.ravel() for us in every]))
@@ -56,38 +67,40 @@ class Rows:
         """Memory of the tables."""
         return sum(table.nbytes for table in self._steps)
 
-    def _packed(self, stages: Stages) -> Iterator[_Shape]:
-        """Stages in one node, which they begin or go on in."""
-        number = {room: i for i, room in enumerate(self._rooms)}
-        for kind, (within, away) in enumerate(
-            zip(stages.within, stages.away, strict=True)
-        ):
-            whole = len(away) - 1
-            rooms = [(left, i) for (c, left), i in number.items() if c == kind and left]
-            rooms = [(whole, 0), *rooms]
-            for k in range(1, whole + 1):
+    def _packed(self, stages: Stages, kind: int) -> Iterator[_Shape]:
+        """Stages in one node of a kind, which they begin or go on in."""
+        within, away = stages.within[kind], stages.away[kind]
+        for chain in _chains(away):
+            # Rooms that a stage of the chain may begin in, and what is left there.
+            lefts = {_Room(): chain, _Room(kind): chain - 1}
+            lefts |= {_Room(kind, chain, left): left for left in range(1, chain)}
+            known = [
+                (self._rooms[room], left)
+                for room, left in lefts.items()
+                if room in self._rooms
+            ]
+            for k in range(1, chain + 1):
                 use = tuple(k if c == kind else 0 for c in range(len(stages.away)))
-                befores = tuple(i for left, i in rooms if left >= k)
-                yield _Shape(use, befores, 0, away[k])
-                for left, before in rooms:
+                befores = tuple(i for i, left in known if left >= k)
+                if befores:
+                    yield _Shape(use, befores, 0, away[chain, k])
+                for before, left in known:
                     if left > k:
-                        after = number[kind, left - k]
-                        yield _Shape(use, (before,), after, within[k])
+                        after = self._rooms[_Room(kind, chain, left - k)]
+                        yield _Shape(use, (before,), after, within[chain, k])
 
     def _spread(self, stages: Stages) -> Iterator[_Shape]:
         """Stages in several nodes, of which the one is that they must begin in."""
-        number = {room: i for i, room in enumerate(self._rooms)}
-        whole = [len(away) - 1 for away in stages.away]
         for kind, tables in enumerate(stages.spread, -1):
             for use in np.ndindex(tables.shape[:-1]):
                 rooms = tuple(
-                    i for i, (c, left) in enumerate(self._rooms) if not left or use[c]
+                    i
+                    for room, i in self._rooms.items()
+                    if room.kind is None or use[room.kind]
                 )
-                if kind < 0:
-                    yield _Shape(use, rooms, 0, tables[use])
-                elif use[kind] and whole[kind] > 1:
-                    after = number[kind, whole[kind] - 1]
-                    yield _Shape(use, rooms, after, tables[use])
+                after = self._rooms.get(_Room(kind)) if kind >= 0 else 0
+                if kind < 0 or (use[kind] and after is not None):
+                    yield _Shape(use, rooms, after or 0, tables[use])
 
     def _numbered(self, shapes: list[_Shape], runs: Runs) -> "_Steps":
         us = np.full((runs.layers + 1, runs.layers, len(shapes)), np.inf)
@@ -128,6 +141,19 @@ class Rows:
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
         return found
+
+
+def _rooms(kind: int, us: Array) -> Iterator[_Room]:
+    """Rooms in nodes of a kind; `us` are its packed stages."""
+    if len(us) > 2:
+        yield _Room(kind)
+    for chain in _chains(us):
+        yield from (_Room(kind, chain, left) for left in range(1, chain))
+
+
+def _chains(us: Array) -> list[int]:
+    """How many GPUs of a node of a kind chains use: all, where that is not told."""
+    return [c for c in range(1, len(us)) if np.isfinite(us[c]).any()]
 
 
 _Flags = npt.NDArray[np.bool_]

@@ -1,9 +1,11 @@
 """The least time of a stage for every run of layers, by the GPUs that it uses.
 
-A stage lies in one node, *packed*, on k GPUs of a kind; or it is *spread* over several,
-on u_c GPUs of each kind. Its replicas, each on GPUs of one node, share the samples of a
-micro-batch as is best. It hands on *within* a node that the next stage is in, too, or
-*away*, and pays the least such hop; the last stage pays none, and has the head.
+A stage lies in one node, *packed*, on k GPUs of a kind. Such stages one behind the
+other are a *chain* that uses c GPUs of the node together: other pipelines have the
+rest. Or a stage is *spread* over several nodes, on u_c GPUs of each kind. Its replicas,
+each on GPUs of one node, share the samples of a micro-batch as is best. It hands on
+*within* a node that the next stage is in, too, or *away*, and pays the least such hop;
+the last stage pays none, and has the head.
 
 Within a time for synchronisation stages hold no more than they can send. If N replicas
 of a layer of size w have t GPUs at the least, the least of all, and h of them lie in a
@@ -36,8 +38,8 @@ class Senders(NamedTuple):
     others: int
     replicas: int
 
-    def packed(self, degree: int, gpus: int, kind: int, node: int, most: int) -> float:
-        """The most of a stage on some GPUs of one node that has `node` of them.
+    def packed(self, degree: int, gpus: int, kind: int, rest: int, most: int) -> float:
+        """The most of a stage on some GPUs of one node, with `rest` for others.
 
         Its replicas are of `degree` or more, and `most` at the most.
         """
@@ -47,8 +49,7 @@ class Senders(NamedTuple):
             return np.inf
         limit = degree * self.fastest[kind] * least / (least - 1)
         own = 1 if single else min(most, gpus // degree)
-        # Those of others may be on the node's other GPUs.
-        here, every = own + node - gpus, max(self.replicas, own + self.others)
+        here, every = own + rest, max(self.replicas, own + self.others)
         if here < every:
             limit = min(limit, degree * self.away * every / (every - here))
         return limit
@@ -66,7 +67,8 @@ class Senders(NamedTuple):
 class Stages:
     """Least times in us, infinite where there is none, and what they use.
 
-    `within` and `away` are of packed stages, by kind [k, run]; `spread` of others by
+    `within` and `away` are of packed stages, by kind [c, k, run]; only of chains that
+    use all GPUs, where no others need the rest. `spread` are of others by
     [u_0, u_1, ..., run], which hand on away, or within a node of each kind.
     """
 
@@ -152,12 +154,16 @@ class StageTables:
     def _able_packed(
         self, tables: list[_Table], number: int, kind: Kind, senders: Senders
     ) -> Array:
-        gpus = range(kind.gpus + 1)
-        limits = (
-            [senders.packed(t, k, number, kind.gpus, self._b) for k in gpus]
-            for t, _ in tables
-        )
-        return self._least(tables, (np.array(each) for each in limits))
+        c, gpus = kind.gpus, range(kind.gpus + 1)
+        found = np.full((c + 1, c + 1, len(self._last)), np.inf)
+        for chain in range(1 if senders.others else c, c + 1):
+            limits = (
+                [senders.packed(t, k, number, c - chain, self._b) for k in gpus]
+                for t, _ in tables
+            )
+            able = self._least(tables, (np.array(each) for each in limits))
+            found[chain, : chain + 1] = able[: chain + 1]
+        return found
 
     def _able_spread(self, tables: list[_Table], senders: Senders) -> Array:
         kinds = self._fleet.kinds
