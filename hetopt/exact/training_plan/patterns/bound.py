@@ -277,7 +277,7 @@ class PatternBound:
         """Whether no plan within the case has an iteration of at most `time_us`."""
         left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
         left /= self.pipeline_factor
-        left *= 1 + 1e-9  # factors and times were rounded to floats
+        left += 1e-9 * abs(left) + 1e-12 * time_us  # factors and times were rounded
         if self._counts is not None and (self.counting or case.most == 1):
             case.counted = self._refuted_by_counts(self._counts, case, left)
             return case.counted is not None
