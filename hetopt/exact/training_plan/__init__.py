@@ -61,13 +61,14 @@ _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs
 _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
-_FIRST_SHARE = 0.5  # of a proof's time, for the first of two ways to refute
+_FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
-_SMALL_SHARE = 0.45  # and where all plans of a small cluster are looked at after it,
-_QUICK_GPUS = 6  # unless it has so few GPUs that these are told soon
+_SMALL_SHARE = 0.6  # and where all plans of a small cluster are looked at after it,
+_QUICK_GPUS = 6  # unless it has so few GPUs that these are told soon,
+_QUICK_SIZE = 4  # in micro-batches of few sequences
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
 _CANDIDATES = 150_000  # of one local search
@@ -145,7 +146,7 @@ def _small(run: Run, instance: Instance) -> None:
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
         _line_up(run, instance)
-        if instance.planned_cluster.gpu_count > _QUICK_GPUS and run.limits.time_s:
+        if run.limits.time_s and not _told_soon(instance):
             _refute(run, instance, _SMALL_SHARE)
     known = small.solve_small(instance, run, warm_start=run.plan)
     if isinstance(run.certificate, TrainingCertificate) and run.bound is not None:
@@ -161,6 +162,12 @@ def _small(run: Run, instance: Instance) -> None:
         run.tighten(known.bound_us, "all plans of a small cluster")
     if not known.proved:
         run.check()  # it ended at a limit, or not all plans could be listed
+
+
+def _told_soon(instance: Instance) -> bool:
+    """Whether there are so few plans that all are looked at in little time."""
+    most = max(instance.workload.micro_batch_sizes)
+    return instance.planned_cluster.gpu_count <= _QUICK_GPUS and most <= _QUICK_SIZE
 
 
 def _nowhere(instance: Instance) -> str:
