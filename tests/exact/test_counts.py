@@ -15,7 +15,12 @@ from brute_force_training import best_training_plan, random_tiny_instance
 from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
 from hetopt.exact.training_plan.counts import bound, rows
-from hetopt.exact.training_plan.counts.bound import CountBound, Range, packed
+from hetopt.exact.training_plan.counts.bound import (
+    CountBound,
+    Range,
+    Synchronising,
+    packed,
+)
 from hetopt.exact.training_plan.counts.replicas import Runs
 from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
@@ -208,5 +213,6 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(seed: int) -> None:
     left = (time_us - float(costs.iteration_overhead_us)) / float(costs.pipeline_factor)
     some = len(plan.pipelines)
     method = CountBound(instance, kinds, 2 * left)
-    every = Range(some, some, some, range(len(kinds.sizes)), inf)
+    sizes = range(len(kinds.sizes))
+    every = Range(some, some, some, sizes, (Synchronising(),))
     assert method.refuted(every, left) is None

@@ -633,10 +633,13 @@ class _Check:
         if self.costs.interleave > 1 or self.costs.expert_parallel > 1:
             return False
         sizes = tuple(size.b for size in self.sizes[box.size[0] : box.size[1] + 1])
-        sync_us = box.sync[1] if self.priced else math.inf
-        pipelines = box.count[0], box.most
-        case = CountedCase(pipelines, box.pipelines[0], sizes, sync_us)
-        return self._counts.refute(case, self._left_us(box), ratio)
+        case = CountedCase((box.count[0], box.most), box.pipelines[0], sizes)
+        ways = [(0.0, box.sync[1])] if self.priced else self._hidden()
+        cases = [
+            case._replace(spent_us=spent, sync_us=most * (1 + 1e-12))
+            for spent, most in ways
+        ]
+        return self._counts.refute(cases, self._left_us(box), ratio)
 
     def _left_us(self, box: _Box) -> float:
         """What is left for pipelines; below 0 where there is nothing."""
@@ -677,22 +680,30 @@ class _Check:
         Where backward passes hide it: of each range, S less what fills the pipeline
         remains, so that both together take S at the least.
         """
-        layers = float(self.layers)
+        if len(ways := self._hidden()) == 1:
+            yield 0.0, self._rate(box)
+            return
         whole = self._spread_us()
+        for spent, most in ways:
+            yield spent, min(float(self.layers), most / whole * (1 + 1e-12))
+
+    def _hidden(self) -> list[tuple[float, float]]:
+        """What a pipeline spends at the least where stages synchronise for a time.
+
+        With the longest such time: ranges, or one where nothing hides what they do.
+        """
         pipeline = float(self.costs.pipeline_factor)
         factor = min(pipeline, float(self.costs.sync_factor))
         overlap = self.costs.sync_overlap == "backward"
-        if not overlap or self.costs.interleave > 1 or not (whole and factor):
-            yield 0.0, self._rate(box)
-            return
-        most = self.time_us / factor * (1 + 2e-9)
-        low = 0.0
+        if not overlap or self.costs.interleave > 1 or not self._spread_us() * factor:
+            return [(0.0, math.inf)]
+        most, low, found = self.time_us / factor * (1 + 2e-9), 0.0, []
         for halvings in range(5, -1, -1):
             high = most / 2**halvings
             # A little less is spent, and more allowed, than the method reckons with.
-            spent = low * factor / pipeline * (1 - 4e-9)
-            yield spent, min(layers, high / whole * (1 + 1e-12))
+            found.append((low * factor / pipeline * (1 - 4e-9), high))
             low = high
+        return found
 
     def _dear(
         self,

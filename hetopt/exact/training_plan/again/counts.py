@@ -30,16 +30,20 @@ class Counts:
         self.sides = self._rows.sides
         self._known: dict[tuple[bytes, float], Array] = {}
 
-    def refute(self, case: Case, left_us: float, ratio: float) -> bool:
-        """Whether no plan of the case spends `left_us` or less in its pipelines."""
+    def refute(self, cases: Sequence[Case], left_us: float, ratio: float) -> bool:
+        """Whether no plan has pipelines of the cases that take `left_us` or less.
+
+        The cases have numbers of pipelines and of replicas in common.
+        """
         if left_us < 0:
             return True
-        if case.pipelines == (1, 1):
-            return all(self._one(b, case, left_us) for b in case.sizes)
+        ways = [(b, case) for case in cases for b in case.sizes]
+        if cases[0].pipelines == (1, 1):
+            return all(self._one(b, case, left_us) for b, case in ways)
         most = np.zeros(self.sides, np.int64)
-        for b in case.sizes:
+        for b, case in ways:
             np.maximum(most, self._most(b, case, left_us, ratio), out=most)
-        return self._taken(most, case.pipelines) < self.batch
+        return self._taken(most, cases[0].pipelines) < self.batch
 
     # -- pipelines -------------------------------------------------------------------
 
@@ -55,6 +59,7 @@ class Counts:
             if not len(times):
                 return True
             least = float(self._rows.least(stages, times[-1:])[0].flat[-1])
+            least = max(least, case.spent_us)
             if least > left_us:
                 return True
             shorter = (left_us - least) / (n - 1) * MORE if n > 1 else math.inf
@@ -74,7 +79,8 @@ class Counts:
     ) -> Whole:
         stages = self._stages.able(b, n, case)
         most = np.zeros(self.sides, np.int64)
-        for low, sums in self._ranges(stages, left_us, ratio):
+        for low, found in self._ranges(stages, left_us, ratio):
+            sums = np.maximum(found, case.spent_us)
             able = sums <= left_us
             many = np.full(self.sides, float(self.batch))
             if low > 0:

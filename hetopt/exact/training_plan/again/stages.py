@@ -36,14 +36,15 @@ class Nodes(NamedTuple):
 class Case(NamedTuple):
     """How many pipelines there are, how many replicas a layer has at the least.
 
-    `sizes` are those of their micro-batches, and no stage synchronises for longer than
-    `sync_us`.
+    `sizes` are those of their micro-batches. No stage synchronises for longer than
+    `sync_us`, and a pipeline spends `spent_us` or more beside its bottlenecks.
     """
 
     pipelines: tuple[int, int]
     replicas: int
     sizes: tuple[int, ...]
-    sync_us: float
+    sync_us: float = math.inf
+    spent_us: float = 0.0
 
 
 @dataclass(frozen=True)

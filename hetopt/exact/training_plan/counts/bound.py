@@ -11,7 +11,8 @@ of one, two and more of them in these GPUs are sums of the most of each.
 """
 
 from collections.abc import Callable
-from math import prod
+from itertools import product
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -34,18 +35,29 @@ _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
 
+class Synchronising(NamedTuple):
+    """Stages take up to `most_us` for it, and a pipeline `spent_us` or more.
+
+    That is beside its bottlenecks, where backward passes hide what stages synchronise
+    while the pipeline fills.
+    """
+
+    most_us: float = inf
+    spent_us: float = 0.0
+
+
 class Range(NamedTuple):
     """Plans of some settings: how many pipelines, of which sizes, by their numbers.
 
-    Their layers have `replicas` at the least, and stages synchronise for `sync_us` at
-    the most.
+    Their layers have `replicas` at the least. A pipeline is of one of some kinds of
+    `synchronising`.
     """
 
     fewest: int
     most: int
     replicas: int
     sizes: range
-    sync_us: float
+    synchronising: tuple["Synchronising", ...]
 
 
 def applies(instance: Instance, fleet: Fleet) -> bool:
@@ -93,8 +105,8 @@ class CountBound:
         if left_us < 0:
             return RATIOS[0]
         if some.most == 1:
-            senders = self._senders(some.sync_us, 0, 1)
-            alone = all(self._alone(size, senders, left_us) for size in some.sizes)
+            ways = product(some.sizes, some.synchronising)
+            alone = all(self._alone(size, by, left_us) for size, by in ways)
             return RATIOS[0] if alone else None
         return self._together(some, left_us)
 
@@ -121,12 +133,12 @@ class CountBound:
 
     # -- one pipeline --------------------------------------------------------------
 
-    def _alone(self, size: int, senders: Senders, left_us: float) -> bool:
+    def _alone(self, size: int, by: Synchronising, left_us: float) -> bool:
         """Whether one pipeline of this size of micro-batches takes longer."""
         n, rest = divmod(self._batch, self._fleet.sizes[size].sequences)
         if rest:
             return True
-        sums = self._sums_of(size, n, senders)
+        sums = self._sums_of(size, n, self._senders(by.most_us, 0, 1))
         slowest = left_us / n
         while True:
             self._check()
@@ -134,7 +146,7 @@ class CountBound:
             if not len(times):
                 return True
             slowest = float(times[-1])
-            spare = left_us - float(sums.least(slowest).flat[-1])
+            spare = left_us - max(float(sums.least(slowest).flat[-1]), by.spent_us)
             if spare < 0:
                 return True
             if spare >= (n - 1) * slowest * (1 - _SURE):
@@ -145,11 +157,11 @@ class CountBound:
 
     def _together(self, some: Range, left_us: float) -> float | None:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
-        senders = self._senders(some.sync_us, some.fewest - 1, some.replicas)
         for ratio in RATIOS:
             one = np.zeros([g + 1 for g in self._gpus], np.int64)
-            for size in some.sizes:
-                more = self._sequences(size, senders, left_us, ratio)
+            for size, by in product(some.sizes, some.synchronising):
+                senders = self._senders(by.most_us, some.fewest - 1, some.replicas)
+                more = self._sequences(size, senders, (left_us, by.spent_us), ratio)
                 np.maximum(one, more, out=one)
             taken = packed(one, some.fewest, some.most)
             if taken < self._batch:
@@ -159,26 +171,31 @@ class CountBound:
         return None
 
     def _sequences(
-        self, size: int, senders: Senders, left_us: float, ratio: float
+        self, size: int, senders: Senders, times: tuple[float, float], ratio: float
     ) -> Whole:
-        """The most sequences of one pipeline by the GPUs that it may use."""
+        """The most sequences of one pipeline by the GPUs that it may use.
+
+        `times` are what is left, and what a pipeline spends beside its bottlenecks.
+        """
         b = self._fleet.sizes[size].sequences
 
         def taken(least: int) -> Whole:
             sums = self._sums_of(size, least, senders)
-            return self._micro_batches(sums, left_us, ratio)
+            return self._micro_batches(sums, *times, ratio)
 
         most = taken(_SEVERAL)
         if self._tables(size, 1).less_than(self._tables(size, _SEVERAL)):
             most = np.maximum(most, np.minimum(taken(1), _SEVERAL - 1))
         return np.minimum(b * most, self._batch)
 
-    def _micro_batches(self, sums: Sums, left_us: float, ratio: float) -> Whole:
+    def _micro_batches(
+        self, sums: Sums, left_us: float, spent_us: float, ratio: float
+    ) -> Whole:
         """The same, as if stages had as much memory as these need."""
         most = np.zeros([g + 1 for g in self._gpus], np.int64)
         for low, least in sums.ranges(ratio):
             self._check()
-            spare = left_us - least
+            spare = left_us - np.maximum(least, spent_us)
             # Stages of no time are no limit to their number.
             found = np.full_like(spare, self._batch)
             if low > 0:

@@ -50,9 +50,9 @@ class Rows:
         """`gpus` are of each kind, all its nodes together."""
         self._sides = tuple(g + 1 for g in gpus)
         self._rooms = {_Room(): 0}
-        for room in (x for c, us in enumerate(stages.away) for x in _rooms(c, us)):
-            self._rooms[room] = len(self._rooms)
         kinds = range(len(gpus))
+        for room in (room for kind in kinds for room in _rooms(stages, kind)):
+            self._rooms[room] = len(self._rooms)
         packed = (shape for kind in kinds for shape in self._packed(stages, kind))
         shapes = [*packed, *self._spread(stages)]
         shapes = [shape for shape in shapes if np.isfinite(shape.us).any()]
@@ -70,7 +70,7 @@ class Rows:
     def _packed(self, stages: Stages, kind: int) -> Iterator[_Shape]:
         """Stages in one node of a kind, which they begin or go on in."""
         within, away = stages.within[kind], stages.away[kind]
-        for chain in _chains(away):
+        for chain in _chains(stages, kind):
             # Rooms that a stage of the chain may begin in, and what is left there.
             lefts = {_Room(): chain, _Room(kind): chain - 1}
             lefts |= {_Room(kind, chain, left): left for left in range(1, chain)}
@@ -143,17 +143,29 @@ class Rows:
         return found
 
 
-def _rooms(kind: int, us: Array) -> Iterator[_Room]:
-    """Rooms in nodes of a kind; `us` are its packed stages."""
-    if len(us) > 2:
+def _rooms(stages: Stages, kind: int) -> Iterator[_Room]:
+    """Rooms in nodes of a kind, but for none."""
+    if len(stages.away[kind]) > 2:
         yield _Room(kind)
-    for chain in _chains(us):
+    for chain in _chains(stages, kind):
         yield from (_Room(kind, chain, left) for left in range(1, chain))
 
 
-def _chains(us: Array) -> list[int]:
-    """How many GPUs of a node of a kind chains use: all, where that is not told."""
-    return [c for c in range(1, len(us)) if np.isfinite(us[c]).any()]
+def _chains(stages: Stages, kind: int) -> list[int]:
+    """How many GPUs of a node of a kind chains use, without those that lose nothing
+    by one GPU more."""
+    tables = stages.within[kind], stages.away[kind]
+    whole = len(tables[0]) - 1
+    return [
+        c
+        for c in range(1, whole + 1)
+        if any(np.isfinite(us[c]).any() for us in tables)
+        and (c == whole or not all(_equal(us[c], us[c + 1], c) for us in tables))
+    ]
+
+
+def _equal(chain: Array, longer: Array, gpus: int) -> bool:
+    return np.array_equal(chain[: gpus + 1], longer[: gpus + 1])
 
 
 _Flags = npt.NDArray[np.bool_]

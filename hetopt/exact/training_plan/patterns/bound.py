@@ -44,7 +44,7 @@ spends its least in place of filling.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
@@ -279,7 +279,7 @@ class PatternBound:
         left /= self.pipeline_factor
         left += 1e-9 * abs(left) + 1e-12 * time_us  # factors and times were rounded
         if self._counts is not None and (self.counting or case.most == 1):
-            case.counted = self._refuted_by_counts(self._counts, case, left)
+            case.counted = self._refuted_by_counts(case, left, time_us)
             return case.counted is not None
         groups = self._groups(case)
         kinds = [kind for kind, _ in groups]
@@ -299,9 +299,10 @@ class PatternBound:
         return False
 
     def _refuted_by_counts(
-        self, by: counts.CountBound, case: Case, left_us: float
+        self, case: Case, left_us: float, time_us: float
     ) -> float | None:
         """How finely stages are told apart whose rows take longer, in whole GPUs."""
+        assert self._counts is not None
         if left_us >= 0 and case.count_low == 1 < case.most:
             return None  # one pipeline is looked at apart
         some = counts.Range(
@@ -309,9 +310,20 @@ class PatternBound:
             case.most,
             case.pipelines_low,
             range(case.size_low, case.size_high + 1),
-            case.sync_high_us if self.priced_sync else inf,
+            tuple(self._synchronising(case, time_us)),
         )
-        return by.refuted(some, left_us)
+        return self._counts.refuted(some, left_us)
+
+    def _synchronising(
+        self, case: Case, time_us: float
+    ) -> Iterator[counts.Synchronising]:
+        """How long stages synchronise, and what a pipeline spends on that, hidden."""
+        if self.priced_sync:
+            yield counts.Synchronising(case.sync_high_us)
+            return
+        for low, high in self._hidden_us(time_us):
+            least = min(self.pipeline_factor, self.sync_factor)
+            yield counts.Synchronising(high, low * least / self.pipeline_factor)
 
     def _groups(self, case: Case) -> dict[_Group, int]:
         """How many nodes are of one kind and may have one share, in order."""
@@ -343,17 +355,22 @@ class PatternBound:
 
     def _hidden(self, case: Case, time_us: float) -> list[Hidden]:
         """Ranges of what the stages of one pipeline synchronise, hidden or not."""
-        costs, spread = self.instance.workload.costs, self.fleet.spread_us
+        ranges = self._hidden_us(time_us)
+        if len(ranges) == 1:
+            return [Hidden(self._rate(case), 0.0)]
+        layers, spread = float(self.layers), self.fleet.spread_us
         least = min(self.pipeline_factor, self.sync_factor)
-        plain = Hidden(self._rate(case), 0.0)
-        if costs.sync_overlap == "none" or costs.interleave > 1 or not spread * least:
-            return [plain]
+        return [Hidden(min(layers, high / spread), low * least) for low, high in ranges]
+
+    def _hidden_us(self, time_us: float) -> list[tuple[float, float]]:
+        """Ranges of how long stages synchronise; one where nothing hides that."""
+        costs = self.instance.workload.costs
+        least = min(self.pipeline_factor, self.sync_factor)
+        hidden = costs.sync_overlap != "none" and costs.interleave == 1
+        if not (hidden and self.fleet.spread_us * least):
+            return [(0.0, inf)]
         most = max(0.0, time_us - self.overhead_us) / least * (1 + 1e-9)
-        edges = [0.0, *(most * part for part in _HIDDEN)]
-        return [
-            Hidden(min(float(self.layers), high / spread), low * least)
-            for low, high in pairwise(edges)
-        ]
+        return [*pairwise((0.0, *(most * part for part in _HIDDEN)))]
 
     def _part(
         self,
