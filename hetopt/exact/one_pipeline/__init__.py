@@ -62,7 +62,7 @@ def solve(
     Raises `InstanceError` for an instance without a cluster and for a bad warm start,
     `Unsupported` for the cost settings above.
     """
-    _refuse(data)
+    refuse(data)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run:
@@ -81,7 +81,7 @@ def faster(
     For methods whose plans may have several pipelines. Raises `Unsupported` as `solve`
     does, and what `Ctrl-C` raises, after the offer.
     """
-    _refuse(data)
+    refuse(data)
     run = Run(problem, data, limits)
     run.objective = than
     try:
@@ -93,7 +93,8 @@ def faster(
             offer(run.plan)
 
 
-def _refuse(instance: Instance) -> None:
+def refuse(instance: Instance) -> None:
+    """Raise `Unsupported` where cost settings are beyond this method."""
     costs, usual = instance.workload.costs, CostSettings()
     found = [
         f"workload.costs.{field} is {value!r}, expected {getattr(usual, field)!r}"

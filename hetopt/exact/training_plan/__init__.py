@@ -25,7 +25,7 @@ from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
 from ...costs import without_update
-from ...errors import OutOfTime, SolverFailed, Unsupported
+from ...errors import OutOfTime, PlanRejected, SolverFailed, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
@@ -39,6 +39,9 @@ from ...solving.run import Report, Run
 from .. import one_pipeline
 from . import certificate as certificates
 from . import fitting, holding, small
+from .counts import bound as count_bound
+from .counts import plans as counted_plans
+from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
 
@@ -63,7 +66,8 @@ _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
-_LINE_SHARE = 0.2  # of the time at most, for the best single pipeline
+_LINE_SHARE = 0.35  # of the time at most, for the best single pipeline
+_ROWS_SHARE = 0.3  # and for rows of stages, before any planner
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SMALL_SHARE = 0.6  # and where all plans of a small cluster are looked at after it,
@@ -143,6 +147,7 @@ def _no_grid(instance: Instance) -> str:
 
 def _small(run: Run, instance: Instance) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
+        _lay_rows(run, instance)
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
         _line_up(run, instance)
@@ -196,6 +201,7 @@ def _large(run: Run, instance: Instance) -> None:
         return
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
+    _lay_rows(run, instance)
     if run.plan is None:
         _start(run, instance)
     if run.plan is None and _fit(run, instance):
@@ -234,15 +240,46 @@ def _fit(run: Run, instance: Instance) -> bool:
 
 def _line_up(run: Run, instance: Instance) -> None:
     """A single pipeline, where one is faster than the incumbent."""
-    if instance.planned_cluster.gpu_count > _LINE_GPUS:
+    light = without_update(instance)
+    if not _lines(light):
         return
     seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
+    one_pipeline.faster(light, run.objective, limits, run.offer)
+    run.check()
+
+
+def _lines(instance: Instance) -> bool:
+    """Whether single pipelines are looked for: few GPUs, and no costs beyond that."""
+    if instance.planned_cluster.gpu_count > _LINE_GPUS:
+        return False
     try:
-        light = without_update(instance)
-        one_pipeline.faster(light, run.objective, limits, run.offer)
+        one_pipeline.refuse(instance)
     except Unsupported:
-        return  # the cost settings are beyond that method
+        return False
+    return True
+
+
+def _lay_rows(run: Run, instance: Instance) -> None:
+    """Least rows of stages by counts of GPUs, as plans of one pipeline."""
+    light, end = without_update(instance), _deadline(run, _ROWS_SHARE)
+
+    def check() -> None:
+        run.check()
+        if time.monotonic() > end:
+            raise OutOfTime
+
+    if not _lines(light):
+        return
+    with suppress(OutOfTime):
+        kinds = fleet(light, check)
+        if not count_bound.applies(light, kinds):
+            return
+        bound = count_bound.CountBound(light, kinds, inf, check)
+        for plan in counted_plans.pipelines(light, kinds, bound):
+            check()
+            with suppress(PlanRejected):
+                run.offer(plan)
     run.check()
 
 

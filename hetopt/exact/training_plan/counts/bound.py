@@ -10,7 +10,7 @@ it. Several pipelines are put together by the GPUs that they use: the most seque
 of one, two and more of them in these GPUs are sums of the most of each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import inf, prod
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from ....costs import CostTable
 from ....schema import Instance
 from ..node_kinds import Fleet, Kind
 from .replicas import Memory, Replicas, Runs, Whole
+from .rows import Laid
 from .stages import Senders, StageTables
 from .sums import Kept, Sums
 
@@ -152,6 +153,31 @@ class CountBound:
             if spare >= (n - 1) * slowest * (1 - _SURE):
                 return False
             slowest = spare / (n - 1)
+
+    def rows(
+        self, size: int, sync_us: float, rises: Sequence[float]
+    ) -> Iterator[list[Laid]]:
+        """Least rows of one pipeline; their slowest stages rise from the best one."""
+        n = self._batch // self._fleet.sizes[size].sequences
+        sums = self._sums_of(size, n, self._senders(sync_us, 0, 1))
+        _, best = self._quickest(sums, n)
+        for rise in rises:
+            slowest = sums.times[sums.times <= rise * RATIOS[0] * best]
+            if len(slowest) and (row := sums.row(float(slowest[-1]))):
+                yield row
+
+    def quickest_us(self, size: int) -> float:
+        """About the least that one pipeline takes whose stages need not synchronise."""
+        n = self._batch // self._fleet.sizes[size].sequences
+        return self._quickest(self._sums_of(size, n, self._senders(inf, 0, 1)), n)[0]
+
+    def _quickest(self, sums: Sums, n: int) -> tuple[float, float]:
+        """The same, and its slowest stage."""
+        found = (
+            (float(least.flat[-1]) + (n - 1) * low, low)
+            for low, least in sums.ranges(RATIOS[0])
+        )
+        return min(found, default=(inf, 0.0))
 
     # -- several -------------------------------------------------------------------
 

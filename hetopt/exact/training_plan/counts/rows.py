@@ -33,6 +33,19 @@ class _Room(NamedTuple):
     left: int = 0
 
 
+class Laid(NamedTuple):
+    """A stage of a row: its layers, and the GPUs that it uses of each kind.
+
+    `together` is of which kind of nodes there is one that the next stage is in, too.
+    """
+
+    first: int
+    last: int
+    use: tuple[int, ...]
+    packed: bool
+    together: int | None
+
+
 @dataclass(frozen=True)
 class _Shape:
     """Stages that use the same GPUs, in one of some rooms: times in us by run."""
@@ -41,6 +54,7 @@ class _Shape:
     before: tuple[int, ...]
     after: int
     us: Array
+    packed: bool
 
 
 class Rows:
@@ -60,7 +74,8 @@ class Rows:
         times = np.unique(np.concatenate([us.ravel() for us in every]))
         #: All times of stages, in ascending order.
         self.times = times[np.isfinite(times)]
-        self._steps = self._numbered(sorted(shapes, key=lambda x: x.before), runs)
+        self._shapes = sorted(shapes, key=lambda x: x.before)
+        self._steps = self._numbered(self._shapes, runs)
 
     @property
     def nbytes(self) -> int:
@@ -83,11 +98,11 @@ class Rows:
                 use = tuple(k if c == kind else 0 for c in range(len(stages.away)))
                 befores = tuple(i for i, left in known if left >= k)
                 if befores:
-                    yield _Shape(use, befores, 0, away[chain, k])
+                    yield _Shape(use, befores, 0, away[chain, k], True)
                 for before, left in known:
                     if left > k:
                         after = self._rooms[_Room(kind, chain, left - k)]
-                        yield _Shape(use, (before,), after, within[chain, k])
+                        yield _Shape(use, (before,), after, within[chain, k], True)
 
     def _spread(self, stages: Stages) -> Iterator[_Shape]:
         """Stages in several nodes, of which the one is that they must begin in."""
@@ -100,7 +115,7 @@ class Rows:
                 )
                 after = self._rooms.get(_Room(kind)) if kind >= 0 else 0
                 if kind < 0 or (use[kind] and after is not None):
-                    yield _Shape(use, rooms, after or 0, tables[use])
+                    yield _Shape(use, rooms, after or 0, tables[use], False)
 
     def _numbered(self, shapes: list[_Shape], runs: Runs) -> "_Steps":
         us = np.full((runs.layers + 1, runs.layers, len(shapes)), np.inf)
@@ -141,6 +156,33 @@ class Rows:
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
         return found
+
+    def least_row(self, slowest_us: float) -> list[Laid]:
+        """Stages of a row whose sum is the least; none where there is no row."""
+        steps = self._steps
+        least, by_row = _forward(*steps[:6], slowest_us, np.inf)
+        laid: list[Laid] = []
+        last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
+        if np.isinf(least[last, room, state]):
+            return laid
+        kinds = {i: room_.kind for room_, i in self._rooms.items()}
+        while last:
+            able = steps.us[last] <= slowest_us
+            stages = np.flatnonzero(
+                (steps.after == room) & (steps.raised <= state) & able.any(0)
+            )
+            froms = state - steps.raised[stages]
+            stages = stages[steps.there[stages, froms]]
+            froms = state - steps.raised[stages]
+            sums = by_row[: len(able), steps.before[stages], froms]
+            sums = np.where(able, steps.us[last], np.inf)[:, stages] + sums
+            first, i = np.unravel_index(int(sums.argmin()), sums.shape)
+            shape, row = self._shapes[stages[i]], steps.before[stages[i]]
+            laid.append(Laid(int(first), last, shape.use, shape.packed, kinds[room]))
+            some = np.flatnonzero(steps.rooms[row])
+            last, state = int(first), int(froms[i])
+            room = int(some[least[last, some, state].argmin()])
+        return laid[::-1]
 
 
 def _rooms(stages: Stages, kind: int) -> Iterator[_Room]:
@@ -223,6 +265,22 @@ def plainly(
 
     Of states that use more and take no less than another, any sum may be given.
     """
+    least, _ = _forward(us, before, after, raised, there, rooms, slowest_us, most_us)
+    done: Array = least[-1, 0]
+    return done
+
+
+def _forward(
+    us: Array,
+    before: Whole,
+    after: Whole,
+    raised: Whole,
+    there: _Flags,
+    rooms: _Flags,
+    slowest_us: float,
+    most_us: float,
+) -> tuple[Array, Array]:
+    """Least sums by layer, room and state, and by layer, row of rooms and state."""
     layers, states = us.shape[1], there.shape[1]
     least: Array = np.full((layers + 1, rooms.shape[1], states), np.inf)
     rows = np.full((layers + 1, len(rooms), states), np.inf)
@@ -241,8 +299,7 @@ def plainly(
                 into[tos] = np.minimum(into[tos], found)
         for row, each in enumerate(rooms):
             rows[last, row] = least[last, each].min(0)
-    done: Array = least[layers, 0]
-    return done
+    return least, rows
 
 
 def number_by_number(

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 
 from .replicas import Array, Runs
-from .rows import Rows
+from .rows import Laid, Rows
 from .stages import Stages
 
 _KEPT_BYTES = 600_000_000
@@ -35,6 +35,10 @@ class Sums:
         if slowest_us not in self._kept:
             self._kept[slowest_us] = self._rows.least(slowest_us, self._most)
         return self._kept[slowest_us]
+
+    def row(self, slowest_us: float) -> list[Laid]:
+        """A row whose sum is the least; no stage in it is slower than a time."""
+        return self._rows.least_row(slowest_us)
 
     def ranges(self, ratio: float) -> Iterator[tuple[float, Array]]:
         """The least of a range of the slowest stage, in us, and sums up to the most.
