@@ -14,7 +14,7 @@ from brute_force_training import best_training_plan, random_tiny_instance
 
 from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
-from hetopt.exact.training_plan.counts import bound, rows
+from hetopt.exact.training_plan.counts import bound, plans, rows
 from hetopt.exact.training_plan.counts.bound import (
     CountBound,
     Range,
@@ -26,6 +26,7 @@ from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
 from hetopt.exact.training_plan.node_kinds import Fleet, fleet
 from hetopt.exact.training_plan.patterns.bound import variants
+from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
 
@@ -216,3 +217,34 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(seed: int) -> None:
     sizes = range(len(kinds.sizes))
     every = Range(some, some, some, sizes, (Synchronising(),))
     assert method.refuted(every, left) is None
+
+
+def test_a_least_row_holds_all_layers_in_the_gpus_that_there_are() -> None:
+    for seed, layers in product(range(6), (1, 2, 3)):
+        rows_ = Rows(random_stages(seed, layers, alone=False), Runs.of(layers), GPUS)
+        least = rows_.least(60.0, LONG_US)
+        row = rows_.least_row(60.0)
+        if np.isinf(least.flat[-1]):
+            assert not row
+            continue
+        cuts = [0, *(stage.last for stage in row)]
+        assert [stage.first for stage in row] == cuts[:-1]
+        assert cuts[-1] == layers
+        used = np.sum([stage.use for stage in row], axis=0)
+        assert least[tuple(used)] == least.flat[-1]
+
+
+def test_plans_of_rows_are_no_better_than_the_best_of_all_plans() -> None:
+    laid = 0
+    for seed in range(30):
+        instance = tiny(2_000 + seed)
+        best = best_training_plan(instance)
+        kinds = fleet(instance)
+        method = CountBound(instance, kinds, LONG_US)
+        for plan in plans.pipelines(instance, kinds, method):
+            found = judge.evaluate(instance, plan)
+            if found.valid:
+                assert best is not None
+                assert found.objective >= best[0]
+                laid += 1
+    assert laid
