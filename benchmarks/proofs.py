@@ -279,8 +279,8 @@ WHY = """The gap of the best known plan to the bound that equal CPU seconds prov
 between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
 visits once; memory that limits how many replicas all layers can have; the replicas of
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
-shared between nodes; whole pipelines, put together by the GPUs that they use; and sums
-of tables by a compiler in place of numpy.
+shared between nodes; plans of one pipeline apart, and since then whole pipelines by
+the GPUs that they use; and sums of tables by a compiler in place of numpy.
 """
 
 
