@@ -68,6 +68,7 @@ _FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.35  # of the time at most, for the best single pipeline
 _ROWS_SHARE = 0.3  # and for rows of stages, before any planner
+_ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SMALL_SHARE = 0.6  # and where all plans of a small cluster are looked at after it,
@@ -269,7 +270,8 @@ def _lay_rows(run: Run, instance: Instance) -> None:
         if time.monotonic() > end:
             raise OutOfTime
 
-    if not _lines(light):
+    short = run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
+    if short or not _lines(light):
         return
     with suppress(OutOfTime):
         kinds = fleet(light, check)
