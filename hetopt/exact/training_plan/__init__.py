@@ -263,23 +263,17 @@ def _lines(instance: Instance) -> bool:
 
 def _lay_rows(run: Run, instance: Instance) -> None:
     """Least rows of stages by counts of GPUs, as plans of one pipeline."""
-    light, end = without_update(instance), _deadline(run, _ROWS_SHARE)
-
-    def check() -> None:
-        run.check()
-        if time.monotonic() > end:
-            raise OutOfTime
-
+    light, clock = without_update(instance), _Clock(run, _deadline(run, _ROWS_SHARE))
     short = run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
     if short or not _lines(light):
         return
     with suppress(OutOfTime):
-        kinds = fleet(light, check)
+        kinds = fleet(light, clock.check)
         if not count_bound.applies(light, kinds):
             return
-        bound = count_bound.CountBound(light, kinds, inf, check)
+        bound = count_bound.CountBound(light, kinds, inf, clock.check)
         for plan in counted_plans.pipelines(light, kinds, bound):
-            check()
+            clock.check()
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()
@@ -332,7 +326,7 @@ def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
     highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
-    clock = _Clock(run, share)
+    clock = _Clock(run, _deadline(run, share) if run.limits.time_s is not None else inf)
     processes = side_by_side.processes(run.limits.threads, run.limits.dask)
     try:
         # What was refuted in time is known.
@@ -368,15 +362,15 @@ def _refute_by(
 
 
 class _Clock:
-    """When a proof ends: at a share of the time of its run."""
+    """When a part of a run ends, as a `time.monotonic()` instant."""
 
-    def __init__(self, run: Run, share: float) -> None:
-        self._run, self._end = run, _deadline(run, share)
+    def __init__(self, run: Run, end: float) -> None:
+        self._run, self._end = run, end
 
     def check(self) -> None:
-        """Raise what ends the run, and `OutOfTime` at the end of the proof."""
+        """Raise what ends the run, and `OutOfTime` at the end of the part."""
         self._run.check()
-        if self._run.limits.time_s is not None and time.monotonic() > self._end:
+        if time.monotonic() > self._end:
             raise OutOfTime
 
     @contextmanager

@@ -167,12 +167,15 @@ def _spread_us(table: CostTable) -> float:
         rates.append(exact(inter.gbytes_per_s))
     if not rates:
         return 0.0
-    exchanged = table.exchanged
+    return float(sent_bytes(table) / (max(rates) * 1000))
+
+
+def sent_bytes(table: CostTable) -> Fraction:
+    """Bytes that replicas exchange of a layer of average size, in all passes."""
+    exchanged, costs = table.exchanged, table.workload.costs
     routed = sum(table.divided(exchanged))
     average = Fraction(sum(exchanged.layers) - routed, table.layers)
-    costs = table.workload.costs
-    sent = costs.sync_passes * costs.gradient_bytes * average
-    return float(sent / (max(rates) * 1000))
+    return costs.sync_passes * costs.gradient_bytes * average
 
 
 def _speed(runs: Replicas, counted: list[Size]) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ....costs import CostTable
 from ....schema import Instance
-from ..node_kinds import Fleet, Kind
+from ..node_kinds import Fleet, Kind, sent_bytes
 from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
@@ -27,11 +27,8 @@ from .sums import Kept, Sums
 
 MOST_STATES = 4_000  # numbers of GPUs by kind
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
-RATIOS = (
-    1.15,
-    1.04,
-    1.01,
-)  # between intervals of the slowest stage of several pipelines
+# Between intervals of the slowest stage of several pipelines.
+RATIOS = (1.15, 1.04, 1.01)
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
@@ -58,7 +55,7 @@ class Range(NamedTuple):
     most: int
     replicas: int
     sizes: range
-    synchronising: tuple["Synchronising", ...]
+    synchronising: tuple[Synchronising, ...]
 
 
 def applies(instance: Instance, fleet: Fleet) -> bool:
@@ -88,13 +85,13 @@ class CountBound:
         `check()` is called before what takes long, and may raise.
         """
         self._fleet, self._check = fleet, check
-        self._table = CostTable(instance)
+        table = CostTable(instance)
         self._batch = instance.workload.global_batch
         self._gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
         self.states = prod(gpus + 1 for gpus in self._gpus)
-        self._within = [_within_us(self._table, kind) for kind in fleet.kinds]
-        self._memory = Memory(self._table)
+        self._within = [_within_us(table, kind) for kind in fleet.kinds]
+        self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
         self._sums = Kept(self._gpus, most_us, check)
 
@@ -236,9 +233,7 @@ def _within_us(table: CostTable, kind: Kind) -> float:
     if kind.gpus < 2:
         return 0.0
     _, bytes_per_s = table.link(kind.nodes[0], kind.nodes[0])
-    costs, exchanged = table.workload.costs, table.exchanged.layers
-    sent = costs.sync_passes * costs.gradient_bytes * sum(exchanged) / table.layers
-    return float(sent * 10**6 / bytes_per_s)
+    return float(sent_bytes(table) * 10**6 / bytes_per_s)
 
 
 def packed(one: Whole, fewest: int, most: int) -> int:

@@ -112,7 +112,7 @@ class Replicas:
         check: Callable[[], None],
     ) -> None:
         """`check()` is called before what takes long, and may raise."""
-        self._memory, self._n, self._most = memory, micro_batches, most
+        self._memory, self._most = memory, most
         self._nodes = [kind.nodes[0] for kind in fleet.kinds]
         layers = memory.tables[0].layers
         self.runs = Runs.of(layers)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .. import compiling
 from .replicas import Array, Runs, Whole
 from .stages import Stages
 
@@ -151,7 +152,7 @@ class Rows:
         """
         if not self._steps.us.size:
             return np.full(self._sides, np.inf)
-        least = compiled()(*self._steps, slowest_us, most_us)
+        least = compiled()(self._steps, slowest_us, most_us)
         found: Array = least.reshape(self._sides)
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
@@ -160,7 +161,7 @@ class Rows:
     def least_row(self, slowest_us: float) -> list[Laid]:
         """Stages of a row whose sum is the least; none where there is no row."""
         steps = self._steps
-        least, by_row = _forward(*steps[:6], slowest_us, np.inf)
+        least, by_row = _forward(steps, slowest_us, np.inf)
         laid: list[Laid] = []
         last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
         if np.isinf(least[last, room, state]):
@@ -232,55 +233,28 @@ class _Steps(NamedTuple):
     some: _Flags
 
 
-_Kernel = Callable[
-    [Array, Whole, Whole, Whole, _Flags, _Flags, Whole, _Flags, float, float], Array
-]
+_Kernel = Callable[[_Steps, float, float], Array]
 
 
 @cache
 def compiled() -> _Kernel:
     """`number_by_number` for this machine where a compiler is, or `plainly`."""
-    # Plans that need no proof need not wait for its import.
-    try:
-        from numba import njit
-    except ImportError:
-        return plainly
-    kernel: _Kernel = njit(cache=True, nogil=True)(number_by_number)
-    return kernel
+    return compiling.compiled(number_by_number, plainly)
 
 
-def plainly(
-    us: Array,
-    before: Whole,
-    after: Whole,
-    raised: Whole,
-    there: _Flags,
-    rooms: _Flags,
-    strides: Whole,
-    some: _Flags,
-    slowest_us: float,
-    most_us: float,
-) -> Array:
+def plainly(steps: _Steps, slowest_us: float, most_us: float) -> Array:
     """Least sums by state, with no room left open; by numpy.
 
     Of states that use more and take no less than another, any sum may be given.
     """
-    least, _ = _forward(us, before, after, raised, there, rooms, slowest_us, most_us)
+    least, _ = _forward(steps, slowest_us, most_us)
     done: Array = least[-1, 0]
     return done
 
 
-def _forward(
-    us: Array,
-    before: Whole,
-    after: Whole,
-    raised: Whole,
-    there: _Flags,
-    rooms: _Flags,
-    slowest_us: float,
-    most_us: float,
-) -> tuple[Array, Array]:
+def _forward(steps: _Steps, slowest_us: float, most_us: float) -> tuple[Array, Array]:
     """Least sums by layer, room and state, and by layer, row of rooms and state."""
+    us, before, after, raised, there, rooms, _, _ = steps
     layers, states = us.shape[1], there.shape[1]
     least: Array = np.full((layers + 1, rooms.shape[1], states), np.inf)
     rows = np.full((layers + 1, len(rooms), states), np.inf)
@@ -302,19 +276,9 @@ def _forward(
     return least, rows
 
 
-def number_by_number(
-    us: Array,
-    before: Whole,
-    after: Whole,
-    raised: Whole,
-    there: _Flags,
-    rooms: _Flags,
-    strides: Whole,
-    some: _Flags,
-    slowest_us: float,
-    most_us: float,
-) -> Array:
+def number_by_number(steps: _Steps, slowest_us: float, most_us: float) -> Array:
     """The same for a compiler; it goes on only from what is better than with less."""
+    us, before, after, raised, there, rooms, strides, some = steps
     layers, states = us.shape[1], there.shape[1]
     many, kinds = rooms.shape[0], len(strides)
     kept = np.zeros((layers, many, states), np.int64)

@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from .. import compiling
+
 Table = npt.NDArray[np.float32]
 Extend = Callable[[Table, Table, Table], None]
 
@@ -26,13 +28,7 @@ def extend(after: Table, before: Table, visit: Table) -> None:
 @cache
 def compiled() -> Extend:
     """`number_by_number` for this machine where a compiler is, or `plainly`."""
-    # Plans that no pattern bounds need not wait for its import.
-    try:
-        from numba import njit
-    except ImportError:
-        return plainly
-    kernel: Extend = njit(cache=True, nogil=True)(number_by_number)
-    return kernel
+    return compiling.compiled(number_by_number, plainly)
 
 
 def plainly(after: Table, before: Table, visit: Table) -> None:
