@@ -36,13 +36,15 @@ their own precision and, for the loss, in single precision: two live copies; onc
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
 
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
 from ..schema.layers import Parts
 from .compute import Share
-from .saved import Saved, saved, standard, working_bytes
+from .saved import saved, standard, working_bytes
 
 MIB = 2**20
 
@@ -116,13 +118,44 @@ def shares_mib(
     return mib(total)
 
 
-def _full_layer(
+class LayerBytes(NamedTuple):
+    """What a layer of one kind needs on each GPU.
+
+    `each` is kept of every micro-batch in flight, of checkpoints in all; once there
+    are `once` and `inputs` for every one in flight.
+    """
+
+    each: Fraction
+    once: Fraction
+    inputs: Fraction
+
+
+_OneLayer = Callable[[Parts, int, int], LayerBytes]
+
+
+def layer_bytes(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
-) -> Saved:
-    """Bytes of all activations of a layer of a kind, as if nothing were recomputed."""
-    if workload.costs.activations == "architecture":
-        return saved(model, workload, kind, t, b)
-    return standard(model, workload, kind, t, b)
+) -> LayerBytes:
+    """The same of a layer on `t` GPUs with micro-batches of `b` sequences."""
+    costs, none = workload.costs, Fraction(0)
+    boundary = Fraction(
+        costs.element_bytes * b * workload.sequence_length * model.hidden
+    )
+    if costs.activations == "checkpoint":
+        return LayerBytes(boundary, none, none)
+    if costs.sequence_parallel:
+        boundary /= t
+    architecture = costs.activations == "architecture"
+    layer = (saved if architecture else standard)(model, workload, kind, t, b)
+    each, again = {
+        "none": (sum(layer, start=none), none),
+        "selective": (layer.whole + layer.shared, layer.scores),
+        "full": (boundary, sum(layer, start=none)),
+    }[costs.recompute]
+    if not architecture:
+        return LayerBytes(each, again, none)
+    again += working_bytes(model, workload, kind, t, b)
+    return LayerBytes(each, again, boundary)
 
 
 def activations_mib(
@@ -132,14 +165,17 @@ def activations_mib(
     t: int,
     b: int,
     in_flight: int | Fraction,
+    one: _OneLayer | None = None,
 ) -> int:
-    """Activations of a run of layers for `in_flight` micro-batches of `b`."""
-    kept, once = activation_bytes(model, workload, layers, t, b, in_flight)
-    costs = workload.costs
-    if costs.offload is not None and len(layers):
-        one = (range(x, x + 1) for x in layers)
-        each = (activation_bytes(model, workload, x, t, b, 1)[0] for x in one)
-        kept = hosted(costs, kept, max(each))
+    """Activations of a run of layers for `in_flight` micro-batches of `b`.
+
+    `one` is `layer_bytes` of the model, where it is kept for many runs.
+    """
+    one = one or partial(layer_bytes, model, workload)
+    kept, once = activation_bytes(model, workload, layers, t, b, in_flight, one)
+    if workload.costs.offload is not None and len(layers):
+        largest = max(one(kind, t, b).each for kind in {model.kinds[x] for x in layers})
+        kept = hosted(workload.costs, kept, largest)
     return mib(kept) + mib(once)
 
 
@@ -150,33 +186,23 @@ def activation_bytes(
     t: int,
     b: int,
     in_flight: int | Fraction,
+    one: _OneLayer | None = None,
 ) -> tuple[Fraction, Fraction]:
     """What each micro-batch in flight keeps, in all, and what is there once.
 
     What is there once is that of the layer that needs most of it.
     """
-    costs = workload.costs
-    boundary = Fraction(
-        costs.element_bytes * b * workload.sequence_length * model.hidden
-    )
-    if costs.activations == "checkpoint":
-        return len(layers) * boundary, Fraction(0)
-    if costs.sequence_parallel:
-        boundary /= t
-    kept, once = Fraction(0), [Fraction(0)]
-    kinds = Counter(model.kinds[x] for x in layers) or {model.kinds[0]: 0}
+    one = one or partial(layer_bytes, model, workload)
+    kept, once = Fraction(0), Fraction(0)
+    run = model.kinds[layers.start : layers.stop]
+    kinds = Counter(run) or {model.kinds[0]: 0}
     for kind, count in kinds.items():
-        layer = _full_layer(model, workload, kind, t, b)
-        each, again = {
-            "none": (sum(layer, start=Fraction(0)), Fraction(0)),
-            "selective": (layer.whole + layer.shared, layer.scores),
-            "full": (boundary, sum(layer, start=Fraction(0))),
-        }[costs.recompute]
-        kept += count * each
-        if costs.activations == "architecture":
-            again += in_flight * boundary + working_bytes(model, workload, kind, t, b)
-        once.append(again)
-    return in_flight * kept, max(once)
+        layer = one(kind, t, b)
+        kept += count * layer.each
+        once = max(once, layer.once + in_flight * layer.inputs)
+    if workload.costs.activations == "checkpoint":
+        return kept, once  # of all micro-batches, as the paper weighs it
+    return in_flight * kept, once
 
 
 def hosted(

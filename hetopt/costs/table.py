@@ -43,8 +43,10 @@ class CostTable:
         self.link = lru_cache(None)(self.cluster.link)
         self._update_each = lru_cache(None)(self._update_each_s)
         self._sync = lru_cache(None)(self._sync_us)
-        ends = partial(memory.ends_mib, self.model, self.workload)
-        self._ends_mib = lru_cache(None)(ends)
+        of = self.model, self.workload
+        self._ends_mib = lru_cache(None)(partial(memory.ends_mib, *of))
+        self._layer_bytes = lru_cache(None)(partial(memory.layer_bytes, *of))
+        self._least_mib = lru_cache(None)(self._least_states_mib)
         self.permitted = lru_cache(None)(
             partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
@@ -348,21 +350,26 @@ class CostTable:
         memory.
         """
         costs = self.workload.costs
-        held_by = holders or (self.most_replicas,) * self.layers
         flight = memory.in_flight(costs, micro_batches, stages, j)
         if self.profile.weighs:
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
+            states = (
+                self._least_mib(layers, t)
+                if holders is None
+                else self._states_mib(layers, t, holders)
+            )
             held = {
-                "states": self._states_mib(layers, t, held_by),
+                "states": states,
                 "activations": self.activations_mib(
                     node, layers, (t, b), flight, (j == 0, j == stages - 1)
                 ),
             }
         at = layers.start if j == 0 else layers.stop - 1
+        replicas = self.most_replicas if holders is None else holders[at]
         return {
             **held,
-            "ends": self._ends_mib(j == 0, j == stages - 1, t, b, held_by[at]),
+            "ends": self._ends_mib(j == 0, j == stages - 1, t, b, replicas),
             **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
             "reserve": costs.reserve_mib,
         }
@@ -382,8 +389,8 @@ class CostTable:
         """
         t, b = group
         if self.weighing is None:
-            model, work = self.model, self.workload
-            return memory.activations_mib(model, work, layers, t, b, flight)
+            shape = self.model, self.workload, layers, t, b
+            return memory.activations_mib(*shape, flight, self._layer_bytes)
         gpu = self.cluster.node[node].gpu
         held = self.weighing.held(gpu, layers, t, b, all(ends))
         once = self.weighing.once(gpu, layers, t, b, *ends)
@@ -414,6 +421,10 @@ class CostTable:
             at = layers.start if layers.start == 0 else layers.stop - 1
             copied += beside * (own.end or 0) * (holders[at] > 1)
         return {"flat_gradients": memory.flat_mib(costs, copied, t)}
+
+    def _least_states_mib(self, layers: range, t: int) -> int:
+        """Where every layer has as many replicas as there can be."""
+        return self._states_mib(layers, t, (self.most_replicas,) * self.layers)
 
     def _states_mib(self, layers: range, t: int, holders: Sequence[int]) -> int:
         costs, beside = self.workload.costs, self.beside

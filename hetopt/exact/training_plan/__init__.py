@@ -56,7 +56,7 @@ _ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
 # By counts nothing is prepared but what every goal asks for.
 _FEW_GOALS = (
     *(8, 3, 1, 0.5, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025, 0.02),
-    *(0.015, 0.01, 0.005, 0.0),
+    *(0.015, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
 )
 _NEAR = 0.01  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
@@ -64,7 +64,8 @@ _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs
 _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
-_FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute
+_FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute,
+_QUICK_SHARE = 0.9  # which the other seldom outdoes where GPUs are few
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.35  # of the time at most, for the best single pipeline
 _ROWS_SHARE = 0.3  # and for rows of stages, before any planner
@@ -147,13 +148,14 @@ def _no_grid(instance: Instance) -> str:
 
 
 def _small(run: Run, instance: Instance) -> None:
+    rows = None
     if max(instance.workload.micro_batch_sizes) > 1:
-        _lay_rows(run, instance)
+        rows = _lay_rows(run, instance)
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
         _line_up(run, instance)
         if run.limits.time_s and not _told_soon(instance):
-            _refute(run, instance, _SMALL_SHARE)
+            _refute(run, instance, _SMALL_SHARE, rows)
     known = small.solve_small(instance, run, warm_start=run.plan)
     if isinstance(run.certificate, TrainingCertificate) and run.bound is not None:
         reached = max(known.bound_us, run.bound.value)
@@ -166,8 +168,10 @@ def _small(run: Run, instance: Instance) -> None:
         run.reasons = (_nowhere(instance),)
     else:
         run.tighten(known.bound_us, "all plans of a small cluster")
-    if not known.proved:
-        run.check()  # it ended at a limit, or not all plans could be listed
+    if not known.proved:  # it ended at a limit, or not all plans could be listed
+        run.check()
+        _refute(run, instance, known=rows)
+        run.check()
 
 
 def _told_soon(instance: Instance) -> bool:
@@ -202,7 +206,7 @@ def _large(run: Run, instance: Instance) -> None:
         return
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    _lay_rows(run, instance)
+    rows = _lay_rows(run, instance)
     if run.plan is None:
         _start(run, instance)
     if run.plan is None and _fit(run, instance):
@@ -212,7 +216,7 @@ def _large(run: Run, instance: Instance) -> None:
         _choose(run, instance)
     seed = run.limits.seed
     _search(run, instance, _SEARCH_SHARE, seed)
-    _refute(run, instance)
+    _refute(run, instance, known=rows)
     # Another seed, or it would walk the same way again.
     _search(run, instance, 1.0, seed + 1)
     run.check()
@@ -261,22 +265,27 @@ def _lines(instance: Instance) -> bool:
     return True
 
 
-def _lay_rows(run: Run, instance: Instance) -> None:
-    """Least rows of stages by counts of GPUs, as plans of one pipeline."""
+def _lay_rows(run: Run, instance: Instance) -> count_bound.CountBound | None:
+    """Least rows of stages by counts of GPUs, as plans of one pipeline.
+
+    What is known of such rows then, for a proof.
+    """
     light, clock = without_update(instance), _Clock(run, _deadline(run, _ROWS_SHARE))
     short = run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
     if short or not _lines(light):
-        return
+        return None
+    bound = None
     with suppress(OutOfTime):
         kinds = fleet(light, clock.check)
         if not count_bound.applies(light, kinds):
-            return
-        bound = count_bound.CountBound(light, kinds, inf, clock.check)
-        for plan in counted_plans.pipelines(light, kinds, bound):
+            return None
+        bound = count_bound.CountBound(light, kinds, clock.check)
+        for plan in counted_plans.pipelines(bound):
             clock.check()
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()
+    return bound
 
 
 def _choose(run: Run, instance: Instance) -> None:
@@ -315,8 +324,16 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
     run.check()
 
 
-def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
-    """Refute better iteration times, one after another, while they can be refuted."""
+def _refute(
+    run: Run,
+    instance: Instance,
+    share: float = _BOUND_SHARE,
+    known: count_bound.CountBound | None = None,
+) -> None:
+    """Refute better iteration times, one after another, while they can be refuted.
+
+    `known` are rows of stages of the instance or of another.
+    """
     if run.bound is None:
         cheap = training_plan_bound(instance)
         run.tighten(cheap.value, cheap.source)
@@ -332,12 +349,17 @@ def _refute(run: Run, instance: Instance, share: float = _BOUND_SHARE) -> None:
         # What was refuted in time is known.
         with suppress(OutOfTime), processes as several:
             bounds = [
-                pattern_bound.PatternBound(variant, lowest, highest, clock.check)
+                pattern_bound.PatternBound(
+                    variant,
+                    *(lowest, highest, clock.check),
+                    known if known and known.instance == variant else None,
+                )
                 for variant in pattern_bound.variants(instance)
             ]
             refuter = _Refuter(several, clock.check)
             quick = all(bound.few_counts for bound in bounds)
-            with suppress(OutOfTime), clock.earlier(_FIRST_SHARE):
+            share_of_first = _QUICK_SHARE if quick else _FIRST_SHARE
+            with suppress(OutOfTime), clock.earlier(share_of_first):
                 _refute_by(quick, run, bounds, highest, refuter)
             _refute_by(not quick, run, bounds, highest, refuter)
     except SolverFailed as error:  # and what was refuted before a process was lost

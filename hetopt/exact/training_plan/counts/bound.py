@@ -11,6 +11,7 @@ of one, two and more of them in these GPUs are sums of the most of each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from itertools import product
 from math import inf, prod
 from typing import NamedTuple
@@ -20,7 +21,7 @@ import numpy as np
 from ....costs import CostTable
 from ....schema import Instance
 from ..node_kinds import Fleet, Kind, sent_bytes
-from .replicas import Memory, Replicas, Runs, Whole
+from .replicas import Array, Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
 from .sums import Kept, Sums
@@ -28,8 +29,10 @@ from .sums import Kept, Sums
 MOST_STATES = 4_000  # numbers of GPUs by kind
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
-RATIOS = (1.15, 1.04, 1.01)
+RATIOS = (1.15, 1.04, 1.01, 1.002, 1.0003)
+_WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
+_NEVER = 1 << 60  # sequences
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
 
@@ -48,7 +51,8 @@ class Range(NamedTuple):
     """Plans of some settings: how many pipelines, of which sizes, by their numbers.
 
     Their layers have `replicas` at the least. A pipeline is of one of some kinds of
-    `synchronising`.
+    `synchronising`. Of what the plans synchronise `unknown_us` are not told: with that
+    much less time it is worth the while to ask again.
     """
 
     fewest: int
@@ -56,6 +60,7 @@ class Range(NamedTuple):
     replicas: int
     sizes: range
     synchronising: tuple[Synchronising, ...]
+    unknown_us: float = 0.0
 
 
 def applies(instance: Instance, fleet: Fleet) -> bool:
@@ -77,14 +82,10 @@ class CountBound:
         self,
         instance: Instance,
         fleet: Fleet,
-        most_us: float,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare for pipelines that take up to `most_us`.
-
-        `check()` is called before what takes long, and may raise.
-        """
-        self._fleet, self._check = fleet, check
+        """`check()` is called before what takes long, and may raise."""
+        self.instance, self.fleet, self._check = instance, fleet, check
         table = CostTable(instance)
         self._batch = instance.workload.global_batch
         self._gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
@@ -93,7 +94,13 @@ class CountBound:
         self._within = [_within_us(table, kind) for kind in fleet.kinds]
         self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
-        self._sums = Kept(self._gpus, most_us, check)
+        self._sums = Kept(self._gpus, inf, check)
+
+    def within(self, most_us: float, check: Callable[[], None]) -> "CountBound":
+        """The same, with its stages, for pipelines that take up to `most_us`."""
+        other = copy(self)
+        other._check, other._sums = check, Kept(self._gpus, most_us, check)
+        return other
 
     def refuted(self, some: Range, left_us: float) -> float | None:
         """How finely the slowest stage is told apart where there is no plan in a range.
@@ -110,7 +117,7 @@ class CountBound:
 
     def _senders(self, sync_us: float, others: int, replicas: int) -> Senders:
         """What a time for synchronisation lets replicas hold."""
-        every = [self._fleet.spread_us, *self._within]
+        every = [self.fleet.spread_us, *self._within]
         away, *within = [sync_us / us if us else np.inf for us in every]
         fastest = tuple(max(away, rate) for rate in within)
         return Senders(away, fastest, others, replicas)
@@ -124,16 +131,16 @@ class CountBound:
         """Stages of a size where pipelines have so many micro-batches, or more."""
         key = size, micro_batches
         if key not in self._stages:
-            b = self._fleet.sizes[size].sequences
-            each = Replicas(self._memory, self._fleet, b, micro_batches, self._check)
-            self._stages[key] = StageTables(each, self._fleet, b)
+            b = self.fleet.sizes[size].sequences
+            each = Replicas(self._memory, self.fleet, b, micro_batches, self._check)
+            self._stages[key] = StageTables(each, self.fleet, b)
         return self._stages[key]
 
     # -- one pipeline --------------------------------------------------------------
 
     def _alone(self, size: int, by: Synchronising, left_us: float) -> bool:
         """Whether one pipeline of this size of micro-batches takes longer."""
-        n, rest = divmod(self._batch, self._fleet.sizes[size].sequences)
+        n, rest = divmod(self._batch, self.fleet.sizes[size].sequences)
         if rest:
             return True
         sums = self._sums_of(size, n, self._senders(by.most_us, 0, 1))
@@ -155,7 +162,7 @@ class CountBound:
         self, size: int, sync_us: float, rises: Sequence[float]
     ) -> Iterator[list[Laid]]:
         """Least rows of one pipeline; their slowest stages rise from the best one."""
-        n = self._batch // self._fleet.sizes[size].sequences
+        n = self._batch // self.fleet.sizes[size].sequences
         sums = self._sums_of(size, n, self._senders(sync_us, 0, 1))
         _, best = self._quickest(sums, n)
         for rise in rises:
@@ -165,14 +172,14 @@ class CountBound:
 
     def quickest_us(self, size: int) -> float:
         """About the least that one pipeline takes whose stages need not synchronise."""
-        n = self._batch // self._fleet.sizes[size].sequences
+        n = self._batch // self.fleet.sizes[size].sequences
         return self._quickest(self._sums_of(size, n, self._senders(inf, 0, 1)), n)[0]
 
     def _quickest(self, sums: Sums, n: int) -> tuple[float, float]:
         """The same, and its slowest stage."""
         found = (
-            (float(least.flat[-1]) + (n - 1) * low, low)
-            for low, least in sums.ranges(RATIOS[0])
+            (float(sums.least(high).flat[-1]) + (n - 1) * low, low)
+            for low, high in sums.ranges(RATIOS[0])
         )
         return min(found, default=(inf, 0.0))
 
@@ -180,51 +187,82 @@ class CountBound:
 
     def _together(self, some: Range, left_us: float) -> float | None:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
+        wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
         for ratio in RATIOS:
-            one = np.zeros([g + 1 for g in self._gpus], np.int64)
+            if _WORTH * (ratio - 1) * left_us < some.unknown_us and ratio < RATIOS[0]:
+                break
+            one = np.zeros_like(wanted)
             for size, by in product(some.sizes, some.synchronising):
                 senders = self._senders(by.most_us, some.fewest - 1, some.replicas)
-                more = self._sequences(size, senders, (left_us, by.spent_us), ratio)
+                times = left_us, by.spent_us
+                more = self._sequences(size, senders, times, ratio, wanted)
                 np.maximum(one, more, out=one)
-            taken = packed(one, some.fewest, some.most)
+            taken, others = packed(one, some.fewest, some.most)
             if taken < self._batch:
                 return ratio
             if taken > ratio * self._batch:
                 break  # ranges are not what makes the difference
+            # Pipelines that leave more of the batch than others take are in no plan.
+            wanted = self._batch - np.flip(others)
         return None
 
     def _sequences(
-        self, size: int, senders: Senders, times: tuple[float, float], ratio: float
+        self,
+        size: int,
+        senders: Senders,
+        times: tuple[float, float],
+        ratio: float,
+        wanted: Whole,
     ) -> Whole:
         """The most sequences of one pipeline by the GPUs that it may use.
 
         `times` are what is left, and what a pipeline spends beside its bottlenecks.
+        Fewer may be told than there are where they are less than is `wanted`.
         """
-        b = self._fleet.sizes[size].sequences
+        b = self.fleet.sizes[size].sequences
+        fewest = -(-wanted // b)
 
-        def taken(least: int) -> Whole:
+        def taken(least: int, most: int) -> Whole:
             sums = self._sums_of(size, least, senders)
-            return self._micro_batches(sums, *times, ratio)
+            return self._micro_batches(sums, *times, ratio, (fewest, most))
 
-        most = taken(_SEVERAL)
+        most = taken(_SEVERAL, self._batch)
         if self._tables(size, 1).less_than(self._tables(size, _SEVERAL)):
-            most = np.maximum(most, np.minimum(taken(1), _SEVERAL - 1))
+            most = np.maximum(most, taken(1, _SEVERAL - 1))
         return np.minimum(b * most, self._batch)
 
     def _micro_batches(
-        self, sums: Sums, left_us: float, spent_us: float, ratio: float
+        self,
+        sums: Sums,
+        left_us: float,
+        spent_us: float,
+        ratio: float,
+        wanted: tuple[Whole, int],
     ) -> Whole:
-        """The same, as if stages had as much memory as these need."""
-        most = np.zeros([g + 1 for g in self._gpus], np.int64)
-        for low, least in sums.ranges(ratio):
-            self._check()
+        """The same, as if stages had as much memory as these need.
+
+        Between a least number `wanted` and a most.
+        """
+        fewest, highest = wanted
+
+        def taken(low: float, least: Array) -> Whole:
             spare = left_us - np.maximum(least, spent_us)
             # Stages of no time are no limit to their number.
             found = np.full_like(spare, self._batch)
             if low > 0:
                 found = np.maximum(spare, 0) / low * (1 + _SURE) + _SURE
-            taken = np.where(spare >= 0, 1 + np.minimum(found, self._batch), 0)
-            np.maximum(most, taken.astype(np.int64), out=most)
+            able = 1 + np.minimum(found, self._batch).astype(np.int64)
+            return np.where(spare >= 0, np.minimum(able, highest), 0)
+
+        most = np.zeros([g + 1 for g in self._gpus], np.int64)
+        # What is known says which ranges may take more than those before them.
+        ranges = [
+            (taken(low, sums.known(high)), low, high) for low, high in sums.ranges(ratio)
+        ]
+        for known, low, high in sorted(ranges, key=lambda x: -int(x[0].sum())):
+            self._check()
+            if ((known > most) & (known >= fewest)).any():
+                np.maximum(most, taken(low, sums.least(high)), out=most)
         return most
 
 
@@ -236,21 +274,26 @@ def _within_us(table: CostTable, kind: Kind) -> float:
     return float(sent_bytes(table) * 10**6 / bytes_per_s)
 
 
-def packed(one: Whole, fewest: int, most: int) -> int:
+def packed(one: Whole, fewest: int, most: int) -> tuple[int, Whole]:
     """The most sequences of `fewest` to `most` pipelines that use all GPUs.
 
     `one` is of one pipeline, by GPUs at most of each kind; where it takes none there
-    is none.
+    is none. And the most of one pipeline less, by GPUs; below 0 where there is none.
     """
-    best = one
-    for parts in range(1, most):
-        more = _one_more(best, one)
+    best = np.zeros_like(one)
+    others = np.full_like(one, 0 if fewest == 1 else -_NEVER)
+    exactly = one
+    for parts in range(1, most + 1):
         if parts >= fewest:
-            more = np.maximum(best, more)
-            if np.array_equal(more, best):
+            more = np.maximum(best, exactly)
+            if parts > fewest and np.array_equal(more, best):
                 break
-        best = more
-    return int(best.flat[-1])
+            best = more
+        if fewest - 1 <= parts < most:
+            np.maximum(others, np.where(exactly > 0, exactly, -_NEVER), out=others)
+        if parts < most:
+            exactly = _one_more(exactly, one)
+    return int(best.flat[-1]), others
 
 
 def _one_more(best: Whole, one: Whole) -> Whole:

@@ -12,7 +12,6 @@ from math import inf
 from typing import NamedTuple
 
 from ....plans import Pipeline, Replica, Stage, TrainingPlan
-from ....schema import Instance
 from ...one_pipeline.cluster_tables import BIG, ClusterTables
 from ...one_pipeline.shares import least_us, shared
 from ..node_kinds import Fleet
@@ -31,13 +30,12 @@ class _Placed(NamedTuple):
     gpus: dict[int, int]
 
 
-def pipelines(
-    instance: Instance, fleet: Fleet, bound: CountBound
-) -> Iterator[TrainingPlan]:
+def pipelines(bound: CountBound) -> Iterator[TrainingPlan]:
     """Plans of one pipeline, of every size of micro-batches.
 
     They may break rules that rows do not know: they are to be judged.
     """
+    instance, fleet = bound.instance, bound.fleet
     cluster = ClusterTables(instance)
     batch = instance.workload.global_batch
     sizes = [i for i, x in enumerate(fleet.sizes) if not batch % x.sequences]

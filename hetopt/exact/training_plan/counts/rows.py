@@ -63,7 +63,8 @@ class Rows:
 
     def __init__(self, stages: Stages, runs: Runs, gpus: Sequence[int]) -> None:
         """`gpus` are of each kind, all its nodes together."""
-        self._sides = tuple(g + 1 for g in gpus)
+        #: Of a table by GPUs that are used of each kind.
+        self.sides = tuple(g + 1 for g in gpus)
         self._rooms = {_Room(): 0}
         kinds = range(len(gpus))
         for room in (room for kind in kinds for room in _rooms(stages, kind)):
@@ -128,12 +129,12 @@ class Rows:
         for row, each in zip(rooms, befores, strict=True):
             row[list(each)] = True
         number = {before: i for i, before in enumerate(befores)}
-        strides = np.ones(len(self._sides), np.int64)
-        strides[:-1] = np.cumprod(self._sides[:0:-1])[::-1]
-        states = np.indices(self._sides).reshape(len(self._sides), -1)
+        strides = np.ones(len(self.sides), np.int64)
+        strides[:-1] = np.cumprod(self.sides[:0:-1])[::-1]
+        states = np.indices(self.sides).reshape(len(self.sides), -1)
         use = np.array([shape.use for shape in shapes], np.int64)
-        use = use.reshape(len(shapes), len(self._sides))
-        sides = np.array(self._sides)[:, None]
+        use = use.reshape(len(shapes), len(self.sides))
+        sides = np.array(self.sides)[:, None]
         return _Steps(
             us,
             np.array([number[shape.before] for shape in shapes], np.int64),
@@ -151,18 +152,19 @@ class Rows:
         No stage is slower than `slowest_us`; infinite beyond `most_us`.
         """
         if not self._steps.us.size:
-            return np.full(self._sides, np.inf)
-        least = compiled()(self._steps, slowest_us, most_us)
-        found: Array = least.reshape(self._sides)
+            return np.full(self.sides, np.inf)
+        least = compiled()(self._steps, slowest_us, most_us, False)
+        found: Array = least[-1, 0].reshape(self.sides)
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
         return found
 
     def least_row(self, slowest_us: float) -> list[Laid]:
         """Stages of a row whose sum is the least; none where there is no row."""
-        steps = self._steps
-        least, by_row = _forward(steps, slowest_us, np.inf)
-        laid: list[Laid] = []
+        steps, laid = self._steps, list[Laid]()
+        if not steps.us.size:
+            return laid
+        least = compiled()(steps, slowest_us, np.inf, True)
         last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
         if np.isinf(least[last, room, state]):
             return laid
@@ -175,7 +177,8 @@ class Rows:
             froms = state - steps.raised[stages]
             stages = stages[steps.there[stages, froms]]
             froms = state - steps.raised[stages]
-            sums = by_row[: len(able), steps.before[stages], froms]
+            begun = steps.rooms[steps.before[stages]].T
+            sums = np.where(begun, least[: len(able), :, froms], np.inf).min(1)
             sums = np.where(able, steps.us[last], np.inf)[:, stages] + sums
             first, i = np.unravel_index(int(sums.argmin()), sums.shape)
             shape, row = self._shapes[stages[i]], steps.before[stages[i]]
@@ -233,7 +236,7 @@ class _Steps(NamedTuple):
     some: _Flags
 
 
-_Kernel = Callable[[_Steps, float, float], Array]
+_Kernel = Callable[[_Steps, float, float, bool], Array]
 
 
 @cache
@@ -242,18 +245,12 @@ def compiled() -> _Kernel:
     return compiling.compiled(number_by_number, plainly)
 
 
-def plainly(steps: _Steps, slowest_us: float, most_us: float) -> Array:
-    """Least sums by state, with no room left open; by numpy.
+def plainly(steps: _Steps, slowest_us: float, most_us: float, every: bool) -> Array:
+    """Least sums by layers that are held, room and state, by numpy.
 
-    Of states that use more and take no less than another, any sum may be given.
+    Of all numbers of layers if `every`, or of the last alone. Of states that use more
+    and take no less than another, any sum may be given.
     """
-    least, _ = _forward(steps, slowest_us, most_us)
-    done: Array = least[-1, 0]
-    return done
-
-
-def _forward(steps: _Steps, slowest_us: float, most_us: float) -> tuple[Array, Array]:
-    """Least sums by layer, room and state, and by layer, row of rooms and state."""
     us, before, after, raised, there, rooms, _, _ = steps
     layers, states = us.shape[1], there.shape[1]
     least: Array = np.full((layers + 1, rooms.shape[1], states), np.inf)
@@ -273,10 +270,12 @@ def _forward(steps: _Steps, slowest_us: float, most_us: float) -> tuple[Array, A
                 into[tos] = np.minimum(into[tos], found)
         for row, each in enumerate(rooms):
             rows[last, row] = least[last, each].min(0)
-    return least, rows
+    return least if every else least[-1:]
 
 
-def number_by_number(steps: _Steps, slowest_us: float, most_us: float) -> Array:
+def number_by_number(
+    steps: _Steps, slowest_us: float, most_us: float, every: bool
+) -> Array:
     """The same for a compiler; it goes on only from what is better than with less."""
     us, before, after, raised, there, rooms, strides, some = steps
     layers, states = us.shape[1], there.shape[1]
@@ -286,9 +285,11 @@ def number_by_number(steps: _Steps, slowest_us: float, most_us: float) -> Array:
     number = np.zeros((layers, many), np.int64)
     for row in range(many):
         number[0, row] = rooms[row, 0]
-    least = np.full((rooms.shape[1], states), np.inf)
+    told = np.full((layers + 1 if every else 1, rooms.shape[1], states), np.inf)
+    told[0, 0, 0] = 0.0
     lowest = np.zeros(states)
     for last in range(1, layers + 1):
+        least = told[last if every else 0]
         least[:] = np.inf
         for first in range(last):
             for stage in range(len(before)):
@@ -319,5 +320,4 @@ def number_by_number(steps: _Steps, slowest_us: float, most_us: float) -> Array:
                     kept[last, row, i], sums[last, row, i] = state, own
                     number[last, row] = i + 1
                 lowest[state] = min(own, low)
-    done: Array = least[0]
-    return done
+    return told

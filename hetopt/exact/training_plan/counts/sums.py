@@ -1,8 +1,8 @@
 """Least sums of stage times, kept: the same limits come again for every time."""
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -21,7 +21,9 @@ class Sums:
         """Sums above `most_us` are infinite."""
         self._rows, self._most = rows, most_us
         self._kept: dict[float, Array] = {}
+        self._slowest: list[float] = []  # of what is kept, in ascending order
         self._ranges: dict[float, list[tuple[float, float]]] = {}
+        self._none = np.zeros(rows.sides)
         self.times = rows.times
 
     @property
@@ -34,16 +36,24 @@ class Sums:
         """Where no stage is slower than a time."""
         if slowest_us not in self._kept:
             self._kept[slowest_us] = self._rows.least(slowest_us, self._most)
+            insort(self._slowest, slowest_us)
         return self._kept[slowest_us]
+
+    def known(self, slowest_us: float) -> Array:
+        """The same or less, without a walk: where stages may be slower, or no time."""
+        place = bisect_left(self._slowest, slowest_us)
+        if place < len(self._slowest):
+            return self._kept[self._slowest[place]]
+        return self._none
 
     def row(self, slowest_us: float) -> list[Laid]:
         """A row whose sum is the least; no stage in it is slower than a time."""
         return self._rows.least_row(slowest_us)
 
-    def ranges(self, ratio: float) -> Iterator[tuple[float, Array]]:
-        """The least of a range of the slowest stage, in us, and sums up to the most.
+    def ranges(self, ratio: float) -> list[tuple[float, float]]:
+        """Ranges of the slowest stage in us that grow by `ratio`.
 
-        Ranges grow by `ratio`; those in which there is no row are left out.
+        Those in which there is no row are left out.
         """
         if ratio not in self._ranges:
             found = intervals(self.times, ratio)
@@ -51,7 +61,7 @@ class Sums:
                 found, True, key=lambda x: bool(self.least(x[1]).flat[-1] < np.inf)
             )
             self._ranges[ratio] = found[first:]
-        return ((low, self.least(high)) for low, high in self._ranges[ratio])
+        return self._ranges[ratio]
 
 
 def intervals(times: Array, ratio: float) -> list[tuple[float, float]]:

@@ -68,8 +68,9 @@ from .visits import Grid, VisitTables
 # Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
 _RATIOS = (1.04, 1.008)
 # Ranges of s are halved down to a coarse one, then the number of pipelines, then s
-# down to a fine one, then shares: in the order of what a division is worth.
-_COARSE, _FINE = 1 / 8, 1 / 100
+# down to a fine one, then shares: in the order of what a division is worth. There are
+# no shares where GPUs are counted, and of one pipeline nothing else is to be told.
+_COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
 # Of the time, what stages synchronise where backward passes may hide it.
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
@@ -167,10 +168,12 @@ class PatternBound:
         least_us: float,
         most_us: float,
         check: Callable[[], None] = lambda: None,
+        known: counts.CountBound | None = None,
     ) -> None:
         """Prepare for times between `least_us` and `most_us`.
 
-        `check()` is called before what takes long, and may raise.
+        `check()` is called before what takes long, and may raise. What is `known` of
+        the instance by counts is not prepared again.
         """
         self._check = check
         self.least, self.most = least_us, most_us
@@ -179,7 +182,7 @@ class PatternBound:
         self.pipeline_factor = float(costs.pipeline_factor)
         self.sync_factor = float(costs.sync_factor)
         self.overhead_us = float(costs.iteration_overhead_us)
-        self.fleet = fleet(instance, check)
+        self.fleet = known.fleet if known else fleet(instance, check)
         self.kind_of = [
             k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
         ]
@@ -201,8 +204,9 @@ class PatternBound:
         self.most_pipelines = self._most_pipelines()
         self.most_held = [self._most_held(size) for size in self.fleet.sizes]
         self._counts = None
-        if counts.applies(instance, self.fleet):
-            self._counts = counts.CountBound(instance, self.fleet, largest, check)
+        if known or counts.applies(instance, self.fleet):
+            known = known or counts.CountBound(instance, self.fleet, check)
+            self._counts = known.within(largest, check)
         self.counting = False  # several pipelines as well as one
         self.first = self.cases = self._first_cases()
 
@@ -311,8 +315,16 @@ class PatternBound:
             case.pipelines_low,
             range(case.size_low, case.size_high + 1),
             tuple(self._synchronising(case, time_us)),
+            self._unknown_us(case),
         )
         return self._counts.refuted(some, left_us)
+
+    def _unknown_us(self, case: Case) -> float:
+        """By how much pipelines may have less time than the case leaves them."""
+        if not self.priced_sync or np.isinf(case.sync_high_us):
+            return 0.0
+        width = case.sync_high_us - case.sync_low_us
+        return self.sync_factor * width / self.pipeline_factor
 
     def _synchronising(
         self, case: Case, time_us: float
@@ -449,13 +461,13 @@ class PatternBound:
         if of_sync > _COARSE:
             return self._split_of_sync(case, middle)
         if case.most == 1 and self._counts is not None:
-            fine = of_sync <= _FINE
-            return None if fine else self._split_of_sync(case, middle)
+            told = of_sync <= _FINEST
+            return None if told else self._split_of_sync(case, middle)
         if case.most == 1:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
-        if of_sync > _FINE and not several:
+        if of_sync > (_FINER if self.counting else _FINE) and not several:
             return self._split_of_sync(case, middle)
         if several:
             at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
