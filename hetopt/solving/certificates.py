@@ -31,6 +31,8 @@ Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
+NodeName = Annotated[str, Field(min_length=1, max_length=1_000)]
+
 Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
 
 
@@ -88,8 +90,10 @@ class TrainingCertificate(Record):
     `worths` of layers (1 each where there are none) are counted in parts, `finer` of
     one for each size of micro-batches; bottlenecks are looked at in intervals that
     grow by one of `ratios` from `least_us` a sequence, or each for itself where there
-    are none. Any such choice is valid. Where a plan chooses its stage of ZeRO or how
-    it is divided, `further` are the certificates of the choices after the first.
+    are none. Where GPUs are counted, nodes like those that are `together` are looked at
+    as the best of them. Any such choice is valid. Where a plan chooses its stage of
+    ZeRO or how it is divided, `further` are the certificates of the choices after the
+    first.
     """
 
     time_us: Amount
@@ -99,11 +103,15 @@ class TrainingCertificate(Record):
     finer: Annotated[tuple[Finer, ...], Field(max_length=1_000)] = ()
     least_us: Amount = 0
     ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
+    together: Annotated[
+        tuple[Annotated[tuple[NodeName, ...], Field(max_length=10_000)], ...],
+        Field(max_length=10_000),
+    ] = ()
     further: Annotated[
         tuple["TrainingCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"worths", "finer", "least_us", "ratios", "further"})
+    _later = frozenset({"worths", "finer", "least_us", "ratios", "together", "further"})
 
     @model_validator(mode="after")
     def _on_a_grid(self) -> Self:

@@ -166,7 +166,10 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
     """Stages and least sums of method and check are equal, on one instance."""
     method = CountBound(instance, kinds)
     record = TrainingCertificate(
-        time_us=LONG_US, most_sync_us=1.0, cases=(Case(counts=1.1),)
+        time_us=LONG_US,
+        most_sync_us=1.0,
+        cases=(Case(counts=1.1),),
+        together=tuple(kind.speakers for kind in method.kinds),
     )
     check = checking._Check(instance, record)._counts
     sync_us = rng.choice([1e3, 1e4, 1e5, 1e6, inf])
@@ -196,15 +199,29 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
             assert np.array_equal(sums.least(float(slowest)), again)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_method_and_check_find_the_same_stages_and_rows(seed: int) -> None:
+# Kinds of nodes apart, some together, and all of them.
+FEW = pytest.mark.parametrize("states", [bound.MOST_STATES, 9, 0])
+
+
+@FEW
+@pytest.mark.parametrize("seed", range(20))
+def test_method_and_check_find_the_same_stages_and_rows(
+    seed: int, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instance = tiny(seed)
+    some = max(states, instance.planned_cluster.gpu_count + 1)
+    monkeypatch.setattr(bound, "MOST_STATES", some)
     agreeing(instance, fleet(instance), Random(seed))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(seed: int) -> None:
+@FEW
+@pytest.mark.parametrize("seed", range(30))
+def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
+    seed: int, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instance = tiny(1_000 + seed)
+    some = max(states, instance.planned_cluster.gpu_count + 1)
+    monkeypatch.setattr(bound, "MOST_STATES", some)
     best = best_training_plan(instance)
     if best is None:
         return

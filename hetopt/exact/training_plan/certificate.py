@@ -618,15 +618,34 @@ class _Check:
 
     @cached_property
     def _counts(self) -> Counts:
+        nodes = [self._alike(kinds) for kinds in self._counted_together()]
+        return Counts(self.tables, nodes, self.weights)
+
+    def _alike(self, kinds: list[Any]) -> Nodes:
+        """Nodes of some kinds, each as good as the best of them."""
         held = Counter(self.kinds)
-        return Counts(
-            self.tables,
-            [
-                Nodes(name, held[kind], int(kind[1]), *self.hops(kind))
-                for kind, name in self.sample.items()
-            ],
-            self.weights,
+        near, away = zip(*(self.hops(kind) for kind in kinds), strict=True)
+        return Nodes(
+            tuple(self.sample[kind] for kind in kinds),
+            sum(held[kind] for kind in kinds),
+            sum(held[kind] * int(kind[1]) for kind in kinds),
+            max(int(kind[1]) for kind in kinds),
+            np.min(near, axis=0),
+            np.min(away, axis=0),
         )
+
+    def _counted_together(self) -> list[list[Any]]:
+        """Every kind of nodes once, with those that the certificate joins to it."""
+        number = {
+            self._kind_of(name): i
+            for i, names in enumerate(self.certificate.together)
+            for name in names
+            if name in self.table.cluster.node
+        }
+        joined: dict[Any, list[Any]] = {}
+        for kind in self.sample:
+            joined.setdefault(number.get(kind, kind), []).append(kind)
+        return list(joined.values())
 
     def _counted(self, box: _Box, ratio: float) -> bool:
         """Whether rows of stages in whole GPUs take longer than there is time for."""

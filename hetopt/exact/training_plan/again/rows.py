@@ -18,7 +18,7 @@ class Rows:
 
     def __init__(self, nodes: Sequence[Nodes], layers: int) -> None:
         self.nodes, self.layers = nodes, layers
-        self.sides = tuple(kind.number * kind.gpus + 1 for kind in nodes)
+        self.sides = tuple(kind.total + 1 for kind in nodes)
 
     def without(self, use: tuple[int, ...]) -> tuple[slice, ...]:
         """The GPUs that others can have beside those of a stage or pipeline."""

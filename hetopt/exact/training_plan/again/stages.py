@@ -21,13 +21,15 @@ MORE = 1 + 1e-9  # relative, for what was rounded: more is allowed
 
 
 class Nodes(NamedTuple):
-    """Nodes of one kind: the name of one, their number, GPUs of each, hops by samples.
+    """Nodes of one kind, or of some that are looked at as the best of them.
 
-    Hops are within such a node and away from it.
+    The name of one of each, their number and the GPUs of all, those of a node at the
+    most; hops by samples, within such a node and away from it.
     """
 
-    name: str
+    names: tuple[str, ...]
     number: int
+    total: int
     gpus: int
     near: Array
     away: Array
@@ -111,7 +113,7 @@ class StageTables:
 
     def _begin(
         self,
-        kind: int,
+        node: str,
         group: tuple[int, int],
         rule: int,
         last: int,
@@ -121,9 +123,9 @@ class StageTables:
 
         `where` are the micro-batches and the place of its stage from the end.
         """
-        table, node, (n, place) = self.tables[rule], self.nodes[kind].name, where
+        table, (n, place) = self.tables[rule], where
         key = (
-            kind,
+            node,
             group,
             rule,
             last,
@@ -150,27 +152,35 @@ class StageTables:
             if behind[last] == math.inf:
                 continue
             place = int(behind[last]) + 1
-            for (kind, node), us in zip(enumerate(self.nodes), each, strict=True):
-                for t, s in product(range(1, node.gpus + 1), range(1, b + 1)):
-                    if self.tables[0].usable(node.name, t, s):
-                        self._lower(us[t, s], kind, (t, s), last, (n, place))
+            for node, us in zip(self.nodes, each, strict=True):
+                for name in node.names:
+                    self._lower_all(us, name, last, (n, place))
                 for first in range(last):
                     if np.isfinite(us[:, :, first, last]).any():
                         behind[first] = min(behind[first], place)
         return [us[:, :, self.first, self.last] for us in each]
 
+    def _lower_all(
+        self, us: Array, node: str, last: int, where: tuple[int, int]
+    ) -> None:
+        """Lower times of runs before `last` by replicas in a node."""
+        table = self.tables[0]
+        gpus = table.cluster.node[node].count
+        for t, s in product(range(1, gpus + 1), range(1, us.shape[1])):
+            if table.usable(node, t, s):
+                self._lower(us[t, s], node, (t, s), last, where)
+
     def _lower(
         self,
         us: Array,
-        kind: int,
+        node: str,
         group: tuple[int, int],
         last: int,
         where: tuple[int, int],
     ) -> None:
         """Lower times of runs before `last`, [first, last], under every rule."""
-        node = self.nodes[kind].name
         for rule, table in enumerate(self.tables):
-            begin = self._begin(kind, group, rule, last, where)
+            begin = self._begin(node, group, rule, last, where)
             times = [*accumulate(table.layer_us(node, *group), initial=0)]
             head = table.head_us(node, *group) if last == self.layers else 0
             for first in range(begin, last):
@@ -209,7 +219,7 @@ class StageTables:
             for us, kind in zip(each, self.nodes, strict=True):
                 paid = self._paid(us, t, hops, b)
                 paid[:, b] = np.inf
-                mine = _shared(paid, kind.gpus * min(kind.number, b))
+                mine = _shared(paid, min(kind.total, kind.gpus * min(kind.number, b)))
                 more = np.full((*shares.shape[:-2], len(mine), *mine.shape[1:]), np.inf)
                 for u, s in product(range(len(mine)), range(b + 1)):
                     rest = np.maximum(shares[..., : b + 1 - s, :], mine[u, s])
@@ -339,7 +349,12 @@ def _sending_us(table: CostTable, kind: Nodes) -> tuple[float, float]:
     if inter.gbytes_per_s is not None:
         rates.append(exact(inter.gbytes_per_s))
     away = sent / float(max(rates) * 1000) if rates else 0.0
-    if kind.gpus == 1:
+    links = [
+        float(table.link(name, name)[1])
+        for name in kind.names
+        if table.cluster.node[name].count > 1
+    ]
+    if not links:
         return away, away
-    inside = sent * 10**6 / float(table.link(kind.name, kind.name)[1])
+    inside = sent * 10**6 / max(links)
     return away, min(away, inside) if rates else inside

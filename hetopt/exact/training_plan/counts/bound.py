@@ -19,14 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ....costs import CostTable
+from ....errors import InternalError
 from ....schema import Instance
-from ..node_kinds import Fleet, Kind, sent_bytes
+from ..node_kinds import Fleet, sent_bytes
+from .kinds import Kind, kinds
 from .replicas import Array, Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
 from .sums import Kept, Sums
 
-MOST_STATES = 4_000  # numbers of GPUs by kind
+MOST_STATES = 6_000  # numbers of GPUs by kind
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = (1.15, 1.04, 1.01, 1.002, 1.0003)
@@ -68,11 +70,20 @@ def applies(instance: Instance, fleet: Fleet) -> bool:
     split = instance.workload.costs
     if split.interleave > 1 or split.expert_parallel > 1:
         return False
-    states = prod(kind.gpus * len(kind.nodes) + 1 for kind in fleet.kinds)
-    runs = len(Runs.of(instance.model.layers))
+    return _kinds(fleet, CostTable(instance)) is not None
+
+
+def _kinds(fleet: Fleet, table: CostTable) -> list[Kind] | None:
+    """So few kinds of nodes that GPUs can be counted; None where one is too many."""
+    runs = len(Runs.of(table.layers))
     largest = max(size.sequences for size in fleet.sizes) + 1
-    entries = states * runs * (largest if largest > 2 else 1)
-    return states <= MOST_STATES and entries <= _MOST_ENTRIES
+    each = runs * (largest if largest > 2 else 1)
+
+    def few(found: Sequence[Kind]) -> bool:
+        states = prod(kind.total + 1 for kind in found)
+        return states <= MOST_STATES and states * each <= _MOST_ENTRIES
+
+    return kinds(fleet, table, few)
 
 
 class CountBound:
@@ -84,14 +95,23 @@ class CountBound:
         fleet: Fleet,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check()` is called before what takes long, and may raise."""
+        """For instances that `applies` says.
+
+        `check()` is called before what takes long, and may raise.
+        """
         self.instance, self.fleet, self._check = instance, fleet, check
         table = CostTable(instance)
         self._batch = instance.workload.global_batch
-        self._gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
+        found = _kinds(fleet, table)
+        if found is None:
+            raise InternalError(
+                f"instance {instance.name!r}: GPUs are too many to count"
+            )
+        self.kinds = found
+        self._gpus = [kind.total for kind in self.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
         self.states = prod(gpus + 1 for gpus in self._gpus)
-        self._within = [_within_us(table, kind) for kind in fleet.kinds]
+        self._within = [_within_us(table, kind) for kind in self.kinds]
         self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
         self._sums = Kept(self._gpus, inf, check)
@@ -132,8 +152,10 @@ class CountBound:
         key = size, micro_batches
         if key not in self._stages:
             b = self.fleet.sizes[size].sequences
-            each = Replicas(self._memory, self.fleet, b, micro_batches, self._check)
-            self._stages[key] = StageTables(each, self.fleet, b)
+            each = Replicas(self._memory, self.kinds, b, micro_batches, self._check)
+            self._stages[key] = StageTables(
+                each, self.kinds, self.fleet.layer_weights, b
+            )
         return self._stages[key]
 
     # -- one pipeline --------------------------------------------------------------
@@ -257,7 +279,8 @@ class CountBound:
         most = np.zeros([g + 1 for g in self._gpus], np.int64)
         # What is known says which ranges may take more than those before them.
         ranges = [
-            (taken(low, sums.known(high)), low, high) for low, high in sums.ranges(ratio)
+            (taken(low, sums.known(high)), low, high)
+            for low, high in sums.ranges(ratio)
         ]
         for known, low, high in sorted(ranges, key=lambda x: -int(x[0].sum())):
             self._check()
@@ -268,10 +291,9 @@ class CountBound:
 
 def _within_us(table: CostTable, kind: Kind) -> float:
     """What one GPU takes to synchronise a layer of average size inside a node."""
-    if kind.gpus < 2:
-        return 0.0
-    _, bytes_per_s = table.link(kind.nodes[0], kind.nodes[0])
-    return float(sent_bytes(table) * 10**6 / bytes_per_s)
+    several = (x for x in kind.speakers if table.cluster.node[x].count > 1)
+    rates = [table.link(name, name)[1] for name in several]
+    return float(sent_bytes(table) * 10**6 / max(rates)) if rates else 0.0
 
 
 def packed(one: Whole, fewest: int, most: int) -> tuple[int, Whole]:

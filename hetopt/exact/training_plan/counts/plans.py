@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ....plans import Pipeline, Replica, Stage, TrainingPlan
 from ...one_pipeline.cluster_tables import BIG, ClusterTables
 from ...one_pipeline.shares import least_us, shared
-from ..node_kinds import Fleet
 from .bound import CountBound
+from .kinds import Kind
 from .rows import Laid
 
 _RISES = (1.0, 1.03, 1.08, 1.2)  # of the least slowest stage that there can be
@@ -35,14 +35,14 @@ def pipelines(bound: CountBound) -> Iterator[TrainingPlan]:
 
     They may break rules that rows do not know: they are to be judged.
     """
-    instance, fleet = bound.instance, bound.fleet
+    instance, sizes = bound.instance, bound.fleet.sizes
     cluster = ClusterTables(instance)
     batch = instance.workload.global_batch
-    sizes = [i for i, x in enumerate(fleet.sizes) if not batch % x.sequences]
-    for part, size in product(_SYNCS, sizes):
+    even = [i for i, x in enumerate(sizes) if not batch % x.sequences]
+    for part, size in product(_SYNCS, even):
         for row in bound.rows(size, part * bound.quickest_us(size), _RISES):
-            b = fleet.sizes[size].sequences
-            placed = _Layout(cluster, fleet).lay(row)
+            b = sizes[size].sequences
+            placed = _Layout(cluster, bound.kinds).lay(row)
             plan = _plan(cluster, placed, b, batch // b)
             if plan is not None:
                 yield plan
@@ -51,9 +51,9 @@ def pipelines(bound: CountBound) -> Iterator[TrainingPlan]:
 class _Layout:
     """Stages of a row, laid on nodes with GPUs that are free."""
 
-    def __init__(self, cluster: ClusterTables, fleet: Fleet) -> None:
+    def __init__(self, cluster: ClusterTables, kinds: Sequence[Kind]) -> None:
         number = {name: i for i, name in enumerate(cluster.cost.names)}
-        self._nodes = [[number[name] for name in kind.nodes] for kind in fleet.kinds]
+        self._nodes = [[number[name] for name in kind.nodes] for kind in kinds]
         self._free = list(cluster.count)
 
     def lay(self, row: Sequence[Laid]) -> list[_Placed]:

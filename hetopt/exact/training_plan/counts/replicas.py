@@ -5,7 +5,7 @@ there it keeps the fewest micro-batches (1F1B), and so all that fits a plan fits
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ....costs import CostTable
 from ....costs.memory import in_flight
-from ..node_kinds import Fleet
+from ..node_kinds import Array
+from .kinds import Kind
 
-Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 
@@ -106,17 +106,17 @@ class Replicas:
     def __init__(
         self,
         memory: Memory,
-        fleet: Fleet,
+        kinds: Sequence[Kind],
         most: int,
         micro_batches: int,
         check: Callable[[], None],
     ) -> None:
         """`check()` is called before what takes long, and may raise."""
         self._memory, self._most = memory, most
-        self._nodes = [kind.nodes[0] for kind in fleet.kinds]
+        self._nodes = [kind.speakers for kind in kinds]
         layers = memory.tables[0].layers
         self.runs = Runs.of(layers)
-        shapes = [(kind.gpus + 1, most + 1) for kind in fleet.kinds]
+        shapes = [(kind.gpus + 1, most + 1) for kind in kinds]
         # By [degree, samples, last layer, first layer], while they are found.
         grids = [np.full((*shape, layers + 1, layers + 1), np.inf) for shape in shapes]
         behind: list[int | None] = [None] * layers + [0]  # stages, at the least
@@ -127,16 +127,17 @@ class Replicas:
                 continue
             place = Place(micro_batches, stages + 1)
             for kind, grid in enumerate(grids):
-                self._ending(kind, last, place, grid[:, :, last])
+                for node in self._nodes[kind]:
+                    self._ending(node, last, place, grid[:, :, last])
                 begins = np.isfinite(grid[:, :, last]).any((0, 1))
                 for first in np.flatnonzero(begins).tolist():
                     behind[first] = min(stages + 1, behind[first] or layers)
         self.us = [grid[:, :, self.runs.last, self.runs.first] for grid in grids]
 
-    def _ending(self, kind: int, last: int, place: Place, us: Array) -> None:
-        """Fill in the runs before layer `last`, in stages at a place from the end."""
-        node, tables = self._nodes[kind], self._memory.tables
-        for t in range(1, us.shape[0]):
+    def _ending(self, node: str, last: int, place: Place, us: Array) -> None:
+        """Lower the runs before layer `last`, in stages at a place from the end."""
+        tables = self._memory.tables
+        for t in range(1, tables[0].cluster.node[node].count + 1):
             for s in range(1, self._most + 1):
                 if not tables[0].usable(node, t, s):
                     continue

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..node_kinds import Fleet, Kind
+from .kinds import Kind
 from .replicas import Array, Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
@@ -87,18 +87,25 @@ class _Table(NamedTuple):
 class StageTables:
     """Stages of micro-batches of one size, for any limit on synchronisation."""
 
-    def __init__(self, replicas: Replicas, fleet: Fleet, sequences: int) -> None:
-        self._fleet, self._b = fleet, sequences
+    def __init__(
+        self,
+        replicas: Replicas,
+        kinds: Sequence[Kind],
+        weights: Array,
+        sequences: int,
+    ) -> None:
+        """`weights` are of the layers, 1 on average."""
+        self._kinds, self._b = kinds, sequences
         self.runs = runs = replicas.runs
         self._us = [us[:, : sequences + 1] for us in replicas.us]
         self._last = runs.last == runs.layers
-        behind = np.concatenate([[0.0], np.cumsum(fleet.layer_weights)])
+        behind = np.concatenate([[0.0], np.cumsum(weights)])
         self._weight = behind[runs.last] - behind[runs.first]
         self._within, self._away = (
             [self._packed(c, hops) for c, hops in enumerate(each)]
-            for each in (self._hops_within(), [kind.away_us for kind in fleet.kinds])
+            for each in (self._hops_within(), [kind.away_us for kind in kinds])
         )
-        anywhere = np.min([kind.away_us for kind in fleet.kinds], axis=0)
+        anywhere = np.min([kind.away_us for kind in kinds], axis=0)
         exits = [anywhere, *self._hops_within()] if sequences > 1 else []
         self._spread = [self._spread_of(hops) for hops in exits]
 
@@ -106,7 +113,7 @@ class StageTables:
         """All stages that can synchronise what they hold."""
 
         def able(each: list[list[_Table]]) -> tuple[Array, ...]:
-            kinds = enumerate(zip(each, self._fleet.kinds, strict=True))
+            kinds = enumerate(zip(each, self._kinds, strict=True))
             return tuple(
                 self._able_packed(tables, c, kind, senders)
                 for c, (tables, kind) in kinds
@@ -121,10 +128,10 @@ class StageTables:
         return not all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     def _hops_within(self) -> list[Array]:
-        return [kind.within_us for kind in self._fleet.kinds]
+        return [kind.within_us for kind in self._kinds]
 
     def _packed(self, kind: int, hops: Array) -> list[_Table]:
-        gpus = self._fleet.kinds[kind].gpus
+        gpus = self._kinds[kind].gpus
         return [
             _Table(t, slowest(self._paid(kind, t, hops), gpus)[:, self._b])
             for t in range(1, gpus + 1)
@@ -132,15 +139,15 @@ class StageTables:
 
     def _spread_of(self, hops: Array) -> list[_Table]:
         """Stages of two replicas or more, none of which has all samples."""
-        kinds = self._fleet.kinds
+        kinds = self._kinds
         found = []
         for t in range(1, max(kind.gpus for kind in kinds) + 1):
             each = []
             for c, kind in enumerate(kinds):
                 us = self._paid(c, t, hops)
                 us[:, self._b] = np.inf
-                nodes = min(len(kind.nodes), self._b)
-                each.append(slowest(us, kind.gpus * nodes))
+                gpus = kind.gpus * min(len(kind.nodes), self._b)
+                each.append(slowest(us, min(kind.total, gpus)))
             found.append(_Table(t, _together(each)))
         return found
 
@@ -166,7 +173,7 @@ class StageTables:
         return found
 
     def _able_spread(self, tables: list[_Table], senders: Senders) -> Array:
-        kinds = self._fleet.kinds
+        kinds = self._kinds
         widest = max(kind.gpus for kind in kinds)
         used = [
             -(-np.arange(n) // kind.gpus)

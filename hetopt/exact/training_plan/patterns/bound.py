@@ -267,6 +267,12 @@ class PatternBound:
         return self._counts is not None or not counting
 
     @property
+    def counted_together(self) -> tuple[tuple[str, ...], ...]:
+        """Kinds of nodes that are looked at as one where GPUs are counted."""
+        kinds = self._counts.kinds if self._counts else []
+        return tuple(kind.speakers for kind in kinds if len(kind.speakers) > 1)
+
+    @property
     def few_counts(self) -> bool:
         """Whether counts of GPUs are so few that they take less long than prices."""
         return self._counts is not None and self._counts.states <= _FEW_STATES
@@ -587,6 +593,7 @@ class Refutation:
                 finer=tuple(size.finer for size in self.bound.fleet.sizes),
                 least_us=self.bound.smallest_us,
                 ratios=_RATIOS,
+                together=self.bound.counted_together,
             )
         except ValidationError:
             return None

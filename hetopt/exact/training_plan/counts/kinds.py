@@ -1,0 +1,90 @@
+"""Kinds of nodes whose GPUs are counted; so few that their numbers can be listed.
+
+Where they are too many, those are looked at as one that differ least: such a node has
+as many GPUs as the largest of them, and does each thing as the best of them does. What
+that loses is what their GPUs seem to gain in speed and in memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from ....costs import CostTable
+from ..node_kinds import Array, Fleet
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes that are looked at as alike: of one kind, or as the best of several.
+
+    `speakers` are a node of each kind, `gpus` those of a node, `total` of all nodes.
+    Hops are the least, by samples: inside such a node, and from it to another.
+    """
+
+    speakers: tuple[str, ...]
+    nodes: tuple[str, ...]
+    gpus: int
+    total: int
+    within_us: Array
+    away_us: Array
+
+
+_Worths = tuple[float, ...]  # of a GPU: its parts of all speed and of all memory
+
+
+def kinds(
+    fleet: Fleet, table: CostTable, few: Callable[[Sequence[Kind]], bool]
+) -> list[Kind] | None:
+    """The kinds of a fleet, together until they are `few`; None where one is many."""
+    found = [
+        Kind(
+            kind.nodes[:1],
+            kind.nodes,
+            kind.gpus,
+            kind.gpus * len(kind.nodes),
+            kind.within_us,
+            kind.away_us,
+        )
+        for kind in fleet.kinds
+    ]
+    worths = _worths(fleet, table)
+    while not few(found):
+        if len(found) == 1:
+            return None
+        pairs = combinations(range(len(found)), 2)
+        i, j = min(pairs, key=lambda pair: _loss(found, worths, pair))
+        found[i] = _together(found[i], found.pop(j))
+        worths[i] = _best(worths[i], worths.pop(j))
+    return found
+
+
+def _worths(fleet: Fleet, table: CostTable) -> list[_Worths]:
+    each = [
+        (kind.speed, float(table.memory_mib(kind.nodes[0]))) for kind in fleet.kinds
+    ]
+    gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
+    whole = np.array(gpus) @ np.array(each)
+    return [tuple(float(x) for x in np.array(one) / whole) for one in each]
+
+
+def _best(one: _Worths, other: _Worths) -> _Worths:
+    return tuple(map(max, one, other))
+
+
+def _loss(found: list[Kind], worths: list[_Worths], pair: tuple[int, int]) -> float:
+    """What GPUs of two kinds gain where all are like the best of both."""
+    best = _best(*(worths[i] for i in pair))
+    return sum(found[i].total * (sum(best) - sum(worths[i])) for i in pair)
+
+
+def _together(one: Kind, other: Kind) -> Kind:
+    return Kind(
+        (*one.speakers, *other.speakers),
+        (*one.nodes, *other.nodes),
+        max(one.gpus, other.gpus),
+        one.total + other.total,
+        np.minimum(one.within_us, other.within_us),
+        np.minimum(one.away_us, other.away_us),
+    )
