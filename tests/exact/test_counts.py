@@ -31,6 +31,7 @@ from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
 
 LONG_US = 1e12
+LONG = np.full((4, 5), LONG_US)  # by GPUs
 GPUS = (3, 4)  # a node of three, and two nodes of two
 
 
@@ -121,7 +122,7 @@ def test_least_rows_are_the_least_of_all(
     for seed, layers, alone in product(range(4), (1, 2, 3), (False, True)):
         stages = random_stages(seed, layers, alone)
         for slowest in (15.0, 30.0, 60.0):
-            least = Rows(stages, Runs.of(layers), GPUS).least(slowest, LONG_US)
+            least = Rows(stages, Runs.of(layers), GPUS).least(slowest, LONG)
             known = least_rows(stages, layers, slowest)
             for most in product(range(GPUS[0] + 1), range(GPUS[1] + 1)):
                 some = [
@@ -239,7 +240,7 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
 def test_a_least_row_holds_all_layers_in_the_gpus_that_there_are() -> None:
     for seed, layers in product(range(6), (1, 2, 3)):
         rows_ = Rows(random_stages(seed, layers, alone=False), Runs.of(layers), GPUS)
-        least = rows_.least(60.0, LONG_US)
+        least = rows_.least(60.0, LONG)
         row = rows_.least_row(60.0)
         if np.isinf(least.flat[-1]):
             assert not row

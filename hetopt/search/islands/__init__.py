@@ -5,10 +5,10 @@ nodes, where every node holds the same layers for all pipelines, so that gradien
 inside the node; and every node a set by itself, where activations stay inside. Between
 them lie all partitions of the nodes into sets. This planner searches them: from both
 ends (nodes that cannot hold the model alone join others first), by joining sets,
-moving a node and swapping two, and by choosing among the options of sets: number of
-pipelines, degrees by kind of node, order; sets of equal nodes take equal options.
-Layers and micro-batches are balanced exactly, and the judge's objective decides. Not a
-published system: the baseline that published ones have to beat.
+moving a node, leaving it idle and swapping two, and by choosing among the options of
+sets: number of pipelines, degrees by kind of node, order; sets of equal nodes take
+equal options. Layers and micro-batches are balanced exactly, and the judge's objective
+decides. Not a published system: the baseline that published ones have to beat.
 """
 
 import time
@@ -135,11 +135,17 @@ class _Search:
     # --- where to start ----------------------------------------------------------
 
     def starts(self) -> Iterator[list[Nodes]]:
-        """Partitions to start from: small sets, and one set of all measured nodes."""
+        """Partitions to start from: small sets, and one set of all measured nodes.
+
+        Or of those with many GPUs: it has as many pipelines as its smallest node GPUs.
+        """
         everyone = tuple(self._cost.timed_nodes)
         yield self._small_sets(everyone)
-        if len(everyone) > 1:
-            yield [everyone]
+        gpus = [self._cost.nodes[i].count for i in everyone]
+        for least in sorted(set(gpus)):
+            large = tuple(i for i, g in zip(everyone, gpus, strict=True) if g >= least)
+            if len(large) > 1:
+                yield [large]
 
     def _small_sets(self, everyone: Nodes) -> list[Nodes]:
         """Nodes alone where the model fits, the others joined until it does."""
@@ -280,6 +286,7 @@ def _all_changes(sets: Sequence[Nodes]) -> Iterator[_Change]:
             rest = tuple(i for i in one if i != node)
             if rest:
                 yield _change((one,), (rest, (node,)))
+                yield _change((one,), (rest,))  # the node stays idle
             for two in sets:
                 if two != one:
                     yield _change((one, two), (rest, (*two, node)))

@@ -267,6 +267,11 @@ class CountBound:
         """
         fewest, highest = wanted
 
+        def most_us(low: float) -> Array:
+            """Of a row of stages that takes as many as are wanted."""
+            spare = left_us - np.maximum(0, fewest - 1) * low * (1 - 2 * _SURE)
+            return np.where(fewest > highest, -1.0, spare + _SURE * left_us)
+
         def taken(low: float, least: Array) -> Whole:
             spare = left_us - np.maximum(least, spent_us)
             # Stages of no time are no limit to their number.
@@ -285,7 +290,8 @@ class CountBound:
         for known, low, high in sorted(ranges, key=lambda x: -int(x[0].sum())):
             self._check()
             if ((known > most) & (known >= fewest)).any():
-                np.maximum(most, taken(low, sums.least(high)), out=most)
+                least = sums.least(high, most_us(low))
+                np.maximum(most, taken(low, least), out=most)
         return most
 
 

@@ -143,17 +143,18 @@ class Rows:
             np.array([(states + u[:, None] < sides).all(0) for u in use], np.bool_),
             rooms,
             strides,
-            states > 0,
+            np.ascontiguousarray(states.T),
         )
 
-    def least(self, slowest_us: float, most_us: float) -> Array:
+    def least(self, slowest_us: float, most_us: Array) -> Array:
         """Least sums of the stage times of all layers, by GPUs at most of each kind.
 
-        No stage is slower than `slowest_us`; infinite beyond `most_us`.
+        No stage is slower than `slowest_us`; infinite beyond `most_us`, which is by
+        GPUs and not more of more of them.
         """
         if not self._steps.us.size:
             return np.full(self.sides, np.inf)
-        least = compiled()(self._steps, slowest_us, most_us, False)
+        least = compiled()(self._steps, slowest_us, most_us.ravel(), False)
         found: Array = least[-1, 0].reshape(self.sides)
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
@@ -164,7 +165,8 @@ class Rows:
         steps, laid = self._steps, list[Laid]()
         if not steps.us.size:
             return laid
-        least = compiled()(steps, slowest_us, np.inf, True)
+        any_us = np.full(steps.there.shape[1], np.inf)
+        least = compiled()(steps, slowest_us, any_us, True)
         last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
         if np.isinf(least[last, room, state]):
             return laid
@@ -214,6 +216,7 @@ def _equal(chain: Array, longer: Array, gpus: int) -> bool:
     return np.array_equal(chain[: gpus + 1], longer[: gpus + 1])
 
 
+_MANY = 8  # times so many states are more than all, where some are looked up
 _Flags = npt.NDArray[np.bool_]
 
 
@@ -223,7 +226,7 @@ class _Steps(NamedTuple):
     Times in us by [last, first, stage]; the row and the room after each stage, by how
     much its GPUs raise the number of a state, and in which states they are there
     [stage, state]; the rooms of each row; by how much a GPU of each kind raises the
-    number of a state, and which states have one [kind, state].
+    number of a state, and the GPUs of each [state, kind].
     """
 
     us: Array
@@ -233,10 +236,10 @@ class _Steps(NamedTuple):
     there: _Flags
     rooms: _Flags
     strides: Whole
-    some: _Flags
+    use: Whole
 
 
-_Kernel = Callable[[_Steps, float, float, bool], Array]
+_Kernel = Callable[[_Steps, float, Array, bool], Array]
 
 
 @cache
@@ -245,11 +248,12 @@ def compiled() -> _Kernel:
     return compiling.compiled(number_by_number, plainly)
 
 
-def plainly(steps: _Steps, slowest_us: float, most_us: float, every: bool) -> Array:
+def plainly(steps: _Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
     """Least sums by layers that are held, room and state, by numpy.
 
-    Of all numbers of layers if `every`, or of the last alone. Of states that use more
-    and take no less than another, any sum may be given.
+    They are up to the most of each state; of all numbers of layers if `every`, or of
+    the last alone. Of states that use more and take no less than another, any sum may
+    be given.
     """
     us, before, after, raised, there, rooms, _, _ = steps
     layers, states = us.shape[1], there.shape[1]
@@ -264,9 +268,9 @@ def plainly(steps: _Steps, slowest_us: float, most_us: float, every: bool) -> Ar
                 froms = np.flatnonzero(there[stage])
                 sums = rows[firsts, before[stage]][:, froms]
                 found = (sums + us[last, firsts, stage][:, None]).min(0)
-                found[found > most_us] = np.inf
-                into = least[last, after[stage]]
                 tos = froms + raised[stage]
+                found[found > most_us[tos]] = np.inf
+                into = least[last, after[stage]]
                 into[tos] = np.minimum(into[tos], found)
         for row, each in enumerate(rooms):
             rows[last, row] = least[last, each].min(0)
@@ -274,20 +278,24 @@ def plainly(steps: _Steps, slowest_us: float, most_us: float, every: bool) -> Ar
 
 
 def number_by_number(
-    steps: _Steps, slowest_us: float, most_us: float, every: bool
+    steps: _Steps, slowest_us: float, most_us: Array, every: bool
 ) -> Array:
     """The same for a compiler; it goes on only from what is better than with less."""
-    us, before, after, raised, there, rooms, strides, some = steps
+    us, before, after, raised, there, rooms, strides, use = steps
     layers, states = us.shape[1], there.shape[1]
-    many, kinds = rooms.shape[0], len(strides)
-    kept = np.zeros((layers, many, states), np.int64)
-    sums = np.zeros((layers, many, states))
-    number = np.zeros((layers, many), np.int64)
+    many, kinds = rooms.shape[0], use.shape[1]
+    # What is gone on from, by layer and row of rooms: a part of one list each.
+    kept, sums = np.zeros(states, np.int64), np.zeros(states)
+    begin = np.zeros((layers, many), np.int64)
+    end = np.zeros((layers, many), np.int64)
     for row in range(many):
-        number[0, row] = rooms[row, 0]
+        end[0, row] = rooms[row, 0]
     told = np.full((layers + 1 if every else 1, rooms.shape[1], states), np.inf)
     told[0, 0, 0] = 0.0
-    lowest = np.zeros(states)
+    reached = np.zeros((rooms.shape[1], states), np.int64)
+    number = np.zeros(rooms.shape[1], np.int64)  # of states that are reached
+    own, some = np.full(states, np.inf), np.zeros(states, np.int64)
+    last_kept = 1
     for last in range(1, layers + 1):
         least = told[last if every else 0]
         least[:] = np.inf
@@ -296,28 +304,62 @@ def number_by_number(
                 more = us[last, first, stage]
                 if more > slowest_us:
                     continue
-                row, room = before[stage], after[stage]
-                for i in range(number[first, row]):
-                    state = kept[first, row, i]
-                    found = sums[first, row, i] + more
-                    if there[stage, state] and found <= most_us:
-                        to = state + raised[stage]
-                        least[room, to] = min(least[room, to], found)
+                row, into = before[stage], least[after[stage]]
+                some_us = sums[begin[first, row] : end[first, row]]
+                froms = kept[begin[first, row] : end[first, row]]
+                able, rise = there[stage], raised[stage]
+                for i in range(len(froms)):
+                    found, to = some_us[i] + more, froms[i] + rise
+                    if able[froms[i]] and found <= most_us[to]:
+                        into[to] = min(into[to], found)
         if last == layers:
             break
-        for row in range(many):
+        number[:] = 0
+        for room in range(len(number)):
             for state in range(states):
-                low = np.inf  # of states with one GPU less
-                for kind in range(kinds):
-                    if some[kind, state]:
-                        low = min(low, lowest[state - strides[kind]])
-                own = np.inf
-                for room in range(rooms.shape[1]):
-                    if rooms[row, room]:
-                        own = min(own, least[room, state])
-                if own < low:
-                    i = number[last, row]
-                    kept[last, row, i], sums[last, row, i] = state, own
-                    number[last, row] = i + 1
-                lowest[state] = min(own, low)
+                if least[room, state] < np.inf:
+                    reached[room, number[room]] = state
+                    number[room] += 1
+        for row in range(many):
+            size = 0
+            for room in range(len(number)):
+                if rooms[row, room]:
+                    for state in reached[room, : number[room]]:
+                        if own[state] == np.inf:
+                            some[size] = state
+                            size += 1
+                        own[state] = min(own[state], least[room, state])
+            if last_kept + size > len(kept):
+                kept = np.concatenate((kept, np.zeros(len(kept) + size, np.int64)))
+                sums = np.concatenate((sums, np.zeros(len(sums) + size)))
+            begin[last, row] = last_kept
+            # Those are gone on from that are better than all that use less, which come
+            # before them: looked up among these, or, where many are, in all states.
+            if _MANY * size > states:
+                for state in range(states):
+                    low = np.inf
+                    for kind in range(kinds):
+                        if use[state, kind]:
+                            low = min(low, own[state - strides[kind]])
+                    if own[state] < low:
+                        kept[last_kept], sums[last_kept] = state, own[state]
+                        last_kept += 1
+                    else:
+                        own[state] = low
+                own[:] = np.inf
+            else:
+                for state in np.sort(some[:size]):
+                    better = True
+                    for i in range(begin[last, row], last_kept):
+                        if sums[i] <= own[state]:
+                            better = False
+                            for kind in range(kinds):
+                                better = better or use[kept[i], kind] > use[state, kind]
+                            if not better:
+                                break
+                    if better:
+                        kept[last_kept], sums[last_kept] = state, own[state]
+                        last_kept += 1
+                own[some[:size]] = np.inf
+            end[last, row] = last_kept
     return told

@@ -12,6 +12,7 @@ from .rows import Laid, Rows
 from .stages import Stages
 
 _KEPT_BYTES = 600_000_000
+_FURTHER = 0.02  # of the most that is asked for
 
 
 class Sums:
@@ -19,8 +20,8 @@ class Sums:
 
     def __init__(self, rows: Rows, most_us: float) -> None:
         """Sums above `most_us` are infinite."""
-        self._rows, self._most = rows, most_us
-        self._kept: dict[float, Array] = {}
+        self._rows, self._most = rows, np.full(rows.sides, most_us)
+        self._kept: dict[float, tuple[Array, Array]] = {}  # and up to which sums
         self._slowest: list[float] = []  # of what is kept, in ascending order
         self._ranges: dict[float, list[tuple[float, float]]] = {}
         self._none = np.zeros(rows.sides)
@@ -29,22 +30,31 @@ class Sums:
     @property
     def nbytes(self) -> int:
         """Memory of all that is kept."""
-        kept = sum(sums.nbytes for sums in self._kept.values())
+        kept = sum(2 * sums.nbytes for sums, _ in self._kept.values())
         return self._rows.nbytes + kept
 
-    def least(self, slowest_us: float) -> Array:
-        """Where no stage is slower than a time."""
+    def least(self, slowest_us: float, most_us: Array | None = None) -> Array:
+        """Where no stage is slower than a time; of no interest beyond `most_us`.
+
+        That is by GPUs, and not more of more of them.
+        """
+        most = self._most if most_us is None else most_us
         if slowest_us not in self._kept:
-            self._kept[slowest_us] = self._rows.least(slowest_us, self._most)
             insort(self._slowest, slowest_us)
-        return self._kept[slowest_us]
+        elif (self._kept[slowest_us][1] >= most).all():
+            return self._kept[slowest_us][0]
+        # The next time that is asked for is a little longer.
+        most = np.minimum(self._most, most + _FURTHER * np.abs(most))
+        self._kept[slowest_us] = self._rows.least(slowest_us, most), most
+        return self._kept[slowest_us][0]
 
     def known(self, slowest_us: float) -> Array:
         """The same or less, without a walk: where stages may be slower, or no time."""
         place = bisect_left(self._slowest, slowest_us)
-        if place < len(self._slowest):
-            return self._kept[self._slowest[place]]
-        return self._none
+        if place == len(self._slowest):
+            return self._none
+        least, most = self._kept[self._slowest[place]]
+        return np.maximum(0.0, np.minimum(least, most))
 
     def row(self, slowest_us: float) -> list[Laid]:
         """A row whose sum is the least; no stage in it is slower than a time."""
