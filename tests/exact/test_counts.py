@@ -234,7 +234,7 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
     method = CountBound(instance, kinds).within(2 * left, lambda: None)
     sizes = range(len(kinds.sizes))
     every = Range(some, some, some, sizes, (Synchronising(),))
-    assert method.refuted(every, left) is None
+    assert method.refuted(every, left).ratio is None
 
 
 def test_a_least_row_holds_all_layers_in_the_gpus_that_there_are() -> None:

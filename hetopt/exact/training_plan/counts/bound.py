@@ -54,7 +54,8 @@ class Range(NamedTuple):
 
     Their layers have `replicas` at the least. A pipeline is of one of some kinds of
     `synchronising`. Of what the plans synchronise `unknown_us` are not told: with that
-    much less time it is worth the while to ask again.
+    much less time it is worth the while to ask again. `wanted` was told of a wider
+    range and no less time.
     """
 
     fewest: int
@@ -63,6 +64,18 @@ class Range(NamedTuple):
     sizes: range
     synchronising: tuple[Synchronising, ...]
     unknown_us: float = 0.0
+    wanted: Whole | None = None
+
+
+class Verdict(NamedTuple):
+    """How finely the slowest stage is told apart where there is no plan in a range.
+
+    None where there may be one. Then its pipelines take so many sequences at the
+    least, by the GPUs that each may use: with the others all of the batch.
+    """
+
+    ratio: float | None
+    wanted: Whole | None = None
 
 
 def applies(instance: Instance, fleet: Fleet) -> bool:
@@ -122,17 +135,14 @@ class CountBound:
         other._check, other._sums = check, Kept(self._gpus, most_us, check)
         return other
 
-    def refuted(self, some: Range, left_us: float) -> float | None:
-        """How finely the slowest stage is told apart where there is no plan in a range.
-
-        None where one may take `left_us` or less for its pipelines.
-        """
+    def refuted(self, some: Range, left_us: float) -> Verdict:
+        """Whether no plan in a range takes `left_us` or less for its pipelines."""
         if left_us < 0:
-            return RATIOS[0]
+            return Verdict(RATIOS[0])
         if some.most == 1:
             ways = product(some.sizes, some.synchronising)
             alone = all(self._alone(size, by, left_us) for size, by in ways)
-            return RATIOS[0] if alone else None
+            return Verdict(RATIOS[0] if alone else None)
         return self._together(some, left_us)
 
     def _senders(self, sync_us: float, others: int, replicas: int) -> Senders:
@@ -207,9 +217,11 @@ class CountBound:
 
     # -- several -------------------------------------------------------------------
 
-    def _together(self, some: Range, left_us: float) -> float | None:
+    def _together(self, some: Range, left_us: float) -> Verdict:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
-        wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
+        wanted = some.wanted
+        if wanted is None:
+            wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
         for ratio in RATIOS:
             if _WORTH * (ratio - 1) * left_us < some.unknown_us and ratio < RATIOS[0]:
                 break
@@ -221,12 +233,12 @@ class CountBound:
                 np.maximum(one, more, out=one)
             taken, others = packed(one, some.fewest, some.most)
             if taken < self._batch:
-                return ratio
-            if taken > ratio * self._batch:
-                break  # ranges are not what makes the difference
+                return Verdict(ratio)
             # Pipelines that leave more of the batch than others take are in no plan.
             wanted = self._batch - np.flip(others)
-        return None
+            if taken > ratio * self._batch:
+                break  # ranges are not what makes the difference
+        return Verdict(None, wanted)
 
     def _sequences(
         self,

@@ -132,6 +132,7 @@ class Case:
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
     counted: float | None = None  # refuted by counts, with ranges of this ratio
+    wanted: tuple[float, Any] | None = None  # up to a time, as counts tell its parts
     split: "Split | None" = None
 
     @property
@@ -289,8 +290,7 @@ class PatternBound:
         left /= self.pipeline_factor
         left += 1e-9 * abs(left) + 1e-12 * time_us  # factors and times were rounded
         if self._counts is not None and (self.counting or case.most == 1):
-            case.counted = self._refuted_by_counts(case, left, time_us)
-            return case.counted is not None
+            return self._refuted_by_counts(case, left, time_us)
         groups = self._groups(case)
         kinds = [kind for kind, _ in groups]
         for level in range(len(_RATIOS)):
@@ -308,13 +308,13 @@ class PatternBound:
                 break  # intervals are not what makes the difference
         return False
 
-    def _refuted_by_counts(
-        self, case: Case, left_us: float, time_us: float
-    ) -> float | None:
-        """How finely stages are told apart whose rows take longer, in whole GPUs."""
+    def _refuted_by_counts(self, case: Case, left_us: float, time_us: float) -> bool:
+        """Whether rows of stages take longer, in whole GPUs."""
         assert self._counts is not None
+        case.counted = None
         if left_us >= 0 and case.count_low == 1 < case.most:
-            return None  # one pipeline is looked at apart
+            return False  # one pipeline is looked at apart
+        until_us, wanted = case.wanted or (-inf, None)
         some = counts.Range(
             case.count_low,
             case.most,
@@ -322,8 +322,12 @@ class PatternBound:
             range(case.size_low, case.size_high + 1),
             tuple(self._synchronising(case, time_us)),
             self._unknown_us(case),
+            wanted if time_us <= until_us else None,
         )
-        return self._counts.refuted(some, left_us)
+        verdict = self._counts.refuted(some, left_us)
+        case.counted = verdict.ratio
+        case.wanted = None if verdict.wanted is None else (time_us, verdict.wanted)
+        return verdict.ratio is not None
 
     def _unknown_us(self, case: Case) -> float:
         """By how much pipelines may have less time than the case leaves them."""
