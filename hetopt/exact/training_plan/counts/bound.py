@@ -21,14 +21,14 @@ import numpy as np
 from ....costs import CostTable
 from ....errors import InternalError
 from ....schema import Instance
-from ..node_kinds import Fleet, sent_bytes
+from ..node_kinds import Array, Fleet, sent_bytes
 from .kinds import Kind, kinds
-from .replicas import Array, Memory, Replicas, Runs, Whole
+from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
 from .sums import Kept, Sums
 
-MOST_STATES = 6_000  # numbers of GPUs by kind
+MOST_STATES = 8_000  # numbers of GPUs by kind
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = (1.15, 1.04, 1.01, 1.002, 1.0003)

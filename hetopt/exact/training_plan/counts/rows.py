@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import compiling
-from .replicas import Array, Runs, Whole
+from ..node_kinds import Array
+from .replicas import Runs, Whole
 from .stages import Stages
 
 
@@ -245,7 +246,7 @@ _Kernel = Callable[[_Steps, float, Array, bool], Array]
 @cache
 def compiled() -> _Kernel:
     """`number_by_number` for this machine where a compiler is, or `plainly`."""
-    return compiling.compiled(number_by_number, plainly)
+    return compiling.compiled(number_by_number, plainly, least_used)
 
 
 def plainly(steps: _Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
@@ -283,7 +284,7 @@ def number_by_number(
     """The same for a compiler; it goes on only from what is better than with less."""
     us, before, after, raised, there, rooms, strides, use = steps
     layers, states = us.shape[1], there.shape[1]
-    many, kinds = rooms.shape[0], use.shape[1]
+    many = rooms.shape[0]
     # What is gone on from, by layer and row of rooms: a part of one list each.
     kept, sums = np.zeros(states, np.int64), np.zeros(states)
     begin = np.zeros((layers, many), np.int64)
@@ -333,33 +334,43 @@ def number_by_number(
                 kept = np.concatenate((kept, np.zeros(len(kept) + size, np.int64)))
                 sums = np.concatenate((sums, np.zeros(len(sums) + size)))
             begin[last, row] = last_kept
-            # Those are gone on from that are better than all that use less, which come
-            # before them: looked up among these, or, where many are, in all states.
-            if _MANY * size > states:
-                for state in range(states):
-                    low = np.inf
-                    for kind in range(kinds):
-                        if use[state, kind]:
-                            low = min(low, own[state - strides[kind]])
-                    if own[state] < low:
-                        kept[last_kept], sums[last_kept] = state, own[state]
-                        last_kept += 1
-                    else:
-                        own[state] = low
-                own[:] = np.inf
-            else:
-                for state in np.sort(some[:size]):
-                    better = True
-                    for i in range(begin[last, row], last_kept):
-                        if sums[i] <= own[state]:
-                            better = False
-                            for kind in range(kinds):
-                                better = better or use[kept[i], kind] > use[state, kind]
-                            if not better:
-                                break
-                    if better:
-                        kept[last_kept], sums[last_kept] = state, own[state]
-                        last_kept += 1
-                own[some[:size]] = np.inf
+            for state in least_used(own, some[:size], use, strides):
+                kept[last_kept], sums[last_kept] = state, own[state]
+                last_kept += 1
+            own[some[:size]] = np.inf
             end[last, row] = last_kept
     return told
+
+
+def least_used(own: Array, some: Whole, use: Whole, strides: Whole) -> Whole:
+    """Those of some states that are better than all of them that use less.
+
+    `own` are their sums by state, infinite for all others; `use` and `strides` are as
+    in `_Steps`. States that use less come before those that use more.
+    """
+    states, kinds = use.shape
+    found, size = np.zeros(len(some), np.int64), 0
+    if _MANY * len(some) > states:
+        lowest = np.zeros(states)  # of states that use no more
+        for state in range(states):
+            low = np.inf
+            for kind in range(kinds):
+                if use[state, kind]:
+                    low = min(low, lowest[state - strides[kind]])
+            lowest[state] = min(own[state], low)
+            if own[state] < low:
+                found[size] = state
+                size += 1
+        return found[:size]
+    for state in np.sort(some):
+        better = True
+        for i in range(size):
+            if better and own[found[i]] <= own[state]:
+                less = True
+                for kind in range(kinds):
+                    less = less and use[found[i], kind] <= use[state, kind]
+                better = not less
+        if better:
+            found[size] = state
+            size += 1
+    return found[:size]

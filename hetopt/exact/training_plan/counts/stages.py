@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..node_kinds import Array
 from .kinds import Kind
-from .replicas import Array, Replicas
+from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
 
