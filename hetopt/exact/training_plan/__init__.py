@@ -153,7 +153,7 @@ def _small(run: Run, instance: Instance) -> None:
         rows = _lay_rows(run, instance)
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
-        _line_up(run, instance)
+        _line_up(run, instance, rows)
         if run.limits.time_s and not _told_soon(instance):
             _refute(run, instance, _SMALL_SHARE, rows)
     known = small.solve_small(instance, run, warm_start=run.plan)
@@ -207,11 +207,11 @@ def _large(run: Run, instance: Instance) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     rows = _lay_rows(run, instance)
-    if run.plan is None:
+    if run.plan is None or not (rows and rows.few):
         _start(run, instance)
     if run.plan is None and _fit(run, instance):
         return
-    _line_up(run, instance)
+    _line_up(run, instance, rows)
     if settings.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
@@ -243,11 +243,21 @@ def _fit(run: Run, instance: Instance) -> bool:
     return bool(run.reasons)
 
 
-def _line_up(run: Run, instance: Instance) -> None:
-    """A single pipeline, where one is faster than the incumbent."""
+def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) -> None:
+    """A single pipeline, where one is faster than the incumbent.
+
+    `rows` of stages may say that none is.
+    """
     light = without_update(instance)
     if not _lines(light):
         return
+    if rows and run.objective and light == instance:
+        with suppress(OutOfTime):
+            clock = _Clock(run, _deadline(run, _ROWS_SHARE))
+            if not rows.within(float(run.objective), clock.check).single(
+                float(run.objective)
+            ):
+                return
     seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     one_pipeline.faster(light, run.objective, limits, run.offer)

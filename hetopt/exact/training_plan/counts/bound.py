@@ -29,6 +29,7 @@ from .stages import Senders, StageTables
 from .sums import Kept, Sums
 
 MOST_STATES = 8_000  # numbers of GPUs by kind
+_FEW_STATES = 750  # that take less long than prices
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = (1.15, 1.04, 1.01, 1.002, 1.0003)
@@ -134,6 +135,20 @@ class CountBound:
         other = copy(self)
         other._check, other._sums = check, Kept(self._gpus, most_us, check)
         return other
+
+    @property
+    def few(self) -> bool:
+        """Whether numbers of GPUs are so few that they are soon looked at, as they are."""
+        apart = len(self.kinds) == len(self.fleet.kinds)
+        return apart and self.states <= _FEW_STATES
+
+    def single(self, time_us: float) -> bool:
+        """Whether one pipeline may have an iteration of at most `time_us`."""
+        costs = self.instance.workload.costs
+        left_us = time_us - float(costs.iteration_overhead_us)
+        every = range(len(self.fleet.sizes))
+        alone = Range(1, 1, 1, every, (Synchronising(),))
+        return self.refuted(alone, left_us / float(costs.pipeline_factor)).ratio is None
 
     def refuted(self, some: Range, left_us: float) -> Verdict:
         """Whether no plan in a range takes `left_us` or less for its pipelines."""

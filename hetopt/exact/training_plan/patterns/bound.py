@@ -75,7 +75,6 @@ _COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
 _HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
-_FEW_STATES = 750
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
 
@@ -276,7 +275,7 @@ class PatternBound:
     @property
     def few_counts(self) -> bool:
         """Whether counts of GPUs are so few that they take less long than prices."""
-        return self._counts is not None and self._counts.states <= _FEW_STATES
+        return self._counts is not None and self._counts.few
 
     def refute(self, time_us: float) -> "Refutation":
         """Start refuting that any plan has an iteration of at most `time_us`."""
