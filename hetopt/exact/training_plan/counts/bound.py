@@ -138,7 +138,7 @@ class CountBound:
 
     @property
     def few(self) -> bool:
-        """Whether numbers of GPUs are so few that they are soon looked at, as they are."""
+        """Whether kinds are apart, and numbers of GPUs few enough to go first."""
         apart = len(self.kinds) == len(self.fleet.kinds)
         return apart and self.states <= _FEW_STATES
 
