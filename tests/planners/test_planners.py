@@ -197,6 +197,37 @@ def test_megatron_says_how_much_memory_is_short_and_where() -> None:
         megatron.plan(shipped("tiny/infeasible"))
 
 
+# --- islands ---------------------------------------------------------------------
+
+
+def two_nodes_and(slow_gpus: int) -> Instance:
+    """Two nodes of four GPUs on a slow network, and perhaps a slow one of few."""
+    gpus = {"fast": {"peak_tflops": 100, "memory_gib": 24}}
+    nodes: list[dict[str, Any]] = [
+        {"name": f"node{i}", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 300}
+        for i in range(2)
+    ]
+    if slow_gpus:
+        gpus["slow"] = {"peak_tflops": 2, "memory_gib": 48}
+        nodes.append({"name": "node2", "gpu": "slow", "count": slow_gpus})
+    shape = {"layers": 8, "hidden": 2048, "heads": 16, "vocabulary": 0}
+    document = {
+        "name": "islands",
+        "model": {"name": "model", **shape, "parameters_per_layer": 50_000_000},
+        "cluster": {"gpus": gpus, "nodes": nodes, "inter": {"gbytes_per_s": 0.5}},
+        "workload": {"sequence_length": 1024, "global_batch": 64}
+        | {"micro_batch_sizes": [1], "costs": {"flash": True}},
+    }
+    return Instance.model_validate_json(json.dumps(document))
+
+
+def test_islands_leave_a_node_idle_that_would_hold_the_others_back() -> None:
+    without, beside = (objective_of("islands", two_nodes_and(n)) for n in (0, 1))
+    assert without is not None
+    assert beside is not None
+    assert beside <= without
+
+
 # --- autohet ---------------------------------------------------------------------
 
 
