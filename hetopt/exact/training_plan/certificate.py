@@ -717,8 +717,8 @@ class _Check:
         if not overlap or self.costs.interleave > 1 or not self._spread_us() * factor:
             return [(0.0, math.inf)]
         most, low, found = self.time_us / factor * (1 + 2e-9), 0.0, []
-        for halvings in range(5, -1, -1):
-            high = most / 2**halvings
+        for quarters in range(20, -1, -1):
+            high = most / 2 ** (quarters / 4)
             # A little less is spent, and more allowed, than the method reckons with.
             found.append((low * factor / pipeline * (1 - 4e-9), high))
             low = high

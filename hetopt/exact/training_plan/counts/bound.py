@@ -54,9 +54,9 @@ class Range(NamedTuple):
     """Plans of some settings: how many pipelines, of which sizes, by their numbers.
 
     Their layers have `replicas` at the least. A pipeline is of one of some kinds of
-    `synchronising`. Of what the plans synchronise `unknown_us` are not told: with that
-    much less time it is worth the while to ask again. `wanted` was told of a wider
-    range and no less time.
+    `synchronising`, and of one of `finer` ones, if any. Of what the plans synchronise
+    `unknown_us` are not told: with that much less time it is worth the while to ask
+    again. `wanted` was told of a wider range and no less time.
     """
 
     fewest: int
@@ -64,6 +64,7 @@ class Range(NamedTuple):
     replicas: int
     sizes: range
     synchronising: tuple[Synchronising, ...]
+    finer: tuple[Synchronising, ...] = ()
     unknown_us: float = 0.0
     wanted: Whole | None = None
 
@@ -155,7 +156,7 @@ class CountBound:
         if left_us < 0:
             return Verdict(RATIOS[0])
         if some.most == 1:
-            ways = product(some.sizes, some.synchronising)
+            ways = product(some.sizes, some.finer or some.synchronising)
             alone = all(self._alone(size, by, left_us) for size, by in ways)
             return Verdict(RATIOS[0] if alone else None)
         return self._together(some, left_us)
@@ -237,11 +238,12 @@ class CountBound:
         wanted = some.wanted
         if wanted is None:
             wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
+        kinds = some.synchronising
         for ratio in RATIOS:
             if _WORTH * (ratio - 1) * left_us < some.unknown_us and ratio < RATIOS[0]:
                 break
             one = np.zeros_like(wanted)
-            for size, by in product(some.sizes, some.synchronising):
+            for size, by in product(some.sizes, kinds):
                 senders = self._senders(by.most_us, some.fewest - 1, some.replicas)
                 times = left_us, by.spent_us
                 more = self._sequences(size, senders, times, ratio, wanted)
@@ -251,7 +253,9 @@ class CountBound:
                 return Verdict(ratio)
             # Pipelines that leave more of the batch than others take are in no plan.
             wanted = self._batch - np.flip(others)
-            if taken > ratio * self._batch:
+            if kinds != (some.finer or kinds):
+                kinds = some.finer
+            elif taken > ratio * self._batch:
                 break  # ranges are not what makes the difference
         return Verdict(None, wanted)
 

@@ -71,8 +71,9 @@ _RATIOS = (1.04, 1.008)
 # down to a fine one, then shares: in the order of what a division is worth. There are
 # no shares where GPUs are counted, and of one pipeline nothing else is to be told.
 _COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
-# Of the time, what stages synchronise where backward passes may hide it.
-_HIDDEN = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+# Of the time, what stages synchronise where backward passes may hide it: halves, and
+# where GPUs are counted in so many steps each.
+_HALVES, _STEPS = 5, 4
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
@@ -319,7 +320,8 @@ class PatternBound:
             case.most,
             case.pipelines_low,
             range(case.size_low, case.size_high + 1),
-            tuple(self._synchronising(case, time_us)),
+            tuple(self._synchronising(case, time_us, 1)),
+            tuple(self._synchronising(case, time_us, _STEPS)),
             self._unknown_us(case),
             wanted if time_us <= until_us else None,
         )
@@ -336,13 +338,13 @@ class PatternBound:
         return self.sync_factor * width / self.pipeline_factor
 
     def _synchronising(
-        self, case: Case, time_us: float
+        self, case: Case, time_us: float, steps: int
     ) -> Iterator[counts.Synchronising]:
         """How long stages synchronise, and what a pipeline spends on that, hidden."""
         if self.priced_sync:
             yield counts.Synchronising(case.sync_high_us)
             return
-        for low, high in self._hidden_us(time_us):
+        for low, high in self._hidden_us(time_us, steps):
             least = min(self.pipeline_factor, self.sync_factor)
             yield counts.Synchronising(high, low * least / self.pipeline_factor)
 
@@ -383,7 +385,7 @@ class PatternBound:
         least = min(self.pipeline_factor, self.sync_factor)
         return [Hidden(min(layers, high / spread), low * least) for low, high in ranges]
 
-    def _hidden_us(self, time_us: float) -> list[tuple[float, float]]:
+    def _hidden_us(self, time_us: float, steps: int = 1) -> list[tuple[float, float]]:
         """Ranges of how long stages synchronise; one where nothing hides that."""
         costs = self.instance.workload.costs
         least = min(self.pipeline_factor, self.sync_factor)
@@ -391,7 +393,8 @@ class PatternBound:
         if not (hidden and self.fleet.spread_us * least):
             return [(0.0, inf)]
         most = max(0.0, time_us - self.overhead_us) / least * (1 + 1e-9)
-        return [*pairwise((0.0, *(most * part for part in _HIDDEN)))]
+        parts = (2 ** (-i / steps) for i in range(_HALVES * steps, -1, -1))
+        return [*pairwise((0.0, *(most * part for part in parts)))]
 
     def _part(
         self,
