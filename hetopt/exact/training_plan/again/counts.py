@@ -1,7 +1,8 @@
 """Whether pipelines by counts of GPUs take the batch, for the check of counts."""
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ Whole = npt.NDArray[np.int64]
 
 _AT_ONCE = 24  # ranges of the slowest stage
 _KEPT_ENTRIES = 60_000_000  # of sums that are looked at again
+_COARSE = 1.04  # between ranges that say which finer ones matter
+_NEVER = 10**12  # sequences
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
 
@@ -40,10 +43,18 @@ class Counts:
         ways = [(b, case) for case in cases for b in case.sizes]
         if cases[0].pipelines == (1, 1):
             return all(self._one(b, case, left_us) for b, case in ways)
-        most = np.zeros(self.sides, np.int64)
-        for b, case in ways:
-            np.maximum(most, self._most(b, case, left_us, ratio), out=most)
-        return self._taken(most, cases[0].pipelines) < self.batch
+        wanted = np.zeros(self.sides, np.int64)
+        for step in sorted({max(ratio, _COARSE), ratio}, reverse=True):
+            most = np.zeros(self.sides, np.int64)
+            for b, case in ways:
+                one = self._most(b, case, left_us, step, wanted)
+                np.maximum(most, one, out=most)
+            together, others = self._taken(most, cases[0].pipelines)
+            if together < self.batch:
+                return True
+            # With less, the others do not take the rest.
+            wanted = self.batch - np.flip(others)
+        return False
 
     # -- pipelines -------------------------------------------------------------------
 
@@ -67,32 +78,56 @@ class Counts:
                 return False
             slowest = shorter
 
-    def _most(self, b: int, case: Case, left_us: float, ratio: float) -> Whole:
-        """The most sequences that a pipeline takes, by the GPUs that it may use."""
-        few = self._micro_batches(b, 1, case, left_us, ratio)
-        many = self._micro_batches(b, _FEW, case, left_us, ratio)
+    def _most(
+        self, b: int, case: Case, left_us: float, ratio: float, wanted: Whole
+    ) -> Whole:
+        """The most sequences that a pipeline takes, by the GPUs that it may use.
+
+        Or fewer, where they are less than are `wanted`.
+        """
+        few = self._micro_batches(b, 1, case, left_us, ratio, wanted)
+        many = self._micro_batches(b, _FEW, case, left_us, ratio, wanted)
         both: Whole = b * np.maximum(many, np.minimum(few, _FEW - 1))
         return np.minimum(both, self.batch)
 
     def _micro_batches(
-        self, b: int, n: int, case: Case, left_us: float, ratio: float
+        self,
+        b: int,
+        n: int,
+        case: Case,
+        left_us: float,
+        ratio: float,
+        wanted: Whole,
     ) -> Whole:
-        stages = self._stages.able(b, n, case)
-        most = np.zeros(self.sides, np.int64)
-        for low, found in self._ranges(stages, left_us, ratio):
+        def taken(low: float, found: Array) -> Whole:
             sums = np.maximum(found, case.spent_us)
             able = sums <= left_us
             many = np.full(self.sides, float(self.batch))
             if low > 0:
                 many = np.where(able, left_us - sums, 0.0) / low * MORE + 1e-9
-            taken = np.floor(np.minimum(many, self.batch)).astype(np.int64) + 1
-            np.maximum(most, np.where(able, taken, 0), out=most)
+            each = np.floor(np.minimum(many, self.batch)).astype(np.int64) + 1
+            return np.where(able, each, 0)
+
+        def matters(low: float, less: Array) -> bool:
+            return bool((b * taken(low, less) >= wanted).any())
+
+        stages = self._stages.able(b, n, case)
+        most = np.zeros(self.sides, np.int64)
+        for low, found in self._ranges(stages, left_us, ratio, matters):
+            np.maximum(most, taken(low, found), out=most)
         return most
 
     def _ranges(
-        self, stages: Able, left_us: float, ratio: float
+        self,
+        stages: Able,
+        left_us: float,
+        ratio: float,
+        matters: Callable[[float, Array], bool],
     ) -> Iterator[tuple[float, Array]]:
-        """Least sums, where the slowest stage is from one time up to another."""
+        """Least sums, where the slowest stage is from one time up to another.
+
+        Those of ranges that matter with what is known: no more than their own sums.
+        """
         lows, highs = [], []
         times = self._rows.times(stages)
         times = times[times <= left_us]
@@ -102,6 +137,13 @@ class Counts:
             highs.append(float(times[some][-1]))
             times = times[~some]
         key = stages.key
+        known = sorted(high for of, high in self._known if of == key)
+        some = []
+        for low, high in zip(lows, highs, strict=True):
+            place = bisect_left(known, high)
+            if place == len(known) or matters(low, self._known[key, known[place]]):
+                some.append((low, high))
+        highs = [high for _, high in some]
         new = [high for high in highs if (key, high) not in self._known]
         if len(self._known) * math.prod(self.sides) > _KEPT_ENTRIES:
             self._known.clear()
@@ -110,21 +152,29 @@ class Counts:
             part = new[begin : begin + _AT_ONCE]
             found = self._rows.least(stages, np.array(part))
             self._known.update(((key, x), y) for x, y in zip(part, found, strict=True))
-        yield from ((x, self._known[key, y]) for x, y in zip(lows, highs, strict=True))
+        yield from ((low, self._known[key, high]) for low, high in some)
 
-    def _taken(self, most: Whole, count: tuple[int, int]) -> int:
-        """The most sequences of so many pipelines together: one more at a time."""
+    def _taken(self, most: Whole, count: tuple[int, int]) -> tuple[int, Whole]:
+        """The most sequences of so many pipelines together: one more at a time.
+
+        And of one fewer, by the GPUs that they may use.
+        """
         able = [tuple(use) for use in np.argwhere(most > 0).tolist()]
-        best = np.where(most > 0, most, -(10**12))
-        for number in range(2, min(count[1], sum(self.sides)) + 1):
-            more = np.full_like(best, -(10**12))
-            for use in able:
-                rest = best[self._rows.without(use)]
+        fewest, highest = count[0], min(count[1], sum(self.sides))
+        exactly = np.where(most > 0, most, -_NEVER)
+        every = np.full_like(most, -_NEVER)
+        others = np.full_like(most, 0 if fewest < 2 else -_NEVER)
+        for number in range(1, highest + 1):
+            if fewest <= number + 1 <= highest:
+                others = np.maximum(others, exactly)
+            if number >= fewest:
+                before, every = every, np.maximum(every, exactly)
+                if (every == before).all():
+                    break
+            more = np.full_like(most, -_NEVER)
+            for use in able if number < highest else []:
+                rest = exactly[self._rows.without(use)]
                 out = more[tuple(slice(u, None) for u in use)]
                 np.maximum(out, rest + most[use], out=out)
-            if number > count[0]:
-                more = np.maximum(more, best)
-            if (more == best).all():
-                break
-            best = more
-        return int(best.flat[-1])
+            exactly = np.maximum(more, -_NEVER)
+        return int(every.flat[-1]), others

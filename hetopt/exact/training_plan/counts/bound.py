@@ -138,10 +138,14 @@ class CountBound:
         return other
 
     @property
+    def apart(self) -> bool:
+        """Whether no kinds are looked at as one."""
+        return len(self.kinds) == len(self.fleet.kinds)
+
+    @property
     def few(self) -> bool:
         """Whether kinds are apart, and numbers of GPUs few enough to go first."""
-        apart = len(self.kinds) == len(self.fleet.kinds)
-        return apart and self.states <= _FEW_STATES
+        return self.apart and self.states <= _FEW_STATES
 
     def single(self, time_us: float) -> bool:
         """Whether one pipeline may have an iteration of at most `time_us`."""

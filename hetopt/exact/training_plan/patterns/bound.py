@@ -209,6 +209,8 @@ class PatternBound:
             known = known or counts.CountBound(instance, self.fleet, check)
             self._counts = known.within(largest, check)
         self.counting = False  # several pipelines as well as one
+        # Of one pipeline counts say more, unless kinds of nodes are together.
+        self._lines = self._counts is not None and self._counts.apart
         self.first = self.cases = self._first_cases()
 
     def _most_pipelines(self) -> int:
@@ -289,7 +291,7 @@ class PatternBound:
         left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
         left /= self.pipeline_factor
         left += 1e-9 * abs(left) + 1e-12 * time_us  # factors and times were rounded
-        if self._counts is not None and (self.counting or case.most == 1):
+        if self.counting or (self._lines and case.most == 1):
             return self._refuted_by_counts(case, left, time_us)
         groups = self._groups(case)
         kinds = [kind for kind, _ in groups]
@@ -466,13 +468,13 @@ class PatternBound:
             of_sync = 0.0
         middle = (case.sync_low_us + case.sync_high_us) / 2
         several = case.pipelines_high > case.pipelines_low
-        if of_sync > _COARSE and self._counts is None:
+        if of_sync > _COARSE and not (self.counting or self._lines):
             return self._split_of_sync(case, middle)
         if case.count_high > 1 and case.count_low == 1:
             return self._alone(case)
         if of_sync > _COARSE:
             return self._split_of_sync(case, middle)
-        if case.most == 1 and self._counts is not None:
+        if case.most == 1 and (self.counting or self._lines):
             told = of_sync <= _FINEST
             return None if told else self._split_of_sync(case, middle)
         if case.most == 1:
