@@ -44,7 +44,7 @@ class Case(Record):
     (none where nothing is said of these). A part of a division is left out where
     nothing is left for it. `level` is the grid of the certificate at which prices
     refute. By `counts` it is refuted by rows of stages in whole GPUs, their slowest
-    looked at in intervals that grow by so much.
+    looked at in intervals that grow by so much, or less.
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None

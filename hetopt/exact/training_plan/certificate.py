@@ -544,7 +544,7 @@ class _Check:
         if tree is None:
             self.found.append(f"a case is left out: {narrowed}")
         elif tree.counts is not None:
-            if not self._counted(narrowed, tree.counts):
+            if not self._counted(narrowed):
                 self.found.append(f"counts do not refute the case {narrowed}")
         elif tree.prices is not None:
             if not self._refuted(narrowed, tree.prices, tree.level):
@@ -647,7 +647,7 @@ class _Check:
             joined.setdefault(number.get(kind, kind), []).append(kind)
         return list(joined.values())
 
-    def _counted(self, box: _Box, ratio: float) -> bool:
+    def _counted(self, box: _Box) -> bool:
         """Whether rows of stages in whole GPUs take longer than there is time for."""
         if self.costs.interleave > 1 or self.costs.expert_parallel > 1:
             return False
@@ -658,7 +658,7 @@ class _Check:
             case._replace(spent_us=spent, sync_us=most * (1 + 1e-12))
             for spent, most in ways
         ]
-        return self._counts.refute(cases, self._left_us(box), ratio)
+        return self._counts.refute(cases, self._left_us(box))
 
     def _left_us(self, box: _Box) -> float:
         """What is left for pipelines; below 0 where there is nothing."""

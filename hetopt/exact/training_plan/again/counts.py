@@ -15,7 +15,8 @@ Whole = npt.NDArray[np.int64]
 
 _AT_ONCE = 24  # ranges of the slowest stage
 _KEPT_ENTRIES = 60_000_000  # of sums that are looked at again
-_COARSE = 1.04  # between ranges that say which finer ones matter
+_FINEST = 1.0003  # between ranges of the slowest stage; and powers of it, before
+_POWERS = (128, 8, 1)
 _NEVER = 10**12  # sequences
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
@@ -33,7 +34,7 @@ class Counts:
         self.sides = self._rows.sides
         self._known: dict[tuple[bytes, float], Array] = {}
 
-    def refute(self, cases: Sequence[Case], left_us: float, ratio: float) -> bool:
+    def refute(self, cases: Sequence[Case], left_us: float) -> bool:
         """Whether no plan has pipelines of the cases that take `left_us` or less.
 
         The cases have numbers of pipelines and of replicas in common.
@@ -44,10 +45,10 @@ class Counts:
         if cases[0].pipelines == (1, 1):
             return all(self._one(b, case, left_us) for b, case in ways)
         wanted = np.zeros(self.sides, np.int64)
-        for step in sorted({max(ratio, _COARSE), ratio}, reverse=True):
+        for power in _POWERS:  # finer ones where these do not do
             most = np.zeros(self.sides, np.int64)
             for b, case in ways:
-                one = self._most(b, case, left_us, step, wanted)
+                one = self._most(b, case, left_us, power, wanted)
                 np.maximum(most, one, out=most)
             together, others = self._taken(most, cases[0].pipelines)
             if together < self.batch:
@@ -79,14 +80,14 @@ class Counts:
             slowest = shorter
 
     def _most(
-        self, b: int, case: Case, left_us: float, ratio: float, wanted: Whole
+        self, b: int, case: Case, left_us: float, power: int, wanted: Whole
     ) -> Whole:
         """The most sequences that a pipeline takes, by the GPUs that it may use.
 
         Or fewer, where they are less than are `wanted`.
         """
-        few = self._micro_batches(b, 1, case, left_us, ratio, wanted)
-        many = self._micro_batches(b, _FEW, case, left_us, ratio, wanted)
+        few = self._micro_batches(b, 1, case, left_us, power, wanted)
+        many = self._micro_batches(b, _FEW, case, left_us, power, wanted)
         both: Whole = b * np.maximum(many, np.minimum(few, _FEW - 1))
         return np.minimum(both, self.batch)
 
@@ -96,7 +97,7 @@ class Counts:
         n: int,
         case: Case,
         left_us: float,
-        ratio: float,
+        power: int,
         wanted: Whole,
     ) -> Whole:
         def taken(low: float, found: Array) -> Whole:
@@ -113,7 +114,7 @@ class Counts:
 
         stages = self._stages.able(b, n, case)
         most = np.zeros(self.sides, np.int64)
-        for low, found in self._ranges(stages, left_us, ratio, matters):
+        for low, found in self._ranges(stages, left_us, power, matters):
             np.maximum(most, taken(low, found), out=most)
         return most
 
@@ -121,7 +122,7 @@ class Counts:
         self,
         stages: Able,
         left_us: float,
-        ratio: float,
+        power: int,
         matters: Callable[[float, Array], bool],
     ) -> Iterator[tuple[float, Array]]:
         """Least sums, where the slowest stage is from one time up to another.
@@ -132,8 +133,14 @@ class Counts:
         times = self._rows.times(stages)
         times = times[times <= left_us]
         while len(times):
-            some = times <= times[0] * ratio
-            lows.append(float(times[0]))
+            first, low = float(times[0]), 0.0
+            some = times < 1
+            if first >= 1:
+                number = math.floor(math.log(first) / math.log(_FINEST)) // power
+                low = _FINEST ** (number * power) * (1 - 1e-12)
+                some = times < _FINEST ** ((number + 1) * power)
+                some[0] = True
+            lows.append(low)
             highs.append(float(times[some][-1]))
             times = times[~some]
         key = stages.key

@@ -26,13 +26,13 @@ from .kinds import Kind, kinds
 from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
-from .sums import Kept, Sums
+from .sums import FINEST, Kept, Sums
 
 MOST_STATES = 8_000  # numbers of GPUs by kind
 _FEW_STATES = 750  # that take less long than prices
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
-RATIOS = (1.15, 1.04, 1.01, 1.002, 1.0003)
+RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences

@@ -12,6 +12,8 @@ from .replicas import Runs
 from .rows import Laid, Rows
 from .stages import Stages
 
+FINEST = 1.0003  # between the beginnings of ranges
+_ROUNDED = 1e-12  # relative, of powers
 _KEPT_BYTES = 600_000_000
 _FURTHER = 0.02  # of the most that is asked for
 
@@ -76,14 +78,18 @@ class Sums:
 
 
 def intervals(times: Array, ratio: float) -> list[tuple[float, float]]:
-    """The ends of ranges, in each of which there are some of the ascending times."""
-    found = []
-    while len(times):
-        low = float(times[0])
-        some = int(np.searchsorted(times, low * ratio, "right"))
-        found.append((low, float(times[some - 1])))
-        times = times[some:]
-    return found
+    """Ranges of ascending times: what they begin with, and the last time in each.
+
+    They begin with powers of `ratio`, itself one of `FINEST`, whatever times there are:
+    so a range of fewer times, or a finer one, never says less than a wider one.
+    """
+    finest = np.log(FINEST)
+    steps = round(np.log(ratio) / finest)
+    power = np.floor(np.log(np.maximum(times, 1.0)) / finest) // steps
+    power[times < 1] = -1
+    last = np.flatnonzero(np.diff(power, append=np.inf))
+    lows = np.where(power < 0, 0.0, FINEST ** (power * steps) * (1 - _ROUNDED))
+    return [(float(lows[i]), float(times[i])) for i in last]
 
 
 class Kept:

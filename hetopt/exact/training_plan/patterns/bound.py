@@ -265,7 +265,7 @@ class PatternBound:
 
         Whether that is possible.
         """
-        self.counting = counting
+        self.counting = counting and self._counts is not None
         self.first = self.cases = self._first_cases()
         return self._counts is not None or not counting
 
