@@ -145,12 +145,12 @@ class Counts:
             times = times[~some]
         key = stages.key
         known = sorted(high for of, high in self._known if of == key)
-        some = []
+        chosen = []
         for low, high in zip(lows, highs, strict=True):
             place = bisect_left(known, high)
             if place == len(known) or matters(low, self._known[key, known[place]]):
-                some.append((low, high))
-        highs = [high for _, high in some]
+                chosen.append((low, high))
+        highs = [high for _, high in chosen]
         new = [high for high in highs if (key, high) not in self._known]
         if len(self._known) * math.prod(self.sides) > _KEPT_ENTRIES:
             self._known.clear()
@@ -159,7 +159,7 @@ class Counts:
             part = new[begin : begin + _AT_ONCE]
             found = self._rows.least(stages, np.array(part))
             self._known.update(((key, x), y) for x, y in zip(part, found, strict=True))
-        yield from ((low, self._known[key, high]) for low, high in some)
+        yield from ((low, self._known[key, high]) for low, high in chosen)
 
     def _taken(self, most: Whole, count: tuple[int, int]) -> tuple[int, Whole]:
         """The most sequences of so many pipelines together: one more at a time.
