@@ -301,7 +301,8 @@ visits once; memory that limits how many replicas all layers can have; the repli
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
 shared between nodes; whole pipelines by the GPUs that they use, ranges of their slowest
 stage finer than 1 %, kinds of nodes that are looked at as one where their GPUs are too
-many to count; and sums of tables by a compiler in place of numpy.
+many to count; and sums of tables by a compiler in place of numpy. (Where a column says
+"one pipeline apart", rows in whole GPUs were not there yet: the rows are older.)
 """
 
 
