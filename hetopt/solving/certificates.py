@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..schema import Record
+from ..schema import Name, Record
 
 MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
 MOST_CLAIMS = 200_000  # of a grouping
@@ -30,8 +30,6 @@ Finer = Annotated[int, Field(ge=1, le=2_000)]
 Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
-
-NodeName = Annotated[str, Field(min_length=1, max_length=1_000)]
 
 Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
 
@@ -104,7 +102,7 @@ class TrainingCertificate(Record):
     least_us: Amount = 0
     ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
     together: Annotated[
-        tuple[Annotated[tuple[NodeName, ...], Field(max_length=10_000)], ...],
+        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
         Field(max_length=10_000),
     ] = ()
     further: Annotated[
