@@ -156,15 +156,15 @@ def _no_shared_stages(stack: ExitStack) -> None:
 
 
 def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(counting, "applies", lambda *_: False))
+    stack.enter_context(patch.object(counting, "prepared", lambda *_: None))
 
 
 def _no_kinds_together(stack: ExitStack) -> None:
     def apart(fleet: Any, table: Any, few: Any) -> Any:
-        found = counted_kinds.kinds(fleet, table, lambda _: True)
+        found = counted_kinds.together(fleet, table, lambda _: True)
         return found if few(found) else None
 
-    stack.enter_context(patch.object(counting, "kinds", apart))
+    stack.enter_context(patch.object(counting, "together", apart))
 
 
 def _no_fine_ranges(stack: ExitStack) -> None:

@@ -254,9 +254,7 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
     if rows and run.objective and light == instance:
         with suppress(OutOfTime):
             clock = _Clock(run, _deadline(run, _ROWS_SHARE))
-            if not rows.within(float(run.objective), clock.check).single(
-                float(run.objective)
-            ):
+            if not rows.single(float(run.objective), clock.check):
                 return
     seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
@@ -286,11 +284,8 @@ def _lay_rows(run: Run, instance: Instance) -> count_bound.CountBound | None:
         return None
     bound = None
     with suppress(OutOfTime):
-        kinds = fleet(light, clock.check)
-        if not count_bound.applies(light, kinds):
-            return None
-        bound = count_bound.CountBound(light, kinds, clock.check)
-        for plan in counted_plans.pipelines(bound):
+        bound = count_bound.prepared(light, fleet(light, clock.check), clock.check)
+        for plan in counted_plans.pipelines(bound) if bound else ():
             clock.check()
             with suppress(PlanRejected):
                 run.offer(plan)

@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ....costs import CostTable
-from ....errors import InternalError
 from ....schema import Instance
 from ..node_kinds import Array, Fleet, sent_bytes
-from .kinds import Kind, kinds
+from .kinds import Kind, together
 from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
@@ -80,12 +79,19 @@ class Verdict(NamedTuple):
     wanted: Whole | None = None
 
 
-def applies(instance: Instance, fleet: Fleet) -> bool:
-    """Whether rows of stages are looked at, and are few enough."""
+def prepared(
+    instance: Instance, fleet: Fleet, check: Callable[[], None] = lambda: None
+) -> "CountBound | None":
+    """The bound of an instance; None where it has other rows of stages, or too many.
+
+    `check()` is called before what takes long, and may raise.
+    """
     split = instance.workload.costs
     if split.interleave > 1 or split.expert_parallel > 1:
-        return False
-    return _kinds(fleet, CostTable(instance)) is not None
+        return None
+    table = CostTable(instance)
+    found = _kinds(fleet, table)
+    return None if found is None else CountBound(table, fleet, found, check)
 
 
 def _kinds(fleet: Fleet, table: CostTable) -> list[Kind] | None:
@@ -98,7 +104,7 @@ def _kinds(fleet: Fleet, table: CostTable) -> list[Kind] | None:
         states = prod(kind.total + 1 for kind in found)
         return states <= MOST_STATES and states * each <= _MOST_ENTRIES
 
-    return kinds(fleet, table, few)
+    return together(fleet, table, few)
 
 
 class CountBound:
@@ -106,23 +112,15 @@ class CountBound:
 
     def __init__(
         self,
-        instance: Instance,
+        table: CostTable,
         fleet: Fleet,
-        check: Callable[[], None] = lambda: None,
+        kinds: list[Kind],
+        check: Callable[[], None],
     ) -> None:
-        """For instances that `applies` says.
-
-        `check()` is called before what takes long, and may raise.
-        """
-        self.instance, self.fleet, self._check = instance, fleet, check
-        table = CostTable(instance)
-        self._batch = instance.workload.global_batch
-        found = _kinds(fleet, table)
-        if found is None:
-            raise InternalError(
-                f"instance {instance.name!r}: GPUs are too many to count"
-            )
-        self.kinds = found
+        """As `prepared` makes it."""
+        self.instance, self.fleet, self._check = table.instance, fleet, check
+        self.kinds = kinds
+        self._batch = table.workload.global_batch
         self._gpus = [kind.total for kind in self.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
         self.states = prod(gpus + 1 for gpus in self._gpus)
@@ -147,13 +145,17 @@ class CountBound:
         """Whether kinds are apart, and numbers of GPUs few enough to go first."""
         return self.apart and self.states <= _FEW_STATES
 
-    def single(self, time_us: float) -> bool:
-        """Whether one pipeline may have an iteration of at most `time_us`."""
+    def single(self, time_us: float, check: Callable[[], None]) -> bool:
+        """Whether one pipeline may have an iteration of at most `time_us`.
+
+        `check()` is called before what takes long, and may raise.
+        """
         costs = self.instance.workload.costs
         left_us = time_us - float(costs.iteration_overhead_us)
         every = range(len(self.fleet.sizes))
         alone = Range(1, 1, 1, every, (Synchronising(),))
-        return self.refuted(alone, left_us / float(costs.pipeline_factor)).ratio is None
+        left_us /= float(costs.pipeline_factor)
+        return self.within(time_us, check).refuted(alone, left_us).ratio is None
 
     def refuted(self, some: Range, left_us: float) -> Verdict:
         """Whether no plan in a range takes `left_us` or less for its pipelines."""
@@ -242,10 +244,11 @@ class CountBound:
         wanted = some.wanted
         if wanted is None:
             wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
-        kinds = some.synchronising
-        for ratio in RATIOS:
-            if _WORTH * (ratio - 1) * left_us < some.unknown_us and ratio < RATIOS[0]:
+        finer = some.finer or some.synchronising
+        for level, ratio in enumerate(RATIOS):
+            if level and _WORTH * (ratio - 1) * left_us < some.unknown_us:
                 break
+            kinds = finer if level else some.synchronising
             one = np.zeros_like(wanted)
             for size, by in product(some.sizes, kinds):
                 senders = self._senders(by.most_us, some.fewest - 1, some.replicas)
@@ -257,9 +260,7 @@ class CountBound:
                 return Verdict(ratio)
             # Pipelines that leave more of the batch than others take are in no plan.
             wanted = self._batch - np.flip(others)
-            if kinds != (some.finer or kinds):
-                kinds = some.finer
-            elif taken > ratio * self._batch:
+            if kinds == finer and taken > ratio * self._batch:
                 break  # ranges are not what makes the difference
         return Verdict(None, wanted)
 

@@ -34,7 +34,7 @@ class Kind:
 _Worths = tuple[float, ...]  # of a GPU: its parts of all speed and of all memory
 
 
-def kinds(
+def together(
     fleet: Fleet, table: CostTable, few: Callable[[Sequence[Kind]], bool]
 ) -> list[Kind] | None:
     """The kinds of a fleet, together until they are `few`; None where one is many."""
@@ -49,7 +49,8 @@ def kinds(
         )
         for kind in fleet.kinds
     ]
-    worths = _worths(fleet, table)
+    speeds = [kind.speed for kind in fleet.kinds]
+    worths = _worths(found, speeds, table)
     while not few(found):
         if len(found) == 1:
             return None
@@ -60,13 +61,13 @@ def kinds(
     return found
 
 
-def _worths(fleet: Fleet, table: CostTable) -> list[_Worths]:
-    each = [
-        (kind.speed, float(table.memory_mib(kind.nodes[0]))) for kind in fleet.kinds
-    ]
-    gpus = [kind.gpus * len(kind.nodes) for kind in fleet.kinds]
-    whole = np.array(gpus) @ np.array(each)
-    return [tuple(float(x) for x in np.array(one) / whole) for one in each]
+def _worths(
+    found: list[Kind], speeds: Sequence[float], table: CostTable
+) -> list[_Worths]:
+    memory = [table.memory_mib(kind.nodes[0]) for kind in found]
+    each = np.array([*zip(speeds, memory, strict=True)], float)
+    whole = np.array([kind.total for kind in found]) @ each
+    return [tuple(one) for one in (each / whole).tolist()]
 
 
 def _best(one: _Worths, other: _Worths) -> _Worths:

@@ -7,6 +7,7 @@ not come out as the row has it is left to the judge.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import product
 from math import inf
 from typing import NamedTuple
@@ -39,8 +40,9 @@ def pipelines(bound: CountBound) -> Iterator[TrainingPlan]:
     cluster = ClusterTables(instance)
     batch = instance.workload.global_batch
     even = [i for i, x in enumerate(sizes) if not batch % x.sequences]
+    quickest_us = cache(bound.quickest_us)
     for part, size in product(_SYNCS, even):
-        for row in bound.rows(size, part * bound.quickest_us(size), _RISES):
+        for row in bound.rows(size, part * quickest_us(size), _RISES):
             b = sizes[size].sequences
             placed = _Layout(cluster, bound.kinds).lay(row)
             plan = _plan(cluster, placed, b, batch // b)

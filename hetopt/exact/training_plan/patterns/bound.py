@@ -204,10 +204,8 @@ class PatternBound:
         )
         self.most_pipelines = self._most_pipelines()
         self.most_held = [self._most_held(size) for size in self.fleet.sizes]
-        self._counts = None
-        if known or counts.applies(instance, self.fleet):
-            known = known or counts.CountBound(instance, self.fleet, check)
-            self._counts = known.within(largest, check)
+        known = known or counts.prepared(instance, self.fleet, check)
+        self._counts = known and known.within(largest, check)
         self.counting = False  # several pipelines as well as one
         # Of one pipeline counts say more, unless kinds of nodes are together.
         self._lines = self._counts is not None and self._counts.apart
