@@ -146,7 +146,8 @@ class CostTable:
         one = range(layer, layer + 1)
         if self.weighing is not None:
             return self.weighing.largest(self.cluster.node[node].gpu, one, t, b)
-        return memory.activation_bytes(self.model, self.workload, one, t, b, 1)[0]
+        shape = self.model, self.workload, one, t, b
+        return memory.activation_bytes(*shape, 1, self._layer_bytes)[0]
 
     def _computed_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
