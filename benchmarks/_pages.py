@@ -2,8 +2,8 @@
 
 import json
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from _measuring import RESULTS, keep
@@ -13,12 +13,23 @@ from hetopt.text import markdown
 Row = dict[str, Any]
 
 
+def arguments(words: str, sections: Iterable[str]) -> ArgumentParser:
+    """What a script is asked with that runs sections and writes their page."""
+    parser = ArgumentParser(description=words)
+    parser.add_argument("sections", nargs="*", choices=[[], *sections], metavar="NAME")
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    return parser
+
+
 def run(
     lines: str, name: str, section: Callable[..., Any], given: Any, *packages: str
 ) -> None:
-    """Run a section, print its rows and keep them; `given` is its limit or folder."""
+    """Run a section, print its rows and keep them.
+
+    `given` is its limit or folder, or None where it has neither.
+    """
     begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    limit = {} if isinstance(given, Path) else {"limit_s": given}
+    limit = {"limit_s": given} if isinstance(given, int | float) else {}
     for row in section(given):
         print(name, *(f"{k}: {shown(v)};" for k, v in row.items()), flush=True)
         keep(lines, {"section": name, "run": begun, **limit, "row": row}, *packages)

@@ -7,7 +7,6 @@ latest run of each, beside the paper's figures. Single runs on one thread;
 `--time-limit` is that of the exact method and of a statement, each time.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -102,10 +101,8 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
+    parser = _pages.arguments(__doc__, SECTIONS)
     parser.add_argument("--time-limit", type=float, default=20)
-    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
     for name in [] if asked.page else asked.sections or SECTIONS:
         section, limit = SECTIONS[name][0], asked.time_limit

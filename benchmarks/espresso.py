@@ -9,7 +9,6 @@ and the paper's own. Nothing but seconds depends on the machine; they are CPU se
 of single runs. `--time-limit` is that of a proof.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -453,10 +452,8 @@ SECTIONS: dict[str, tuple[Callable[[float], Iterator[Row]], str]] = {
 
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
+    parser = _pages.arguments(__doc__.partition("\n\n")[0], SECTIONS)
     parser.add_argument("--time-limit", type=float, default=60)
-    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
     for name in [] if asked.page else asked.sections or SECTIONS:
         _pages.run(LINES, name, SECTIONS[name][0], asked.time_limit, "ortools")

@@ -8,7 +8,6 @@ the latest run of each. One run of each; `--time-limit` is that of a local searc
 `--milp-limit` that of the MILP and of the exact method, on one thread.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -180,11 +179,9 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
+    parser = _pages.arguments(__doc__, SECTIONS)
     parser.add_argument("--time-limit", type=float, default=20)
     parser.add_argument("--milp-limit", type=float, default=60)
-    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
     if asked.page:
         _pages.write(PAGE, LINES, HEAD, SECTIONS)

@@ -8,9 +8,7 @@ latest run of each. Plans are priced by the judge, all of those of two GPUs are 
 nothing depends on the clock.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import _pages
@@ -37,11 +35,10 @@ MODELS = {
     "Wide-ResNet 1B": "metis/{}-4-wide-resnet-1b",
 }
 TWO_GPUS = "metis/microbenchmark-gpt3-350m"
-HERE = Path(__file__).parent
 AMPLE_GIB = 10_000.0  # memory is left out
 
 
-def asymmetric(_: Path) -> Iterator[Row]:
+def asymmetric(_: None) -> Iterator[Row]:
     """AutoHet, figure 3: tensor parallelism of unlike degrees"""
     for model, layers, hidden, even, uneven in ASYMMETRIC:
         instance = _of_a100s(model, layers, hidden, sum(uneven))
@@ -117,7 +114,7 @@ def _us(instance: Instance, plan: TrainingPlan) -> float:
     return float(judged.objective)
 
 
-def minibatch(_: Path) -> Iterator[Row]:
+def minibatch(_: None) -> Iterator[Row]:
     """Metis, figure 1: a model on one GPU of each type"""
     for model, pattern in MODELS.items():
         us: dict[str, float] = {}
@@ -133,7 +130,7 @@ def minibatch(_: Path) -> Iterator[Row]:
         }
 
 
-def two_gpus(_: Path) -> Iterator[Row]:
+def two_gpus(_: None) -> Iterator[Row]:
     """Metis, figure 2: layers on two GPUs"""
     instance = hetopt.load(TWO_GPUS)
     layers = instance.model.layers
@@ -176,7 +173,7 @@ def _cut_us(instance: Instance, cut: int) -> float:
     return min(found)
 
 
-Section = Callable[[Path], Iterator[Row]]
+Section = Callable[[None], Iterator[Row]]
 HEAD = (
     "# What the papers begin with\n\n"
     "Made by `python benchmarks/motivation.py`; the numbers are the judge's, and the\n"
@@ -213,12 +210,9 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 
 def main() -> None:
     """Run the sections that were asked for, print their rows, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
-    parser.add_argument("--page", action="store_true", help="only write the page")
-    asked = parser.parse_args()
+    asked = _pages.arguments(__doc__, SECTIONS).parse_args()
     for name in [] if asked.page else asked.sections or SECTIONS:
-        _pages.run(LINES, name, SECTIONS[name][0], HERE)  # no limit of time
+        _pages.run(LINES, name, SECTIONS[name][0], None)
     _pages.write(PAGE, LINES, HEAD, SECTIONS)
 
 

@@ -17,7 +17,6 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from time import perf_counter
 
 import _pages
@@ -136,7 +135,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     words = parser.parse_args()
     if not words.page:
-        _pages.run(LINES, "workers", lambda _: measured(words), Path(), "numpy")
+        _pages.run(LINES, "workers", lambda _: measured(words), None, "numpy")
         return
     _pages.write(PAGE, LINES, HEAD, {"workers": (measured, "")})
     draw(_pages.latest(LINES, "workers")[-1])
