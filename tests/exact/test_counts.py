@@ -21,6 +21,7 @@ from hetopt.exact.training_plan.counts.bound import (
     Synchronising,
     packed,
 )
+from hetopt.exact.training_plan.counts.on_nodes import RowsOnNodes
 from hetopt.exact.training_plan.counts.replicas import Runs
 from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
@@ -258,11 +259,25 @@ def test_a_least_row_holds_all_layers_in_the_gpus_that_there_are() -> None:
         assert least[tuple(used)] == least.flat[-1]
 
 
+def test_chains_that_divide_a_node_are_rows_too_and_use_all_their_gpus() -> None:
+    for seed, layers in product(range(6), (1, 2, 3)):
+        stages, runs = random_stages(seed, layers, alone=True), Runs.of(layers)
+        least = Rows(stages, runs, GPUS).least(60.0, LONG)
+        on_nodes = RowsOnNodes(stages, runs, GPUS)
+        assert (on_nodes.least(60.0, LONG) >= least).all()
+        chain = 0
+        for stage in on_nodes.least_row(60.0):
+            chain += sum(stage.use) if stage.packed else 0
+            if stage.packed and stage.together is None:
+                assert chain in (1, 2, 3)
+                chain = 0
+
+
 def test_plans_of_rows_are_no_better_than_the_best_of_all_plans() -> None:
     laid = 0
     for seed in range(30):
         instance = tiny(2_000 + seed)
-        best = best_training_plan(instance)
+        best = best_training_plan(instance, several_replicas=True)
         kinds = fleet(instance)
         method = counted(instance, kinds)
         for plan in plans.pipelines(method):

@@ -53,22 +53,24 @@ _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
 _GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
 _FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
 _ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
-# By counts nothing is prepared but what every goal asks for.
+# By counts nothing is prepared but what every goal asks for: a fine one comes first.
 _FEW_GOALS = (
-    *(8, 3, 1, 0.5, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025, 0.02),
-    *(0.015, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
+    *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
+    *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
 )
-_NEAR = 0.01  # goals that are not looked at between
+_FEW_FIRST = _FEW_GOALS.index(0.2)
+_NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
+_SHORT_SHARE = 0.33  # or where it seldom finds better ones
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute,
 _QUICK_SHARE = 0.9  # which the other seldom outdoes where GPUs are few
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
-_LINE_SHARE = 0.35  # of the time at most, for the best single pipeline
-_ROWS_SHARE = 0.3  # and for rows of stages, before any planner
+_LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
+_ROWS_SHARE = 0.2  # and for rows of stages, before any planner
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
@@ -215,8 +217,11 @@ def _large(run: Run, instance: Instance) -> None:
     if settings.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
-    _search(run, instance, _SEARCH_SHARE, seed)
-    _refute(run, instance, known=rows)
+    # Moves begin elsewhere where the best row has several replicas in a stage.
+    rows_won = rows is not None and rows.few and _shares(run.plan)
+    _search(run, instance, _SHORT_SHARE if rows_won else _SEARCH_SHARE, seed)
+    rows_won = rows_won and _shares(run.plan)
+    _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
     # Another seed, or it would walk the same way again.
     _search(run, instance, 1.0, seed + 1)
     run.check()
@@ -285,12 +290,25 @@ def _lay_rows(run: Run, instance: Instance) -> count_bound.CountBound | None:
     bound = None
     with suppress(OutOfTime):
         bound = count_bound.prepared(light, fleet(light, clock.check), clock.check)
-        for plan in counted_plans.pipelines(bound) if bound else ():
+        costs = light.workload.costs
+
+        def most_us() -> float:
+            """What is left for a pipeline that is better than the incumbent."""
+            whole = float(run.objective or inf) - float(costs.iteration_overhead_us)
+            return whole / float(costs.pipeline_factor)
+
+        for plan in counted_plans.pipelines(bound, most_us) if bound else ():
             clock.check()
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()
     return bound
+
+
+def _shares(plan: TrainingPlan | None) -> bool:
+    """Whether a plan has stages of several replicas."""
+    stages = (stage for p in plan.pipelines for stage in p.stages) if plan else ()
+    return any(len(stage.replicas) > 1 for stage in stages)
 
 
 def _choose(run: Run, instance: Instance) -> None:
@@ -381,7 +399,9 @@ def _refute_by(
     """Refute by counts of GPUs or by prices, under every choice of settings."""
     if not all([bound.start(counting) for bound in bounds]):
         return
-    goals, source = (_FEW_GOALS, _COUNTED) if counting else (_ALL_GOALS, _PRICED)
+    goals, source = _Goals(_ALL_GOALS, 0, _NEAR), _PRICED
+    if counting:
+        goals, source = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR), _COUNTED
     for target, record in _refuted(run, bounds, highest, refuter, goals):
         run.tighten(int(target) + 1, source)
         run.certificate = joined(record)
@@ -444,30 +464,58 @@ class _Refuter:
         return side_by_side.SideBySide(bound, target, self.processes)
 
 
+class _Goals:
+    """Gaps that are asked for, each after what became of the last."""
+
+    def __init__(self, gaps: Sequence[float], first: int, near: float) -> None:
+        """In falling order, from one of them on; none is between two that are near."""
+        self._gaps, self._near = gaps, near
+        self._place: int | None = first
+        self._between: float | None = None
+        self._reached = self._failed = inf
+
+    def next(self) -> float | None:
+        """The next one; None where there is none."""
+        if self._between is not None:
+            return self._between
+        place = self._place
+        return None if place is None else self._gaps[place]
+
+    def tell(self, refuted: bool) -> None:
+        """What became of the last one."""
+        gap = self.next()
+        assert gap is not None
+        if refuted:
+            self._reached = gap
+        else:
+            self._failed = gap
+        if self._failed < inf and self._reached < inf:
+            near = self._near * (1 + self._failed)
+            far = self._reached - self._failed >= near
+            self._between = (self._reached + self._failed) / 2 if far else None
+            self._place = None
+        elif self._place is not None:
+            place = self._place + (1 if refuted else -1)
+            self._place = place if 0 <= place < len(self._gaps) else None
+
+
 def _refuted(
     run: Run,
     bounds: list[pattern_bound.PatternBound],
     highest: float,
     refuter: _Refuter,
-    goals: Sequence[float],
+    goals: _Goals,
 ) -> Iterator[tuple[float, list[TrainingCertificate | None]]]:
     """Ever better times that are refuted, and what refutes them; the next when asked.
 
-    Goals are gaps of `highest`, in falling order.
+    Goals are gaps of `highest`.
     """
     assert run.bound is not None
-    left, reached = list(reversed(goals)), None
-    while left:
-        goal = left.pop()
+    while (goal := goals.next()) is not None:
         # Nothing below the goal: at 0, nothing better than the incumbent.
         target = highest / (1 + goal) - (1 if goal == 0 else 0)
-        if target <= run.bound.value:
-            continue
-        records = refuter.refuted(bounds, target)
+        known = target <= run.bound.value
+        records = None if known else refuter.refuted(bounds, target)
+        goals.tell(known or records is not None)
         if records is not None:
-            reached = goal
             yield target, records
-            continue
-        if reached is None or reached - goal < _NEAR * (1 + goal):
-            return
-        left = [(goal + reached) / 2]  # as far as it goes

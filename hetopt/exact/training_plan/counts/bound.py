@@ -10,7 +10,8 @@ it. Several pipelines are put together by the GPUs that they use: the most seque
 of one, two and more of them in these GPUs are sums of the most of each.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import product
 from math import inf, prod
@@ -22,6 +23,7 @@ from ....costs import CostTable
 from ....schema import Instance
 from ..node_kinds import Array, Fleet, sent_bytes
 from .kinds import Kind, together
+from .on_nodes import RowsOnNodes
 from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
 from .stages import Senders, StageTables
@@ -35,6 +37,7 @@ RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
+_TOLD = 8  # tables of stages that are kept
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
 
@@ -127,6 +130,7 @@ class CountBound:
         self._within = [_within_us(table, kind) for kind in self.kinds]
         self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
+        self._told: OrderedDict[tuple[object, ...], StageTables] = OrderedDict()
         self._sums = Kept(self._gpus, inf, check)
 
     def within(self, most_us: float, check: Callable[[], None]) -> "CountBound":
@@ -179,6 +183,21 @@ class CountBound:
         tables = self._tables(size, micro_batches)
         return self._sums.of(tables.stages(senders), tables.runs)
 
+    def _placed(
+        self, which: tuple[int, int], stages_behind: tuple[int, ...]
+    ) -> StageTables:
+        """Stages of a size and a number of micro-batches, in places that are told."""
+        key = (*which, stages_behind)
+        if key not in self._told:
+            if len(self._told) >= _TOLD:
+                self._told.popitem(last=False)
+            b = self.fleet.sizes[which[0]].sequences
+            told = self._memory, self.kinds, b, which[1], self._check, stages_behind
+            weights = self.fleet.layer_weights
+            self._told[key] = StageTables(Replicas(*told), self.kinds, weights, b)
+        self._told.move_to_end(key)
+        return self._told[key]
+
     def _tables(self, size: int, micro_batches: int) -> StageTables:
         """Stages of a size where pipelines have so many micro-batches, or more."""
         key = size, micro_batches
@@ -212,30 +231,29 @@ class CountBound:
                 return False
             slowest = spare / (n - 1)
 
-    def rows(
-        self, size: int, sync_us: float, rises: Sequence[float]
-    ) -> Iterator[list[Laid]]:
-        """Least rows of one pipeline; their slowest stages rise from the best one."""
-        n = self._batch // self.fleet.sizes[size].sequences
-        sums = self._sums_of(size, n, self._senders(sync_us, 0, 1))
-        _, best = self._quickest(sums, n)
-        for rise in rises:
-            slowest = sums.times[sums.times <= rise * RATIOS[0] * best]
-            if len(slowest) and (row := sums.row(float(slowest[-1]))):
-                yield row
+    def row(
+        self, size: int, sync_us: float, stages_behind: Sequence[int], most_us: float
+    ) -> tuple[float, list[Laid]]:
+        """About the least that one pipeline takes that finds nodes, and its stages.
 
-    def quickest_us(self, size: int) -> float:
-        """About the least that one pipeline takes whose stages need not synchronise."""
-        n = self._batch // self.fleet.sizes[size].sequences
-        return self._quickest(self._sums_of(size, n, self._senders(inf, 0, 1)), n)[0]
-
-    def _quickest(self, sums: Sums, n: int) -> tuple[float, float]:
-        """The same, and its slowest stage."""
-        found = (
-            (float(sums.least(high).flat[-1]) + (n - 1) * low, low)
-            for low, high in sums.ranges(RATIOS[0])
-        )
-        return min(found, default=(inf, 0.0))
+        None where it would take `most_us`. Stages synchronise up to a time, and have
+        the memory of a place that so many stages follow, by the layers before these.
+        """
+        b = self.fleet.sizes[size].sequences
+        n = self._batch // b
+        tables = self._placed((size, n), tuple(stages_behind))
+        stages = tables.stages(self._senders(sync_us, 0, 1))
+        sums = Sums(RowsOnNodes(stages, tables.runs, self._gpus), most_us)
+        best, slowest = most_us, 0.0
+        for low, high in sums.ranges(RATIOS[2]):
+            self._check()
+            left = best - (n - 1) * low
+            if left <= 0:
+                break
+            us = float(sums.least(high, np.full(sums.sides, left)).flat[-1])
+            if us < left:
+                best, slowest = us + (n - 1) * low, high
+        return best, sums.row(slowest) if slowest else []
 
     # -- several -------------------------------------------------------------------
 

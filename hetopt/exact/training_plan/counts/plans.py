@@ -1,15 +1,16 @@
 """Plans of one pipeline: the least rows of stages, laid on named nodes.
 
 A row says how many GPUs of each kind a stage uses, and which stages share a node. Here
-stages are laid on nodes one after another, and their samples are shared anew, in
-replicas of one degree a stage, with the memory of the place that they have. What does
-not come out as the row has it is left to the judge.
+chains of stages are laid on nodes, the longest first, and then what is spread. Samples
+are shared anew, in replicas of one degree a stage, with the memory of the place that
+they have. A row whose stages lie further from the end than was thought is sought again
+with the memory of these places. What does not come out as the row has it is left to
+the judge.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import product
-from math import inf
+from collections.abc import Callable, Generator, Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf, sqrt
 from typing import NamedTuple
 
 from ....plans import Pipeline, Replica, Stage, TrainingPlan
@@ -19,8 +20,9 @@ from .bound import CountBound
 from .kinds import Kind
 from .rows import Laid
 
-_RISES = (1.0, 1.03, 1.08, 1.2)  # of the least slowest stage that there can be
-_SYNCS = (inf, 0.1, 0.3, 0.03, 0.01)  # parts of the least time, for synchronisation
+_AGAIN = 4  # times at the most that a row is sought again
+_PART = 0.25  # of a limit on synchronisation, as the next where there is no lower one
+_PARTS = 7  # times that limits are looked at between two others
 
 
 class _Placed(NamedTuple):
@@ -29,25 +31,82 @@ class _Placed(NamedTuple):
     first: int
     last: int
     gpus: dict[int, int]
+    hops: Sequence[float]  # us by samples
 
 
-def pipelines(bound: CountBound) -> Iterator[TrainingPlan]:
+class _Syncs(NamedTuple):
+    """Pipelines whose stages synchronise for some time between two limits in us.
+
+    They take `us` for micro-batches up to the high limit, and `least_us` with both.
+    Here limits were parted so many times.
+    """
+
+    parted: int
+    least_us: float
+    size: int
+    low: float
+    high: float
+    us: float
+
+
+def pipelines(
+    bound: CountBound, most_us: Callable[[], float] = lambda: inf
+) -> Iterator[TrainingPlan]:
     """Plans of one pipeline, of every size of micro-batches.
 
-    They may break rules that rows do not know: they are to be judged.
+    They are better than `most_us()` by what their rows say. They may break rules that
+    rows do not know: they are to be judged.
     """
-    instance, sizes = bound.instance, bound.fleet.sizes
-    cluster = ClusterTables(instance)
-    batch = instance.workload.global_batch
-    even = [i for i, x in enumerate(sizes) if not batch % x.sequences]
-    quickest_us = cache(bound.quickest_us)
-    for part, size in product(_SYNCS, even):
-        for row in bound.rows(size, part * quickest_us(size), _RISES):
-            b = sizes[size].sequences
-            placed = _Layout(cluster, bound.kinds).lay(row)
-            plan = _plan(cluster, placed, b, batch // b)
-            if plan is not None:
-                yield plan
+    cluster, costs = ClusterTables(bound.instance), bound.instance.workload.costs
+    weight = float(costs.sync_factor) / float(costs.pipeline_factor)
+    batch = bound.instance.workload.global_batch
+    # Widely apart ones first: what rows say at the least may be far from what is. And
+    # small micro-batches, which leave less to be shared.
+    even = [i for i, x in enumerate(bound.fleet.sizes) if not batch % x.sequences]
+    queue = [_Syncs(2 * i, 0.0, size, 0.0, inf, inf) for i, size in enumerate(even)]
+    while queue:
+        parted, least_us, size, low, high, us = heappop(queue)
+        if least_us >= most_us() or parted >= _PARTS:
+            continue
+        if us == inf:  # nothing is known of it
+            us = yield from _rows(bound, cluster, (size, inf), most_us)
+            heappush(queue, _Syncs(parted, us, size, low, high, us))
+            continue
+        middle = sqrt(low * high) if low else _PART * min(us, high)
+        less = yield from _rows(bound, cluster, (size, middle), most_us)
+        below, above = less + weight * low, us + weight * middle
+        heappush(queue, _Syncs(parted + 1, below, size, low, middle, less))
+        if high < inf:
+            heappush(queue, _Syncs(parted + 1, above, size, middle, high, us))
+
+
+def _rows(
+    bound: CountBound,
+    cluster: ClusterTables,
+    limits: tuple[int, float],
+    most_us: Callable[[], float],
+) -> Generator[TrainingPlan, None, float]:
+    """Plans of a size of micro-batches within a limit; what their rows take."""
+    size, sync_us = limits
+    b = bound.fleet.sizes[size].sequences
+    behind, least = [0] * (cluster.layers + 1), inf
+    for _ in range(1 + _AGAIN):
+        us, row = bound.row(size, sync_us, behind, most_us())
+        if not row:
+            break
+        least = min(least, us)
+        placed = _Layout(cluster, bound.kinds).lay(row)
+        plan = _plan(cluster, placed, b, bound.instance.workload.global_batch // b)
+        if plan is not None:
+            yield plan
+        deeper = [
+            max(known, sum(stage.last > layer for stage in row))
+            for layer, known in enumerate(behind)
+        ]
+        if deeper == behind:
+            break
+        behind = deeper
+    return least
 
 
 class _Layout:
@@ -55,64 +114,94 @@ class _Layout:
 
     def __init__(self, cluster: ClusterTables, kinds: Sequence[Kind]) -> None:
         number = {name: i for i, name in enumerate(cluster.cost.names)}
+        self._kinds = kinds
         self._nodes = [[number[name] for name in kind.nodes] for kind in kinds]
         self._free = list(cluster.count)
 
     def lay(self, row: Sequence[Laid]) -> list[_Placed]:
-        """The stages on nodes; a stage that fits no node is spread."""
-        placed: list[_Placed] = []
-        here: int | None = None  # node that the stage must begin in
+        """The stages on nodes; a chain that fits no node is spread."""
+        found: dict[int, dict[int, int]] = {}
+        chains = _chains(row)
+        # Beside a stage that is spread before a chain there is one GPU for it.
+        for chain in sorted(chains, key=lambda c: -_gpus(row, c) - _joined(row, c)):
+            node = self._node(row, chain)
+            for i in chain:
+                found[i] = self._taken(row[i], node)
+        last = len(row) - 1
         for i, stage in enumerate(row):
-            gpus: dict[int, int] = {}
-            for kind, wanted in enumerate(stage.use):
-                if not wanted:
-                    continue
-                whole = _chain(row[i:], kind) if stage.packed else wanted
-                for node in self._order(kind, wanted, whole, here, stage.packed):
-                    taken = min(
-                        wanted - sum(gpus.get(x, 0) for x in self._nodes[kind]),
-                        self._free[node],
-                    )
-                    if taken:
-                        gpus[node] = gpus.get(node, 0) + taken
-                        self._free[node] -= taken
-            placed.append(_Placed(stage.first, stage.last, gpus))
-            here = self._shared(stage, gpus)
-        return placed
+            if not stage.packed:
+                nodes = {*found.get(i - 1, ()), *found.get(i + 1, ())}
+                found[i] = self._spread(stage, nodes if self._near(row, i) else set())
+        hops = [self._hops(stage, i == last) for i, stage in enumerate(row)]
+        return [
+            _Placed(stage.first, stage.last, found[i], hops[i])
+            for i, stage in enumerate(row)
+        ]
 
-    def _order(
-        self, kind: int, wanted: int, whole: int, here: int | None, packed: bool
-    ) -> list[int]:
-        """Nodes of a kind, in the order in which GPUs are taken from them."""
-        free = self._free
+    def _node(self, row: Sequence[Laid], chain: range) -> int | None:
+        """A node with room for a chain, and with the least that is left; or none."""
+        wanted = _gpus(row, chain) + _joined(row, chain)
+        (kind,) = (c for c, gpus in enumerate(row[chain[0]].use) if gpus)
+        able = [node for node in self._nodes[kind] if self._free[node] >= wanted]
+        return min(able, key=lambda node: self._free[node], default=None)
 
-        def fitness(node: int) -> tuple[bool, bool, int]:
-            if not packed:  # whole nodes first
-                return node != here, False, -free[node]
-            if free[node] >= whole:
-                return node != here, False, free[node]
-            return node != here or free[node] < wanted, True, -free[node]
+    def _taken(self, stage: Laid, node: int | None) -> dict[int, int]:
+        if node is None:
+            return self._spread(stage, set())
+        self._free[node] -= sum(stage.use)
+        return {node: sum(stage.use)}
 
-        return sorted(self._nodes[kind], key=fitness)
+    def _spread(self, stage: Laid, near: set[int]) -> dict[int, int]:
+        """GPUs of several nodes: those that are near, then of those that are empty."""
+        gpus: dict[int, int] = {}
+        for kind, wanted in enumerate(stage.use):
+            for node in sorted(
+                self._nodes[kind], key=lambda x: (x not in near, -self._free[x])
+            ):
+                taken = min(wanted, self._free[node])
+                if taken:
+                    gpus[node] = taken
+                    self._free[node] -= taken
+                    wanted -= taken
+        return gpus
 
-    def _shared(self, stage: Laid, gpus: dict[int, int]) -> int | None:
-        """The node of a stage that the next one is in, too."""
-        if stage.together is None:
-            return None
-        nodes = [x for x in self._nodes[stage.together] if x in gpus]
-        return max(nodes, key=lambda node: self._free[node], default=None)
+    def _near(self, row: Sequence[Laid], i: int) -> bool:
+        """Whether a stage shares a node with the one before it or behind it."""
+        before = row[i - 1].together if i else None
+        return before is not None or row[i].together is not None
+
+    def _hops(self, stage: Laid, last: bool) -> Sequence[float]:
+        """What a stage takes to hand on, by samples."""
+        if last:
+            return [0.0] * len(self._kinds[0].away_us)
+        if stage.together is not None:
+            return [*map(float, self._kinds[stage.together].within_us)]
+        kinds = [self._kinds[c] for c, gpus in enumerate(stage.use) if gpus]
+        return [
+            min(map(float, us))
+            for us in zip(*(kind.away_us for kind in kinds), strict=True)
+        ]
 
 
-def _chain(row: Sequence[Laid], kind: int) -> int:
-    """GPUs of a node that the first stages of a row use together."""
-    gpus = 0
-    for stage in row:
-        if not stage.packed:
-            break
-        gpus += stage.use[kind]
-        if stage.together is None:
-            break
-    return gpus
+def _chains(row: Sequence[Laid]) -> list[range]:
+    """Stages that are in one node, one behind the other, by number."""
+    found, begin = [], 0
+    for i, stage in enumerate(row):
+        goes_on = stage.together is not None and i + 1 < len(row) and row[i + 1].packed
+        if stage.packed and not goes_on:
+            found.append(range(begin, i + 1))
+        if not (stage.packed and goes_on):
+            begin = i + 1
+    return found
+
+
+def _gpus(row: Sequence[Laid], chain: range) -> int:
+    return sum(sum(row[i].use) for i in chain)
+
+
+def _joined(row: Sequence[Laid], chain: range) -> bool:
+    """Whether a chain begins in a node of the stage before it."""
+    return chain[0] > 0 and row[chain[0] - 1].together is not None
 
 
 def _plan(
@@ -152,7 +241,8 @@ def _replicas(
             row = [BIG] * b
             if counts[c]:
                 for s in cluster.allowed(c, t, n, stage.first, stage.last, k, b):
-                    row[s - 1] = cluster.span_us(c, t, s, stage.first, stage.last)
+                    us = cluster.span_us(c, t, s, stage.first, stage.last)
+                    row[s - 1] = us + int(stage.hops[s])
             times.append(row)
         us = least_us(times, counts, b, b) if nodes else BIG
         if us >= BIG:

@@ -110,8 +110,13 @@ class Replicas:
         most: int,
         micro_batches: int,
         check: Callable[[], None],
+        stages_behind: Sequence[int] | None = None,
     ) -> None:
-        """`check()` is called before what takes long, and may raise."""
+        """`check()` is called before what takes long, and may raise.
+
+        As many stages follow each number of layers as memory demands, or more where
+        they are told.
+        """
         self._memory, self._most = memory, most
         self._nodes = [kind.speakers for kind in kinds]
         layers = memory.tables[0].layers
@@ -125,6 +130,8 @@ class Replicas:
             stages = behind[last]
             if stages is None:  # none begins here
                 continue
+            if stages_behind:
+                stages = max(stages, stages_behind[last])
             place = Place(micro_batches, stages + 1)
             for kind, grid in enumerate(grids):
                 for node in self._nodes[kind]:

@@ -23,7 +23,7 @@ from .replicas import Runs, Whole
 from .stages import Stages
 
 
-class _Room(NamedTuple):
+class Room(NamedTuple):
     """Where the next stage must begin: anywhere, or in a node of some kind.
 
     In a chain that may use so many GPUs and has some left; behind a spread stage, which
@@ -49,7 +49,7 @@ class Laid(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """Stages that use the same GPUs, in one of some rooms: times in us by run."""
 
     use: tuple[int, ...]
@@ -66,17 +66,17 @@ class Rows:
         """`gpus` are of each kind, all its nodes together."""
         #: Of a table by GPUs that are used of each kind.
         self.sides = tuple(g + 1 for g in gpus)
-        self._rooms = {_Room(): 0}
+        #: Where a stage may begin, by number.
+        self.rooms = {Room(): 0}
         kinds = range(len(gpus))
-        for room in (room for kind in kinds for room in _rooms(stages, kind)):
-            self._rooms[room] = len(self._rooms)
-        packed = (shape for kind in kinds for shape in self._packed(stages, kind))
+        for room in (room for kind in kinds for room in self._rooms_in(stages, kind)):
+            self.rooms[room] = len(self.rooms)
+        packed = (shape for kind in kinds for shape in self.packed(stages, kind))
         shapes = [*packed, *self._spread(stages)]
         shapes = [shape for shape in shapes if np.isfinite(shape.us).any()]
         every = (*stages.within, *stages.away, *stages.spread)
-        times = np.unique(np.concatenate([us.ravel() for us in every]))
         #: All times of stages, in ascending order.
-        self.times = times[np.isfinite(times)]
+        self.times = np.unique(np.concatenate([us[np.isfinite(us)] for us in every]))
         self._shapes = sorted(shapes, key=lambda x: x.before)
         self._steps = self._numbered(self._shapes, runs)
 
@@ -85,48 +85,67 @@ class Rows:
         """Memory of the tables."""
         return sum(table.nbytes for table in self._steps)
 
-    def _packed(self, stages: Stages, kind: int) -> Iterator[_Shape]:
+    def chains(self, stages: Stages, kind: int) -> list[int]:
+        """How many GPUs of a node of a kind chains use, without those that lose nothing
+        by one GPU more."""
+        tables = stages.within[kind], stages.away[kind]
+        whole = len(tables[0]) - 1
+        return [
+            c
+            for c in range(1, whole + 1)
+            if any(np.isfinite(us[c]).any() for us in tables)
+            and (c == whole or not all(_equal(us[c], us[c + 1], c) for us in tables))
+        ]
+
+    def _rooms_in(self, stages: Stages, kind: int) -> Iterator[Room]:
+        """Rooms in nodes of a kind, but for none."""
+        if len(stages.away[kind]) > 2:
+            yield Room(kind)
+        for chain in self.chains(stages, kind):
+            yield from (Room(kind, chain, left) for left in range(1, chain))
+
+    def packed(self, stages: Stages, kind: int) -> Iterator[Shape]:
         """Stages in one node of a kind, which they begin or go on in."""
         within, away = stages.within[kind], stages.away[kind]
-        for chain in _chains(stages, kind):
+        for chain in self.chains(stages, kind):
             # Rooms that a stage of the chain may begin in, and what is left there.
-            lefts = {_Room(): chain, _Room(kind): chain - 1}
-            lefts |= {_Room(kind, chain, left): left for left in range(1, chain)}
+            lefts = {Room(): chain, Room(kind): chain - 1}
+            lefts |= {Room(kind, chain, left): left for left in range(1, chain)}
             known = [
-                (self._rooms[room], left)
+                (self.rooms[room], left)
                 for room, left in lefts.items()
-                if room in self._rooms
+                if room in self.rooms
             ]
             for k in range(1, chain + 1):
                 use = tuple(k if c == kind else 0 for c in range(len(stages.away)))
                 befores = tuple(i for i, left in known if left >= k)
                 if befores:
-                    yield _Shape(use, befores, 0, away[chain, k], True)
+                    yield Shape(use, befores, 0, away[chain, k], True)
                 for before, left in known:
                     if left > k:
-                        after = self._rooms[_Room(kind, chain, left - k)]
-                        yield _Shape(use, (before,), after, within[chain, k], True)
+                        after = self.rooms[Room(kind, chain, left - k)]
+                        yield Shape(use, (before,), after, within[chain, k], True)
 
-    def _spread(self, stages: Stages) -> Iterator[_Shape]:
+    def _spread(self, stages: Stages) -> Iterator[Shape]:
         """Stages in several nodes, of which the one is that they must begin in."""
         for kind, tables in enumerate(stages.spread, -1):
             for use in np.ndindex(tables.shape[:-1]):
                 rooms = tuple(
                     i
-                    for room, i in self._rooms.items()
+                    for room, i in self.rooms.items()
                     if room.kind is None or use[room.kind]
                 )
-                after = self._rooms.get(_Room(kind)) if kind >= 0 else 0
+                after = self.rooms.get(Room(kind)) if kind >= 0 else 0
                 if kind < 0 or (use[kind] and after is not None):
-                    yield _Shape(use, rooms, after or 0, tables[use], False)
+                    yield Shape(use, rooms, after or 0, tables[use], False)
 
-    def _numbered(self, shapes: list[_Shape], runs: Runs) -> "_Steps":
+    def _numbered(self, shapes: list[Shape], runs: Runs) -> "_Steps":
         us = np.full((runs.layers + 1, runs.layers, len(shapes)), np.inf)
         for i, shape in enumerate(shapes):
             us[runs.last, runs.first, i] = shape.us
         # Several rooms before a stage are looked at as one: the least of them.
         befores = sorted({shape.before for shape in shapes})
-        rooms = np.zeros((len(befores), len(self._rooms)), np.bool_)
+        rooms = np.zeros((len(befores), len(self.rooms)), np.bool_)
         for row, each in zip(rooms, befores, strict=True):
             row[list(each)] = True
         number = {before: i for i, before in enumerate(befores)}
@@ -171,7 +190,7 @@ class Rows:
         last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
         if np.isinf(least[last, room, state]):
             return laid
-        kinds = {i: room_.kind for room_, i in self._rooms.items()}
+        kinds = {i: room_.kind for room_, i in self.rooms.items()}
         while last:
             able = steps.us[last] <= slowest_us
             stages = np.flatnonzero(
@@ -190,27 +209,6 @@ class Rows:
             last, state = int(first), int(froms[i])
             room = int(some[least[last, some, state].argmin()])
         return laid[::-1]
-
-
-def _rooms(stages: Stages, kind: int) -> Iterator[_Room]:
-    """Rooms in nodes of a kind, but for none."""
-    if len(stages.away[kind]) > 2:
-        yield _Room(kind)
-    for chain in _chains(stages, kind):
-        yield from (_Room(kind, chain, left) for left in range(1, chain))
-
-
-def _chains(stages: Stages, kind: int) -> list[int]:
-    """How many GPUs of a node of a kind chains use, without those that lose nothing
-    by one GPU more."""
-    tables = stages.within[kind], stages.away[kind]
-    whole = len(tables[0]) - 1
-    return [
-        c
-        for c in range(1, whole + 1)
-        if any(np.isfinite(us[c]).any() for us in tables)
-        and (c == whole or not all(_equal(us[c], us[c + 1], c) for us in tables))
-    ]
 
 
 def _equal(chain: Array, longer: Array, gpus: int) -> bool:

@@ -28,7 +28,7 @@ class Sums:
         self._slowest: list[float] = []  # of what is kept, in ascending order
         self._ranges: dict[float, list[tuple[float, float]]] = {}
         self._none = np.zeros(rows.sides)
-        self.times = rows.times
+        self.times, self.sides = rows.times, rows.sides
 
     @property
     def nbytes(self) -> int:
