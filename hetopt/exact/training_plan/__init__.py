@@ -66,8 +66,10 @@ _PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no war
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _SHORT_SHARE = 0.33  # or where it seldom finds better ones
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
-_FIRST_SHARE = 0.65  # of a proof's time, for the first of two ways to refute,
-_QUICK_SHARE = 0.9  # which the other seldom outdoes where GPUs are few
+# Ways to refute, by counts or by prices, and how much each may use of what is left of
+# a proof's time. Prices seldom outdo counts where GPUs are few.
+_QUICK_FIRST = ((True, 0.9), (False, 1.0))
+_IN_TURN = ((True, 0.25), (False, 0.7), (True, 1.0))
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
@@ -152,7 +154,8 @@ def _no_grid(instance: Instance) -> str:
 def _small(run: Run, instance: Instance) -> None:
     rows = None
     if max(instance.workload.micro_batch_sizes) > 1:
-        rows = _lay_rows(run, instance)
+        rows = _prepared(run, instance)
+        _lay_rows(run, rows)
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
         _line_up(run, instance, rows)
@@ -208,9 +211,13 @@ def _large(run: Run, instance: Instance) -> None:
         return
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    rows = _lay_rows(run, instance)
+    rows = _prepared(run, instance)
+    if rows and rows.few:
+        _lay_rows(run, rows)
     if run.plan is None or not (rows and rows.few):
         _start(run, instance)
+    if rows and not rows.few:
+        _lay_rows(run, rows)
     if run.plan is None and _fit(run, instance):
         return
     _line_up(run, instance, rows)
@@ -278,31 +285,38 @@ def _lines(instance: Instance) -> bool:
     return True
 
 
-def _lay_rows(run: Run, instance: Instance) -> count_bound.CountBound | None:
-    """Least rows of stages by counts of GPUs, as plans of one pipeline.
-
-    What is known of such rows then, for a proof.
-    """
+def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
+    """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
     light, clock = without_update(instance), _Clock(run, _deadline(run, _ROWS_SHARE))
     short = run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
     if short or not _lines(light):
         return None
-    bound = None
     with suppress(OutOfTime):
-        bound = count_bound.prepared(light, fleet(light, clock.check), clock.check)
-        costs = light.workload.costs
+        return count_bound.prepared(light, fleet(light, clock.check), clock.check)
+    run.check()
+    return None
 
-        def most_us() -> float:
-            """What is left for a pipeline that is better than the incumbent."""
-            whole = float(run.objective or inf) - float(costs.iteration_overhead_us)
-            return whole / float(costs.pipeline_factor)
 
-        for plan in counted_plans.pipelines(bound, most_us) if bound else ():
-            clock.check()
+def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
+    """Least rows of stages, as plans of one pipeline."""
+    if rows is None:
+        return
+    clock, costs = (
+        _Clock(run, _deadline(run, _ROWS_SHARE)),
+        rows.instance.workload.costs,
+    )
+
+    def most_us() -> float:
+        """What is left for a pipeline that is better than the incumbent."""
+        clock.check()
+        whole = float(run.objective or inf) - float(costs.iteration_overhead_us)
+        return whole / float(costs.pipeline_factor)
+
+    with suppress(OutOfTime):
+        for plan in counted_plans.pipelines(rows, most_us):
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()
-    return bound
 
 
 def _shares(plan: TrainingPlan | None) -> bool:
@@ -381,10 +395,9 @@ def _refute(
             ]
             refuter = _Refuter(several, clock.check)
             quick = all(bound.few_counts for bound in bounds)
-            share_of_first = _QUICK_SHARE if quick else _FIRST_SHARE
-            with suppress(OutOfTime), clock.earlier(share_of_first):
-                _refute_by(quick, run, bounds, highest, refuter)
-            _refute_by(not quick, run, bounds, highest, refuter)
+            for counting, share_of_rest in _QUICK_FIRST if quick else _IN_TURN:
+                with suppress(OutOfTime), clock.earlier(share_of_rest):
+                    _refute_by(counting, run, bounds, highest, refuter)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)
 

@@ -1,16 +1,41 @@
-"""Least rows of stages from the last layer to the first, for the check of counts."""
+"""Least rows of stages from the last layer to the first, for the check of counts.
+
+GPUs that are used of each kind are one number, a *state*, the last kind's changing
+fastest. What a stage adds to a state it adds to whole runs of states beside each other.
+"""
 
 import math
-from collections.abc import Sequence
-from itertools import combinations, combinations_with_replacement
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ....errors import Unsupported
-from .stages import Able, Array, Nodes
+from .. import compiling
+from .stages import Able, Array, Nodes, Packed
+
+Whole = npt.NDArray[np.int64]
 
 _ANY = 0  # way in which rows begin
 _MOST_ENTRIES = 60_000_000  # of one table
+
+
+class _Adding(NamedTuple):
+    """What stages do to states: by how much each raises them, and which.
+
+    Stage i raises those of the runs from `first[i]` up to `first[i + 1]`, each of which
+    is from `begin` up to `end`. It is laid before rows of the table `before[i]`, and so
+    makes rows of the table `into[i]`.
+    """
+
+    raised: Whole
+    first: Whole
+    begin: Whole
+    end: Whole
+    before: Whole
+    into: Whole
 
 
 class Rows:
@@ -19,6 +44,7 @@ class Rows:
     def __init__(self, nodes: Sequence[Nodes], layers: int) -> None:
         self.nodes, self.layers = nodes, layers
         self.sides = tuple(kind.total + 1 for kind in nodes)
+        self.adding = lru_cache(None)(self._find_adding)
 
     def without(self, use: tuple[int, ...]) -> tuple[slice, ...]:
         """The GPUs that others can have beside those of a stage or pipeline."""
@@ -27,46 +53,73 @@ class Rows:
     def times(self, stages: Able) -> Array:
         """All times of stages in us, in ascending order."""
         every = [x for each in stages.packed for x in (each.near, each.away)]
-        found = np.unique(np.concatenate([x.ravel() for x in (*every, *stages.spread)]))
-        times: Array = found[np.isfinite(found)]
-        return times
+        every += stages.spread
+        found: Array = np.unique(np.concatenate([x[np.isfinite(x)] for x in every]))
+        return found
+
+    def _find_adding(
+        self,
+        uses: tuple[tuple[int, ...], ...],
+        before: tuple[int, ...],
+        into: tuple[int, ...],
+    ) -> _Adding:
+        """Stages that use so many GPUs of each kind, and the tables of each."""
+        states = np.arange(math.prod(self.sides)).reshape(self.sides)
+        first, begin, end, raised = [0], list[int](), list[int](), list[int]()
+        for use in uses:
+            rest = states[self.without(use)]
+            if rest.size:
+                begin += rest[..., 0].ravel().tolist()
+                end += (rest[..., -1] + 1).ravel().tolist()
+            first.append(len(begin))
+            raised.append(int(states[use]) if rest.size else 0)
+        each = (raised, first, begin, end, before, into)
+        return _Adding(*(np.array(x, np.int64) for x in each))
 
     def least(self, stages: Able, slowest: Array) -> Array:
         """Least sums of the stages of all layers, [slowest, GPUs at most...]."""
-        rows = _Rows(self, slowest)
+        rows = _Rows(self, slowest, [*map(_told, stages.packed)])
         for first in range(self.layers - 1, -1, -1):
-            for kind, packed in enumerate(stages.packed):
-                for k, c in combinations_with_replacement(
-                    range(1, self.nodes[kind].gpus + 1), 2
-                ):
-                    here = (kind, k, c)
-                    rows.pack(here, first, packed.near[c, k, first], near=True)
-                    rows.pack(here, first, packed.away[c, k, first], near=False)
+            rows.pack(first, stages.packed)
             for towards, table in enumerate(stages.spread, -1):
-                for use in np.ndindex(table.shape[:-2]):
-                    rows.spread(use, first, table[use][first], towards)
+                rows.spread(first, table[..., first, :], towards)
             rows.close(first)
-        least: Array = rows.sums[0, _ANY]
+        least: Array = rows.sums[0, _ANY].reshape(len(slowest), *self.sides)
         for axis in range(1, least.ndim):
             least = np.minimum.accumulate(least, axis)
         return least
 
 
+def _told(stages: Packed) -> list[int]:
+    """The most that stages in a node may use together, where one more is worth more."""
+    tables = stages.near, stages.away
+    return [
+        c
+        for c in range(1, len(stages.near))
+        if c + 1 == len(stages.near)
+        or not all(np.array_equal(us[c, : c + 1], us[c + 1, : c + 1]) for us in tables)
+    ]
+
+
 class _Rows:
     """Least sums of the rows that begin at each layer, while they grow.
 
-    `sums` are by layer, by how a row begins, by the slowest stage and by the GPUs that
-    are used of each kind. It begins in any way, or with stages in one node of a kind
-    that use k of its GPUs so far, and no more than c in the end.
+    `sums` are by layer, by how a row begins, by the slowest stage and by state. It
+    begins in any way, or with stages in one node of a kind that use k of its GPUs so
+    far, and no more than c in the end.
     """
 
-    def __init__(self, owner: Rows, slowest: Array) -> None:
-        self._owner, self._slowest = owner, slowest
-        self._number: dict[tuple[int, int, int], int] = {}
-        for kind, node in enumerate(owner.nodes):
-            for k, c in combinations_with_replacement(range(1, node.gpus + 1), 2):
-                self._number[kind, k, c] = len(self._number) + 1
-        self._shape = (len(slowest), *owner.sides)
+    def __init__(self, owner: Rows, slowest: Array, most: list[list[int]]) -> None:
+        """`most` are such numbers c, by kind."""
+        self._owner, self._slowest, self._most = owner, slowest, most
+        self.ways = [
+            (kind, k, c)
+            for kind, each in enumerate(most)
+            for c in each
+            for k in range(1, c + 1)
+        ]
+        self._number = {way: i for i, way in enumerate(self.ways, 1)}
+        self._shape = (len(slowest), math.prod(owner.sides))
         layers, ways = owner.layers + 1, len(self._number) + 1
         if layers * ways * math.prod(self._shape) > _MOST_ENTRIES:
             raise Unsupported(
@@ -74,67 +127,110 @@ class _Rows:
                 "again to prove the bound"
             )
         self.sums = np.full((layers, ways, *self._shape), np.inf)
-        self.sums[owner.layers, _ANY][(slice(None), *[0] * len(owner.sides))] = 0.0
+        self.sums[owner.layers, _ANY, :, 0] = 0.0
         # Rows that begin in a node of a kind where there is room for another stage.
-        self._joined = [np.full((layers, *self._shape), np.inf) for _ in owner.nodes]
-
-    def pack(
-        self, where: tuple[int, int, int], first: int, us: Array, near: bool
-    ) -> None:
-        """Begin rows with a stage on k GPUs of a node; `us` by its last layer.
-
-        `where` is the kind of the node, k, and what such stages use of it together.
-        """
-        kind, k, c = where
-        use = tuple(k if c == kind else 0 for c in range(len(self._owner.nodes)))
-        if not near:
-            out = self.sums[first, self._number[kind, k, c]]
-            self._lay(out, us, self.sums[:, _ANY], use)
-            return
-        for more in range(1, c - k + 1):
-            out = self.sums[first, self._number[kind, k + more, c]]
-            self._lay(out, us, self.sums[:, self._number[kind, more, c]], use)
-
-    def spread(self, use: tuple[int, ...], first: int, us: Array, towards: int) -> None:
-        """Begin rows with a stage in several nodes, one of which is the next one's.
-
-        That is `towards` nodes of a kind, or any way where it is negative.
-        """
-        if (towards >= 0 and not use[towards]) or not np.isfinite(us).any():
-            return
-        behind = self.sums[:, _ANY] if towards < 0 else self._joined[towards]
-        began = np.full(self._shape, np.inf)
-        self._lay(began, us, behind, use)
-        ways = [
-            self._number[kind, 1, c]
-            for (kind, node), u in zip(enumerate(self._owner.nodes), use, strict=True)
-            for c in range(2, node.gpus + 1)
-            if u
+        self._joined = np.full((layers, len(most), *self._shape), np.inf)
+        # What stages in a node are, and what is behind them.
+        self._packs = [
+            ((kind, k + more, c), k, (kind, more, c) if more else None)
+            for kind, whole, c in self.ways
+            for more in range(whole)
+            if (k := whole - more)
         ]
-        for way in (_ANY, *ways):
-            out = self.sums[first, way]
-            np.minimum(out, began, out=out)
+
+    def pack(self, first: int, stages: Sequence[Packed]) -> None:
+        """Begin rows with stages in one node: with others behind them there, or not."""
+        uses, before, into, us = [], [], [], []
+        for way, k, behind in self._packs:
+            kind, _, c = way
+            uses.append(tuple(k * (kind == i) for i in range(len(self._most))))
+            before.append(self._number[behind] if behind else _ANY)
+            into.append(self._number[way])
+            tables = stages[kind]
+            us.append((tables.near if behind else tables.away)[c, k, first])
+        adding = self._owner.adding(tuple(uses), tuple(before), tuple(into))
+        _added()(self.sums[first], np.array(us), self.sums, self._slowest, adding)
+
+    def spread(self, first: int, us: Array, towards: int) -> None:
+        """Begin rows with stages in several nodes, one of which is the next one's.
+
+        That is `towards` nodes of a kind, or any way where it is negative. `us` are by
+        GPUs of each kind, and the last layer.
+        """
+        uses = [u for u in np.ndindex(us.shape[:-1]) if towards < 0 or u[towards]]
+        kinds = range(len(self._most))
+        # By the kinds that are used: a bit each.
+        into = tuple(sum(1 << c for c in kinds if use[c]) for use in uses)
+        behind = self.sums if towards < 0 else self._joined
+        before = (max(towards, _ANY),) * len(uses)
+        began = np.full((1 << len(kinds), *self._shape), np.inf)
+        adding = self._owner.adding(tuple(uses), before, into)
+        each = np.array([us[use] for use in uses])
+        _added()(began, each, behind, self._slowest, adding)
+        for kind in (None, *kinds):
+            # Rows that use a kind of nodes, among others, or any.
+            some = [i for i in range(len(began)) if kind is None or i >> kind & 1]
+            best = began[some].min(0)
+            ways = [_ANY]
+            if kind is not None:
+                ways = [self._number[kind, 1, c] for c in self._most[kind] if c > 1]
+            for way in ways:
+                out = self.sums[first, way]
+                np.minimum(out, best, out=out)
 
     def close(self, first: int) -> None:
         """All stages that begin at a layer are there."""
         here = self.sums[first]
         np.minimum(here[_ANY], here[1:].min(0), out=here[_ANY])
-        for kind, (joined, node) in enumerate(
-            zip(self._joined, self._owner.nodes, strict=True)
-        ):
-            for k, c in combinations(range(1, node.gpus + 1), 2):
-                began = here[self._number[kind, k, c]]
-                np.minimum(joined[first], began, out=joined[first])
+        for kind, k, c in self.ways:
+            if k < c:
+                joined = self._joined[first, kind]
+                np.minimum(joined, here[self._number[kind, k, c]], out=joined)
 
-    def _lay(self, out: Array, us: Array, behind: Array, use: tuple[int, ...]) -> None:
-        """Lower `out` by stages of some runs, by where they end, before rows behind."""
-        ends = np.flatnonzero(us <= self._slowest[-1])
-        if not len(ends):
-            return
-        some = (slice(None), *self._owner.without(use))
-        into = (slice(None), *(slice(u, None) for u in use))
-        each = us[ends][:, None]
-        each = np.where(each <= self._slowest[None, :], each, np.inf)
-        each = each.reshape(*each.shape, *[1] * len(use))
-        found = (behind[ends][:, *some] + each).min(0)
-        np.minimum(out[into], found, out=out[into])
+
+_Add = Callable[[Array, Array, Array, Array, _Adding], None]
+
+
+@cache
+def _added() -> _Add:
+    """`one_by_one` for this machine where a compiler is, or `run_by_run`."""
+    return compiling.compiled(one_by_one, run_by_run)
+
+
+def run_by_run(
+    out: Array, us: Array, behind: Array, slowest: Array, adding: _Adding
+) -> None:
+    """Lower `out` by stages before rows behind, by numpy.
+
+    `out` is by table, slowest stage and state, `us` by stage and last layer, `behind`
+    by that layer, table, slowest stage and state.
+    """
+    raised, first, begin, end, before, into = adding
+    for stage, last in np.argwhere(us <= slowest[-1]).tolist():
+        able = us[stage, last] <= slowest
+        for run in range(first[stage], first[stage + 1]):
+            low, high = begin[run], end[run]
+            found = behind[last, before[stage]][able, low:high] + us[stage, last]
+            some = out[into[stage], :, low + raised[stage] : high + raised[stage]]
+            some[able] = np.minimum(some[able], found)
+
+
+def one_by_one(
+    out: Array, us: Array, behind: Array, slowest: Array, adding: _Adding
+) -> None:
+    """The same for a compiler."""
+    raised, first, begin, end, before, into = adding
+    for stage in range(us.shape[0]):
+        for last in range(us.shape[1]):
+            more = us[stage, last]
+            for i in range(len(slowest)):
+                if more > slowest[i]:
+                    continue
+                rest, some = behind[last, before[stage], i], out[into[stage], i]
+                for run in range(first[stage], first[stage + 1]):
+                    begins = begin[run]
+                    tos = some[begins + raised[stage] : end[run] + raised[stage]]
+                    for j in range(len(tos)):
+                        found = rest[begins + j] + more
+                        if found < tos[j]:
+                            tos[j] = found

@@ -1,6 +1,7 @@
 """Least times of stages, for the check of counts: derived from the cost tables anew."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -132,15 +133,16 @@ class StageTables:
             memory.in_flight(table.workload.costs, n, place, 0),
         )
         if key not in self._begins:
-            first = last
-            while first:
-                j = min(1, first - 1)
-                run = range(first - 1, last)
+
+            def fits(first: int) -> bool:
+                j = min(1, first)
+                run = range(first, last)
                 need = table.stage_mib(node, run, *group, n, place + j, j)
-                if sum(need.values()) > table.memory_mib(node):
-                    break
-                first -= 1
-            self._begins[key] = first
+                return sum(need.values()) <= table.memory_mib(node)
+
+            # What fits fits without its first layers, too.
+            begin = 1 + bisect_left(range(1, last), True, key=fits)
+            self._begins[key] = 0 if begin == 1 and fits(0) else begin
         return self._begins[key]
 
     def _replicas(self, b: int, n: int) -> list[Array]:
