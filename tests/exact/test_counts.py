@@ -21,6 +21,7 @@ from hetopt.exact.training_plan.counts.bound import (
     Synchronising,
     packed,
 )
+from hetopt.exact.training_plan.counts.in_places import RowsInPlaces
 from hetopt.exact.training_plan.counts.on_nodes import RowsOnNodes
 from hetopt.exact.training_plan.counts.replicas import Runs
 from hetopt.exact.training_plan.counts.rows import Rows
@@ -73,6 +74,15 @@ def random_stages(seed: int, layers: int, alone: bool) -> Stages:
 
 def least_rows(stages: Stages, layers: int, slowest: float) -> dict[Any, float]:
     """Least sums by GPUs used: every row of stages, one after another."""
+    found: dict[Any, float] = {}
+    for several in range(1, layers + 1):
+        for used, us in least_rows_of([stages] * several, layers, slowest).items():
+            found[used] = min(found.get(used, inf), us)
+    return found
+
+
+def least_rows_of(order: list[Stages], layers: int, slowest: float) -> dict[Any, float]:
+    """The same of rows of so many stages, each of its own table."""
     runs = Runs.of(layers)
     number = {
         run: i
@@ -83,19 +93,22 @@ def least_rows(stages: Stages, layers: int, slowest: float) -> dict[Any, float]:
     found: dict[Any, float] = {}
     whole = (3, 2)
 
-    def go_on(first: int, used: tuple[int, int], room: Any, us: float) -> None:
-        if first == layers:
-            if room is None and used[0] <= GPUS[0] and used[1] <= GPUS[1]:
+    def go_on(
+        first: int, used: tuple[int, int], room: Any, us: float, laid: int
+    ) -> None:
+        if first == layers or laid == len(order):
+            whole_row = first == layers and laid == len(order)
+            if whole_row and room is None and used[0] <= GPUS[0] and used[1] <= GPUS[1]:
                 found[used] = min(found.get(used, inf), us)
             return
         for last in range(first + 1, layers + 1):
             run = number[first, last]
-            for after, use, time in ways(run, room):
+            for after, use, time in ways(order[laid], run, room):
                 if time <= slowest:
                     both = used[0] + use[0], used[1] + use[1]
-                    go_on(last, both, after, us + time)
+                    go_on(last, both, after, us + time, laid + 1)
 
-    def ways(run: int, room: Any) -> Any:
+    def ways(stages: Stages, run: int, room: Any) -> Any:
         # A room is a kind, GPUs of its node that are used, and how many may be.
         for kind in range(2):
             if room is not None and room[0] != kind:
@@ -116,7 +129,7 @@ def least_rows(stages: Stages, layers: int, slowest: float) -> dict[Any, float]:
                 if towards < 0 or use[towards]:
                     yield after, use, table[(*use, run)]
 
-    go_on(0, (0, 0), None, 0.0)
+    go_on(0, (0, 0), None, 0.0, 0)
     return found
 
 
@@ -205,6 +218,14 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
         for slowest in rng.sample(list(sums.times), min(3, len(sums.times))):
             again = check._rows.least(theirs, np.array([slowest]))[0]
             assert np.array_equal(sums.least(float(slowest)), again)
+        placed = method._in_places(number, n, sync_us)
+        if placed is None:
+            continue
+        alone = asked._replace(pipelines=(1, 1), replicas=1)
+        places = [check._stages.able(b, n, alone, k) for k in range(1, n + 1)]
+        for slowest in rng.sample(list(placed.times), min(2, len(placed.times))):
+            again = check._rows.least_in_places(places, slowest)
+            assert placed.least_us(slowest, LONG_US) == again
 
 
 # Kinds of nodes apart, some together, and all of them.
@@ -242,6 +263,45 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
     sizes = range(len(kinds.sizes))
     every = Range(some, some, some, sizes, (Synchronising(),))
     assert method.refuted(every, left).ratio is None
+
+
+def later(stages: Stages, rng: Any) -> Stages:
+    """The same with less memory: some stages do not fit, others take longer."""
+
+    def less(us: Any) -> Any:
+        us = us + rng.integers(0, 9, us.shape[-1])
+        us[rng.random(us.shape) < 0.2] = inf
+        return us
+
+    each = (stages.within, stages.away, stages.spread)
+    return Stages(*(tuple(map(less, tables)) for tables in each))
+
+
+def least_in_places(places: list[Stages], layers: int, slowest: float) -> float:
+    """The least sum of all rows, one after another, from the first stage on."""
+    found = inf
+    for several in range(1, min(layers, sum(GPUS)) + 1):
+        order = [places[min(k, len(places) - 1)] for k in range(several)][::-1]
+        rows_ = least_rows_of(order, layers, slowest)
+        found = min([found, *rows_.values()])
+    return found
+
+
+@pytest.mark.parametrize("kernel", [rows.plainly, rows.number_by_number, None])
+def test_least_rows_in_places_are_the_least_of_all(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel is not None:
+        monkeypatch.setattr(rows, "compiled", lambda: kernel)
+    for seed, layers in product(range(4), (1, 2, 3, 4)):
+        rng = np.random.default_rng(seed)
+        places = [random_stages(seed, layers, alone=True)]
+        places += [later(places[0], rng)]
+        places += [later(places[1], rng)]
+        for slowest in (25.0, 60.0):
+            method = RowsInPlaces(places, Runs.of(layers), GPUS)
+            least = least_in_places(places, layers, slowest)
+            assert method.least_us(slowest, LONG_US) == least
 
 
 def test_a_least_row_holds_all_layers_in_the_gpus_that_there_are() -> None:

@@ -18,6 +18,8 @@ _KEPT_ENTRIES = 60_000_000  # of sums that are looked at again
 _FINEST = 1.0003  # between ranges of the slowest stage; and powers of it, before
 _POWERS = (128, 8, 1)
 _NEVER = 10**12  # sequences
+_PLACES = 12  # from the end, where stages of one pipeline are told apart
+_MOST_IN_PLACES = 1_000  # numbers of GPUs by kind
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
 
@@ -64,20 +66,28 @@ class Counts:
         if self.batch % b:
             return True
         n = self.batch // b
-        stages = self._stages.able(b, n, case._replace(pipelines=(1, 1), replicas=1))
-        times, slowest = self._rows.times(stages), left_us / n * MORE
-        while True:
-            times = times[times <= slowest]
-            if not len(times):
-                return True
-            least = float(self._rows.least(stages, times[-1:])[0].flat[-1])
-            least = max(least, case.spent_us)
-            if least > left_us:
-                return True
-            shorter = (left_us - least) / (n - 1) * MORE if n > 1 else math.inf
-            if shorter >= times[-1]:
-                return False
-            slowest = shorter
+        alone = case._replace(pipelines=(1, 1), replicas=1)
+        stages = self._stages.able(b, n, alone)
+        times = self._rows.times(stages)
+
+        def least(slowest: float) -> float:
+            return float(self._rows.least(stages, np.array([slowest]))[0].flat[-1])
+
+        left = _left(times, (n, left_us, case.spent_us), least)
+        most = min(n, _PLACES, self._stages.layers)
+        if left is None or most < 2 or math.prod(self.sides) > _MOST_IN_PLACES:
+            return left is None
+        # Stages further from the end keep more micro-batches.
+        places = [self._stages.able(b, n, alone, k) for k in range(1, most + 1)]
+        if places[0].key == places[-1].key:
+            return False
+        times = np.unique(np.concatenate([self._rows.times(x) for x in places]))
+
+        def in_places(slowest: float) -> float:
+            return self._rows.least_in_places(places, slowest)
+
+        some = times[times <= left]
+        return _left(some, (n, left_us, case.spent_us), in_places) is None
 
     def _most(
         self, b: int, case: Case, left_us: float, power: int, wanted: Whole
@@ -185,3 +195,27 @@ class Counts:
                 np.maximum(out, rest + most[use], out=out)
             exactly = np.maximum(more, -_NEVER)
         return int(every.flat[-1]), others
+
+
+def _left(
+    times: Array, what: tuple[int, float, float], least: Callable[[float], float]
+) -> float | None:
+    """Up to which time a pipeline's slowest stage may be; None where it takes longer.
+
+    `what` are its micro-batches, what is left for it, and what it spends at the least
+    beside its bottlenecks. No stage takes less than the longest of the `times` up to
+    its own.
+    """
+    n, left_us, spent_us = what
+    limit = left_us / n * MORE
+    while True:
+        times = times[times <= limit]
+        if not len(times):
+            return None
+        sum_us = max(least(float(times[-1])), spent_us)
+        if sum_us > left_us:
+            return None
+        shorter = (left_us - sum_us) / (n - 1) * MORE if n > 1 else math.inf
+        if shorter >= times[-1]:
+            return limit
+        limit = shorter

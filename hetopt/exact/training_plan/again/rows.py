@@ -79,14 +79,33 @@ class Rows:
     def least(self, stages: Able, slowest: Array) -> Array:
         """Least sums of the stages of all layers, [slowest, GPUs at most...]."""
         rows = _Rows(self, slowest, [*map(_told, stages.packed)])
-        for first in range(self.layers - 1, -1, -1):
-            rows.pack(first, stages.packed)
-            for towards, table in enumerate(stages.spread, -1):
-                rows.spread(first, table[..., first, :], towards)
-            rows.close(first)
+        rows.end()
+        rows.lay(stages, rows)
         least: Array = rows.sums[0, _ANY].reshape(len(slowest), *self.sides)
         for axis in range(1, least.ndim):
             least = np.minimum.accumulate(least, axis)
+        return least
+
+    def least_in_places(self, places: Sequence[Able], slowest: float) -> float:
+        """The least sum of the stages of all layers, each in its place from the end.
+
+        `places` are those of the last stage, of the one before it and so on, the last
+        of them of all that are further away.
+        """
+        most = [
+            sorted({c for able in places for c in _told(able.packed[kind])})
+            for kind in range(len(self.nodes))
+        ]
+        limit, least = np.array([slowest]), math.inf
+        behind = _Rows(self, limit, most)
+        behind.end()
+        for place in range(min(self.layers, sum(self.sides) - len(self.sides))):
+            rows = _Rows(self, limit, most)
+            rows.lay(places[min(place, len(places) - 1)], behind)
+            if not np.isfinite(rows.sums).any():
+                break
+            least = min(least, float(rows.sums[0, _ANY].min()))
+            behind = rows
         return least
 
 
@@ -127,7 +146,6 @@ class _Rows:
                 "again to prove the bound"
             )
         self.sums = np.full((layers, ways, *self._shape), np.inf)
-        self.sums[owner.layers, _ANY, :, 0] = 0.0
         # Rows that begin in a node of a kind where there is room for another stage.
         self._joined = np.full((layers, len(most), *self._shape), np.inf)
         # What stages in a node are, and what is behind them.
@@ -138,7 +156,19 @@ class _Rows:
             if (k := whole - more)
         ]
 
-    def pack(self, first: int, stages: Sequence[Packed]) -> None:
+    def end(self) -> None:
+        """A row may be of no stage, behind the last layer."""
+        self.sums[-1, _ANY, :, 0] = 0.0
+
+    def lay(self, stages: Able, behind: "_Rows") -> None:
+        """Begin rows with stages before those rows; they may be these, which grow."""
+        for first in range(self._owner.layers - 1, -1, -1):
+            self._pack(first, stages.packed, behind)
+            for towards, table in enumerate(stages.spread, -1):
+                self._spread(first, table[..., first, :], towards, behind)
+            self._close(first)
+
+    def _pack(self, first: int, stages: Sequence[Packed], rows: "_Rows") -> None:
         """Begin rows with stages in one node: with others behind them there, or not."""
         uses, before, into, us = [], [], [], []
         for way, k, behind in self._packs:
@@ -149,9 +179,9 @@ class _Rows:
             tables = stages[kind]
             us.append((tables.near if behind else tables.away)[c, k, first])
         adding = self._owner.adding(tuple(uses), tuple(before), tuple(into))
-        _added()(self.sums[first], np.array(us), self.sums, self._slowest, adding)
+        _added()(self.sums[first], np.array(us), rows.sums, self._slowest, adding)
 
-    def spread(self, first: int, us: Array, towards: int) -> None:
+    def _spread(self, first: int, us: Array, towards: int, rows: "_Rows") -> None:
         """Begin rows with stages in several nodes, one of which is the next one's.
 
         That is `towards` nodes of a kind, or any way where it is negative. `us` are by
@@ -161,7 +191,7 @@ class _Rows:
         kinds = range(len(self._most))
         # By the kinds that are used: a bit each.
         into = tuple(sum(1 << c for c in kinds if use[c]) for use in uses)
-        behind = self.sums if towards < 0 else self._joined
+        behind = rows.sums if towards < 0 else rows._joined
         before = (max(towards, _ANY),) * len(uses)
         began = np.full((1 << len(kinds), *self._shape), np.inf)
         adding = self._owner.adding(tuple(uses), before, into)
@@ -178,7 +208,7 @@ class _Rows:
                 out = self.sums[first, way]
                 np.minimum(out, best, out=out)
 
-    def close(self, first: int) -> None:
+    def _close(self, first: int) -> None:
         """All stages that begin at a layer are there."""
         here = self.sums[first]
         np.minimum(here[_ANY], here[1:].min(0), out=here[_ANY])

@@ -145,15 +145,15 @@ class StageTables:
             self._begins[key] = 0 if begin == 1 and fits(0) else begin
         return self._begins[key]
 
-    def _replicas(self, b: int, n: int) -> list[Array]:
-        """Least times by kind, [degree, samples, run]."""
+    def _replicas(self, b: int, n: int, least: int) -> list[Array]:
+        """Least times by kind, [degree, samples, run], in a place or further away."""
         layers, size = self.layers, self.layers + 1
         each = [np.full((x.gpus + 1, b + 1, size, size), np.inf) for x in self.nodes]
         behind = [math.inf] * layers + [0]
         for last in range(layers, 0, -1):
             if behind[last] == math.inf:
                 continue
-            place = int(behind[last]) + 1
+            place = max(int(behind[last]) + 1, least)
             for node, us in zip(self.nodes, each, strict=True):
                 for name in node.names:
                     self._lower_all(us, name, last, (n, place))
@@ -189,8 +189,8 @@ class StageTables:
                 took = times[last] - times[first] + head
                 us[first, last] = min(us[first, last], took)
 
-    def _find_every(self, b: int, n: int) -> _Every:
-        each = self._replicas(b, n)
+    def _find_every(self, b: int, n: int, place: int) -> _Every:
+        each = self._replicas(b, n, place)
         near = [kind.near for kind in self.nodes]
         away = [kind.away for kind in self.nodes]
 
@@ -230,9 +230,12 @@ class StageTables:
             found.append(shares[..., b, :])
         return found
 
-    def able(self, b: int, n: int, case: Case) -> Able:
-        """Stages that hold no more than can be synchronised in time."""
-        every = self._every(b, n)
+    def able(self, b: int, n: int, case: Case, place: int = 1) -> Able:
+        """Stages that hold no more than can be synchronised in time.
+
+        At a place from the end of their pipeline, or further away.
+        """
+        every = self._every(b, n, place)
         weight = (self.before[self.last] - self.before[self.first])[None]
         packed = []
         for c in range(len(self.nodes)):

@@ -22,6 +22,7 @@ import numpy as np
 from ....costs import CostTable
 from ....schema import Instance
 from ..node_kinds import Array, Fleet, sent_bytes
+from .in_places import RowsInPlaces
 from .kinds import Kind, together
 from .on_nodes import RowsOnNodes
 from .replicas import Memory, Replicas, Runs, Whole
@@ -37,7 +38,9 @@ RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
-_TOLD = 8  # tables of stages that are kept
+_PLACES = 12  # of stages from the end that are told apart
+_TOLD = 2 * _PLACES  # tables of stages that are kept,
+_FEW_KEPT = 3  # and rows in their places
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
 
@@ -131,6 +134,7 @@ class CountBound:
         self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
         self._told: OrderedDict[tuple[object, ...], StageTables] = OrderedDict()
+        self._alone_in_places: OrderedDict[object, RowsInPlaces | None] = OrderedDict()
         self._sums = Kept(self._gpus, inf, check)
 
     def within(self, most_us: float, check: Callable[[], None]) -> "CountBound":
@@ -217,19 +221,46 @@ class CountBound:
         if rest:
             return True
         sums = self._sums_of(size, n, self._senders(by.most_us, 0, 1))
-        slowest = left_us / n
-        while True:
+
+        def least(slowest_us: float) -> float:
             self._check()
-            times = sums.times[sums.times <= slowest * (1 + _SURE)]
-            if not len(times):
-                return True
-            slowest = float(times[-1])
-            spare = left_us - max(float(sums.least(slowest).flat[-1]), by.spent_us)
-            if spare < 0:
-                return True
-            if spare >= (n - 1) * slowest * (1 - _SURE):
-                return False
-            slowest = spare / (n - 1)
+            return max(float(sums.least(slowest_us).flat[-1]), by.spent_us)
+
+        slowest = _slowest(sums.times, least, n, left_us, left_us / n)
+        if not slowest:
+            return True
+        placed = self._in_places(size, n, by.most_us)
+        if placed is None:
+            return False
+
+        def in_places(slowest_us: float) -> float:
+            self._check()
+            return max(placed.least_us(slowest_us, left_us), by.spent_us)
+
+        return not _slowest(placed.times, in_places, n, left_us, slowest)
+
+    def _in_places(self, size: int, n: int, sync_us: float) -> RowsInPlaces | None:
+        """Rows of one pipeline of n micro-batches; None where places are all alike.
+
+        Or where there are too many numbers of GPUs to look at.
+        """
+        layers = len(self.fleet.layer_weights)
+        places = min(_PLACES, n, layers, sum(self._gpus))
+        if places < 2 or self.states > _FEW_STATES:
+            return None
+        key = size, n, sync_us
+        if key not in self._alone_in_places:
+            behind = [[k] * (layers + 1) for k in range(places)]
+            tables = [self._placed((size, n), tuple(each)) for each in behind]
+            found = None
+            if tables[0].less_than(tables[-1]):
+                senders = self._senders(sync_us, 0, 1)
+                stages = [table.stages(senders) for table in tables]
+                found = RowsInPlaces(stages, tables[0].runs, self._gpus)
+            if len(self._alone_in_places) >= _FEW_KEPT:
+                self._alone_in_places.popitem(last=False)
+            self._alone_in_places[key] = found
+        return self._alone_in_places[key]
 
     def row(
         self, size: int, sync_us: float, stages_behind: Sequence[int], most_us: float
@@ -354,6 +385,32 @@ def _within_us(table: CostTable, kind: Kind) -> float:
     several = (x for x in kind.speakers if table.cluster.node[x].count > 1)
     rates = [table.link(name, name)[1] for name in several]
     return float(sent_bytes(table) * 10**6 / max(rates)) if rates else 0.0
+
+
+def _slowest(
+    times: Array,
+    least: Callable[[float], float],
+    n: int,
+    left_us: float,
+    most_us: float,
+) -> float:
+    """Up to which time the slowest stage of n micro-batches may be; 0 for none.
+
+    That is `most_us` or less. `least` sums of stages take `left_us` together with n - 1
+    times of the slowest, which is no less than one of the `times`.
+    """
+    limit = most_us
+    while True:
+        times = times[times <= limit * (1 + _SURE)]
+        if not len(times):
+            return 0.0
+        slowest = float(times[-1])
+        spare = left_us - least(slowest)
+        if spare < 0:
+            return 0.0
+        if spare >= (n - 1) * slowest * (1 - _SURE):
+            return limit
+        limit = spare / (n - 1)
 
 
 def packed(one: Whole, fewest: int, most: int) -> tuple[int, Whole]:

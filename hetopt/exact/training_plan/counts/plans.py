@@ -130,8 +130,8 @@ class _Layout:
         last = len(row) - 1
         for i, stage in enumerate(row):
             if not stage.packed:
-                nodes = {*found.get(i - 1, ()), *found.get(i + 1, ())}
-                found[i] = self._spread(stage, nodes if self._near(row, i) else set())
+                shared = [found.get(j, {}) for j in self._near(row, i)]
+                found[i] = self._spread(stage, shared)
         hops = [self._hops(stage, i == last) for i, stage in enumerate(row)]
         return [
             _Placed(stage.first, stage.last, found[i], hops[i])
@@ -147,28 +147,42 @@ class _Layout:
 
     def _taken(self, stage: Laid, node: int | None) -> dict[int, int]:
         if node is None:
-            return self._spread(stage, set())
+            return self._spread(stage, [])
         self._free[node] -= sum(stage.use)
         return {node: sum(stage.use)}
 
-    def _spread(self, stage: Laid, near: set[int]) -> dict[int, int]:
-        """GPUs of several nodes: those that are near, then of those that are empty."""
+    def _spread(self, stage: Laid, shared: Sequence[dict[int, int]]) -> dict[int, int]:
+        """GPUs of several nodes: one of each node that is shared, then of empty ones.
+
+        `shared` are the nodes of neighbours, one of which is to be this stage's, too.
+        """
         gpus: dict[int, int] = {}
-        for kind, wanted in enumerate(stage.use):
-            for node in sorted(
-                self._nodes[kind], key=lambda x: (x not in near, -self._free[x])
-            ):
+        left = list(stage.use)
+        for nodes in shared:
+            able = [(c, x) for c in range(len(left)) for x in self._nodes[c] if left[c]]
+            able = [(c, x) for c, x in able if x in nodes and self._free[x]]
+            if able and not nodes.keys() & gpus.keys():
+                kind, node = max(able, key=lambda each: self._free[each[1]])
+                self._take(gpus, node, 1)
+                left[kind] -= 1
+        for kind, wanted in enumerate(left):
+            # Nodes that are used already, then whole ones.
+            order = [(x not in gpus, -self._free[x], x) for x in self._nodes[kind]]
+            for _, _, node in sorted(order):
                 taken = min(wanted, self._free[node])
-                if taken:
-                    gpus[node] = taken
-                    self._free[node] -= taken
-                    wanted -= taken
+                self._take(gpus, node, taken)
+                wanted -= taken
         return gpus
 
-    def _near(self, row: Sequence[Laid], i: int) -> bool:
-        """Whether a stage shares a node with the one before it or behind it."""
-        before = row[i - 1].together if i else None
-        return before is not None or row[i].together is not None
+    def _take(self, gpus: dict[int, int], node: int, number: int) -> None:
+        if number:
+            gpus[node] = gpus.get(node, 0) + number
+            self._free[node] -= number
+
+    def _near(self, row: Sequence[Laid], i: int) -> list[int]:
+        """Neighbours of a stage that share a node with it."""
+        before = i and row[i - 1].together is not None
+        return [i - 1] * bool(before) + [i + 1] * (row[i].together is not None)
 
     def _hops(self, stage: Laid, last: bool) -> Sequence[float]:
         """What a stage takes to hand on, by samples."""

@@ -71,14 +71,18 @@ class Rows:
         kinds = range(len(gpus))
         for room in (room for kind in kinds for room in self._rooms_in(stages, kind)):
             self.rooms[room] = len(self.rooms)
-        packed = (shape for kind in kinds for shape in self.packed(stages, kind))
-        shapes = [*packed, *self._spread(stages)]
-        shapes = [shape for shape in shapes if np.isfinite(shape.us).any()]
+        shapes = [x for x in self.shapes(stages) if np.isfinite(x.us).any()]
         every = (*stages.within, *stages.away, *stages.spread)
         #: All times of stages, in ascending order.
         self.times = np.unique(np.concatenate([us[np.isfinite(us)] for us in every]))
         self._shapes = sorted(shapes, key=lambda x: x.before)
-        self._steps = self._numbered(self._shapes, runs)
+        self._steps = self.numbered(self._shapes, runs)
+
+    def shapes(self, stages: Stages) -> Iterator[Shape]:
+        """All stages, in an order that does not depend on their times."""
+        for kind in range(len(self.sides)):
+            yield from self.packed(stages, kind)
+        yield from self._spread(stages)
 
     @property
     def nbytes(self) -> int:
@@ -139,32 +143,21 @@ class Rows:
                 if kind < 0 or (use[kind] and after is not None):
                     yield Shape(use, rooms, after or 0, tables[use], False)
 
-    def _numbered(self, shapes: list[Shape], runs: Runs) -> "_Steps":
-        us = np.full((runs.layers + 1, runs.layers, len(shapes)), np.inf)
+    def numbered(self, shapes: list[Shape], runs: Runs) -> "Steps":
+        """The stages, by number, with one time for all places."""
+        us = np.full((1, runs.layers + 1, runs.layers, len(shapes)), np.inf)
         for i, shape in enumerate(shapes):
-            us[runs.last, runs.first, i] = shape.us
+            us[0, runs.last, runs.first, i] = shape.us
         # Several rooms before a stage are looked at as one: the least of them.
         befores = sorted({shape.before for shape in shapes})
         rooms = np.zeros((len(befores), len(self.rooms)), np.bool_)
         for row, each in zip(rooms, befores, strict=True):
             row[list(each)] = True
         number = {before: i for i, before in enumerate(befores)}
-        strides = np.ones(len(self.sides), np.int64)
-        strides[:-1] = np.cumprod(self.sides[:0:-1])[::-1]
-        states = np.indices(self.sides).reshape(len(self.sides), -1)
-        use = np.array([shape.use for shape in shapes], np.int64)
-        use = use.reshape(len(shapes), len(self.sides))
-        sides = np.array(self.sides)[:, None]
-        return _Steps(
-            us,
-            np.array([number[shape.before] for shape in shapes], np.int64),
-            np.array([shape.after for shape in shapes], np.int64),
-            use @ strides,
-            np.array([(states + u[:, None] < sides).all(0) for u in use], np.bool_),
-            rooms,
-            strides,
-            np.ascontiguousarray(states.T),
-        )
+        before = np.array([number[shape.before] for shape in shapes], np.int64)
+        after = np.array([shape.after for shape in shapes], np.int64)
+        using = [shape.use for shape in shapes]
+        return Steps.of(us, before, after, rooms, using, self.sides)
 
     def least(self, slowest_us: float, most_us: Array) -> Array:
         """Least sums of the stage times of all layers, by GPUs at most of each kind.
@@ -185,14 +178,15 @@ class Rows:
         steps, laid = self._steps, list[Laid]()
         if not steps.us.size:
             return laid
+        (us,) = steps.us  # of any place
         any_us = np.full(steps.there.shape[1], np.inf)
         least = compiled()(steps, slowest_us, any_us, True)
-        last, room, state = len(steps.us) - 1, 0, int(least[-1, 0].argmin())
+        last, room, state = len(us) - 1, 0, int(least[-1, 0].argmin())
         if np.isinf(least[last, room, state]):
             return laid
         kinds = {i: room_.kind for room_, i in self.rooms.items()}
         while last:
-            able = steps.us[last] <= slowest_us
+            able = us[last] <= slowest_us
             stages = np.flatnonzero(
                 (steps.after == room) & (steps.raised <= state) & able.any(0)
             )
@@ -201,7 +195,7 @@ class Rows:
             froms = state - steps.raised[stages]
             begun = steps.rooms[steps.before[stages]].T
             sums = np.where(begun, least[: len(able), :, froms], np.inf).min(1)
-            sums = np.where(able, steps.us[last], np.inf)[:, stages] + sums
+            sums = np.where(able, us[last], np.inf)[:, stages] + sums
             first, i = np.unravel_index(int(sums.argmin()), sums.shape)
             shape, row = self._shapes[stages[i]], steps.before[stages[i]]
             laid.append(Laid(int(first), last, shape.use, shape.packed, kinds[room]))
@@ -219,13 +213,14 @@ _MANY = 8  # times so many states are more than all, where some are looked up
 _Flags = npt.NDArray[np.bool_]
 
 
-class _Steps(NamedTuple):
+class Steps(NamedTuple):
     """Stages, by what they use and by the row of rooms that they may begin in.
 
-    Times in us by [last, first, stage]; the row and the room after each stage, by how
-    much its GPUs raise the number of a state, and in which states they are there
+    Times in us by [place, last, first, stage]; the row and the room after each stage,
+    by how much its GPUs raise the number of a state, and in which states they are there
     [stage, state]; the rooms of each row; by how much a GPU of each kind raises the
-    number of a state, and the GPUs of each [state, kind].
+    number of a state, the GPUs of each [state, kind], and the place of a stage that
+    goes on from a state.
     """
 
     us: Array
@@ -236,37 +231,65 @@ class _Steps(NamedTuple):
     rooms: _Flags
     strides: Whole
     use: Whole
+    place: Whole
+
+    @classmethod
+    def of(
+        cls,
+        us: Array,
+        before: Whole,
+        after: Whole,
+        rooms: _Flags,
+        using: Sequence[tuple[int, ...]],
+        sides: tuple[int, ...],
+    ) -> "Steps":
+        """Stages that are `using` so many GPUs; `sides` are of a table of states.
+
+        Where there are several places, the last number of a state is its place.
+        """
+        strides = np.ones(len(sides), np.int64)
+        strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
+        states = np.indices(sides).reshape(len(sides), -1)
+        use = np.array(using, np.int64).reshape(len(using), len(sides))
+        whole = np.array(sides)[:, None]
+        there = np.array([(states + u[:, None] < whole).all(0) for u in use], np.bool_)
+        place = np.minimum(states[-1], len(us) - 1)
+        return cls(
+            *(us, before, after, use @ strides, there, rooms, strides),
+            np.ascontiguousarray(states.T),
+            place,
+        )
 
 
-_Kernel = Callable[[_Steps, float, Array, bool], Array]
+_Kernel = Callable[[Steps, float, Array, bool], Array]
 
 
 @cache
 def compiled() -> _Kernel:
     """`number_by_number` for this machine where a compiler is, or `plainly`."""
-    return compiling.compiled(number_by_number, plainly, least_used)
+    return compiling.compiled(number_by_number, plainly, least_used, lower)
 
 
-def plainly(steps: _Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
+def plainly(steps: Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
     """Least sums by layers that are held, room and state, by numpy.
 
     They are up to the most of each state; of all numbers of layers if `every`, or of
     the last alone. Of states that use more and take no less than another, any sum may
     be given.
     """
-    us, before, after, raised, there, rooms, _, _ = steps
-    layers, states = us.shape[1], there.shape[1]
+    us, before, after, raised, there, rooms, _, _, place = steps
+    layers, states = us.shape[2], there.shape[1]
     least: Array = np.full((layers + 1, rooms.shape[1], states), np.inf)
     rows = np.full((layers + 1, len(rooms), states), np.inf)
     least[0, 0, 0] = 0.0
     rows[0, rooms[:, 0], 0] = 0.0
     for last in range(1, layers + 1):
-        for stage in range(len(before)):
-            firsts = np.flatnonzero(us[last, :, stage] <= slowest_us)
-            if len(firsts):
-                froms = np.flatnonzero(there[stage])
+        for here, stage in np.ndindex(len(us), len(before)):
+            firsts = np.flatnonzero(us[here, last, :, stage] <= slowest_us)
+            froms = np.flatnonzero(there[stage] & (place == here))
+            if len(firsts) and len(froms):
                 sums = rows[firsts, before[stage]][:, froms]
-                found = (sums + us[last, firsts, stage][:, None]).min(0)
+                found = (sums + us[here, last, firsts, stage][:, None]).min(0)
                 tos = froms + raised[stage]
                 found[found > most_us[tos]] = np.inf
                 into = least[last, after[stage]]
@@ -277,18 +300,18 @@ def plainly(steps: _Steps, slowest_us: float, most_us: Array, every: bool) -> Ar
 
 
 def number_by_number(
-    steps: _Steps, slowest_us: float, most_us: Array, every: bool
+    steps: Steps, slowest_us: float, most_us: Array, every: bool
 ) -> Array:
     """The same for a compiler; it goes on only from what is better than with less."""
-    us, before, after, raised, there, rooms, strides, use = steps
-    layers, states = us.shape[1], there.shape[1]
+    us, before, after, raised, there, rooms, strides, use, place = steps
+    places, layers, states = us.shape[0], us.shape[2], there.shape[1]
     many = rooms.shape[0]
-    # What is gone on from, by layer and row of rooms: a part of one list each.
+    # What is gone on from, by layer, row of rooms and place: a part of one list each.
     kept, sums = np.zeros(states, np.int64), np.zeros(states)
-    begin = np.zeros((layers, many), np.int64)
-    end = np.zeros((layers, many), np.int64)
+    begin = np.zeros((layers, many, places), np.int64)
+    end = np.zeros((layers, many, places), np.int64)
     for row in range(many):
-        end[0, row] = rooms[row, 0]
+        end[0, row, place[0]] = rooms[row, 0]
     told = np.full((layers + 1 if every else 1, rooms.shape[1], states), np.inf)
     told[0, 0, 0] = 0.0
     reached = np.zeros((rooms.shape[1], states), np.int64)
@@ -300,17 +323,14 @@ def number_by_number(
         least[:] = np.inf
         for first in range(last):
             for stage in range(len(before)):
-                more = us[last, first, stage]
-                if more > slowest_us:
-                    continue
                 row, into = before[stage], least[after[stage]]
-                some_us = sums[begin[first, row] : end[first, row]]
-                froms = kept[begin[first, row] : end[first, row]]
-                able, rise = there[stage], raised[stage]
-                for i in range(len(froms)):
-                    found, to = some_us[i] + more, froms[i] + rise
-                    if able[froms[i]] and found <= most_us[to]:
-                        into[to] = min(into[to], found)
+                for here in range(places):
+                    more = us[here, last, first, stage]
+                    if more > slowest_us:
+                        continue
+                    part = slice(begin[first, row, here], end[first, row, here])
+                    able, rise = there[stage], raised[stage]
+                    lower(into, most_us, kept[part], sums[part], able, rise, more)
         if last == layers:
             break
         number[:] = 0
@@ -331,20 +351,39 @@ def number_by_number(
             if last_kept + size > len(kept):
                 kept = np.concatenate((kept, np.zeros(len(kept) + size, np.int64)))
                 sums = np.concatenate((sums, np.zeros(len(sums) + size)))
-            begin[last, row] = last_kept
-            for state in least_used(own, some[:size], use, strides):
-                kept[last_kept], sums[last_kept] = state, own[state]
-                last_kept += 1
+            better = least_used(own, some[:size], use, strides)
+            for here in range(places):
+                begin[last, row, here] = last_kept
+                for state in better:
+                    if place[state] == here:
+                        kept[last_kept], sums[last_kept] = state, own[state]
+                        last_kept += 1
+                end[last, row, here] = last_kept
             own[some[:size]] = np.inf
-            end[last, row] = last_kept
     return told
+
+
+def lower(
+    into: Array,
+    most_us: Array,
+    froms: Whole,
+    sums: Array,
+    able: _Flags,
+    rise: int,
+    more: float,
+) -> None:
+    """Lower sums by a stage that goes on from some states, where it is able to."""
+    for i in range(len(froms)):
+        found, to = sums[i] + more, froms[i] + rise
+        if able[froms[i]] and found <= most_us[to]:
+            into[to] = min(into[to], found)
 
 
 def least_used(own: Array, some: Whole, use: Whole, strides: Whole) -> Whole:
     """Those of some states that are better than all of them that use less.
 
     `own` are their sums by state, infinite for all others; `use` and `strides` are as
-    in `_Steps`. States that use less come before those that use more.
+    in `Steps`. States that use less come before those that use more.
     """
     states, kinds = use.shape
     found, size = np.zeros(len(some), np.int64), 0
