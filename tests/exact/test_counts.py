@@ -133,12 +133,17 @@ def least_rows_of(order: list[Stages], layers: int, slowest: float) -> dict[Any,
     return found
 
 
-@pytest.mark.parametrize("kernel", [rows.plainly, rows.number_by_number, None])
-def test_least_rows_are_the_least_of_all(
-    kernel: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(params=[rows.plainly, rows.number_by_number, None])
+def every_kernel(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kernel is not None:
-        monkeypatch.setattr(rows, "compiled", lambda: kernel)
+    """Rows by numpy, number by number, and by what a compiler makes of that."""
+    if request.param is not None:
+        monkeypatch.setattr(rows, "compiled", lambda: request.param)
+
+
+@pytest.mark.usefixtures("every_kernel")
+def test_least_rows_are_the_least_of_all() -> None:
     for seed, layers, alone in product(range(4), (1, 2, 3), (False, True)):
         stages = random_stages(seed, layers, alone)
         for slowest in (15.0, 30.0, 60.0):
@@ -287,12 +292,8 @@ def least_in_places(places: list[Stages], layers: int, slowest: float) -> float:
     return found
 
 
-@pytest.mark.parametrize("kernel", [rows.plainly, rows.number_by_number, None])
-def test_least_rows_in_places_are_the_least_of_all(
-    kernel: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if kernel is not None:
-        monkeypatch.setattr(rows, "compiled", lambda: kernel)
+@pytest.mark.usefixtures("every_kernel")
+def test_least_rows_in_places_are_the_least_of_all() -> None:
     for seed, layers in product(range(4), (1, 2, 3, 4)):
         rng = np.random.default_rng(seed)
         places = [random_stages(seed, layers, alone=True)]

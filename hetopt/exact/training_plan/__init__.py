@@ -212,11 +212,12 @@ def _large(run: Run, instance: Instance) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     rows = _prepared(run, instance)
-    if rows and rows.few:
+    few = rows is not None and rows.few
+    if few:
         _lay_rows(run, rows)
-    if run.plan is None or not (rows and rows.few):
+    if run.plan is None or not few:
         _start(run, instance)
-    if rows and not rows.few:
+    if not few:
         _lay_rows(run, rows)
     if run.plan is None and _fit(run, instance):
         return
@@ -225,7 +226,7 @@ def _large(run: Run, instance: Instance) -> None:
         _choose(run, instance)
     seed = run.limits.seed
     # Moves begin elsewhere where the best row has several replicas in a stage.
-    rows_won = rows is not None and rows.few and _shares(run.plan)
+    rows_won = few and _shares(run.plan)
     _search(run, instance, _SHORT_SHARE if rows_won else _SEARCH_SHARE, seed)
     rows_won = rows_won and _shares(run.plan)
     _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
@@ -301,16 +302,12 @@ def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
     """Least rows of stages, as plans of one pipeline."""
     if rows is None:
         return
-    clock, costs = (
-        _Clock(run, _deadline(run, _ROWS_SHARE)),
-        rows.instance.workload.costs,
-    )
+    clock = _Clock(run, _deadline(run, _ROWS_SHARE))
 
     def most_us() -> float:
         """What is left for a pipeline that is better than the incumbent."""
         clock.check()
-        whole = float(run.objective or inf) - float(costs.iteration_overhead_us)
-        return whole / float(costs.pipeline_factor)
+        return rows.left_us(float(run.objective or inf))
 
     with suppress(OutOfTime):
         for plan in counted_plans.pipelines(rows, most_us):

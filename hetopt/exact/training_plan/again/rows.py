@@ -44,7 +44,7 @@ class Rows:
     def __init__(self, nodes: Sequence[Nodes], layers: int) -> None:
         self.nodes, self.layers = nodes, layers
         self.sides = tuple(kind.total + 1 for kind in nodes)
-        self.adding = lru_cache(None)(self._find_adding)
+        self.spreading = lru_cache(None)(self._find_spreading)
 
     def without(self, use: tuple[int, ...]) -> tuple[slice, ...]:
         """The GPUs that others can have beside those of a stage or pipeline."""
@@ -57,7 +57,7 @@ class Rows:
         found: Array = np.unique(np.concatenate([x[np.isfinite(x)] for x in every]))
         return found
 
-    def _find_adding(
+    def adding(
         self,
         uses: tuple[tuple[int, ...], ...],
         before: tuple[int, ...],
@@ -75,6 +75,19 @@ class Rows:
             raised.append(int(states[use]) if rest.size else 0)
         each = (raised, first, begin, end, before, into)
         return _Adding(*(np.array(x, np.int64) for x in each))
+
+    def _find_spreading(
+        self, shape: tuple[int, ...], towards: int
+    ) -> tuple[tuple[Whole, ...], _Adding]:
+        """Spread stages that use less of each kind than `shape`, and their tables.
+
+        Into one for each set of kinds that are used: a bit each.
+        """
+        uses = [u for u in np.ndindex(shape) if towards < 0 or u[towards]]
+        into = tuple(sum(1 << c for c, u in enumerate(use) if u) for use in uses)
+        before = (max(towards, _ANY),) * len(uses)
+        each = tuple(np.array(uses, np.int64).T)
+        return each, self.adding(tuple(uses), before, into)
 
     def least(self, stages: Able, slowest: Array) -> Array:
         """Least sums of the stages of all layers, [slowest, GPUs at most...]."""
@@ -99,7 +112,7 @@ class Rows:
         limit, least = np.array([slowest]), math.inf
         behind = _Rows(self, limit, most)
         behind.end()
-        for place in range(min(self.layers, sum(self.sides) - len(self.sides))):
+        for place in range(min(self.layers, sum(kind.total for kind in self.nodes))):
             rows = _Rows(self, limit, most)
             rows.lay(places[min(place, len(places) - 1)], behind)
             if not np.isfinite(rows.sums).any():
@@ -155,6 +168,14 @@ class _Rows:
             for more in range(whole)
             if (k := whole - more)
         ]
+        self._packing = owner.adding(
+            tuple(
+                tuple(k * (way[0] == kind) for kind in range(len(most)))
+                for way, k, _ in self._packs
+            ),
+            tuple(self._number[way] if way else _ANY for *_, way in self._packs),
+            tuple(self._number[way] for way, *_ in self._packs),
+        )
 
     def end(self) -> None:
         """A row may be of no stage, behind the last layer."""
@@ -170,16 +191,12 @@ class _Rows:
 
     def _pack(self, first: int, stages: Sequence[Packed], rows: "_Rows") -> None:
         """Begin rows with stages in one node: with others behind them there, or not."""
-        uses, before, into, us = [], [], [], []
-        for way, k, behind in self._packs:
-            kind, _, c = way
-            uses.append(tuple(k * (kind == i) for i in range(len(self._most))))
-            before.append(self._number[behind] if behind else _ANY)
-            into.append(self._number[way])
-            tables = stages[kind]
-            us.append((tables.near if behind else tables.away)[c, k, first])
-        adding = self._owner.adding(tuple(uses), tuple(before), tuple(into))
-        _added()(self.sums[first], np.array(us), rows.sums, self._slowest, adding)
+        us = [
+            (stages[kind].near if behind else stages[kind].away)[c, k, first]
+            for (kind, _, c), k, behind in self._packs
+        ]
+        out, packing = self.sums[first], self._packing
+        _added()(out, np.array(us), rows.sums, self._slowest, packing)
 
     def _spread(self, first: int, us: Array, towards: int, rows: "_Rows") -> None:
         """Begin rows with stages in several nodes, one of which is the next one's.
@@ -187,16 +204,11 @@ class _Rows:
         That is `towards` nodes of a kind, or any way where it is negative. `us` are by
         GPUs of each kind, and the last layer.
         """
-        uses = [u for u in np.ndindex(us.shape[:-1]) if towards < 0 or u[towards]]
+        uses, spreading = self._owner.spreading(us.shape[:-1], towards)
         kinds = range(len(self._most))
-        # By the kinds that are used: a bit each.
-        into = tuple(sum(1 << c for c in kinds if use[c]) for use in uses)
         behind = rows.sums if towards < 0 else rows._joined
-        before = (max(towards, _ANY),) * len(uses)
         began = np.full((1 << len(kinds), *self._shape), np.inf)
-        adding = self._owner.adding(tuple(uses), before, into)
-        each = np.array([us[use] for use in uses])
-        _added()(began, each, behind, self._slowest, adding)
+        _added()(began, us[uses], behind, self._slowest, spreading)
         for kind in (None, *kinds):
             # Rows that use a kind of nodes, among others, or any.
             some = [i for i in range(len(began)) if kind is None or i >> kind & 1]

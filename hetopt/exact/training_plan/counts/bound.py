@@ -153,17 +153,21 @@ class CountBound:
         """Whether kinds are apart, and numbers of GPUs few enough to go first."""
         return self.apart and self.states <= _FEW_STATES
 
+    def left_us(self, time_us: float) -> float:
+        """What an iteration leaves for pipelines that need not synchronise."""
+        costs = self.instance.workload.costs
+        left = time_us - float(costs.iteration_overhead_us)
+        return left / float(costs.pipeline_factor)
+
     def single(self, time_us: float, check: Callable[[], None]) -> bool:
         """Whether one pipeline may have an iteration of at most `time_us`.
 
         `check()` is called before what takes long, and may raise.
         """
-        costs = self.instance.workload.costs
-        left_us = time_us - float(costs.iteration_overhead_us)
         every = range(len(self.fleet.sizes))
         alone = Range(1, 1, 1, every, (Synchronising(),))
-        left_us /= float(costs.pipeline_factor)
-        return self.within(time_us, check).refuted(alone, left_us).ratio is None
+        bound = self.within(time_us, check)
+        return bound.refuted(alone, self.left_us(time_us)).ratio is None
 
     def refuted(self, some: Range, left_us: float) -> Verdict:
         """Whether no plan in a range takes `left_us` or less for its pipelines."""
@@ -195,10 +199,7 @@ class CountBound:
         if key not in self._told:
             if len(self._told) >= _TOLD:
                 self._told.popitem(last=False)
-            b = self.fleet.sizes[which[0]].sequences
-            told = self._memory, self.kinds, b, which[1], self._check, stages_behind
-            weights = self.fleet.layer_weights
-            self._told[key] = StageTables(Replicas(*told), self.kinds, weights, b)
+            self._told[key] = self._made(*which, stages_behind)
         self._told.move_to_end(key)
         return self._told[key]
 
@@ -206,12 +207,15 @@ class CountBound:
         """Stages of a size where pipelines have so many micro-batches, or more."""
         key = size, micro_batches
         if key not in self._stages:
-            b = self.fleet.sizes[size].sequences
-            each = Replicas(self._memory, self.kinds, b, micro_batches, self._check)
-            self._stages[key] = StageTables(
-                each, self.kinds, self.fleet.layer_weights, b
-            )
+            self._stages[key] = self._made(size, micro_batches)
         return self._stages[key]
+
+    def _made(
+        self, size: int, micro_batches: int, stages_behind: tuple[int, ...] = ()
+    ) -> StageTables:
+        b = self.fleet.sizes[size].sequences
+        told = self._memory, self.kinds, b, micro_batches, self._check, stages_behind
+        return StageTables(Replicas(*told), self.kinds, self.fleet.layer_weights, b)
 
     # -- one pipeline --------------------------------------------------------------
 

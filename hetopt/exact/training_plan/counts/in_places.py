@@ -24,7 +24,8 @@ class RowsInPlaces(Rows):
         super().__init__(places[0], runs, gpus)
         every = [[*self.shapes(stages)] for stages in places]
         some = [i for i, x in enumerate(every[0]) if np.isfinite(x.us).any()]
-        whole = self.numbered([every[0][i] for i in some], runs)
+        some.sort(key=lambda i: every[0][i].before)  # as those of the nearest place are
+        whole = self._steps
         layers = runs.layers
         us = np.full((len(places), layers + 1, layers, len(some)), np.inf)
         for place, shapes in enumerate(every):
@@ -48,11 +49,6 @@ class RowsInPlaces(Rows):
     def chains(self, stages: Stages, kind: int) -> list[int]:
         """How many GPUs of a node of a kind chains use: all of them."""
         return [len(stages.away[kind]) - 1]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the tables."""
-        return super().nbytes + sum(table.nbytes for table in self._mirrored)
 
     def least_us(self, slowest_us: float, most_us: float) -> float:
         """The least sum of stage times; infinite beyond `most_us`.

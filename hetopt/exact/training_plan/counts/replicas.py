@@ -110,7 +110,7 @@ class Replicas:
         most: int,
         micro_batches: int,
         check: Callable[[], None],
-        stages_behind: Sequence[int] | None = None,
+        stages_behind: Sequence[int] = (),
     ) -> None:
         """`check()` is called before what takes long, and may raise.
 
