@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from random_plans import random_plan
 
 from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
@@ -203,9 +204,12 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
     replicas = rng.randint(pipelines, 4)
     for number, size in enumerate(kinds.sizes):
         b, n = size.sequences, rng.choice([1, 2, 4])
-        senders = method._senders(sync_us, pipelines - 1, replicas)
+        near = [kind for kind in range(len(method.kinds)) if rng.random() < 0.5]
+        senders = method._senders(sync_us, pipelines - 1, replicas, frozenset(near))
         mine = method._tables(number, n).stages(senders)
-        asked = AskedAgain((pipelines, pipelines), replicas, (b,), sync_us)
+        asked = AskedAgain(
+            (pipelines, pipelines), replicas, (b,), sync_us, homes=tuple(near)
+        )
         theirs = check._stages.able(b, n, asked)
         runs = Runs.of(instance.model.layers)
         for kind, each in enumerate(theirs.packed):
@@ -268,6 +272,32 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
     sizes = range(len(kinds.sizes))
     every = Range(some, some, some, sizes, (Synchronising(),))
     assert method.refuted(every, left).ratio is None
+
+
+@FEW
+@pytest.mark.parametrize("seed", range(60))
+def test_nor_is_any_plan_by_what_its_stages_synchronise(
+    seed: int, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = tiny(3_000 + seed)
+    if instance.workload.costs.sync_overlap != "none":
+        return
+    some = max(states, instance.planned_cluster.gpu_count + 1)
+    monkeypatch.setattr(bound, "MOST_STATES", some)
+    kinds = fleet(instance)
+    method, sizes = counted(instance, kinds), range(len(kinds.sizes))
+    for number in range(20):
+        plan = random_plan(instance, number)
+        found = judge.evaluate(instance, plan)
+        if not found.valid:
+            continue
+        # Parts are before factors, in whole us.
+        left = 1.0 + max(found.parts["pipeline_us"])
+        by = Synchronising(1.0 + found.parts["sync_us"])
+        there_are = len(plan.pipelines)
+        each = Range(there_are, there_are, there_are, sizes, (by,))
+        again = method.within(2 * left, lambda: None).refuted(each, left)
+        assert again.ratio is None
 
 
 def later(stages: Stages, rng: Any) -> Stages:

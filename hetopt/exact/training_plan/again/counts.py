@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress, product
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +44,37 @@ class Counts:
         """
         if left_us < 0:
             return True
-        ways = [(b, case) for case in cases for b in case.sizes]
         if cases[0].pipelines == (1, 1):
+            ways = [(b, case) for case in cases for b in case.sizes]
             return all(self._one(b, case, left_us) for b, case in ways)
+        return all(
+            self._at_home([case._replace(homes=homes) for case in cases], left_us)
+            for homes in self._homes(cases[0])
+        )
+
+    def _homes(self, case: Case) -> Iterator[tuple[int, ...] | None]:
+        """Which kinds of nodes may have one that holds all replicas of a layer."""
+        fewest = max(case.replicas, case.pipelines[0])
+        kinds = [i for i, x in enumerate(self._stages.nodes) if x.gpus >= fewest]
+        if not self._stages.waits or case.pipelines[0] == 1:
+            yield None
+            return
+        for chosen in product((False, True), repeat=len(kinds)):
+            yield tuple(compress(kinds, chosen))
+
+    def _at_home(self, cases: Sequence[Case], left_us: float) -> bool:
+        """The same, where the cases have their homes in common."""
+        homes = cases[0].homes or ()
+        ways = [(b, case) for case in cases for b in case.sizes]
         wanted = np.zeros(self.sides, np.int64)
         for power in _POWERS:  # finer ones where these do not do
             most = np.zeros(self.sides, np.int64)
             for b, case in ways:
                 one = self._most(b, case, left_us, power, wanted)
                 np.maximum(most, one, out=most)
+            # Every pipeline holds that layer, and is there.
+            for kind in homes:
+                most[(slice(None),) * kind + (0,)] = 0
             together, others = self._taken(most, cases[0].pipelines)
             if together < self.batch:
                 return True

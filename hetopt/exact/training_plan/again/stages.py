@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from ....schema.rates import slower
 Array = npt.NDArray[np.float64]
 
 MORE = 1 + 1e-9  # relative, for what was rounded: more is allowed
+_MANY = 5  # replicas, from which on their number is not told
 
 
 class Nodes(NamedTuple):
@@ -40,7 +41,8 @@ class Case(NamedTuple):
     """How many pipelines there are, how many replicas a layer has at the least.
 
     `sizes` are those of their micro-batches. No stage synchronises for longer than
-    `sync_us`, and a pipeline spends `spent_us` or more beside its bottlenecks.
+    `sync_us`, and a pipeline spends `spent_us` or more beside its bottlenecks. Where
+    one node may hold all replicas of a layer, it is of one of the `homes`, if told.
     """
 
     pipelines: tuple[int, int]
@@ -48,6 +50,7 @@ class Case(NamedTuple):
     sizes: tuple[int, ...]
     sync_us: float = math.inf
     spent_us: float = 0.0
+    homes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,25 @@ class Able:
         return found.digest()
 
 
-@dataclass(frozen=True)
-class _Every:
-    """All stages of one size of micro-batches, by the least degree of a replica.
+class _Made(NamedTuple):
+    """Stages whose replicas have `degree` GPUs or more, and are some number.
 
-    By kind [degree][k, run], near and away, and by exit [degree][GPUs..., run].
+    That is from `fewest` to `most`, or fewer; by [k, run] or [GPUs..., run].
     """
 
-    near: list[list[Array]]
-    away: list[list[Array]]
-    spread: list[list[Array]]
+    degree: int
+    fewest: int
+    most: int
+    us: Array
+
+
+@dataclass(frozen=True)
+class _Every:
+    """All stages of one size of micro-batches: near and away by kind, and by exit."""
+
+    near: list[list[_Made]]
+    away: list[list[_Made]]
+    spread: list[list[_Made]]
 
 
 class StageTables:
@@ -105,6 +117,8 @@ class StageTables:
         `weights` are of the layers, 1 on average.
         """
         self.rates = [_sending_us(tables[0], kind) for kind in nodes]
+        # Then every replica waits for the slowest link.
+        self.waits = tables[0].workload.costs.sync == "bottleneck"
         self.tables, self.nodes = tables, nodes
         self.layers = tables[0].layers
         self.before = np.array([*accumulate(weights, initial=0.0)])
@@ -194,18 +208,20 @@ class StageTables:
         near = [kind.near for kind in self.nodes]
         away = [kind.away for kind in self.nodes]
 
-        def packed(exits: list[Array]) -> list[list[Array]]:
+        def packed(us: Array, hops: Array) -> list[_Made]:
+            gpus = len(us) - 1
             return [
-                [
-                    _shared(self._paid(us, t, hops, b), len(us) - 1)[:, b]
-                    for t in range(1, len(us))
-                ]
-                for us, hops in zip(each, exits, strict=True)
+                made
+                for t in range(1, gpus + 1)
+                for made in self._made(t, 1, [self._paid(us, t, hops, b)], [gpus])
             ]
 
         exits = [np.min(away, axis=0), *near] if b > 1 else []
-        spread = [self._spread(each, hops, b) for hops in exits]
-        return _Every(packed(near), packed(away), spread)
+        return _Every(
+            [packed(us, hops) for us, hops in zip(each, near, strict=True)],
+            [packed(us, hops) for us, hops in zip(each, away, strict=True)],
+            [self._spread(each, hops, b) for hops in exits],
+        )
 
     def _paid(self, us: Array, least: int, hops: Array, b: int) -> Array:
         """Replicas of so many GPUs or more, with their hops."""
@@ -213,22 +229,34 @@ class StageTables:
         paid[:least] = np.inf
         return paid
 
-    def _spread(self, each: list[Array], hops: Array, b: int) -> list[Array]:
-        found = []
+    def _spread(self, each: list[Array], hops: Array, b: int) -> list[_Made]:
+        gpus = [min(x.total, x.gpus * min(x.number, b)) for x in self.nodes]
+        found = list[_Made]()
         for t in range(1, max(kind.gpus for kind in self.nodes) + 1):
-            shares = np.full((b + 1, len(self.first)), np.inf)
-            shares[0] = 0.0
-            for us, kind in zip(each, self.nodes, strict=True):
-                paid = self._paid(us, t, hops, b)
-                paid[:, b] = np.inf
-                mine = _shared(paid, min(kind.total, kind.gpus * min(kind.number, b)))
-                more = np.full((*shares.shape[:-2], len(mine), *mine.shape[1:]), np.inf)
-                for u, s in product(range(len(mine)), range(b + 1)):
-                    rest = np.maximum(shares[..., : b + 1 - s, :], mine[u, s])
-                    np.minimum(more[..., u, s:, :], rest, out=more[..., u, s:, :])
-                shares = more
-            found.append(shares[..., b, :])
+            paid = [self._paid(us, t, hops, b) for us in each]
+            for us in paid:
+                us[:, b] = np.inf
+            found.extend(self._made(t, 2, paid, gpus))
         return found
+
+    def _made(
+        self, t: int, fewest: int, each: list[Array], gpus: list[int]
+    ) -> Iterator[_Made]:
+        """Stages of replicas that are listed by kind, on so many GPUs of each."""
+        most = min(each[0].shape[1] - 1, sum(g // t for g in gpus))
+        told = min(_MANY - 1, most) if self.waits else 0
+        some = [_of_few(us, g, told) for us, g in zip(each, gpus, strict=True)]
+        for number in range(fewest, told + 1):
+            us = np.full((*(g + 1 for g in gpus), len(self.first)), np.inf)
+            for parts in product(range(number + 1), repeat=len(each)):
+                if sum(parts) == number:
+                    mixed = _mixed([x[n] for x, n in zip(some, parts, strict=True)])
+                    into = us[tuple(slice(n) for n in mixed.shape[:-1])]
+                    np.minimum(into, mixed, out=into)
+            yield _Made(t, number, number, us)
+        if told < most:
+            every = [_shared(us, g) for us, g in zip(each, gpus, strict=True)]
+            yield _Made(t, max(fewest, told + 1), most, _mixed(every))
 
     def able(self, b: int, n: int, case: Case, place: int = 1) -> Able:
         """Stages that hold no more than can be synchronised in time.
@@ -239,21 +267,23 @@ class StageTables:
         weight = (self.before[self.last] - self.before[self.first])[None]
         packed = []
         for c in range(len(self.nodes)):
-            limits = self._of_packed(c, b, case)
+            limits = self._of_packed(every.near[c], c, case)
             near = self._within(every.near[c], limits, weight)
             packed.append(Packed(near, self._within(every.away[c], limits, weight)))
         spread = [
             self._fewest(self._within(each, self._of_spread(each, case), weight))
             for each in every.spread
+            if each
         ]
         return Able(packed, spread)
 
     def _within(
-        self, tables: Sequence[Array], limits: Sequence[Array], weight: Array
+        self, every: Sequence[_Made], limits: Sequence[Array], weight: Array
     ) -> Array:
-        """The least of all degrees, by [..., first, last]."""
-        runs = np.full(np.broadcast_shapes(tables[0].shape, limits[0].shape), np.inf)
-        for us, limit in zip(tables, limits, strict=True):
+        """The least of all replicas, by [..., first, last]."""
+        shape = np.broadcast_shapes(every[0].us.shape, limits[0].shape)
+        runs = np.full(shape, np.inf)
+        for (*_, us), limit in zip(every, limits, strict=True):
             able = weight <= limit * MORE + 1e-9
             runs = np.where(able, np.minimum(runs, us), runs)
         size = self.layers + 1
@@ -270,63 +300,114 @@ class StageTables:
                 mine[u][of_less[u - 1] <= of_less[u]] = np.inf
         return found
 
-    def _of_packed(self, kind: int, b: int, case: Case) -> list[Array]:
-        """The largest weights of stages in one node, by degree, and [c, k]."""
-        gpus = self.nodes[kind].gpus
-        every = range(gpus + 1)
+    def _of_packed(self, every: list[_Made], kind: int, case: Case) -> list[Array]:
+        """The largest weights of stages in one node, by [c, k]."""
+        sides = range(self.nodes[kind].gpus + 1)
         return [
             np.array(
                 [
                     [
-                        [self._most((t, k, c), kind, b, case) if k <= c else -1.0]
-                        for k in every
+                        [self._most(made, (k, c), kind, case) if k <= c else -1.0]
+                        for k in sides
                     ]
-                    for c in every
+                    for c in sides
                 ]
             )
-            for t in range(1, gpus + 1)
+            for made in every
         ]
 
-    def _most(self, gpus: tuple[int, int, int], kind: int, b: int, case: Case) -> float:
-        """Of a stage on k GPUs of a node, t of them or more for each replica.
+    def _most(self, made: _Made, gpus: tuple[int, int], kind: int, case: Case) -> float:
+        """Of a stage on k GPUs of a node, that uses so many together with others.
 
-        So many are together with it: other pipelines have the rest at the most.
+        Other pipelines have the rest at the most.
         """
-        t, k, together = gpus
-        others, alone = case.pipelines[0] - 1, k <= t
-        replicas = max(case.replicas, others + (1 if alone else 2))
-        if replicas < 2:
+        (k, together), t = gpus, made.degree
+        others, alone = case.pipelines[0] - 1, k <= t or made.most == 1
+        own = 1 if alone else max(2, made.fewest)
+        all_ = max(case.replicas, others + own)
+        if all_ < 2:
             return math.inf
         away, fastest = self.rates[kind]
         most = math.inf
         if fastest:
-            most = case.sync_us * t / fastest * replicas / (replicas - 1)
-        own = 1 if alone else min(b, k // t)
+            most = case.sync_us * t / fastest * all_ / (all_ - 1)
+        own = 1 if alone else min(made.most, k // t)
+        room = self.nodes[kind].gpus - together
+        if self.waits and case.homes is not None and kind not in case.homes:
+            room = 0
         replicas = max(case.replicas, own + others)
-        outside = replicas - own - (self.nodes[kind].gpus - together)
+        outside = replicas - own - room
         if outside > 0 and away:
-            most = min(most, case.sync_us * t / away * replicas / outside)
+            share = 1 - 1 / all_ if self.waits else outside / replicas
+            most = min(most, case.sync_us * t / (away * share))
         return most
 
-    def _of_spread(self, tables: Sequence[Array], case: Case) -> list[Array]:
-        """The same of stages in several nodes, by degree and GPUs of each kind."""
+    def _of_spread(self, every: Sequence[_Made], case: Case) -> list[Array]:
+        """The same of stages in several nodes, by GPUs of each kind."""
         away, _ = self.rates[0]
         used = [
             [-(-u // kind.gpus) for u in range(n)]
-            for kind, n in zip(self.nodes, tables[0].shape, strict=False)
+            for kind, n in zip(self.nodes, every[0].us.shape, strict=False)
         ]
         nodes = np.maximum(2, np.sum(np.meshgrid(*used, indexing="ij"), axis=0))
         widest = max(kind.gpus for kind in self.nodes)
-        all_ = max(case.replicas, case.pipelines[0] + 1)
+        others = case.pipelines[0] - 1
         found = []
-        for t in range(1, len(tables) + 1):
-            share = 1 - 1 / nodes  # of the replicas lies in other nodes, or more
-            share = np.maximum(share, 1 - (1 + widest - t) / all_)
+        for made in every:
+            # The share of the replicas that lies in other nodes, or more.
+            all_ = max(case.replicas, others + max(2, made.fewest))
+            if self.waits:
+                share = 1 - 1 / np.maximum(all_, others + nodes)
+            else:
+                share = np.maximum(1 - 1 / nodes, 1 - (1 + widest - made.degree) / all_)
             limit = np.full(nodes.shape, np.inf)
             if away:
-                limit = case.sync_us * t / (away * share)
+                limit = case.sync_us * made.degree / (away * share)
             found.append(limit[..., None])
         return found
+
+
+def _of_few(us: Array, gpus: int, most: int) -> list[Array]:
+    """Least time of the slowest of 0, 1, ..., `most` replicas, or fewer.
+
+    By [GPUs at most, samples together, run], as far as they use GPUs.
+    """
+    b = us.shape[1] - 1
+    found = [np.full((1, b + 1, us.shape[2]), np.inf)]
+    found[0][:, 0] = 0.0
+    for number in range(1, most + 1):
+        one_less = found[-1]
+        sides = 1 + min(gpus, number * (len(us) - 1))
+        best = np.full((sides, b + 1, us.shape[2]), np.inf)
+        best[: len(one_less)] = one_less
+        for k in range(1, sides):
+            for t in range(1, min(k, len(us) - 1) + 1):
+                rest = one_less[min(k - t, len(one_less) - 1)]
+                for s in range(1, b + 1):
+                    slow = np.maximum(rest[: b + 1 - s], us[t, s])
+                    np.minimum(best[k, s:], slow, out=best[k, s:])
+            np.minimum(best[k], best[k - 1], out=best[k])
+        found.append(best)
+    return found
+
+
+def _mixed(each: Sequence[Array]) -> Array:
+    """All samples on GPUs of all kinds, by [GPUs of each kind..., run]."""
+    b = each[0].shape[1] - 1
+    *others, last = each
+    shares = np.full((b + 1, each[0].shape[2]), np.inf)
+    shares[0] = 0.0
+    for mine in others:
+        more = np.full((*shares.shape[:-2], *mine.shape), np.inf)
+        for u, s in product(range(len(mine)), range(b + 1)):
+            rest = np.maximum(shares[..., : b + 1 - s, :], mine[u, s])
+            np.minimum(more[..., u, s:, :], rest, out=more[..., u, s:, :])
+        shares = more
+    whole = np.full((*shares.shape[:-2], len(last), shares.shape[-1]), np.inf)
+    for u, s in product(range(len(last)), range(b + 1)):
+        slow = np.maximum(shares[..., b - s, :], last[u, s])
+        np.minimum(whole[..., u, :], slow, out=whole[..., u, :])
+    return whole
 
 
 def _shared(us: Array, gpus: int) -> Array:

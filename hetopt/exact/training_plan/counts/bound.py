@@ -4,6 +4,10 @@ Let the stages of a pipeline with micro-batches of b sequences take the sum S, a
 slowest of them M. Within the time T it takes 1 + (T - S) / M micro-batches or fewer,
 rounded down. For a range of M the least S is known for all GPUs at once (`rows`).
 
+Where replicas wait for the slowest link, those of a layer cross nodes unless all of
+them are in one. Then every pipeline uses GPUs of its kind: the kinds of which there are
+such nodes are told apart.
+
 One pipeline has batch / b micro-batches and all GPUs: from the largest M that there
 is time for downwards, each least S says up to which smaller M there is no time for
 it. Several pipelines are put together by the GPUs that they use: the most sequences
@@ -11,9 +15,9 @@ of one, two and more of them in these GPUs are sums of the most of each.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from itertools import product
+from itertools import combinations, product
 from math import inf, prod
 from typing import NamedTuple
 
@@ -55,13 +59,19 @@ class Synchronising(NamedTuple):
     spent_us: float = 0.0
 
 
+#: Kinds of nodes that hold all replicas of some layer, and the sequences that a
+#: pipeline takes then at the least, by the GPUs that it may use.
+Wanted = dict[frozenset[int], Whole]
+
+
 class Range(NamedTuple):
     """Plans of some settings: how many pipelines, of which sizes, by their numbers.
 
     Their layers have `replicas` at the least. A pipeline is of one of some kinds of
     `synchronising`, and of one of `finer` ones, if any. Of what the plans synchronise
     `unknown_us` are not told: with that much less time it is worth the while to ask
-    again. `wanted` was told of a wider range and no less time.
+    again. `wanted` was told of a wider range and no less time: of no other kinds is
+    anything to be asked.
     """
 
     fewest: int
@@ -71,18 +81,18 @@ class Range(NamedTuple):
     synchronising: tuple[Synchronising, ...]
     finer: tuple[Synchronising, ...] = ()
     unknown_us: float = 0.0
-    wanted: Whole | None = None
+    wanted: Wanted | None = None
 
 
 class Verdict(NamedTuple):
     """How finely the slowest stage is told apart where there is no plan in a range.
 
-    None where there may be one. Then its pipelines take so many sequences at the
-    least, by the GPUs that each may use: with the others all of the batch.
+    None where there may be one. Then so many sequences are `wanted` of its pipelines:
+    with the others they take all of the batch.
     """
 
     ratio: float | None
-    wanted: Whole | None = None
+    wanted: Wanted | None = None
 
 
 def prepared(
@@ -127,6 +137,7 @@ class CountBound:
         self.instance, self.fleet, self._check = table.instance, fleet, check
         self.kinds = kinds
         self._batch = table.workload.global_batch
+        self._all_wait = table.workload.costs.sync == "bottleneck"
         self._gpus = [kind.total for kind in self.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
         self.states = prod(gpus + 1 for gpus in self._gpus)
@@ -179,12 +190,17 @@ class CountBound:
             return Verdict(RATIOS[0] if alone else None)
         return self._together(some, left_us)
 
-    def _senders(self, sync_us: float, others: int, replicas: int) -> Senders:
+    def _senders(
+        self, sync_us: float, others: int, replicas: int, near: frozenset[int]
+    ) -> Senders:
         """What a time for synchronisation lets replicas hold."""
         every = [self.fleet.spread_us, *self._within]
         away, *within = [sync_us / us if us else np.inf for us in every]
         fastest = tuple(max(away, rate) for rate in within)
-        return Senders(away, fastest, others, replicas)
+        return Senders(away, fastest, others, replicas, self._all_wait, near)
+
+    def _alone_senders(self, sync_us: float) -> Senders:
+        return self._senders(sync_us, 0, 1, frozenset())
 
     def _sums_of(self, size: int, micro_batches: int, senders: Senders) -> Sums:
         self._check()
@@ -215,7 +231,8 @@ class CountBound:
     ) -> StageTables:
         b = self.fleet.sizes[size].sequences
         told = self._memory, self.kinds, b, micro_batches, self._check, stages_behind
-        return StageTables(Replicas(*told), self.kinds, self.fleet.layer_weights, b)
+        weights, wait = self.fleet.layer_weights, self._all_wait
+        return StageTables(Replicas(*told), self.kinds, weights, b, numbered=wait)
 
     # -- one pipeline --------------------------------------------------------------
 
@@ -224,7 +241,7 @@ class CountBound:
         n, rest = divmod(self._batch, self.fleet.sizes[size].sequences)
         if rest:
             return True
-        sums = self._sums_of(size, n, self._senders(by.most_us, 0, 1))
+        sums = self._sums_of(size, n, self._alone_senders(by.most_us))
 
         def least(slowest_us: float) -> float:
             self._check()
@@ -258,7 +275,7 @@ class CountBound:
             tables = [self._placed((size, n), tuple(each)) for each in behind]
             found = None
             if tables[0].less_than(tables[-1]):
-                senders = self._senders(sync_us, 0, 1)
+                senders = self._alone_senders(sync_us)
                 stages = [table.stages(senders) for table in tables]
                 found = RowsInPlaces(stages, tables[0].runs, self._gpus)
             if len(self._alone_in_places) >= _FEW_KEPT:
@@ -277,7 +294,7 @@ class CountBound:
         b = self.fleet.sizes[size].sequences
         n = self._batch // b
         tables = self._placed((size, n), tuple(stages_behind))
-        stages = tables.stages(self._senders(sync_us, 0, 1))
+        stages = tables.stages(self._alone_senders(sync_us))
         sums = Sums(RowsOnNodes(stages, tables.runs, self._gpus), most_us)
         best, slowest = most_us, 0.0
         for low, high in sums.ranges(RATIOS[2]):
@@ -294,28 +311,58 @@ class CountBound:
 
     def _together(self, some: Range, left_us: float) -> Verdict:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
-        wanted = some.wanted
-        if wanted is None:
-            wanted = np.zeros([g + 1 for g in self._gpus], np.int64)
+        nears, ratios = [*self._nears(some)], [RATIOS[0]]
+        nothing = np.zeros([g + 1 for g in self._gpus], np.int64)
+        told = some.wanted or dict.fromkeys(nears, nothing)
+        left = {near: told[near] for near in nears if near in told}
+        for near in list(left):
+            ratio = self._nearby(some, left_us, near, left)
+            if ratio is None:
+                return Verdict(None, left)
+            del left[near]
+            ratios.append(ratio)
+        return Verdict(min(ratios))
+
+    def _nears(self, some: Range) -> Iterator[frozenset[int]]:
+        """The kinds of nodes, one of which may hold all replicas of a layer."""
+        replicas = max(some.replicas, some.fewest)
+        able = [c for c, kind in enumerate(self.kinds) if kind.gpus >= replicas]
+        if some.fewest == 1 or not self._all_wait:
+            yield frozenset(able)
+            return
+        for number in range(len(able) + 1):
+            yield from map(frozenset, combinations(able, number))
+
+    def _nearby(
+        self, some: Range, left_us: float, near: frozenset[int], wanted: Wanted
+    ) -> float | None:
+        """Ranges that refute plans with such nodes; None where these do not.
+
+        Then so many sequences are `wanted` as is found out.
+        """
         finer = some.finer or some.synchronising
         for level, ratio in enumerate(RATIOS):
             if level and _WORTH * (ratio - 1) * left_us < some.unknown_us:
                 break
             kinds = finer if level else some.synchronising
-            one = np.zeros_like(wanted)
+            one = np.zeros_like(wanted[near])
             for size, by in product(some.sizes, kinds):
-                senders = self._senders(by.most_us, some.fewest - 1, some.replicas)
+                rest = some.fewest - 1, some.replicas
+                senders = self._senders(by.most_us, *rest, near)
                 times = left_us, by.spent_us
-                more = self._sequences(size, senders, times, ratio, wanted)
+                more = self._sequences(size, senders, times, ratio, wanted[near])
                 np.maximum(one, more, out=one)
+            if senders.together and some.fewest > 1:
+                for kind in near:
+                    one.swapaxes(0, kind)[0] = 0
             taken, others = packed(one, some.fewest, some.most)
             if taken < self._batch:
-                return Verdict(ratio)
+                return ratio
             # Pipelines that leave more of the batch than others take are in no plan.
-            wanted = self._batch - np.flip(others)
+            wanted[near] = self._batch - np.flip(others)
             if kinds == finer and taken > ratio * self._batch:
                 break  # ranges are not what makes the difference
-        return Verdict(None, wanted)
+        return None
 
     def _sequences(
         self,

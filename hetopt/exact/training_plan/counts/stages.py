@@ -10,20 +10,32 @@ the last stage pays none, and has the head.
 Within a time for synchronisation stages hold no more than they can send. If N replicas
 of a layer of size w have t GPUs at the least, the least of all, and h of them lie in a
 node, each of those takes w r / t (N - h) / N or more for what crosses nodes, and over
-the fastest links w r' / t (N - 1) / N or more (`costs.communication`, ring).
+the fastest links w r' / t (N - 1) / N or more (`costs.communication`, ring). Where all
+wait for the slowest link (`sync: bottleneck`) it is w r / t (N - 1) / N as soon as two
+of them lie in two nodes. There tables are by the number of replicas, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ..node_kinds import Array
+from . import shares
 from .kinds import Kind
 from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
+_TOLD = 4  # replicas, where their number is told
+
+
+class Replicated(NamedTuple):
+    """Replicas of a stage: GPUs of each at the least, and how many there are."""
+
+    degree: int
+    fewest: int
+    most: int
 
 
 class Senders(NamedTuple):
@@ -31,37 +43,45 @@ class Senders(NamedTuple):
 
     `away` is between nodes, `fastest` over the faster links of each kind of nodes.
     Other pipelines, `others` at the least, have every layer, too, and every layer has
-    `replicas` at the least.
+    `replicas` at the least. All wait for the slowest link if `together`: then only
+    nodes of kinds that are `near` hold all replicas of a layer.
     """
 
     away: float
     fastest: tuple[float, ...]
     others: int
     replicas: int
+    together: bool
+    near: frozenset[int]
 
-    def packed(self, degree: int, gpus: int, kind: int, rest: int, most: int) -> float:
-        """The most of a stage on some GPUs of one node, with `rest` for others.
-
-        Its replicas are of `degree` or more, and `most` at the most.
-        """
-        single = degree >= gpus
-        least = max(self.replicas, self.others + (1 if single else 2))
+    def packed(self, own: Replicated, gpus: int, kind: int, rest: int) -> float:
+        """The most of a stage on some GPUs of one node, with `rest` for others."""
+        single = own.most == 1 or own.degree >= gpus
+        fewest = 1 if single else max(2, own.fewest)
+        least = max(self.replicas, self.others + fewest)
         if least == 1:
             return np.inf
-        limit = degree * self.fastest[kind] * least / (least - 1)
-        own = 1 if single else min(most, gpus // degree)
-        here, every = own + rest, max(self.replicas, own + self.others)
-        if here < every:
-            limit = min(limit, degree * self.away * every / (every - here))
+        every = least / (least - 1)
+        limit = own.degree * self.fastest[kind] * every
+        most = 1 if single else min(own.most, gpus // own.degree)
+        rest = 0 if self.together and kind not in self.near else rest
+        here, there_are = most + rest, max(self.replicas, most + self.others)
+        if here < there_are:
+            if not self.together:
+                every = there_are / (there_are - here)
+            limit = min(limit, own.degree * self.away * every)
         return limit
 
-    def spread(self, degree: int, nodes: int, widest: int) -> float:
+    def spread(self, own: Replicated, nodes: int, widest: int) -> float:
         """The same of a stage in so many nodes, two or more; none is wider."""
-        limit = nodes / (nodes - 1)
-        every, here = max(self.replicas, 2 + self.others), 1 + widest - degree
-        if here < every:
-            limit = min(limit, every / (every - here))
-        return degree * self.away * limit
+        replicas = max(self.replicas, self.others + max(2, own.fewest))
+        if self.together:
+            replicas = max(replicas, self.others + nodes)
+            return own.degree * self.away * replicas / (replicas - 1)
+        limit, here = nodes / (nodes - 1), 1 + widest - own.degree
+        if here < replicas:
+            limit = min(limit, replicas / (replicas - here))
+        return own.degree * self.away * limit
 
 
 @dataclass(frozen=True)
@@ -79,9 +99,9 @@ class Stages:
 
 
 class _Table(NamedTuple):
-    """Stages whose replicas have `degree` GPUs or more."""
+    """Stages of such replicas, or of fewer."""
 
-    degree: int
+    replicas: Replicated
     us: Array
 
 
@@ -94,11 +114,21 @@ class StageTables:
         kinds: Sequence[Kind],
         weights: Array,
         sequences: int,
+        *,
+        numbered: bool,
     ) -> None:
-        """`weights` are of the layers, 1 on average."""
-        self._kinds, self._b = kinds, sequences
+        """`weights` are of the layers, 1 on average.
+
+        Stages are told apart by the number of their replicas if `numbered`.
+        """
+        self._kinds, self._b, self._numbered = kinds, sequences, numbered
         self.runs = runs = replicas.runs
         self._us = [us[:, : sequences + 1] for us in replicas.us]
+        # GPUs of each kind that a spread stage may use.
+        self._gpus = [
+            min(kind.total, kind.gpus * min(len(kind.nodes), sequences))
+            for kind in kinds
+        ]
         self._last = runs.last == runs.layers
         behind = np.concatenate([[0.0], np.cumsum(weights)])
         self._weight = behind[runs.last] - behind[runs.first]
@@ -133,24 +163,44 @@ class StageTables:
 
     def _packed(self, kind: int, hops: Array) -> list[_Table]:
         gpus = self._kinds[kind].gpus
-        return [
-            _Table(t, slowest(self._paid(kind, t, hops), gpus)[:, self._b])
-            for t in range(1, gpus + 1)
-        ]
+        found = []
+        for t in range(1, gpus + 1):
+            us = self._paid(kind, t, hops)
+            some = self._some(us, gpus)
+            for own in self._replicated(t, 1, gpus // t):
+                told = own.most < len(some)
+                each = some[own.most] if told else shares.slowest(us, gpus)
+                found.append(_Table(own, each[:, self._b]))
+        return found
 
     def _spread_of(self, hops: Array) -> list[_Table]:
         """Stages of two replicas or more, none of which has all samples."""
-        kinds = self._kinds
         found = []
-        for t in range(1, max(kind.gpus for kind in kinds) + 1):
-            each = []
-            for c, kind in enumerate(kinds):
+        for t in range(1, max(kind.gpus for kind in self._kinds) + 1):
+            each, some = [], []
+            for c, gpus in enumerate(self._gpus):
                 us = self._paid(c, t, hops)
                 us[:, self._b] = np.inf
-                gpus = kind.gpus * min(len(kind.nodes), self._b)
-                each.append(slowest(us, min(kind.total, gpus)))
-            found.append(_Table(t, _together(each)))
+                some.append(self._some(us, gpus))
+                each.append(shares.slowest(us, gpus))
+            for own in self._replicated(t, 2, sum(g // t for g in self._gpus)):
+                told = own.most < len(some[0])
+                us = shares.parted(some, own.most) if told else shares.together(each)
+                found.append(_Table(own, us))
         return found
+
+    def _some(self, us: Array, gpus: int) -> list[Array]:
+        """Of few replicas, by their number where it is told."""
+        return [*shares.numbered(us, gpus, _TOLD)] if self._numbered else []
+
+    def _replicated(self, degree: int, fewest: int, most: int) -> Iterator[Replicated]:
+        """Numbers of replicas that are told apart, and all others."""
+        most = min(most, self._b)
+        told = min(_TOLD, most) if self._numbered else fewest - 1
+        for number in range(fewest, told + 1):
+            yield Replicated(degree, number, number)
+        if told < most:
+            yield Replicated(degree, max(fewest, told + 1), most)
 
     def _paid(self, kind: int, least: int, hops: Array) -> Array:
         """Replicas of `least` GPUs or more, with their hops."""
@@ -166,10 +216,10 @@ class StageTables:
         found = np.full((c + 1, c + 1, len(self._last)), np.inf)
         for chain in range(1 if senders.others else c, c + 1):
             limits = (
-                [senders.packed(t, k, number, c - chain, self._b) for k in gpus]
-                for t, _ in tables
+                np.array([senders.packed(own, k, number, c - chain) for k in gpus])
+                for own, _ in tables
             )
-            able = self._least(tables, (np.array(each) for each in limits))
+            able = self._least((c + 1,), tables, limits)
             found[chain, : chain + 1] = able[: chain + 1]
         return found
 
@@ -177,60 +227,28 @@ class StageTables:
         kinds = self._kinds
         widest = max(kind.gpus for kind in kinds)
         used = [
-            -(-np.arange(n) // kind.gpus)
-            for n, kind in zip(tables[0].us.shape, kinds, strict=False)
+            -(-np.arange(gpus + 1) // kind.gpus)
+            for gpus, kind in zip(self._gpus, kinds, strict=True)
         ]
         nodes = np.maximum(2, sum(np.ix_(*used)))
         most = range(int(nodes.max()) + 1)
         limits = (
-            np.array([senders.spread(t, max(2, m), widest) for m in most])[nodes]
-            for t, _ in tables
+            np.array([senders.spread(own, max(2, m), widest) for m in most])[nodes]
+            for own, _ in tables
         )
-        return _fewest(self._least(tables, limits))
+        return _fewest(self._least(nodes.shape, tables, limits))
 
-    def _least(self, tables: list[_Table], limits: Iterator[Array]) -> Array:
-        """Of all degrees, where no limit forbids what a run weighs."""
-        least = np.full_like(tables[0].us, np.inf)
+    def _least(
+        self, shape: tuple[int, ...], tables: list[_Table], limits: Iterable[Array]
+    ) -> Array:
+        """Of all replicas, where no limit forbids what a run weighs."""
+        least = np.full((*shape, len(self._weight)), np.inf)
         for (_, us), limit in zip(tables, limits, strict=True):
-            able = self._weight <= limit[..., None] * _ABOVE + _ABOVE - 1
-            np.minimum(least, np.where(able, us, np.inf), out=least)
+            some = tuple(slice(side) for side in us.shape[:-1])
+            able = self._weight <= limit[some][..., None] * _ABOVE + _ABOVE - 1
+            into = least[some]
+            np.minimum(into, np.where(able, us, np.inf), out=into)
         return least
-
-
-def slowest(us: Array, gpus: int) -> Array:
-    """Least time of the slowest replica, by [GPUs at most, samples, run].
-
-    `us` is of one replica, by [degree, samples, run].
-    """
-    samples, runs = us.shape[1:]
-    best = np.full((gpus + 1, samples, runs), np.inf)
-    best[:, 0] = 0.0
-    some = [(t, s) for t, s in np.argwhere(np.isfinite(us).any(2)).tolist() if t * s]
-    for k in range(1, gpus + 1):
-        np.minimum(best[k], best[k - 1], out=best[k])
-        for t, s in some:
-            if t <= k:
-                found = np.maximum(best[k - t, : samples - s], us[t, s])
-                np.minimum(best[k, s:], found, out=best[k, s:])
-    return best
-
-
-def _together(each: Sequence[Array]) -> Array:
-    """All samples shared by GPUs of all kinds: [u_0, u_1, ..., run]."""
-    shares = each[0]
-    for others in each[1:-1]:
-        found = np.full((*shares.shape[:-2], *others.shape), np.inf)
-        for u, s in np.ndindex(others.shape[:2]):
-            slow = np.maximum(shares[..., : others.shape[1] - s, :], others[u, s])
-            out = found[..., u, s:, :]
-            np.minimum(out, slow, out=out)
-        shares = found
-    if len(each) == 1:
-        whole: Array = shares[:, -1]
-        return whole
-    # What the last kind does not take, the others do.
-    rows = [np.maximum(shares, last[::-1]).min(-2) for last in each[-1]]
-    return np.stack(rows, axis=-2)
 
 
 def _fewest(us: Array) -> Array:
