@@ -59,9 +59,18 @@ class Synchronising(NamedTuple):
     spent_us: float = 0.0
 
 
-#: Kinds of nodes that hold all replicas of some layer, and the sequences that a
-#: pipeline takes then at the least, by the GPUs that it may use.
-Wanted = dict[frozenset[int], Whole]
+class Homes(NamedTuple):
+    """Kinds of nodes, one of which may hold all replicas of a layer.
+
+    And those whose nodes do: every pipeline uses GPUs of their kinds.
+    """
+
+    kinds: frozenset[int]
+    used: frozenset[int]
+
+
+#: Sequences that a pipeline takes at the least, by the GPUs that it may use.
+Wanted = dict[Homes, Whole]
 
 
 class Range(NamedTuple):
@@ -70,7 +79,7 @@ class Range(NamedTuple):
     Their layers have `replicas` at the least. A pipeline is of one of some kinds of
     `synchronising`, and of one of `finer` ones, if any. Of what the plans synchronise
     `unknown_us` are not told: with that much less time it is worth the while to ask
-    again. `wanted` was told of a wider range and no less time: of no other kinds is
+    again. `wanted` was told of a wider range and no less time: of no other homes is
     anything to be asked.
     """
 
@@ -311,55 +320,68 @@ class CountBound:
 
     def _together(self, some: Range, left_us: float) -> Verdict:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
-        nears, ratios = [*self._nears(some)], [RATIOS[0]]
+        every, *parts = self._homes(some)
         nothing = np.zeros([g + 1 for g in self._gpus], np.int64)
-        told = some.wanted or dict.fromkeys(nears, nothing)
-        left = {near: told[near] for near in nears if near in told}
-        for near in list(left):
-            ratio = self._nearby(some, left_us, near, left)
-            if ratio is None:
-                return Verdict(None, left)
-            del left[near]
-            ratios.append(ratio)
-        return Verdict(min(ratios))
+        told = some.wanted or dict.fromkeys((every, *parts), nothing)
+        wanted = {every: told.get(every, nothing)}
+        # All may be refuted at one look.
+        ratio = self._at_home(
+            some, left_us, every, wanted, RATIOS[: 1 if parts else None]
+        )
+        if ratio is not None or not parts:
+            return Verdict(ratio, wanted)
+        ratios = list[float]()
+        wanted |= {x: np.maximum(told[x], wanted[every]) for x in parts if x in told}
+        for homes in parts:
+            if homes in told:
+                ratio = self._at_home(some, left_us, homes, wanted, RATIOS)
+                if ratio is None:
+                    return Verdict(None, wanted)
+                del wanted[homes]
+                ratios.append(ratio)
+        return Verdict(min(ratios, default=RATIOS[0]))
 
-    def _nears(self, some: Range) -> Iterator[frozenset[int]]:
-        """The kinds of nodes, one of which may hold all replicas of a layer."""
+    def _homes(self, some: Range) -> Iterator[Homes]:
+        """Nodes that may hold all replicas of a layer: all at once, then by kind."""
         replicas = max(some.replicas, some.fewest)
         able = [c for c, kind in enumerate(self.kinds) if kind.gpus >= replicas]
-        if some.fewest == 1 or not self._all_wait:
-            yield frozenset(able)
-            return
-        for number in range(len(able) + 1):
-            yield from map(frozenset, combinations(able, number))
+        yield Homes(frozenset(able), frozenset())
+        if some.fewest > 1 and able and self._all_wait:
+            for number in range(len(able) + 1):
+                for kinds in map(frozenset, combinations(able, number)):
+                    yield Homes(kinds, kinds)
 
-    def _nearby(
-        self, some: Range, left_us: float, near: frozenset[int], wanted: Wanted
+    def _at_home(
+        self,
+        some: Range,
+        left_us: float,
+        homes: Homes,
+        wanted: Wanted,
+        ratios: Sequence[float],
     ) -> float | None:
         """Ranges that refute plans with such nodes; None where these do not.
 
         Then so many sequences are `wanted` as is found out.
         """
         finer = some.finer or some.synchronising
-        for level, ratio in enumerate(RATIOS):
+        for level, ratio in enumerate(ratios):
             if level and _WORTH * (ratio - 1) * left_us < some.unknown_us:
                 break
             kinds = finer if level else some.synchronising
-            one = np.zeros_like(wanted[near])
+            one = np.zeros_like(wanted[homes])
             for size, by in product(some.sizes, kinds):
                 rest = some.fewest - 1, some.replicas
-                senders = self._senders(by.most_us, *rest, near)
+                senders = self._senders(by.most_us, *rest, homes.kinds)
                 times = left_us, by.spent_us
-                more = self._sequences(size, senders, times, ratio, wanted[near])
+                more = self._sequences(size, senders, times, ratio, wanted[homes])
                 np.maximum(one, more, out=one)
-            if senders.together and some.fewest > 1:
-                for kind in near:
-                    one.swapaxes(0, kind)[0] = 0
+            for kind in homes.used:
+                one.swapaxes(0, kind)[0] = 0
             taken, others = packed(one, some.fewest, some.most)
             if taken < self._batch:
                 return ratio
             # Pipelines that leave more of the batch than others take are in no plan.
-            wanted[near] = self._batch - np.flip(others)
+            wanted[homes] = self._batch - np.flip(others)
             if kinds == finer and taken > ratio * self._batch:
                 break  # ranges are not what makes the difference
         return None

@@ -247,7 +247,7 @@ class StageTables:
             some = tuple(slice(side) for side in us.shape[:-1])
             able = self._weight <= limit[some][..., None] * _ABOVE + _ABOVE - 1
             into = least[some]
-            np.minimum(into, np.where(able, us, np.inf), out=into)
+            np.minimum(into, us, out=into, where=able)
         return least
 
 
