@@ -2,10 +2,9 @@
 
 A row says how many GPUs of each kind a stage uses, and which stages share a node. Here
 chains of stages are laid on nodes, the longest first, and then what is spread. Samples
-are shared anew, in replicas of one degree a stage, with the memory of the place that
-they have. A row whose stages lie further from the end than was thought is sought again
-with the memory of these places. What does not come out as the row has it is left to
-the judge.
+are shared anew, in replicas with the memory of the place that their stages have. A row
+whose stages lie further from the end than was thought is sought again with the memory
+of these places. What does not come out as the row has it is left to the judge.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -14,24 +13,15 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from ....plans import Pipeline, Replica, Stage, TrainingPlan
-from ...one_pipeline.cluster_tables import BIG, ClusterTables
-from ...one_pipeline.shares import least_us, shared
+from ...one_pipeline.cluster_tables import ClusterTables
 from .bound import CountBound
 from .kinds import Kind
+from .placed import Place, Placed, held
 from .rows import Laid
 
 _AGAIN = 4  # times at the most that a row is sought again
 _PART = 0.25  # of a limit on synchronisation, as the next where there is no lower one
 _PARTS = 7  # times that limits are looked at between two others
-
-
-class _Placed(NamedTuple):
-    """A stage on named nodes, by number: GPUs of each."""
-
-    first: int
-    last: int
-    gpus: dict[int, int]
-    hops: Sequence[float]  # us by samples
 
 
 class _Syncs(NamedTuple):
@@ -96,7 +86,9 @@ def _rows(
             break
         least = min(least, us)
         placed = _Layout(cluster, bound.kinds).lay(row)
-        plan = _plan(cluster, placed, b, bound.instance.workload.global_batch // b)
+        n = bound.instance.workload.global_batch // b
+        most = sync_us if sync_us < inf else 0.0
+        plan = _plan(cluster, placed, Place(n, b, most, len(placed)))
         if plan is not None:
             yield plan
         deeper = [
@@ -118,7 +110,7 @@ class _Layout:
         self._nodes = [[number[name] for name in kind.nodes] for kind in kinds]
         self._free = list(cluster.count)
 
-    def lay(self, row: Sequence[Laid]) -> list[_Placed]:
+    def lay(self, row: Sequence[Laid]) -> list[Placed]:
         """The stages on nodes; a chain that fits no node is spread."""
         found: dict[int, dict[int, int]] = {}
         chains = _chains(row)
@@ -134,7 +126,7 @@ class _Layout:
                 found[i] = self._spread(stage, shared)
         hops = [self._hops(stage, i == last) for i, stage in enumerate(row)]
         return [
-            _Placed(stage.first, stage.last, found[i], hops[i])
+            Placed(stage.first, stage.last, found[i], hops[i])
             for i, stage in enumerate(row)
         ]
 
@@ -219,12 +211,14 @@ def _joined(row: Sequence[Laid], chain: range) -> bool:
 
 
 def _plan(
-    cluster: ClusterTables, placed: list[_Placed], b: int, n: int
+    cluster: ClusterTables, placed: list[Placed], first: Place
 ) -> TrainingPlan | None:
+    """A plan of stages on nodes, the first of which is in such a place."""
     given = [0] * len(cluster.count)
     stages = []
-    for k, stage in zip(range(len(placed), 0, -1), placed, strict=True):
-        found = _replicas(cluster, stage, k, b, n)
+    for i, stage in enumerate(placed):
+        place = first._replace(from_end=first.from_end - i)
+        found = held(cluster, stage, place)
         if found is None:
             return None
         replicas = []
@@ -236,36 +230,9 @@ def _plan(
             replicas.append(Replica(gpus=gpus, samples=samples))
         layers = (stage.first, stage.last)
         stages.append(Stage(layers=layers, replicas=tuple(replicas)))
-    pipeline = Pipeline(micro_batches=n, micro_batch_size=b, stages=tuple(stages))
+    pipeline = Pipeline(
+        micro_batches=first.micro_batches,
+        micro_batch_size=first.sequences,
+        stages=tuple(stages),
+    )
     return TrainingPlan(pipelines=(pipeline,))
-
-
-def _replicas(
-    cluster: ClusterTables, stage: _Placed, k: int, b: int, n: int
-) -> list[tuple[int, int, int]] | None:
-    """Replicas of one degree that take least: node, GPUs and samples of each."""
-    best: tuple[int, list[tuple[int, int, int]]] | None = None
-    for t in range(1, max(stage.gpus.values(), default=0) + 1):
-        nodes = [node for node, gpus in stage.gpus.items() for _ in range(gpus // t)]
-        # Of more replicas than there are samples, those that are first are left.
-        nodes = nodes[:b]
-        counts = [sum(cluster.kind[x] == c for x in nodes) for c in cluster.kinds]
-        times = []
-        for c in cluster.kinds:
-            row = [BIG] * b
-            if counts[c]:
-                for s in cluster.allowed(c, t, n, stage.first, stage.last, k, b):
-                    us = cluster.span_us(c, t, s, stage.first, stage.last)
-                    row[s - 1] = us + int(stage.hops[s])
-            times.append(row)
-        us = least_us(times, counts, b, b) if nodes else BIG
-        if us >= BIG:
-            continue
-        places = [(node, nodes.count(node)) for node in dict.fromkeys(nodes)]
-        span = range(stage.first, stage.last)
-        whole = n * us + cluster.sync_us(t, places, span)
-        if best is None or whole < best[0]:
-            samples = [list(each) for each in shared(times, counts, b, b, us)]
-            taken = [(x, t, samples[cluster.kind[x]].pop()) for x in nodes]
-            best = whole, taken
-    return best and best[1]
