@@ -62,7 +62,8 @@ _FEW_FIRST = _FEW_GOALS.index(0.2)
 _NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
-_PLANNERS = ("islands", "megatron", "grid")  # quick ones, where there is no warm start
+# Quick planners, where there is no warm start, and the share of the time when each ends.
+_PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _SHORT_SHARE = 0.33  # or where it seldom finds better ones
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
@@ -236,10 +237,10 @@ def _large(run: Run, instance: Instance) -> None:
 
 
 def _start(run: Run, instance: Instance) -> None:
-    for name in _PLANNERS:
+    for name, share in _PLANNERS.items():
         run.check()
         plan = partial(registry.entry("planners", name).plan, instance)
-        until = _deadline(run, _SEARCH_SHARE)
+        until = _deadline(run, share)
         run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
 
 
