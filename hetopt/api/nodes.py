@@ -18,7 +18,6 @@ from ..errors import BoundContradicted, InstanceError
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
-from ..recovery.changes import only
 from ..result import Bound, Result, Status, Stop, gap
 from ..schema import Instance, exact
 from . import planning
@@ -285,7 +284,7 @@ class _Search:
             return
         cluster = self._data.planned_cluster
         kept = [node for node in cluster.nodes if node.name not in gone]
-        some = self._data.model_copy(update={"cluster": only(cluster, kept)})
+        some = self._data.model_copy(update={"cluster": cluster.only(kept)})
         if self._prices is not None:
             best, least = self._best(), self.least_of(some).value
             reached = None if best is None else best.value(self._objective)

@@ -4,13 +4,13 @@ GPUs of a node that lost some are numbered anew, in order: what is left of 0, 1,
 without 1 is 0, 1, 2.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..costs.parameters import trained
 from ..errors import InstanceError, MixedData, UnknownName
 from ..plans import Pipeline, TrainingPlan
-from ..schema import Cluster, Instance, Node, Pairs
+from ..schema import Cluster, Instance, Node
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:
     now = {node.name for node in left}
     return Change(
         old=old,
-        new=new.model_copy(update={"cluster": only(after, left)}),
+        new=new.model_copy(update={"cluster": after.only(left)}),
         kept=kept,
         wounded=frozenset(wounded & now),
         lost_nodes=tuple(n.name for n in before.nodes if n.name not in now),
@@ -153,19 +153,3 @@ def _named(
         else:
             raise UnknownName("node", name, sorted(known))
     return nodes, gpus
-
-
-def only(cluster: Cluster, nodes: Sequence[Node]) -> Cluster:
-    """The cluster with these nodes alone."""
-    names = {node.name for node in nodes}
-    types = {node.gpu for node in nodes}
-    pairs = Pairs(
-        p for p in cluster.inter.pairs if p.first in names and p.second in names
-    )
-    return cluster.model_copy(
-        update={
-            "gpus": {name: gpu for name, gpu in cluster.gpus.items() if name in types},
-            "nodes": tuple(nodes),
-            "inter": cluster.inter.model_copy(update={"pairs": pairs}),
-        }
-    )

@@ -285,7 +285,7 @@ class Elastic:
             for node in self._whole.planned_cluster.nodes
             if node.name in by_node
         ]
-        cluster = changes.only(self._whole.planned_cluster, nodes)
+        cluster = self._whole.planned_cluster.only(nodes)
         new = self._whole.model_copy(update={"cluster": cluster})
         change = changes.between(
             old, new, [g for g in lost if g.rpartition(":")[0] in by_node]

@@ -342,6 +342,21 @@ class Cluster(Record):
             self.__dict__["inter"] = Inter(**{**fields, "pairs": pairs})
         return self
 
+    def only(self, nodes: Sequence[Node]) -> Self:
+        """The cluster with these nodes alone, which may have fewer GPUs."""
+        names = {node.name for node in nodes}
+        types = {node.gpu for node in nodes}
+        pairs = Pairs(
+            p for p in self.inter.pairs if p.first in names and p.second in names
+        )
+        return self.model_copy(
+            update={
+                "gpus": {name: gpu for name, gpu in self.gpus.items() if name in types},
+                "nodes": tuple(nodes),
+                "inter": self.inter.model_copy(update={"pairs": pairs}),
+            }
+        )
+
     def _names(self) -> list[str]:
         return [node.name for node in self.nodes]
 

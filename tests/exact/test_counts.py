@@ -15,7 +15,7 @@ from random_plans import random_plan
 
 from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
-from hetopt.exact.training_plan.counts import bound, plans, rows
+from hetopt.exact.training_plan.counts import bound, copies, plans, rows
 from hetopt.exact.training_plan.counts.bound import (
     CountBound,
     Range,
@@ -29,6 +29,7 @@ from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
 from hetopt.exact.training_plan.node_kinds import Fleet, fleet
 from hetopt.exact.training_plan.patterns.bound import variants
+from hetopt.files.clusters import generate
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
@@ -378,3 +379,32 @@ def test_plans_of_rows_are_no_better_than_the_best_of_all_plans() -> None:
                 assert found.objective >= best[0]
                 laid += 1
     assert laid
+
+
+@pytest.mark.parametrize("family", ["equal", "unequal", "steep", "islands"])
+def test_copies_are_equal_pipelines_beside_each_other_in_every_node(
+    family: str,
+) -> None:
+    instance = generate(family, size="16", seed=0)
+    times = []
+    for plan in copies.pipelines(instance, lambda: min(times, default=inf)):
+        found = judge.evaluate(instance, plan)
+        if found.valid:
+            times.append(float(found.objective))
+        nodes = [
+            [(stage.layers, [r.node for r in stage.replicas]) for stage in p.stages]
+            for p in plan.pipelines
+        ]
+        assert nodes == [nodes[0]] * len(nodes)
+        replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
+        gpus = [gpu for replica in replicas for gpu in replica.gpus]
+        assert len(gpus) == len({*gpus})
+    assert times
+
+
+def test_copies_are_none_where_no_node_has_room_for_two() -> None:
+    instance = tiny(0)
+    cluster = instance.planned_cluster
+    one = [node.model_copy(update={"count": 1}) for node in cluster.nodes]
+    alone = instance.model_copy(update={"cluster": cluster.only(one)})
+    assert not [*copies.pipelines(alone, lambda: inf)]

@@ -40,6 +40,7 @@ from .. import one_pipeline
 from . import certificate as certificates
 from . import fitting, holding, small
 from .counts import bound as count_bound
+from .counts import copies as counted_copies
 from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
@@ -62,7 +63,7 @@ _FEW_FIRST = _FEW_GOALS.index(0.2)
 _NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
-# Quick planners, where there is no warm start, and the share of the time when each ends.
+# Quick ones, where there is no warm start, and the share of the time when each ends.
 _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
 _SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
 _SHORT_SHARE = 0.33  # or where it seldom finds better ones
@@ -74,6 +75,7 @@ _IN_TURN = ((True, 0.25), (False, 0.7), (True, 1.0))
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
+_COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
@@ -216,6 +218,7 @@ def _large(run: Run, instance: Instance) -> None:
     few = rows is not None and rows.few
     if few:
         _lay_rows(run, rows)
+    _lay_copies(run, instance)
     if run.plan is None or not few:
         _start(run, instance)
     if not few:
@@ -312,6 +315,23 @@ def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
 
     with suppress(OutOfTime):
         for plan in counted_plans.pipelines(rows, most_us):
+            with suppress(PlanRejected):
+                run.offer(plan)
+    run.check()
+
+
+def _lay_copies(run: Run, instance: Instance) -> None:
+    """The same as plans of equal pipelines, each in its own part of every node."""
+    clock = _Clock(run, _deadline(run, _COPIES_SHARE))
+
+    def most_us() -> float:
+        clock.check()
+        return float(run.objective or inf)
+
+    with suppress(OutOfTime):
+        for plan in counted_copies.pipelines(
+            without_update(instance), most_us, clock.check
+        ):
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()

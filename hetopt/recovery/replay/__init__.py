@@ -310,7 +310,7 @@ class Replay:
 def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
     """The instance with these nodes alone."""
     cluster = instance.planned_cluster
-    left = changes.only(cluster, [cluster.node[name] for name in nodes])
+    left = cluster.only([cluster.node[name] for name in nodes])
     return instance.model_copy(update={"cluster": left})
 
 
