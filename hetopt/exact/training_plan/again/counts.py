@@ -47,27 +47,36 @@ class Counts:
         if cases[0].pipelines == (1, 1):
             ways = [(b, case) for case in cases for b in case.sizes]
             return all(self._one(b, case, left_us) for b, case in ways)
+        homes = [*self._homes(cases[0])]
+        # One look at all of them may do.
+        if len(homes) > 1 and self._at_home(cases, left_us, _POWERS[:1]):
+            return True
         return all(
-            self._at_home([case._replace(homes=homes) for case in cases], left_us)
-            for homes in self._homes(cases[0])
+            self._at_home([case._replace(homes=each) for case in cases], left_us)
+            for each in homes
         )
 
     def _homes(self, case: Case) -> Iterator[tuple[int, ...] | None]:
         """Which kinds of nodes may have one that holds all replicas of a layer."""
         fewest = max(case.replicas, case.pipelines[0])
         kinds = [i for i, x in enumerate(self._stages.nodes) if x.gpus >= fewest]
-        if not self._stages.waits or case.pipelines[0] == 1:
+        if case.pipelines[0] == 1:
             yield None
             return
         for chosen in product((False, True), repeat=len(kinds)):
             yield tuple(compress(kinds, chosen))
 
-    def _at_home(self, cases: Sequence[Case], left_us: float) -> bool:
+    def _at_home(
+        self,
+        cases: Sequence[Case],
+        left_us: float,
+        powers: Sequence[int] = _POWERS,
+    ) -> bool:
         """The same, where the cases have their homes in common."""
         homes = cases[0].homes or ()
         ways = [(b, case) for case in cases for b in case.sizes]
         wanted = np.zeros(self.sides, np.int64)
-        for power in _POWERS:  # finer ones where these do not do
+        for power in powers:  # finer ones where these do not do
             most = np.zeros(self.sides, np.int64)
             for b, case in ways:
                 one = self._most(b, case, left_us, power, wanted)

@@ -333,12 +333,17 @@ class StageTables:
             most = case.sync_us * t / fastest * all_ / (all_ - 1)
         own = 1 if alone else min(made.most, k // t)
         room = self.nodes[kind].gpus - together
-        if self.waits and case.homes is not None and kind not in case.homes:
-            room = 0
         replicas = max(case.replicas, own + others)
+        # The least share of the replicas that one of them finds in other nodes. Where
+        # these are two or more, one has no more than half of the replicas.
+        abroad = others > 0 and case.homes is not None and kind not in case.homes
         outside = replicas - own - room
-        if outside > 0 and away:
-            share = 1 - 1 / all_ if self.waits else outside / replicas
+        share = outside / replicas if outside > 0 else 0.0
+        if abroad and not self.waits:
+            share = max(share, 1 / 2)
+        elif self.waits and (abroad or outside > 0):
+            share = 1 - 1 / all_
+        if share and away:
             most = min(most, case.sync_us * t / (away * share))
         return most
 

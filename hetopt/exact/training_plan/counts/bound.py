@@ -4,9 +4,8 @@ Let the stages of a pipeline with micro-batches of b sequences take the sum S, a
 slowest of them M. Within the time T it takes 1 + (T - S) / M micro-batches or fewer,
 rounded down. For a range of M the least S is known for all GPUs at once (`rows`).
 
-Where replicas wait for the slowest link, those of a layer cross nodes unless all of
-them are in one. Then every pipeline uses GPUs of its kind: the kinds of which there are
-such nodes are told apart.
+The replicas of a layer cross nodes unless all of them are in one. Then every pipeline
+uses GPUs of its kind: the kinds of which there are such nodes are told apart.
 
 One pipeline has batch / b micro-batches and all GPUs: from the largest M that there
 is time for downwards, each least S says up to which smaller M there is no time for
@@ -346,7 +345,7 @@ class CountBound:
         replicas = max(some.replicas, some.fewest)
         able = [c for c, kind in enumerate(self.kinds) if kind.gpus >= replicas]
         yield Homes(frozenset(able), frozenset())
-        if some.fewest > 1 and able and self._all_wait:
+        if some.fewest > 1 and able:
             for number in range(len(able) + 1):
                 for kinds in map(frozenset, combinations(able, number)):
                     yield Homes(kinds, kinds)

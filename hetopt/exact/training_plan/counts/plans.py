@@ -60,7 +60,8 @@ def pipelines(
             continue
         if us == inf:  # nothing is known of it
             us = yield from _rows(bound, cluster, (size, inf), most_us)
-            heappush(queue, _Syncs(parted, us, size, low, high, us))
+            if bound.fleet.sizes[size].sequences > 1:  # or none is synchronised
+                heappush(queue, _Syncs(parted, us, size, low, high, us))
             continue
         middle = sqrt(low * high) if low else _PART * min(us, high)
         less = yield from _rows(bound, cluster, (size, middle), most_us)

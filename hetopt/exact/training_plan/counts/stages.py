@@ -10,7 +10,9 @@ the last stage pays none, and has the head.
 Within a time for synchronisation stages hold no more than they can send. If N replicas
 of a layer of size w have t GPUs at the least, the least of all, and h of them lie in a
 node, each of those takes w r / t (N - h) / N or more for what crosses nodes, and over
-the fastest links w r' / t (N - 1) / N or more (`costs.communication`, ring). Where all
+the fastest links w r' / t (N - 1) / N or more (`costs.communication`, ring). No more
+than half of the replicas of a layer lie in that of its nodes that has fewest: unless
+all are in one node, some wait for w r / t / 2, and so all. Where all
 wait for the slowest link (`sync: bottleneck`) it is w r / t (N - 1) / N as soon as two
 of them lie in two nodes. There tables are by the number of replicas, too.
 """
@@ -28,6 +30,7 @@ from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
 _TOLD = 4  # replicas, where their number is told
+_HALF = 0.5  # of the replicas of a layer that crosses nodes, or more, are elsewhere
 
 
 class Replicated(NamedTuple):
@@ -43,8 +46,8 @@ class Senders(NamedTuple):
 
     `away` is between nodes, `fastest` over the faster links of each kind of nodes.
     Other pipelines, `others` at the least, have every layer, too, and every layer has
-    `replicas` at the least. All wait for the slowest link if `together`: then only
-    nodes of kinds that are `near` hold all replicas of a layer.
+    `replicas` at the least. All wait for the slowest link if `together`. Only nodes of
+    kinds that are `near` hold all replicas of a layer.
     """
 
     away: float
@@ -61,16 +64,16 @@ class Senders(NamedTuple):
         least = max(self.replicas, self.others + fewest)
         if least == 1:
             return np.inf
-        every = least / (least - 1)
-        limit = own.degree * self.fastest[kind] * every
+        limit = own.degree * self.fastest[kind] * least / (least - 1)
         most = 1 if single else min(own.most, gpus // own.degree)
-        rest = 0 if self.together and kind not in self.near else rest
-        here, there_are = most + rest, max(self.replicas, most + self.others)
-        if here < there_are:
-            if not self.together:
-                every = there_are / (there_are - here)
-            limit = min(limit, own.degree * self.away * every)
-        return limit
+        replicas = max(self.replicas, most + self.others)
+        crosses = self.others > 0 and kind not in self.near
+        part = max(0.0, 1 - (most + rest) / replicas)  # that lies elsewhere
+        if self.together:
+            part = 1 - 1 / least if part or crosses else 0.0
+        elif crosses:
+            part = max(part, _HALF)
+        return min(limit, own.degree * self.away / part) if part else limit
 
     def spread(self, own: Replicated, nodes: int, widest: int) -> float:
         """The same of a stage in so many nodes, two or more; none is wider."""
