@@ -20,7 +20,7 @@ _FINEST = 1.0003  # between ranges of the slowest stage; and powers of it, befor
 _POWERS = (128, 8, 1)
 _NEVER = 10**12  # sequences
 _PLACES = 12  # from the end, where stages of one pipeline are told apart
-_MOST_IN_PLACES = 1_000  # numbers of GPUs by kind
+_MOST_APART = 1_000  # numbers of GPUs by kind, where places or homes are told apart
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
 
@@ -60,7 +60,8 @@ class Counts:
         """Which kinds of nodes may have one that holds all replicas of a layer."""
         fewest = max(case.replicas, case.pipelines[0])
         kinds = [i for i, x in enumerate(self._stages.nodes) if x.gpus >= fewest]
-        if case.pipelines[0] == 1:
+        many = len(kinds) > 2 and math.prod(self.sides) > _MOST_APART
+        if case.pipelines[0] == 1 or many:  # which would take too long
             yield None
             return
         for chosen in product((False, True), repeat=len(kinds)):
@@ -107,7 +108,7 @@ class Counts:
 
         left = _left(times, (n, left_us, case.spent_us), least)
         most = min(n, _PLACES, self._stages.layers)
-        if left is None or most < 2 or math.prod(self.sides) > _MOST_IN_PLACES:
+        if left is None or most < 2 or math.prod(self.sides) > _MOST_APART:
             return left is None
         # Stages further from the end keep more micro-batches.
         places = [self._stages.able(b, n, alone, k) for k in range(1, most + 1)]

@@ -38,6 +38,7 @@ _FEW_STATES = 750  # that take less long than prices
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
+_FEW_KINDS = 2  # of nodes, whose subsets are looked at one by one at any size
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
@@ -345,7 +346,7 @@ class CountBound:
         replicas = max(some.replicas, some.fewest)
         able = [c for c, kind in enumerate(self.kinds) if kind.gpus >= replicas]
         yield Homes(frozenset(able), frozenset())
-        if some.fewest > 1 and able:
+        if some.fewest > 1 and able and (self.few or len(able) <= _FEW_KINDS):
             for number in range(len(able) + 1):
                 for kinds in map(frozenset, combinations(able, number)):
                     yield Homes(kinds, kinds)
