@@ -19,7 +19,7 @@ from ....schema.rates import slower
 Array = npt.NDArray[np.float64]
 
 MORE = 1 + 1e-9  # relative, for what was rounded: more is allowed
-_MANY = 5  # replicas, from which on their number is not told
+_MANY = 3  # replicas, from which on their number is not told
 
 
 class Nodes(NamedTuple):

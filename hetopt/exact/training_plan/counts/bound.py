@@ -42,8 +42,9 @@ _FEW_KINDS = 2  # of nodes, whose subsets are looked at one by one at any size
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
-_PLACES = 12  # of stages from the end that are told apart
-_TOLD = 2 * _PLACES  # tables of stages that are kept,
+# Stages that follow others, which are told apart: others have the memory of fewer.
+_BEHIND = (0, 1, 2, 4, 8)
+_TOLD = 16  # tables of stages that are kept,
 _FEW_KEPT = 3  # and rows in their places
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
@@ -275,18 +276,22 @@ class CountBound:
         Or where there are too many numbers of GPUs to look at.
         """
         layers = len(self.fleet.layer_weights)
-        places = min(_PLACES, n, layers, sum(self._gpus))
+        places = min(1 + _BEHIND[-1], n, layers, sum(self._gpus))
         if places < 2 or self.states > _FEW_STATES:
             return None
         key = size, n, sync_us
         if key not in self._alone_in_places:
-            behind = [[k] * (layers + 1) for k in range(places)]
-            tables = [self._placed((size, n), tuple(each)) for each in behind]
+            told = [k for k in _BEHIND if k < places]
+
+            def behind(k: int) -> StageTables:
+                return self._placed((size, n), (k,) * (layers + 1))
+
             found = None
-            if tables[0].less_than(tables[-1]):
+            if behind(0).less_than(behind(told[-1])):
                 senders = self._alone_senders(sync_us)
-                stages = [table.stages(senders) for table in tables]
-                found = RowsInPlaces(stages, tables[0].runs, self._gpus)
+                each = {k: behind(k).stages(senders) for k in told}
+                stages = [each[max(x for x in told if x <= k)] for k in range(places)]
+                found = RowsInPlaces(stages, behind(0).runs, self._gpus)
             if len(self._alone_in_places) >= _FEW_KEPT:
                 self._alone_in_places.popitem(last=False)
             self._alone_in_places[key] = found

@@ -29,7 +29,7 @@ from .kinds import Kind
 from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
-_TOLD = 4  # replicas, where their number is told
+_TOLD = 2  # replicas, where their number is told
 _HALF = 0.5  # of the replicas of a layer that crosses nodes, or more, are elsewhere
 
 
