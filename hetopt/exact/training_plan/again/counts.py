@@ -20,7 +20,7 @@ _FINEST = 1.0003  # between ranges of the slowest stage; and powers of it, befor
 _POWERS = (128, 8, 1)
 _NEVER = 10**12  # sequences
 # From the end, where stages of one pipeline are told apart from those before.
-_PLACES = (1, 2, 3, 5, 9)
+_PLACES, _FEW_PLACES = tuple(range(1, 13)), (1, 2, 3, 5, 9)
 _MOST_APART = 1_000  # numbers of GPUs by kind, where places or homes are told apart
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
@@ -108,11 +108,12 @@ class Counts:
             return float(self._rows.least(stages, np.array([slowest]))[0].flat[-1])
 
         left = _left(times, (n, left_us, case.spent_us), least)
-        most = min(n, _PLACES[-1], self._stages.layers)
+        told = _PLACES if self._stages.small else _FEW_PLACES
+        most = min(n, told[-1], self._stages.layers)
         if left is None or most < 2 or math.prod(self.sides) > _MOST_APART:
             return left is None
         # Stages further from the end keep more micro-batches.
-        each = {k: self._stages.able(b, n, alone, k) for k in _PLACES if k <= most}
+        each = {k: self._stages.able(b, n, alone, k) for k in told if k <= most}
         places = [each[max(x for x in each if x <= k)] for k in range(1, most + 1)]
         if places[0].key == places[-1].key:
             return False

@@ -19,7 +19,8 @@ from ....schema.rates import slower
 Array = npt.NDArray[np.float64]
 
 MORE = 1 + 1e-9  # relative, for what was rounded: more is allowed
-_MANY = 3  # replicas, from which on their number is not told
+# Replicas whose number is told; fewer where GPUs, in numbers by kind, are many.
+_TOLD, _FEW_TOLD, _SMALL = 4, 2, 100
 
 
 class Nodes(NamedTuple):
@@ -120,6 +121,8 @@ class StageTables:
         # Then every replica waits for the slowest link.
         self.waits = tables[0].workload.costs.sync == "bottleneck"
         self.tables, self.nodes = tables, nodes
+        self.small = math.prod(kind.total + 1 for kind in nodes) <= _SMALL
+        self.told = _TOLD if self.small else _FEW_TOLD
         self.layers = tables[0].layers
         self.before = np.array([*accumulate(weights, initial=0.0)])
         self.first, self.last = np.triu_indices(self.layers + 1, 1)
@@ -244,7 +247,7 @@ class StageTables:
     ) -> Iterator[_Made]:
         """Stages of replicas that are listed by kind, on so many GPUs of each."""
         most = min(each[0].shape[1] - 1, sum(g // t for g in gpus))
-        told = min(_MANY - 1, most) if self.waits else 0
+        told = min(self.told, most) if self.waits else 0
         some = [_of_few(us, g, told) for us, g in zip(each, gpus, strict=True)]
         for number in range(fewest, told + 1):
             us = np.full((*(g + 1 for g in gpus), len(self.first)), np.inf)

@@ -43,8 +43,11 @@ _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain lit
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
 # Stages that follow others, which are told apart: others have the memory of fewer.
-_BEHIND = (0, 1, 2, 4, 8)
-_TOLD = 16  # tables of stages that are kept,
+# Where GPUs are few, all; and replicas whose number is told.
+_SMALL = 100  # numbers of GPUs by kind
+_BEHIND, _FEW_BEHIND = tuple(range(12)), (0, 1, 2, 4, 8)
+_NUMBERED, _FEW_NUMBERED = 4, 2
+_TOLD = 2 * len(_BEHIND)  # tables of stages that are kept,
 _FEW_KEPT = 3  # and rows in their places
 _SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
@@ -241,8 +244,11 @@ class CountBound:
     ) -> StageTables:
         b = self.fleet.sizes[size].sequences
         told = self._memory, self.kinds, b, micro_batches, self._check, stages_behind
-        weights, wait = self.fleet.layer_weights, self._all_wait
-        return StageTables(Replicas(*told), self.kinds, weights, b, numbered=wait)
+        numbered = _NUMBERED if self.states <= _SMALL else _FEW_NUMBERED
+        if not self._all_wait:
+            numbered = 0
+        weights = self.fleet.layer_weights
+        return StageTables(Replicas(*told), self.kinds, weights, b, numbered)
 
     # -- one pipeline --------------------------------------------------------------
 
@@ -276,12 +282,13 @@ class CountBound:
         Or where there are too many numbers of GPUs to look at.
         """
         layers = len(self.fleet.layer_weights)
-        places = min(1 + _BEHIND[-1], n, layers, sum(self._gpus))
+        told = _BEHIND if self.states <= _SMALL else _FEW_BEHIND
+        places = min(1 + told[-1], n, layers, sum(self._gpus))
         if places < 2 or self.states > _FEW_STATES:
             return None
         key = size, n, sync_us
         if key not in self._alone_in_places:
-            told = [k for k in _BEHIND if k < places]
+            told = tuple(k for k in told if k < places)
 
             def behind(k: int) -> StageTables:
                 return self._placed((size, n), (k,) * (layers + 1))

@@ -29,7 +29,6 @@ from .kinds import Kind
 from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded
-_TOLD = 2  # replicas, where their number is told
 _HALF = 0.5  # of the replicas of a layer that crosses nodes, or more, are elsewhere
 
 
@@ -117,12 +116,11 @@ class StageTables:
         kinds: Sequence[Kind],
         weights: Array,
         sequences: int,
-        *,
-        numbered: bool,
+        numbered: int,
     ) -> None:
         """`weights` are of the layers, 1 on average.
 
-        Stages are told apart by the number of their replicas if `numbered`.
+        Stages are told apart by the number of their replicas up to `numbered`.
         """
         self._kinds, self._b, self._numbered = kinds, sequences, numbered
         self.runs = runs = replicas.runs
@@ -194,12 +192,12 @@ class StageTables:
 
     def _some(self, us: Array, gpus: int) -> list[Array]:
         """Of few replicas, by their number where it is told."""
-        return [*shares.numbered(us, gpus, _TOLD)] if self._numbered else []
+        return [*shares.numbered(us, gpus, self._numbered)] if self._numbered else []
 
     def _replicated(self, degree: int, fewest: int, most: int) -> Iterator[Replicated]:
         """Numbers of replicas that are told apart, and all others."""
         most = min(most, self._b)
-        told = min(_TOLD, most) if self._numbered else fewest - 1
+        told = min(self._numbered, most) if self._numbered else fewest - 1
         for number in range(fewest, told + 1):
             yield Replicated(degree, number, number)
         if told < most:
