@@ -293,13 +293,17 @@ def _lines(instance: Instance) -> bool:
 def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
     light, clock = without_update(instance), _Clock(run, _deadline(run, _ROWS_SHARE))
-    short = run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
-    if short or not _lines(light):
+    if _short(run) or not _lines(light):
         return None
     with suppress(OutOfTime):
         return count_bound.prepared(light, fleet(light, clock.check), clock.check)
     run.check()
     return None
+
+
+def _short(run: Run) -> bool:
+    """Whether a compiler's start would take too much of the time for rows."""
+    return run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
 
 
 def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
@@ -322,6 +326,8 @@ def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
 
 def _lay_copies(run: Run, instance: Instance) -> None:
     """The same as plans of equal pipelines, each in its own part of every node."""
+    if _short(run):
+        return
     clock = _Clock(run, _deadline(run, _COPIES_SHARE))
 
     def most_us() -> float:
