@@ -1,6 +1,6 @@
 """Plans: decisions only, by the names of devices and layers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -53,6 +53,17 @@ class Pipeline(Record):
     micro_batches: Count
     micro_batch_size: Count = 1
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+
+    def on_gpus(self, name: Callable[[str], str]) -> Self:
+        """The pipeline on other GPUs: `name` says which for each of its own."""
+        stages = []
+        for stage in self.stages:
+            replicas = tuple(
+                replica.model_copy(update={"gpus": tuple(map(name, replica.gpus))})
+                for replica in stage.replicas
+            )
+            stages.append(stage.model_copy(update={"replicas": replicas}))
+        return self.model_copy(update={"stages": tuple(stages)})
 
 
 class TrainingPlan(Record):

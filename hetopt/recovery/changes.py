@@ -4,7 +4,7 @@ GPUs of a node that lost some are numbered anew, in order: what is left of 0, 1,
 without 1 is 0, 1, 2.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..costs.parameters import trained
@@ -31,7 +31,7 @@ class Change:
     def survivors(self, plan: TrainingPlan) -> tuple[Pipeline, ...]:
         """Pipelines of an old plan that lost no GPU, on the GPUs' new names."""
         return tuple(
-            on_gpus(pipeline, self.kept.__getitem__)
+            pipeline.on_gpus(self.kept.__getitem__)
             for pipeline in plan.pipelines
             if all(
                 gpu in self.kept
@@ -40,18 +40,6 @@ class Change:
                 for gpu in replica.gpus
             )
         )
-
-
-def on_gpus(pipeline: Pipeline, name: Callable[[str], str]) -> Pipeline:
-    """The pipeline on other GPUs: `name` says which for each of its own."""
-    stages = []
-    for stage in pipeline.stages:
-        replicas = tuple(
-            replica.model_copy(update={"gpus": tuple(map(name, replica.gpus))})
-            for replica in stage.replicas
-        )
-        stages.append(stage.model_copy(update={"replicas": replicas}))
-    return pipeline.model_copy(update={"stages": tuple(stages)})
 
 
 def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:

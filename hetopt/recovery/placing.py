@@ -16,7 +16,6 @@ from ..plans import TrainingPlan
 from ..problems.recovery import Data
 from ..problems.recovery.pieces import bits_of
 from ..schema import Cluster
-from .changes import on_gpus
 
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
 
@@ -46,7 +45,7 @@ def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
         node, colon, index = gpu.rpartition(":")
         return nodes.get(node, node) + colon + index
 
-    pipelines = tuple(on_gpus(pipeline, name) for pipeline in plan.pipelines)
+    pipelines = tuple(pipeline.on_gpus(name) for pipeline in plan.pipelines)
     return plan.model_copy(update={"pipelines": pipelines})
 
 

@@ -222,7 +222,7 @@ class Elastic:
         if not used.issubset(change.kept):
             return None
         pipelines = tuple(
-            changes.on_gpus(pipeline, change.kept.__getitem__)
+            pipeline.on_gpus(change.kept.__getitem__)
             for pipeline in self._now.plan.pipelines
         )
         plan = self._now.plan.model_copy(update={"pipelines": pipelines})
@@ -246,9 +246,7 @@ class Elastic:
         """Whether it is the plan that runs, on the same GPUs."""
 
         def told(one: _Running) -> object:
-            return [
-                changes.on_gpus(p, one.home.__getitem__) for p in one.plan.pipelines
-            ]
+            return [p.on_gpus(one.home.__getitem__) for p in one.plan.pipelines]
 
         return told(running) == told(self._now) and not self._uses_lost()
 

@@ -242,14 +242,21 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
 FEW = pytest.mark.parametrize("states", [bound.MOST_STATES, 9, 0])
 
 
+def look_at_few(
+    instance: Instance, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kinds of nodes are together until so few numbers of GPUs are left."""
+    least = instance.planned_cluster.gpu_count + 1  # all as one kind
+    monkeypatch.setattr(bound, "MOST_STATES", max(states, least))
+
+
 @FEW
 @pytest.mark.parametrize("seed", range(30))
 def test_method_and_check_find_the_same_stages_and_rows(
     seed: int, states: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = tiny(seed)
-    some = max(states, instance.planned_cluster.gpu_count + 1)
-    monkeypatch.setattr(bound, "MOST_STATES", some)
+    look_at_few(instance, states, monkeypatch)
     agreeing(instance, fleet(instance), Random(seed))
 
 
@@ -259,8 +266,7 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
     seed: int, states: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = tiny(1_000 + seed)
-    some = max(states, instance.planned_cluster.gpu_count + 1)
-    monkeypatch.setattr(bound, "MOST_STATES", some)
+    look_at_few(instance, states, monkeypatch)
     best = best_training_plan(instance)
     if best is None:
         return
@@ -283,8 +289,7 @@ def test_nor_is_any_plan_by_what_its_stages_synchronise(
     instance = tiny(3_000 + seed)
     if instance.workload.costs.sync_overlap != "none":
         return
-    some = max(states, instance.planned_cluster.gpu_count + 1)
-    monkeypatch.setattr(bound, "MOST_STATES", some)
+    look_at_few(instance, states, monkeypatch)
     kinds = fleet(instance)
     method, sizes = counted(instance, kinds), range(len(kinds.sizes))
     for number in range(20):
@@ -396,8 +401,7 @@ def test_copies_are_equal_pipelines_beside_each_other_in_every_node(
             for p in plan.pipelines
         ]
         assert nodes == [nodes[0]] * len(nodes)
-        replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
-        gpus = [gpu for replica in replicas for gpu in replica.gpus]
+        gpus = [gpu for replica in plan.replicas() for gpu in replica.gpus]
         assert len(gpus) == len({*gpus})
     assert times
 

@@ -15,7 +15,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -317,11 +317,7 @@ def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
         clock.check()
         return rows.left_us(float(run.objective or inf))
 
-    with suppress(OutOfTime):
-        for plan in counted_plans.pipelines(rows, most_us):
-            with suppress(PlanRejected):
-                run.offer(plan)
-    run.check()
+    _offer_all(run, counted_plans.pipelines(rows, most_us))
 
 
 def _lay_copies(run: Run, instance: Instance) -> None:
@@ -334,10 +330,14 @@ def _lay_copies(run: Run, instance: Instance) -> None:
         clock.check()
         return float(run.objective or inf)
 
+    light = without_update(instance)
+    _offer_all(run, counted_copies.pipelines(light, most_us, clock.check))
+
+
+def _offer_all(run: Run, plans: Iterable[TrainingPlan]) -> None:
+    """Offer plans while there is time; those that break rules are left out."""
     with suppress(OutOfTime):
-        for plan in counted_copies.pipelines(
-            without_update(instance), most_us, clock.check
-        ):
+        for plan in plans:
             with suppress(PlanRejected):
                 run.offer(plan)
     run.check()

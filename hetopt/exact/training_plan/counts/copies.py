@@ -5,7 +5,6 @@ lie in one node and synchronise there. One of them is a least row on the n-th pa
 """
 
 from collections.abc import Callable, Iterator
-from math import inf
 
 from ....plans import Pipeline, TrainingPlan
 from ....schema import Instance
@@ -31,19 +30,16 @@ def pipelines(
             number, rest = divmod(batch, size)
             if rest or number < copies:
                 continue
-            part = _part(instance, copies, size)
-            rows = bound.prepared(part, fleet(part, check), check)
-            if rows is not None:
-                for plan in plans.pipelines(rows, _left(rows, most_us)):
-                    yield _copied(instance, plan, copies)
+            for plan in _rows(_part(instance, copies, size), most_us, check):
+                yield _copied(instance, plan, copies)
 
 
-def _left(rows: bound.CountBound, most_us: Callable[[], float]) -> Callable[[], float]:
-    def left_us() -> float:
-        most = most_us()
-        return rows.left_us(most) if most < inf else inf
-
-    return left_us
+def _rows(
+    part: Instance, most_us: Callable[[], float], check: Callable[[], None]
+) -> Iterator[TrainingPlan]:
+    rows = bound.prepared(part, fleet(part, check), check)
+    if rows is not None:
+        yield from plans.pipelines(rows, lambda: rows.left_us(most_us()))
 
 
 def _part(instance: Instance, copies: int, size: int) -> Instance:
@@ -65,29 +61,16 @@ def _part(instance: Instance, copies: int, size: int) -> Instance:
 
 def _copied(instance: Instance, plan: TrainingPlan, copies: int) -> TrainingPlan:
     (one,) = plan.pipelines
-    nodes, size = instance.planned_cluster.node, one.micro_batch_size
-    number = instance.workload.global_batch // size
+    nodes = instance.planned_cluster.node
+    number = instance.workload.global_batch // one.micro_batch_size
 
     def copy(n: int) -> Pipeline:
         def moved(gpu: str) -> str:
             node, _, i = gpu.rpartition(":")
             return f"{node}:{int(i) + n * (nodes[node].count // copies)}"
 
-        stages = tuple(
-            stage.model_copy(
-                update={
-                    "replicas": tuple(
-                        replica.model_copy(
-                            update={"gpus": tuple(map(moved, replica.gpus))}
-                        )
-                        for replica in stage.replicas
-                    )
-                }
-            )
-            for stage in one.stages
-        )
         # Those before others have what cannot be shared evenly.
         own = number // copies + (n < number % copies)
-        return Pipeline(micro_batches=own, micro_batch_size=size, stages=stages)
+        return one.on_gpus(moved).model_copy(update={"micro_batches": own})
 
     return TrainingPlan(pipelines=tuple(map(copy, range(copies))))

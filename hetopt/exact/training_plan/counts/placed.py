@@ -67,7 +67,6 @@ class _Slowest:
     ) -> None:
         self._kind, self._gpus, self._b = cluster.kind, stage.gpus, place.sequences
         first, last = stage.first, stage.last
-        self._least = t
         #: By kind of nodes and degree: times of 1, 2, ... samples.
         self._us: dict[int, dict[int, list[float]]] = {}
         for node, gpus in stage.gpus.items():

@@ -167,7 +167,7 @@ class StageTables:
         found = []
         for t in range(1, gpus + 1):
             us = self._paid(kind, t, hops)
-            some = self._some(us, gpus)
+            some = [*shares.numbered(us, gpus, self._numbered)]
             for own in self._replicated(t, 1, gpus // t):
                 told = own.most < len(some)
                 each = some[own.most] if told else shares.slowest(us, gpus)
@@ -178,30 +178,27 @@ class StageTables:
         """Stages of two replicas or more, none of which has all samples."""
         found = []
         for t in range(1, max(kind.gpus for kind in self._kinds) + 1):
-            each, some = [], []
-            for c, gpus in enumerate(self._gpus):
-                us = self._paid(c, t, hops)
+            paid = [self._paid(c, t, hops) for c in range(len(self._kinds))]
+            for us in paid:
                 us[:, self._b] = np.inf
-                some.append(self._some(us, gpus))
-                each.append(shares.slowest(us, gpus))
+            each = [*zip(paid, self._gpus, strict=True)]
+            some = [[*shares.numbered(*x, self._numbered)] for x in each]
             for own in self._replicated(t, 2, sum(g // t for g in self._gpus)):
-                told = own.most < len(some[0])
-                us = shares.parted(some, own.most) if told else shares.together(each)
+                if own.most < len(some[0]):
+                    us = shares.parted(some, own.most)
+                else:
+                    us = shares.together([shares.slowest(*x) for x in each])
                 found.append(_Table(own, us))
         return found
-
-    def _some(self, us: Array, gpus: int) -> list[Array]:
-        """Of few replicas, by their number where it is told."""
-        return [*shares.numbered(us, gpus, self._numbered)] if self._numbered else []
 
     def _replicated(self, degree: int, fewest: int, most: int) -> Iterator[Replicated]:
         """Numbers of replicas that are told apart, and all others."""
         most = min(most, self._b)
-        told = min(self._numbered, most) if self._numbered else fewest - 1
-        for number in range(fewest, told + 1):
+        others = max(fewest, self._numbered + 1)
+        for number in range(fewest, min(others, most + 1)):
             yield Replicated(degree, number, number)
-        if told < most:
-            yield Replicated(degree, max(fewest, told + 1), most)
+        if others <= most:
+            yield Replicated(degree, others, most)
 
     def _paid(self, kind: int, least: int, hops: Array) -> Array:
         """Replicas of `least` GPUs or more, with their hops."""
