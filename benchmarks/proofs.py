@@ -31,8 +31,7 @@ import hetopt
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
-from hetopt.exact import training_plan
-from hetopt.exact.training_plan import node_kinds
+from hetopt.exact.training_plan import node_kinds, refuting
 from hetopt.exact.training_plan.counts import bound as counting
 from hetopt.exact.training_plan.counts import kinds as counted_kinds
 from hetopt.exact.training_plan.counts import rows as walks
@@ -78,28 +77,37 @@ class _Known:
         """There is no limit but that of the refuter."""
 
 
+class _Processor:
+    """A clock of CPU seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._whole = seconds
+        self._end = self._last = time.process_time() + seconds
+
+    def check(self) -> None:
+        if time.process_time() > self._end:
+            raise OutOfTime
+
+    def end_after(self, share: float) -> None:
+        self._end = min(self._last, time.process_time() + share * self._whole)
+
+    @property
+    def over(self) -> bool:
+        return time.process_time() > self._last
+
+
 def refuted(name: str, plan_us: float, seconds: float) -> float:
     """The best bound in us below a plan that so many CPU seconds prove."""
     instance = hetopt.load(name)
     known = _Known(max(1.0, float(training_plan_bound(instance).value)))
-    ends = [time.process_time() + seconds / 2]
-
-    def check() -> None:
-        if time.process_time() > ends[-1]:
-            raise OutOfTime
-
+    clock = _Processor(seconds)
     lowest = float(known.bound.value)
     with suppress(OutOfTime):
         bounds = [
-            patterns.PatternBound(each, lowest, plan_us, check)
+            patterns.PatternBound(each, lowest, plan_us, clock.check)
             for each in patterns.variants(instance)
         ]
-        refuter = training_plan._Refuter(None, check)
-        quick = all(bound.few_counts for bound in bounds)
-        for by in (quick, not quick):  # as the method does, half of the time each
-            with suppress(OutOfTime):
-                training_plan._refute_by(by, known, bounds, plan_us, refuter)  # type: ignore[arg-type]
-            ends.append(ends[0] + seconds / 2)
+        refuting.in_turn(known, bounds, plan_us, clock)
     return float(known.bound.value)
 
 

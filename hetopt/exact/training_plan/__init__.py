@@ -15,9 +15,9 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -34,7 +34,7 @@ from ...result import Result
 from ...schema import Instance
 from ...search import choosing, grid
 from ...search.improving import improve
-from ...solving.certificates import TrainingCertificate, joined
+from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
 from . import certificate as certificates
@@ -45,33 +45,19 @@ from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
+from .refuting import in_turn
 
 Certificate = TrainingCertificate
 problem = "training_plan"
 
-# Iteration times to refute, as gaps of the incumbent; each prepares the next.
-_POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
-_GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
-_FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
-_ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
-# By counts nothing is prepared but what every goal asks for: a fine one comes first.
-_FEW_GOALS = (
-    *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
-    *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
-)
-_FEW_FIRST = _FEW_GOALS.index(0.2)
-_NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
-_PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 # Quick ones, where there is no warm start, and the share of the time when each ends.
 _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
-_SEARCH_SHARE = 0.5  # of the time, for the local search before the bound
-_SHORT_SHARE = 0.33  # or where it seldom finds better ones
+# Of the time, when the local search before the bound ends that found nothing better
+# since the one before: each begins anew.
+_SEARCH_SHARES = (0.2, 0.35, 0.5)
+_GRID_SHARE = 0.5  # and for grids, where the target runs nothing else
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
-# Ways to refute, by counts or by prices, and how much each may use of what is left of
-# a proof's time. Prices seldom outdo counts where GPUs are few.
-_QUICK_FIRST = ((True, 0.9), (False, 1.0))
-_IN_TURN = ((True, 0.25), (False, 0.7), (True, 1.0))
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
@@ -135,7 +121,7 @@ def _on_target(run: Run, instance: Instance) -> None:
     """Grids, which all targets run; a bound of grids where there are no others."""
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    found = grid.search(instance, deadline=_deadline(run, _SEARCH_SHARE))
+    found = grid.search(instance, deadline=_deadline(run, _GRID_SHARE))
     if found.plan is not None:
         run.offer(found.plan)
     if instance.workload.target.symmetric:
@@ -229,13 +215,14 @@ def _large(run: Run, instance: Instance) -> None:
     if settings.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
+    for number, share in enumerate(_SEARCH_SHARES):
+        if not _search(run, instance, share, seed + number):
+            break
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
-    _search(run, instance, _SHORT_SHARE if rows_won else _SEARCH_SHARE, seed)
-    rows_won = rows_won and _shares(run.plan)
     _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
     # Another seed, or it would walk the same way again.
-    _search(run, instance, 1.0, seed + 1)
+    _search(run, instance, 1.0, seed + len(_SEARCH_SHARES))
     run.check()
 
 
@@ -368,11 +355,12 @@ def _deadline(run: Run, share: float) -> float:
     return now + max(0.0, left - (1 - share) * (left + run.seconds()))
 
 
-def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
-    """Improve the incumbent until that share of the time is over."""
+def _search(run: Run, instance: Instance, share: float, seed: int) -> bool:
+    """Improve the incumbent until that share of the time is over; whether it did."""
     if run.plan is None or run.closed():
-        return
+        return False
     run.check()
+    before = run.objective
     better = improve(
         instance,
         run.plan,
@@ -383,6 +371,7 @@ def _search(run: Run, instance: Instance, share: float, seed: int) -> None:
     if better is not run.plan:
         run.offer(better)
     run.check()
+    return run.objective != before
 
 
 def _refute(
@@ -417,39 +406,17 @@ def _refute(
                 )
                 for variant in pattern_bound.variants(instance)
             ]
-            refuter = _Refuter(several, clock.check)
-            quick = all(bound.few_counts for bound in bounds)
-            for counting, share_of_rest in _QUICK_FIRST if quick else _IN_TURN:
-                with suppress(OutOfTime), clock.earlier(share_of_rest):
-                    _refute_by(counting, run, bounds, highest, refuter)
+            in_turn(run, bounds, highest, clock, several)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)
-
-
-def _refute_by(
-    counting: bool,
-    run: Run,
-    bounds: list[pattern_bound.PatternBound],
-    highest: float,
-    refuter: "_Refuter",
-) -> None:
-    """Refute by counts of GPUs or by prices, under every choice of settings."""
-    if not all([bound.start(counting) for bound in bounds]):
-        return
-    goals, source = _Goals(_ALL_GOALS, 0, _NEAR), _PRICED
-    if counting:
-        goals, source = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR), _COUNTED
-    for target, record in _refuted(run, bounds, highest, refuter, goals):
-        run.tighten(int(target) + 1, source)
-        run.certificate = joined(record)
-        run.check()
 
 
 class _Clock:
     """When a part of a run ends, as a `time.monotonic()` instant."""
 
     def __init__(self, run: Run, end: float) -> None:
-        self._run, self._end = run, end
+        self._run, self._end, self._last = run, end, end
+        self._whole = end - time.monotonic()
 
     def check(self) -> None:
         """Raise what ends the run, and `OutOfTime` at the end of the part."""
@@ -457,102 +424,11 @@ class _Clock:
         if time.monotonic() > self._end:
             raise OutOfTime
 
-    @contextmanager
-    def earlier(self, share: float) -> Iterator[None]:
-        """End after a share of what is left."""
-        now, end = time.monotonic(), self._end
-        self._end = now + share * (end - now)
-        try:
-            yield
-        finally:
-            self._end = end
+    def end_after(self, share: float) -> None:
+        """End the part after a share of the whole, or with the whole."""
+        self._end = min(self._last, time.monotonic() + share * self._whole)
 
-
-@dataclass(frozen=True)
-class _Refuter:
-    """Refutes times under every choice of settings, by processes if there are any."""
-
-    processes: side_by_side.Processes | None
-    check: Callable[[], None]
-
-    def refuted(
-        self, bounds: list[pattern_bound.PatternBound], target: float
-    ) -> list[TrainingCertificate | None] | None:
-        """What refutes a time under each choice; None where something may not.
-
-        The last to stand is asked first next time.
-        """
-        found: dict[int, TrainingCertificate | None] = {}
-        order = sorted(range(len(bounds)), key=lambda i: -len(bounds[i].cases))
-        for i in order:
-            refutation = self._refutation(bounds[i], target)
-            while refutation.step():
-                self.check()
-            if not refutation.proved:
-                return None
-            found[i] = refutation.certificate()
-        return [found[i] for i in range(len(bounds))]
-
-    def _refutation(
-        self, bound: pattern_bound.PatternBound, target: float
-    ) -> pattern_bound.Refutation:
-        if self.processes is None:
-            return bound.refute(target)
-        return side_by_side.SideBySide(bound, target, self.processes)
-
-
-class _Goals:
-    """Gaps that are asked for, each after what became of the last."""
-
-    def __init__(self, gaps: Sequence[float], first: int, near: float) -> None:
-        """In falling order, from one of them on; none is between two that are near."""
-        self._gaps, self._near = gaps, near
-        self._place: int | None = first
-        self._between: float | None = None
-        self._reached = self._failed = inf
-
-    def next(self) -> float | None:
-        """The next one; None where there is none."""
-        if self._between is not None:
-            return self._between
-        place = self._place
-        return None if place is None else self._gaps[place]
-
-    def tell(self, refuted: bool) -> None:
-        """What became of the last one."""
-        gap = self.next()
-        assert gap is not None
-        if refuted:
-            self._reached = gap
-        else:
-            self._failed = gap
-        if self._failed < inf and self._reached < inf:
-            near = self._near * (1 + self._failed)
-            far = self._reached - self._failed >= near
-            self._between = (self._reached + self._failed) / 2 if far else None
-            self._place = None
-        elif self._place is not None:
-            place = self._place + (1 if refuted else -1)
-            self._place = place if 0 <= place < len(self._gaps) else None
-
-
-def _refuted(
-    run: Run,
-    bounds: list[pattern_bound.PatternBound],
-    highest: float,
-    refuter: _Refuter,
-    goals: _Goals,
-) -> Iterator[tuple[float, list[TrainingCertificate | None]]]:
-    """Ever better times that are refuted, and what refutes them; the next when asked.
-
-    Goals are gaps of `highest`.
-    """
-    assert run.bound is not None
-    while (goal := goals.next()) is not None:
-        # Nothing below the goal: at 0, nothing better than the incumbent.
-        target = highest / (1 + goal) - (1 if goal == 0 else 0)
-        known = target <= run.bound.value
-        records = None if known else refuter.refuted(bounds, target)
-        goals.tell(known or records is not None)
-        if records is not None:
-            yield target, records
+    @property
+    def over(self) -> bool:
+        """Whether the whole has ended."""
+        return time.monotonic() > self._last

@@ -76,6 +76,7 @@ _COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
 _HALVES, _STEPS = 5, 4
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
+_NEARLY = 1.03  # times the batch, that patterns take: counts may tell what is left
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
 
@@ -133,6 +134,7 @@ class Case:
     level: int = 0  # of the grid on which they did
     counted: float | None = None  # refuted by counts, with ranges of this ratio
     wanted: tuple[float, Any] | None = None  # up to a time, as counts tell its parts
+    near: bool = False  # where prices refute nearly all, and counts are asked
     split: "Split | None" = None
 
     @property
@@ -210,6 +212,7 @@ class PatternBound:
         # Of one pipeline counts say more, unless kinds of nodes are together.
         self._lines = self._counts is not None and self._counts.apart
         self.first = self.cases = self._first_cases()
+        self._left: dict[bool, tuple[list[Case], list[Case]]] = {}
 
     def _most_pipelines(self) -> int:
         """The most replicas that every layer can have: what all nodes have room for."""
@@ -259,13 +262,17 @@ class PatternBound:
         ]
 
     def start(self, counting: bool) -> bool:
-        """Start anew: by counts alone, or by prices where there are several pipelines.
+        """By counts alone, or by prices where there are several pipelines.
 
-        Whether that is possible.
+        From where that ended. Whether it is possible.
         """
-        self.counting = counting and self._counts is not None
-        self.first = self.cases = self._first_cases()
-        return self._counts is not None or not counting
+        if counting and self._counts is None:
+            return False
+        self._left[self.counting] = self.first, self.cases
+        self.counting = counting
+        first = self._first_cases()
+        self.first, self.cases = self._left.get(counting, (first, first))
+        return True
 
     @property
     def counted_together(self) -> tuple[tuple[str, ...], ...]:
@@ -306,7 +313,15 @@ class PatternBound:
                 return True
             if verdict.taken > _RATIOS[level] ** 2 * self.batch:
                 break  # intervals are not what makes the difference
-        return False
+        case.near = verdict.taken <= _NEARLY * self.batch and self._told(case)
+        return case.near and self._refuted_by_counts(case, left, time_us)
+
+    def _told(self, case: Case) -> bool:
+        """Whether counts may tell what prices do not but for shares of nodes."""
+        if not self._lines or min(case.shares_high) < self.layers:
+            return False
+        split = self._split(case)
+        return case.near or (split is not None and split.of == "share")
 
     def _refuted_by_counts(self, case: Case, left_us: float, time_us: float) -> bool:
         """Whether rows of stages take longer, in whole GPUs."""
@@ -479,7 +494,8 @@ class PatternBound:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
-        if of_sync > (_FINER if self.counting else _FINE) and not several:
+        fine = _FINER if self.counting or case.near else _FINE
+        if of_sync > fine and not several:
             return self._split_of_sync(case, middle)
         if several:
             at = int((case.pipelines_low * case.pipelines_high) ** 0.5)
@@ -569,8 +585,10 @@ class Refutation:
         """Settle or divide one case; False when there is nothing left to do."""
         if self.failed or not self.open:
             return False
-        case = self.open.pop()
-        if self.bound.settled(case, self.time_us):
+        case = self.open[-1]  # which stays where time is over before it is settled
+        settled = self.bound.settled(case, self.time_us)
+        self.open.pop()
+        if settled:
             self.settled.append(case)
         elif parts := self.bound.divide(case):
             self.open += parts

@@ -1,0 +1,190 @@
+"""Ever better iteration times are refuted, by two ways in turn, while they can be.
+
+A way that is out of time goes on later where it ended: its goals, the cases of the one
+that it was at, and which of them are settled are kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Protocol
+
+from ...errors import OutOfTime
+from ...result import Bound
+from ...solving.certificates import TrainingCertificate, joined
+from .patterns.bound import PatternBound, Refutation
+from .patterns.side_by_side import Processes, SideBySide
+
+# Iteration times to refute, as gaps of the incumbent; each prepares the next.
+_POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
+_GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
+_FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
+_ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
+# By counts nothing is prepared but what every goal asks for: a fine one comes first.
+_FEW_GOALS = (
+    *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
+    *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
+)
+_FEW_FIRST = _FEW_GOALS.index(0.2)
+_NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
+_PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
+# Of the time, for a way's first turn: counts where they are few seldom leave anything
+# for prices. Who gains in a turn goes on; the turns after those that do not are longer.
+_FEW_TURN, _TURN, _LONGER = 0.6, 0.12, 1.5
+
+
+class Known(Protocol):
+    """Where a bound is tightened: a run of an exact method, or a measurement."""
+
+    bound: Bound | None
+    certificate: TrainingCertificate | None
+
+    def tighten(self, value: int, source: str) -> None:
+        """What was refuted up to, and how."""
+
+    def check(self) -> None:
+        """Raise what ends the run."""
+
+
+class Clock(Protocol):
+    """When a part of a run ends."""
+
+    def check(self) -> None:
+        """Raise what ends the run, and `OutOfTime` at the end of the part."""
+
+    def end_after(self, share: float) -> None:
+        """End the part after a share of the whole, or with the whole."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the whole has ended."""
+
+
+class Way:
+    """Refutes by counts of GPUs or by prices, under every choice of settings."""
+
+    def __init__(
+        self,
+        bounds: Sequence[PatternBound],
+        counting: bool,
+        highest_us: float,
+        processes: Processes | None,
+        check: Callable[[], None],
+    ) -> None:
+        """Refutes times up to `highest_us`, by processes if there are any."""
+        self._bounds, self._counting = bounds, counting
+        self._highest, self._processes, self._check = highest_us, processes, check
+        self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
+        if counting:
+            self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
+        self.ended = False  # with all goals
+        self._at = -inf  # the time that is being refuted, under these choices
+        self._begun: dict[int, Refutation] = {}
+
+    def tighten(self, run: Known) -> None:
+        """Tighten the bound of a run, from where it was last time."""
+        able = all([bound.start(self._counting) for bound in self._bounds])
+        for target, record in self._refuted(run) if able else ():
+            run.tighten(int(target) + 1, _COUNTED if self._counting else _PRICED)
+            run.certificate = joined(record)
+            run.check()
+        self.ended = True
+
+    def _refuted(
+        self, run: Known
+    ) -> Iterator[tuple[float, list[TrainingCertificate | None]]]:
+        """Ever better times, and what refutes them; the next when asked."""
+        assert run.bound is not None
+        while (goal := self._goals.next()) is not None:
+            # Nothing below the goal: at 0, nothing better than the incumbent.
+            target = self._highest / (1 + goal) - (1 if goal == 0 else 0)
+            known = target <= run.bound.value
+            records = None if known else self._records(target)
+            self._goals.tell(known or records is not None)
+            if records is not None:
+                yield target, records
+
+    def _records(self, target: float) -> list[TrainingCertificate | None] | None:
+        """What refutes a time under each choice; None where something may not.
+
+        The last to stand is asked first next time.
+        """
+        if target != self._at:
+            self._at, self._begun = target, {}
+        order = range(len(self._bounds))
+        for i in sorted(order, key=lambda i: (i not in self._begun, -self._cases(i))):
+            if i not in self._begun:
+                self._begun[i] = self._refutation(self._bounds[i], target)
+            while self._begun[i].step():
+                self._check()
+            if not self._begun[i].proved:
+                return None
+        return [self._begun[i].certificate() for i in order]
+
+    def _cases(self, i: int) -> int:
+        return len(self._bounds[i].cases)
+
+    def _refutation(self, bound: PatternBound, target: float) -> Refutation:
+        if self._processes is None:
+            return bound.refute(target)
+        return SideBySide(bound, target, self._processes)
+
+
+def in_turn(
+    run: Known,
+    bounds: Sequence[PatternBound],
+    highest_us: float,
+    clock: Clock,
+    processes: Processes | None = None,
+) -> None:
+    """Tighten the bound of a run by counts and by prices, until the clock's end."""
+    ways = [
+        Way(bounds, counting, highest_us, processes, clock.check)
+        for counting in (True, False)
+    ]
+    turn = _FEW_TURN if all(bound.few_counts for bound in bounds) else _TURN
+    while ways and not clock.over:
+        way, before = ways[0], run.bound
+        clock.end_after(turn)
+        with suppress(OutOfTime):
+            way.tighten(run)
+        if way.ended:
+            ways.remove(way)
+        elif run.bound == before:
+            ways.reverse()
+            turn *= _LONGER
+
+
+class _Goals:
+    """Gaps that are asked for, each after what became of the last."""
+
+    def __init__(self, gaps: Sequence[float], first: int, near: float) -> None:
+        """In falling order, from one of them on; none is between two that are near."""
+        self._gaps, self._near = gaps, near
+        self._place: int | None = first
+        self._between: float | None = None
+        self._reached = self._failed = inf
+
+    def next(self) -> float | None:
+        """The next one; None where there is none."""
+        if self._between is not None:
+            return self._between
+        place = self._place
+        return None if place is None else self._gaps[place]
+
+    def tell(self, refuted: bool) -> None:
+        """What became of the last one."""
+        gap = self.next()
+        assert gap is not None
+        if refuted:
+            self._reached = gap
+        else:
+            self._failed = gap
+        if self._failed < inf and self._reached < inf:
+            near = self._near * (1 + self._failed)
+            far = self._reached - self._failed >= near
+            self._between = (self._reached + self._failed) / 2 if far else None
+            self._place = None
+        elif self._place is not None:
+            place = self._place + (1 if refuted else -1)
+            self._place = place if 0 <= place < len(self._gaps) else None
