@@ -89,7 +89,9 @@ class TrainingCertificate(Record):
     one for each size of micro-batches; bottlenecks are looked at in intervals that
     grow by one of `ratios` from `least_us` a sequence, or each for itself where there
     are none. Where GPUs are counted, nodes like those that are `together` are looked at
-    as the best of them. Any such choice is valid. Where a plan chooses its stage of
+    as the best of them; where the certificate is `levelled`, nodes that differ by the
+    latency of their inner links alone have the least of these. Any such choice is
+    valid. Where a plan chooses its stage of
     ZeRO or how it is divided, `further` are the certificates of the choices after the
     first.
     """
@@ -105,11 +107,14 @@ class TrainingCertificate(Record):
         tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
         Field(max_length=10_000),
     ] = ()
+    levelled: bool = False
     further: Annotated[
         tuple["TrainingCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"worths", "finer", "least_us", "ratios", "together", "further"})
+    _later = frozenset(
+        ("worths", "finer", "least_us", "ratios", "together", "levelled", "further")
+    )
 
     @model_validator(mode="after")
     def _on_a_grid(self) -> Self:

@@ -382,7 +382,7 @@ def _refute(
 ) -> None:
     """Refute better iteration times, one after another, while they can be refuted.
 
-    `known` are rows of stages of the instance or of another.
+    What is `known` of rows of stages is of some use if they are the instance's.
     """
     if run.bound is None:
         cheap = training_plan_bound(instance)
@@ -399,11 +399,7 @@ def _refute(
         # What was refuted in time is known.
         with suppress(OutOfTime), processes as several:
             bounds = [
-                pattern_bound.PatternBound(
-                    variant,
-                    *(lowest, highest, clock.check),
-                    known if known and known.instance == variant else None,
-                )
+                pattern_bound.PatternBound(variant, lowest, highest, clock.check, known)
                 for variant in pattern_bound.variants(instance)
             ]
             in_turn(run, bounds, highest, clock, several)

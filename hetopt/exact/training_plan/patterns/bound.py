@@ -60,6 +60,7 @@ from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
 from ..blocks import Size
 from ..counts import bound as counts
+from ..levelling import levelled
 from ..node_kinds import Spread, fleet
 from .convolution import Table
 from .prices import Group, Part, Pricing
@@ -176,8 +177,12 @@ class PatternBound:
         """Prepare for times between `least_us` and `most_us`.
 
         `check()` is called before what takes long, and may raise. What is `known` of
-        the instance by counts is not prepared again.
+        the instance by counts is not prepared again. A bound of a cluster with fewer
+        kinds of nodes (`levelling`) takes its place where there are many.
         """
+        self.levelled = levelled(instance) != instance
+        instance = levelled(instance)
+        known = known if known and known.instance == instance else None
         self._check = check
         self.least, self.most = least_us, most_us
         costs = instance.workload.costs
@@ -618,6 +623,7 @@ class Refutation:
                 least_us=self.bound.smallest_us,
                 ratios=_RATIOS,
                 together=self.bound.counted_together,
+                levelled=self.bound.levelled,
             )
         except ValidationError:
             return None
