@@ -54,3 +54,31 @@ def number_by_number(after: Table, before: Table, visit: Table) -> None:
             for g in range(after.shape[1]):
                 found = before[w - y, g] + visit[y, g]
                 after[w, g] = min(after[w, g], found)
+
+
+def cheapest(us: Table, times: np.float32, price: Table) -> Table:
+    """Least of times x us + price over the first axis, of [k, w, g] and [k, w]."""
+    return compiled_cheapest()(us, times, price)
+
+
+@cache
+def compiled_cheapest() -> Callable[[Table, np.float32, Table], Table]:
+    """`cheapest_one_by_one` for this machine where a compiler is, or by numpy."""
+    return compiling.compiled(cheapest_one_by_one, cheapest_plainly)
+
+
+def cheapest_plainly(us: Table, times: np.float32, price: Table) -> Table:
+    """`cheapest` by numpy."""
+    least: Table = (times * us + price[:, :, None]).min(0)
+    return least
+
+
+def cheapest_one_by_one(us: Table, times: np.float32, price: Table) -> Table:
+    """`cheapest` number by number, for a compiler."""
+    least = np.full(us.shape[1:], np.inf, np.float32)
+    for k in range(us.shape[0]):
+        for w in range(us.shape[1]):
+            for g in range(us.shape[2]):
+                found = times * us[k, w, g] + price[k, w]
+                least[w, g] = min(least[w, g], found)
+    return least

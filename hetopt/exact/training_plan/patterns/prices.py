@@ -28,19 +28,19 @@ are worth something, and what is owed counts against the prices of all goods.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 import numpy as np
 
-from .convolution import Table, extend
+from .convolution import Table, cheapest, extend
 from .programme import Array, maximise
 from .visits import Grid, Visits
 
 _MARGIN = np.float32(1e-5)
 _ROUNDS = 60
 _COLUMNS_A_ROUND = 6
-_APART = 5  # intervals between two columns of one round
+_APART = 5  # intervals between two columns of one round, looked at first
 _OWED = 2.0  # batches, for all layers that a packing owes, where it holds none
 _NEAR = 1e-6  # of what is owed: as good as held
 _SHARES, _PIPELINES, _HELD = -3, -2, -1  # goods after those of the groups
@@ -75,6 +75,12 @@ class Part:
     visits: tuple[Visits, ...]
     claims: tuple[Table, ...]
     held: tuple[Table, ...]
+
+    def every(self, step: int) -> "Part":
+        """The same with some of the intervals."""
+        some = slice(None, None, step)
+        visits = tuple(each.within(some, copy=True) for each in self.visits)
+        return replace(self, grid=self.grid.of(some), visits=visits)
 
 
 @dataclass(frozen=True)
@@ -151,21 +157,19 @@ class _Search:
         rest = [pricing.shares, pricing.pipelines, -pricing.owed]
         supply = [*gpus, *none, *rest]
         self.supply = np.array(supply, float)
-        self.worths = []
-        for part in pricing.parts:
-            inverse = part.grid.inverse
-            left = max(0.0, time_us - part.spent_us)
-            most = pricing.first + np.float32(left) * inverse
-            self.worths.append(
-                np.where(
-                    inverse > 0,
-                    np.float32(part.sequences) * most,
-                    np.float32(pricing.batch),
-                )
-            )
+        self._time = time_us
+        self._parts = {1: pricing.parts}
         self.limited = set(limited)
         self.owing = False
         self.columns: dict[tuple[object, ...], tuple[float, tuple[float, ...]]] = {}
+
+    def worth(self, part: Part) -> Table:
+        """Sequences of pipelines in no time but that of bottlenecks, by interval."""
+        inverse = part.grid.inverse
+        left = max(0.0, self._time - part.spent_us)
+        most = self.pricing.first + np.float32(left) * inverse
+        every = np.float32(self.pricing.batch)
+        return np.where(inverse > 0, np.float32(part.sequences) * most, every)
 
     def run(self, start: tuple[float, ...] | None) -> Verdict:
         prices, value = np.array(start) if start else self._fair_prices(), 0.0
@@ -225,22 +229,28 @@ class _Search:
 
     def _add_columns(self, prices: Array) -> bool:
         """Add patterns worth more than their price; False where there is none."""
+        return self._add_some(prices, _APART) or self._add_some(prices, 1)
+
+    def _add_some(self, prices: Array, step: int) -> bool:
+        """The same, of some of the intervals."""
+        if step not in self._parts:
+            self._parts[step] = tuple(part.every(step) for part in self._parts[1])
         found = False
-        for number, part in enumerate(self.pricing.parts):
-            programme = _Programme(self, number, part, prices)
+        for number, part in enumerate(self._parts[step]):
+            programme = _Programme(self, part, prices)
             surplus = programme.surplus
             taken: list[int] = []
             for place in np.argsort(-surplus, kind="stable")[: 40 * _COLUMNS_A_ROUND]:
                 if surplus[place] <= 0 or len(taken) == _COLUMNS_A_ROUND:
                     break
                 g = int(programme.intervals[place])
-                if all(abs(g - other) >= _APART for other in taken):
+                if all(abs(g - other) * step >= _APART for other in taken):
                     taken.append(g)
-                    self._add(number, programme, int(place))
+                    self._add((number, g * step), programme, int(place))
             found = found or bool(taken)
         return found
 
-    def _add(self, number: int, programme: "_Programme", place: int) -> None:
+    def _add(self, key: tuple[int, int], programme: "_Programme", place: int) -> None:
         """Keep the cheapest pattern of an interval as a column."""
         g = int(programme.intervals[place])
         part, groups = programme.part, self.pricing.groups
@@ -257,8 +267,8 @@ class _Search:
             uses[_HELD] -= held
             spent += least
             seen.append((i, k, w, end))
-        worth = float(self.worths[number][g]) - part.sequences * spent
-        self.columns[(number, g, *sorted(seen))] = (worth, tuple(uses))
+        worth = float(programme.worth[g]) - part.sequences * spent
+        self.columns[(*key, *sorted(seen))] = (worth, tuple(uses))
 
     def _limit_more(self, amounts: Array) -> bool:
         """Limit groups that a packed pattern visits more often than it has nodes.
@@ -295,12 +305,12 @@ class _Programme:
     had any as if they could be visited at will.
     """
 
-    def __init__(self, search: _Search, number: int, part: Part, prices: Array) -> None:
+    def __init__(self, search: _Search, part: Part, prices: Array) -> None:
         self.part, self.pricing = part, search.pricing
         self.goods = [
             self._price_of_visits(i, prices) for i in range(len(self.pricing.groups))
         ]
-        self.worth = search.worths[number]
+        self.worth = search.worth(part)
         lowest = [self._lowest(i) for i in range(len(self.pricing.groups))]
         self.steps, self.states = self._priced(lowest, set())
         self.intervals = np.arange(len(self.worth))
@@ -348,8 +358,8 @@ class _Programme:
             if table is None:
                 found.append(None)
                 continue
-            price = self.goods[i][:, :, None]
-            least = (np.float32(self.part.sequences) * table + price).min(0)
+            times = np.float32(self.part.sequences)
+            least = cheapest(table, times, self.goods[i])
             if not self.part.exact:  # what is worth more serves as well
                 least[::-1] = np.minimum.accumulate(least[::-1], 0)
             found.append(least)

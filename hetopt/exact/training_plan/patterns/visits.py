@@ -89,11 +89,17 @@ class Visits(NamedTuple):
         """Memory of the tables."""
         return sum(table.nbytes for table in self if table is not None)
 
-    def within(self, some: slice) -> "Visits":
+    def within(self, some: slice, copy: bool = False) -> "Visits":
         """Of some intervals."""
-        half = None if self.half is None else self.half[:, :, some]
-        ended = self.ended[:, :, some]
-        return Visits(self.going[:, :, some], half, ended, self.claims)
+        found = Visits(
+            self.going[:, :, some],
+            None if self.half is None else self.half[:, :, some],
+            self.ended[:, :, some],
+            self.claims,
+        )
+        if not copy:
+            return found
+        return Visits(*(x if x is None else np.ascontiguousarray(x) for x in found))
 
 
 class VisitTables:
