@@ -65,9 +65,7 @@ _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _LINE_GPUS = 64  # clusters up to this size, as larger ones want several
-_SMALL_SHARE = 0.6  # and where all plans of a small cluster are looked at after it,
-_QUICK_GPUS = 6  # unless it has so few GPUs that these are told soon,
-_QUICK_SIZE = 4  # in micro-batches of few sequences
+_SMALL_SHARE = 0.6  # and where too many plans of a small cluster are left after it
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
 _CANDIDATES = 150_000  # of one local search
@@ -148,9 +146,11 @@ def _small(run: Run, instance: Instance) -> None:
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
         _line_up(run, instance, rows)
-        if run.limits.time_s and not _told_soon(instance):
-            _refute(run, instance, _SMALL_SHARE, rows)
-    known = small.solve_small(instance, run, warm_start=run.plan)
+    known = small.solve_small(instance, run, warm_start=run.plan, fewer=False)
+    if not known.proved:  # it ended at a limit, or not all plans could be listed
+        run.check()
+        _refute(run, instance, _SMALL_SHARE, rows)
+        known = small.solve_small(instance, run, warm_start=run.plan)
     if isinstance(run.certificate, TrainingCertificate) and run.bound is not None:
         reached = max(known.bound_us, run.bound.value)
         if reached > int(run.certificate.time_us) + 1:
@@ -162,16 +162,10 @@ def _small(run: Run, instance: Instance) -> None:
         run.reasons = (_nowhere(instance),)
     else:
         run.tighten(known.bound_us, "all plans of a small cluster")
-    if not known.proved:  # it ended at a limit, or not all plans could be listed
+    if not known.proved:
         run.check()
         _refute(run, instance, known=rows)
         run.check()
-
-
-def _told_soon(instance: Instance) -> bool:
-    """Whether there are so few plans that all are looked at in little time."""
-    most = max(instance.workload.micro_batch_sizes)
-    return instance.planned_cluster.gpu_count <= _QUICK_GPUS and most <= _QUICK_SIZE
 
 
 def _nowhere(instance: Instance) -> str:

@@ -30,10 +30,9 @@ from ....search import choosing, islands, symmetric
 from ....search.improving import improve
 from ....solving.run import Halt, Run
 from .chain import Chain, chains
-from .cuts import TooMany
 from .join import Best, Found, Join
 from .sets import Sets, worthwhile
-from .stages import Place, Stage, StageTables
+from .stages import Place, Stage, StageTables, TooMany
 from .syncs import Syncs
 
 _GPUS = 8
@@ -72,9 +71,16 @@ def is_small(instance: Instance) -> bool:
 
 
 def solve_small(
-    instance: Instance, clock: Run, *, warm_start: TrainingPlan | None = None
+    instance: Instance,
+    clock: Run,
+    *,
+    warm_start: TrainingPlan | None = None,
+    fewer: bool = True,
 ) -> Small:
     """The best training plan, with a proof where the limits of `clock` allow one.
+
+    Where there are too many rows of stages those of `fewer` replicas are looked at,
+    without a proof, or none.
 
     Plans and bounds are told to `clock` as they are found, and its plan is a warm start
     too. At a limit what is known is returned; `KeyboardInterrupt` passes through.
@@ -86,9 +92,9 @@ def solve_small(
     cheap = training_plan_bound(instance)
     parts = _parts(instance)
     searches = [
-        _Search(part, clock, int(cheap.value), alone=len(parts) == 1) for part in parts
+        _Search(part, clock, int(cheap.value), len(parts) == 1, fewer) for part in parts
     ]
-    with suppress(Halt):
+    with suppress(Halt, TooMany):
         clock.tighten(cheap.value, cheap.source)
         _warm_up(instance, clock)
         for search in searches:
@@ -167,8 +173,10 @@ class _Search:
     `proved` says that there are none left, `bound` what no plan of the part is below.
     """
 
-    def __init__(self, part: _Part, clock: Run, bound: int, alone: bool) -> None:
-        self._part, self._clock, self._alone = part, clock, alone
+    def __init__(
+        self, part: _Part, clock: Run, bound: int, alone: bool, fewer: bool
+    ) -> None:
+        self._part, self._clock, self._alone, self._fewer = part, clock, alone, fewer
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
         self._longest = longest(instance)
@@ -196,16 +204,27 @@ class _Search:
     # --- the proof ---------------------------------------------------------------
 
     def _chains(self, us: int) -> list[Chain]:
-        """Rows of stages for `us`; of one replica each where there are too many."""
+        """Rows of stages for `us`; where there are too many, of fewer replicas.
+
+        Or `TooMany`, where these are not asked for.
+        """
         found: list[Chain] = []
         for size in sorted(set(self._instance.workload.micro_batch_sizes)):
             if size > self._tables.batch:
                 continue
-            replicas = min(size, sum(self._tables.gpus))
+            asked = self._tables, size
+            replicas = most = min(size, sum(self._tables.gpus))
+            try:
+                found += chains(*asked, most, us, self._clock.check, patient=False)
+                continue
+            except TooMany:
+                if not self._fewer:
+                    raise
+            # So few replicas that there are not too many in any time.
             while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
                 replicas -= 1
-                self._complete = False
-            found += chains(self._tables, size, replicas, us, self._clock.check)
+            self._complete &= replicas == most
+            found += chains(*asked, replicas, us, self._clock.check)
         return found
 
     def _count(self, size: int, replicas: int) -> int:

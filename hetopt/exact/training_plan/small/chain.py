@@ -13,11 +13,14 @@ themselves; the whole function is computed for the rows that are still of intere
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
-from .stages import NEVER, Matrix, Stage, StageTables
+from .stages import NEVER, Matrix, Stage, StageTables, TooMany
 
+_MOST_STAGES = 20_000  # of one size of micro-batches
+_MOST_TRIED = 600_000  # stages put before rows, each in some us
 _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
 
@@ -123,14 +126,25 @@ def _with_hop(tables: StageTables, stage: Stage, behind: tuple[Stage, ...]) -> M
 
 
 def chains(
-    tables: StageTables, size: int, replicas: int, us: int, check: Callable[[], None]
-) -> Iterator[Chain]:
+    tables: StageTables,
+    size: int,
+    replicas: int,
+    us: int,
+    check: Callable[[], None],
+    patient: bool = True,
+) -> list[Chain]:
     """Every row of stages that may be part of a plan whose pipelines end within `us`.
 
     Left out are rows without a cut that fits, and rows that use their GPUs so badly
-    that all others together cannot make up for it.
+    that all others together cannot make up for it. `TooMany` where that takes long,
+    unless one is `patient`.
     """
-    return _Lister(tables, size, replicas, us, check).grow((), tables.gpus)
+    stages = tables.stages(size, replicas, check)
+    some = [*stages] if patient else [*islice(stages, _MOST_STAGES + 1)]
+    if len(some) > _MOST_STAGES and not patient:
+        raise TooMany
+    most = None if patient else _MOST_TRIED
+    return [*_Lister(tables, size, some, us, check, most).grow((), tables.gpus)]
 
 
 class _Lister:
@@ -140,12 +154,13 @@ class _Lister:
         self,
         tables: StageTables,
         size: int,
-        replicas: int,
+        stages: list[tuple[Stage, tuple[int, ...]]],
         us: int,
         check: Callable[[], None],
+        most: int | None,
     ) -> None:
         self._tables, self._size, self._us, self._check = tables, size, us, check
-        self._stages = list(tables.stages(size, replicas, check))
+        self._stages, self._most, self._tried = stages, most, 0
         self._ends = _ends(tables, size)
         self._least = np.array(self._ends)[:, None, None]
         self._fluid = tables.fluid
@@ -161,6 +176,9 @@ class _Lister:
     ) -> Iterator[Chain]:
         """Put every stage in front of `behind`, of `least` sums and maxima."""
         self._check()
+        self._tried += len(self._stages)
+        if self._most is not None and self._tried > self._most:
+            raise TooMany
         tables, before = self._tables, least or (self._start, self._start)
         for stage, used in self._stages:
             left = tuple(f - u for f, u in zip(free, used, strict=True))

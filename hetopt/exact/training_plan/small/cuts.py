@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 
 from .chain import Chain
-from .stages import NEVER, Matrix
+from .stages import NEVER, Matrix, TooMany
 
 _BLOCK = 1 << 20  # entries of a matrix that is made at a time
 _ROWS = 1 << 21  # more cuts of one row are too many
-
-
-class TooMany(Exception):
-    """There are more cuts than memory should hold."""
 
 
 @dataclass(frozen=True)

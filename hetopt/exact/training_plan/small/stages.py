@@ -24,7 +24,12 @@ from ....schema import Instance, Node
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+_LEVELS = 64  # of micro-batches in flight, which are looked at one by one
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
+
+
+class TooMany(Exception):
+    """There are more stages, rows or cuts than time or memory should hold."""
 
 
 class Pool(NamedTuple):
@@ -308,21 +313,28 @@ class StageTables:
         """Most micro-batches in flight of each run of layers; 0 where it never fits."""
         rule, layers = self.costs.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
-        apart = self.table.profile.weighs or len(set(self.table.model.kinds)) > 1
-        kept: dict[tuple[int, int], int] = {}
         found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
-        ahead = np.cumsum([0, *self.table.model.parameters])
-        for start in range(layers):
-            top = limit
-            for end in range(start + 1, layers + 1):
-                alike = (int(ahead[end] - ahead[start]), end - start)
-                key = (start, end) if apart else alike
-                if key not in kept:
+        if limit > _LEVELS:
+            for start in range(layers):
+                top = limit
+                for end in range(start + 1, layers + 1):
                     span, ends = range(start, end), (first, final)
-                    kept[key] = self._fitting(node, replica, span, ends, top)
-                found[start, end] = top = kept[key]
-                if not top:
-                    break
+                    top = self._fitting(node, replica, span, ends, top)
+                    found[start, end] = top
+                    if not top:
+                        break
+            return found
+        room = self.table.memory_mib(node)
+        for flight in range(1, limit + 1):
+            end = 0
+            for start in range(layers):
+                # What lies within a run that fits does fit.
+                end = max(end, start)
+                while end < layers and room >= self._need_mib(
+                    node, range(start, end + 1), replica, (first, final), flight
+                ):
+                    end += 1
+                found[start, start + 1 : end + 1] = flight
         return found
 
     def _fitting(
