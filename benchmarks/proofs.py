@@ -180,8 +180,10 @@ def _no_fine_ranges(stack: ExitStack) -> None:
 
 
 def _no_compiler(stack: ExitStack) -> None:
-    plain = patch.object(convolution, "compiled", lambda: convolution.plainly)
-    stack.enter_context(plain)
+    twins = ("compiled", "plainly"), ("compiled_cheapest", "cheapest_plainly")
+    for name, plain in twins:
+        twin = getattr(convolution, plain)
+        stack.enter_context(patch.object(convolution, name, lambda twin=twin: twin))
     stack.enter_context(patch.object(walks, "compiled", lambda: walks.plainly))
 
 

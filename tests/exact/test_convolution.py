@@ -57,3 +57,26 @@ def test_a_table_behind_itself_takes_any_number_of_visits(
                 if 2 * a + 3 * c == w
             ]
             assert states[w, g] == min(ways, default=np.inf)
+
+
+@pytest.mark.parametrize(
+    "cheapest",
+    [
+        convolution.cheapest_plainly,
+        convolution.cheapest_one_by_one,
+        convolution.cheapest,
+    ],
+)
+def test_all_ways_find_the_same_least_prices(
+    cheapest: Callable[[Table, np.float32, Table], Table],
+) -> None:
+    rng = np.random.default_rng(3)
+    us = rng.random((3, 4, 5)).astype(np.float32)
+    us[rng.random(us.shape) < 0.2] = np.inf
+    price = rng.random((3, 4)).astype(np.float32)
+    expected = np.full((4, 5), np.inf, np.float32)
+    for w in range(4):
+        for g in range(5):
+            sums = [np.float32(7) * us[k, w, g] + price[k, w] for k in range(3)]
+            expected[w, g] = min(sums)
+    assert np.array_equal(cheapest(us, np.float32(7), price), expected)

@@ -17,7 +17,7 @@ def levelled(instance: Instance) -> Instance:
     """
     nodes = instance.planned_cluster.nodes
     alike = [(x.gpu, x.count, x.intra_gbytes_per_s, x.adapters) for x in nodes]
-    least = {}
+    least: dict[object, float] = {}
     for kind, node in zip(alike, nodes, strict=True):
         latency = least.get(kind, node.intra_latency_us)
         least[kind] = min(latency, node.intra_latency_us, key=exact)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ...errors import OutOfTime
 from ...result import Bound
+from ...schema import Record
 from ...solving.certificates import TrainingCertificate, joined
 from .patterns.bound import PatternBound, Refutation
 from .patterns.side_by_side import Processes, SideBySide
@@ -37,7 +38,7 @@ class Known(Protocol):
     """Where a bound is tightened: a run of an exact method, or a measurement."""
 
     bound: Bound | None
-    certificate: TrainingCertificate | None
+    certificate: Record | None
 
     def tighten(self, value: int, source: str) -> None:
         """What was refuted up to, and how."""

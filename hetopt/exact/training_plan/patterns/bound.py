@@ -37,6 +37,9 @@ A node of C GPUs holds no more than C replicas of a layer: gamma_v(l) <= C / D. 
 replica on t of them it holds no more than C - t + 1, so that 1 - gamma_v(l) is at least
 1 / (C - t + 2) where a stage is shared with other nodes.
 
+Where prices refute a case but for little, whole pipelines are looked at by the GPUs
+that they use (`counts`) before shares are divided.
+
 Where backward passes hide synchronisation, a stage that synchronises for S hides no
 more than what fills its pipeline: an iteration lasts S and n - 1 bottlenecks at the
 least. Each pipeline then has its own range of S in place of the case's range of s, and

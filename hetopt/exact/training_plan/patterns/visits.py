@@ -91,15 +91,13 @@ class Visits(NamedTuple):
 
     def within(self, some: slice, copy: bool = False) -> "Visits":
         """Of some intervals."""
-        found = Visits(
-            self.going[:, :, some],
-            None if self.half is None else self.half[:, :, some],
-            self.ended[:, :, some],
-            self.claims,
-        )
-        if not copy:
-            return found
-        return Visits(*(x if x is None else np.ascontiguousarray(x) for x in found))
+
+        def part(table: Table) -> Table:
+            found = table[:, :, some]
+            return np.ascontiguousarray(found) if copy else found
+
+        half = None if self.half is None else part(self.half)
+        return Visits(part(self.going), half, part(self.ended), self.claims)
 
 
 class VisitTables:

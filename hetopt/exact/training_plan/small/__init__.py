@@ -209,7 +209,10 @@ class _Search:
         Or `TooMany`, where these are not asked for.
         """
         found: list[Chain] = []
-        for size in sorted(set(self._instance.workload.micro_batch_sizes)):
+        # Of large micro-batches it is soon known that there are too many.
+        for size in sorted(
+            set(self._instance.workload.micro_batch_sizes), reverse=True
+        ):
             if size > self._tables.batch:
                 continue
             asked = self._tables, size

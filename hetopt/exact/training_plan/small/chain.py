@@ -19,8 +19,8 @@ import numpy as np
 
 from .stages import NEVER, Matrix, Stage, StageTables, TooMany
 
-_MOST_STAGES = 20_000  # of one size of micro-batches
-_MOST_TRIED = 600_000  # stages put before rows, each in some us
+_MOST_STAGES = 5_000  # of one size of micro-batches
+_MOST_TRIED = 1_500_000  # stages put before rows, each in some us
 _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
 

@@ -5,22 +5,18 @@ apart: both are a `Pool` of GPUs. A stage is a tuple of `Place`s, one for each r
 Times are matrices over (first layer, one past the last), in us.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import (
-    accumulate,
-    combinations,
-    combinations_with_replacement,
-    pairwise,
-    product,
-)
+from itertools import accumulate, combinations_with_replacement, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....costs import CostTable, memory
 from ....schema import Instance, Node
+from . import splits
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -57,6 +53,7 @@ class Place(NamedTuple):
 
 
 Stage = tuple[Place, ...]  # sorted
+Ranks = np.ndarray[Any, np.dtype[np.int16]]
 
 
 class StageTables:
@@ -104,6 +101,9 @@ class StageTables:
         self.most = lru_cache(None)(self._most)
         self._weighed = lru_cache(None)(self._weighed_most)
         self._flights = lru_cache(None)(self._most_in_flight)
+        self._ranks: dict[tuple[int, int], dict[tuple[int, int], Ranks]] = {}
+        #: Tables of `_most_in_flight`, by samples, of what else they depend on.
+        self._in_flight: dict[tuple[object, ...], dict[int, Matrix]] = {}
 
     # --- what stages there are ---------------------------------------------------
 
@@ -112,30 +112,82 @@ class StageTables:
     ) -> Iterator[tuple[Stage, tuple[int, ...]]]:
         """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses.
 
-        There may be millions: `check` may end it with an exception.
+        Those are left out that are as another is, or worse. There may be millions:
+        `check` may end it with an exception.
         """
         groups = [
             (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
         ]
-        found: set[Stage] = set()
         for count in range(1, min(b, replicas, sum(self.gpus)) + 1):
             for chosen in combinations_with_replacement(groups, count):
                 used = self.used((Place(p, t, 0) for p, t in chosen))
                 if any(u > g for u, g in zip(used, self.gpus, strict=True)):
                     continue
-                for cut, rule in product(
-                    combinations(range(1, b), count - 1), range(len(self.rules))
-                ):
-                    check()
-                    shares = [z - a for a, z in pairwise((0, *cut, b))]
-                    places = (
-                        Place(p, t, s, rule)
-                        for (p, t), s in zip(chosen, shares, strict=True)
-                    )
-                    stage = tuple(sorted(places))
-                    if stage not in found and all(map(self._measured, stage)):
-                        found.add(stage)
+                for rule in range(len(self.rules)):
+                    for stage in self._sharing(chosen, b, rule, check):
                         yield stage, used
+
+    def _sharing(
+        self,
+        chosen: tuple[tuple[int, int], ...],
+        b: int,
+        rule: int,
+        check: Callable[[], None],
+    ) -> Iterator[Stage]:
+        """Stages of replicas in such groups (pool, GPUs), by how they share."""
+        costs = self._costs(b, rule, check)
+        found: set[Stage] = set()
+        ways = splits.every(len(chosen), b)
+        if all(group in costs for group in chosen):
+            ways = splits.needed(chosen, b, costs)
+        for shares in ways:
+            check()
+            each = zip(chosen, shares, strict=True)
+            stage = tuple(sorted(Place(p, t, s, rule) for (p, t), s in each))
+            if stage not in found and all(map(self._measured, stage)):
+                found.add(stage)
+                yield stage
+
+    def _costs(
+        self, b: int, rule: int, check: Callable[[], None]
+    ) -> dict[tuple[int, int], Ranks]:
+        """What a replica costs by its share, by pool and GPUs, as ranks.
+
+        Without those of which larger shares may be better.
+        """
+        # A slower backward pass hides more synchronisation.
+        if b == 1 or self.costs.sync_overlap == "backward":
+            return {}
+        if (b, rule) not in self._ranks:
+            each: dict[tuple[int, int], Matrix] = {}
+            for p, pool in enumerate(self.pools):
+                for t in range(1, pool.each + 1):
+                    found = self._costs_of(p, t, b, rule, check)
+                    if found is not None and (np.diff(found, axis=0) >= 0).all():
+                        each[p, t] = found
+            self._ranks[b, rule] = dict(
+                zip(each, _ranks([*each.values()]), strict=True)
+            )
+        return self._ranks[b, rule]
+
+    def _costs_of(
+        self, pool: int, t: int, b: int, rule: int, check: Callable[[], None]
+    ) -> Matrix | None:
+        """By share, times of all runs of layers and what does not fit in memory."""
+        runs = np.triu_indices(self.layers + 1, 1)
+        rows: dict[int, Matrix] = {}
+        for s in _outside_in(b):
+            place = Place(pool, t, s, rule)
+            if not self._measured(place):
+                return None
+            check()
+            row = [self._compute_us((place,), final)[runs] for final in (False, True)]
+            row += [
+                -self._flights(self._node(place), place[1:], *ends)[runs]
+                for ends in product((False, True), repeat=2)
+            ]
+            rows[s] = np.concatenate(row)
+        return np.array([rows[max(1, s)] for s in range(b + 1)])
 
     def used(self, places: Iterable[Place]) -> tuple[int, ...]:
         """GPUs of each pool that the places take."""
@@ -325,17 +377,37 @@ class StageTables:
                         break
             return found
         room = self.table.memory_mib(node)
+        known = self._in_flight.setdefault((node, *replica[::2], first, final), {})
         for flight in range(1, limit + 1):
+            least, most = self._between(known, replica[1], flight)
             end = 0
             for start in range(layers):
                 # What lies within a run that fits does fit.
-                end = max(end, start)
-                while end < layers and room >= self._need_mib(
+                end = max(end, start, least[start])
+                while end < most[start] and room >= self._need_mib(
                     node, range(start, end + 1), replica, (first, final), flight
                 ):
                     end += 1
                 found[start, start + 1 : end + 1] = flight
+        known[replica[1]] = found
         return found
+
+    def _between(
+        self, known: dict[int, Matrix], samples: int, flight: int
+    ) -> tuple[list[int], list[int]]:
+        """Ends of the longest runs that fit, by what is known of other shares."""
+        least, most = [0] * self.layers, [self.layers] * self.layers
+        if not self.table.profile.weighs:  # as what is measured may be anything
+            more = [s for s in known if s >= samples]
+            less = [s for s in known if s <= samples]
+            numbers = np.arange(self.layers)
+            if more:
+                fits = known[min(more)][:-1] >= flight
+                least = (numbers + fits.sum(1)).tolist()
+            if less:
+                fits = known[max(less)][:-1] >= flight
+                most = (numbers + fits.sum(1)).tolist()
+        return least, most
 
     def _fitting(
         self,
@@ -391,6 +463,36 @@ def _runs(each: Sequence[int], extra: int) -> Matrix:
 
 def _slowest(runs: Iterable[Matrix]) -> Matrix:
     return np.asarray(np.max(list(runs), axis=0), dtype=np.int64)
+
+
+def _outside_in(most: int) -> Iterator[int]:
+    """1 to `most`: both ends first, and then what is in the middle of those before."""
+    yield from sorted({1, most})
+    waiting = deque([(1, most)])
+    while waiting:
+        low, high = waiting.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            waiting += [(low, middle), (middle, high)]
+
+
+def _ranks(each: Sequence[Matrix]) -> list[Ranks]:
+    """Tables of the same columns, and of each column in place of numbers their order.
+
+    Columns that have the same order are there once.
+    """
+    if not each:
+        return []
+    whole = np.concatenate(each)
+    order = np.argsort(whole, axis=0, kind="stable")
+    steps = np.diff(np.take_along_axis(whole, order, 0), axis=0) > 0
+    ranks = np.zeros(whole.shape, np.int16)
+    np.put_along_axis(
+        ranks, order[1:], np.cumsum(steps, axis=0, dtype=np.int16), axis=0
+    )
+    ranks = np.unique(ranks, axis=1)
+    return np.split(ranks, np.cumsum([len(table) for table in each])[:-1])
 
 
 def _equal_nodes(table: CostTable) -> list[list[Node]]:

@@ -1,0 +1,138 @@
+"""Refutations that are stopped and gone on with, and cases that two ways settle."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.errors import OutOfTime
+from hetopt.exact.training_plan import recheck
+from hetopt.exact.training_plan.levelling import levelled
+from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.exact.training_plan.refuting import Way, _Goals, in_turn
+from hetopt.files.clusters import generate
+from hetopt.result import Bound
+from hetopt.schema import Instance
+
+
+class Known:
+    """A bound that is tightened, and what proves it."""
+
+    def __init__(self, value: int) -> None:
+        self.bound: Bound | None = Bound(value, "before")
+        self.certificate = None
+
+    def tighten(self, value: int, source: str) -> None:
+        assert self.bound is not None
+        assert value > self.bound.value
+        self.bound = Bound(value, source)
+
+    def check(self) -> None:
+        pass
+
+
+class Ticks:
+    """A clock that ends after so many looks at it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._end, self._looks = most, most, count()
+        self._now = 0
+
+    def check(self) -> None:
+        self._now = next(self._looks)
+        if self._now > self._end:
+            raise OutOfTime
+
+    def end_after(self, share: float) -> None:
+        self._end = min(self._most, self._now + int(share * self._most))
+
+    @property
+    def over(self) -> bool:
+        return self._now >= self._most
+
+
+@pytest.fixture(params=["unequal", "steep"])
+def cluster(request: pytest.FixtureRequest) -> Instance:
+    return generate(request.param, size="8", seed=0)
+
+
+def bounds_of(instance: Instance, lowest: int) -> list[PatternBound]:
+    highest = 2.0 * lowest
+    return [PatternBound(each, lowest, highest) for each in variants(instance)]
+
+
+@pytest.mark.parametrize("counting", [False, True])
+def test_a_way_that_is_stopped_goes_on_where_it_ended(
+    counting: bool, cluster: Instance
+) -> None:
+    lowest = int(training_plan_bound(cluster).value)
+    at_once, stopped = Known(lowest), Known(lowest)
+    for known, stops in ((at_once, set[int]()), (stopped, {2**i for i in range(20)})):
+        looks = count(1)
+
+        def check(looks: Iterator[int] = looks, stops: set[int] = stops) -> None:
+            if next(looks) in stops:
+                raise OutOfTime
+
+        bounds = bounds_of(cluster, lowest)
+        way = Way(bounds, counting, 2.0 * lowest, None, check)
+        way._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
+        while not way.ended:
+            with suppress(OutOfTime):
+                way.tighten(known)
+    assert at_once.bound == stopped.bound
+    assert at_once.bound is not None
+    assert at_once.bound.value > lowest
+
+
+def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -> None:
+    lowest = int(training_plan_bound(cluster).value)
+    reached = []
+    for most in (40, 3_000):
+        known, clock = Known(lowest), Ticks(most)
+        highest = 2.0 * lowest
+        bounds = [
+            PatternBound(each, lowest, highest, clock.check)
+            for each in variants(cluster)
+        ]
+        in_turn(known, bounds, highest, clock)
+        assert known.bound is not None
+        reached.append(known.bound.value)
+    assert lowest <= reached[0] <= reached[1]
+    assert lowest < reached[1] <= 2 * lowest
+
+
+def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> None:
+    instance = generate("steep", size="64", seed=0)
+    whole = levelled(instance)
+    assert levelled(whole) == whole
+    least: dict[object, set[object]] = {}
+    pairs = zip(
+        instance.planned_cluster.nodes, whole.planned_cluster.nodes, strict=True
+    )
+    for before, after in pairs:
+        assert after.intra_latency_us <= before.intra_latency_us
+        rest = {"intra_latency_us": before.intra_latency_us}
+        assert after.model_copy(update=rest) == before
+        key = before.gpu, before.count, before.intra_gbytes_per_s
+        least.setdefault(key, set()).add(after.intra_latency_us)
+    assert all(len(each) == 1 for each in least.values())
+
+
+def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
+    instance = generate("unequal", size="64", seed=1)
+    lowest = float(training_plan_bound(instance).value)
+    bound = PatternBound(instance, lowest, 3 * lowest)
+    assert bound.levelled
+    refutation = bound.refute(1.05 * lowest)
+    for _ in range(60):
+        if not refutation.step():
+            break
+    certificate = refutation.certificate()
+    assert refutation.proved
+    assert certificate is not None
+    assert not recheck(instance, certificate, int(1.05 * lowest) + 1)
+    apart = certificate.model_copy(update={"levelled": False})
+    assert recheck(instance, apart, int(1.05 * lowest) + 1)

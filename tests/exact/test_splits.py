@@ -1,0 +1,76 @@
+"""Ways to share a micro-batch: none is left out that no other is as good as."""
+
+from itertools import groupby
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetopt
+from hetopt.exact.training_plan.small.splits import every, needed
+from hetopt.exact.training_plan.small.stages import StageTables
+
+
+def drawn_costs(random: Random, samples: int, columns: int) -> Any:
+    """Costs that grow with the share, by share from 0 on."""
+    steps = [
+        [random.choice([0, 0, 1, 2]) for _ in range(columns)] for _ in range(samples)
+    ]
+    steps.insert(0, [0] * columns)
+    return np.cumsum(steps, axis=0).astype(np.int16)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_way_to_share_has_one_as_good_among_those_that_are_needed(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    samples, columns = random.randint(2, 9), random.randint(1, 4)
+    places = [(p, t) for p in range(2) for t in (1, 2)]
+    costs = {place: drawn_costs(random, samples, columns) for place in places}
+    number = random.randint(1, min(samples, 5))
+    groups = sorted(random.choice(places) for _ in range(number))
+
+    def whole(way: tuple[int, ...]) -> tuple[Any, int]:
+        each = [costs[group][share] for group, share in zip(groups, way, strict=True)]
+        return np.maximum.reduce(each), max(way)
+
+    kept = [*needed(groups, samples, costs)]
+    assert kept
+    assert all(sum(way) == samples and min(way) >= 1 for way in kept)
+    for way in every(number, samples):
+        cost, most = whole(way)
+        assert any(
+            (whole(other)[0] <= cost).all() and whole(other)[1] <= most
+            for other in kept
+        )
+
+
+def test_more_replicas_than_samples_cannot_share_them() -> None:
+    costs = {(0, 1): np.zeros((3, 1), np.int16), (1, 1): np.zeros((3, 1), np.int16)}
+    assert not [*needed([(0, 1), (0, 1), (1, 1)], 2, costs)]
+
+
+@pytest.mark.parametrize(
+    "name", ["metis/p100-t4-4-wide-resnet-1b", "metis/nonuniform-d-gpt3-2.6b"]
+)
+def test_memory_is_told_alike_whatever_was_told_before(name: str) -> None:
+    """What is known of other shares narrows the search for what fits."""
+    instance = hetopt.load(name)
+    tables = StageTables(instance)
+    largest = max(instance.workload.micro_batch_sizes)
+    shares = [1, largest, largest // 2, max(1, largest // 4)]
+    node = instance.planned_cluster.nodes[0].name
+    for share in shares:
+        found = tables._most_in_flight(node, (1, share, 0), True, False)
+        apart = StageTables(instance)._most_in_flight(node, (1, share, 0), True, False)
+        assert np.array_equal(found, apart)
+
+
+def test_equal_replicas_share_evenly_where_larger_shares_cost_more() -> None:
+    tables = StageTables(hetopt.load("metis/p100-t4-4-wide-resnet-1b"))
+    for stage, _ in tables.stages(32, 4):
+        for _, same in groupby(stage, key=lambda place: (place.pool, place.t)):
+            shares = [place.samples for place in same]
+            assert max(shares) - min(shares) <= 1
