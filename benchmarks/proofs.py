@@ -77,30 +77,12 @@ class _Known:
         """There is no limit but that of the refuter."""
 
 
-class _Processor:
-    """A clock of CPU seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._whole = seconds
-        self._end = self._last = time.process_time() + seconds
-
-    def check(self) -> None:
-        if time.process_time() > self._end:
-            raise OutOfTime
-
-    def end_after(self, share: float) -> None:
-        self._end = min(self._last, time.process_time() + share * self._whole)
-
-    @property
-    def over(self) -> bool:
-        return time.process_time() > self._last
-
-
 def refuted(name: str, plan_us: float, seconds: float) -> float:
     """The best bound in us below a plan that so many CPU seconds prove."""
     instance = hetopt.load(name)
     known = _Known(max(1.0, float(training_plan_bound(instance).value)))
-    clock = _Processor(seconds)
+    now = time.process_time
+    clock = refuting.Clock(now() + seconds, now=now)
     lowest = float(known.bound.value)
     with suppress(OutOfTime):
         bounds = [

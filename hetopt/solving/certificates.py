@@ -91,9 +91,8 @@ class TrainingCertificate(Record):
     are none. Where GPUs are counted, nodes like those that are `together` are looked at
     as the best of them; where the certificate is `levelled`, nodes that differ by the
     latency of their inner links alone have the least of these. Any such choice is
-    valid. Where a plan chooses its stage of
-    ZeRO or how it is divided, `further` are the certificates of the choices after the
-    first.
+    valid. Where a plan chooses its stage of ZeRO or how it is divided, `further` are
+    the certificates of the choices after the first.
     """
 
     time_us: Amount

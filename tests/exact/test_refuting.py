@@ -11,7 +11,7 @@ from hetopt.errors import OutOfTime
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.levelling import levelled
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
-from hetopt.exact.training_plan.refuting import Way, _Goals, in_turn
+from hetopt.exact.training_plan.refuting import Clock, Way, _Goals, in_turn
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
@@ -31,26 +31,6 @@ class Known:
 
     def check(self) -> None:
         pass
-
-
-class Ticks:
-    """A clock that ends after so many looks at it."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._end, self._looks = most, most, count()
-        self._now = 0
-
-    def check(self) -> None:
-        self._now = next(self._looks)
-        if self._now > self._end:
-            raise OutOfTime
-
-    def end_after(self, share: float) -> None:
-        self._end = min(self._most, self._now + int(share * self._most))
-
-    @property
-    def over(self) -> bool:
-        return self._now >= self._most
 
 
 @pytest.fixture(params=["unequal", "steep"])
@@ -91,7 +71,7 @@ def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -
     lowest = int(training_plan_bound(cluster).value)
     reached = []
     for most in (40, 3_000):
-        known, clock = Known(lowest), Ticks(most)
+        known, clock = Known(lowest), Clock(most, now=count().__next__)
         highest = 2.0 * lowest
         bounds = [
             PatternBound(each, lowest, highest, clock.check)

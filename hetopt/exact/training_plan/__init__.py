@@ -45,7 +45,7 @@ from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
-from .refuting import in_turn
+from .refuting import Clock, in_turn
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -251,7 +251,7 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
         return
     if rows and run.objective and light == instance:
         with suppress(OutOfTime):
-            clock = _Clock(run, _deadline(run, _ROWS_SHARE))
+            clock = _clock(run, _ROWS_SHARE)
             if not rows.single(float(run.objective), clock.check):
                 return
     seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
@@ -273,7 +273,7 @@ def _lines(instance: Instance) -> bool:
 
 def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
-    light, clock = without_update(instance), _Clock(run, _deadline(run, _ROWS_SHARE))
+    light, clock = without_update(instance), _clock(run, _ROWS_SHARE)
     if _short(run) or not _lines(light):
         return None
     with suppress(OutOfTime):
@@ -291,7 +291,7 @@ def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
     """Least rows of stages, as plans of one pipeline."""
     if rows is None:
         return
-    clock = _Clock(run, _deadline(run, _ROWS_SHARE))
+    clock = _clock(run, _ROWS_SHARE)
 
     def most_us() -> float:
         """What is left for a pipeline that is better than the incumbent."""
@@ -305,7 +305,7 @@ def _lay_copies(run: Run, instance: Instance) -> None:
     """The same as plans of equal pipelines, each in its own part of every node."""
     if _short(run):
         return
-    clock = _Clock(run, _deadline(run, _COPIES_SHARE))
+    clock = _clock(run, _COPIES_SHARE)
 
     def most_us() -> float:
         clock.check()
@@ -338,6 +338,11 @@ def _choose(run: Run, instance: Instance) -> None:
     if found is not None:
         run.offer(found)
     run.check()
+
+
+def _clock(run: Run, share: float) -> Clock:
+    """That of a part which ends when a share of the time limit is over."""
+    return Clock(_deadline(run, share), run.check)
 
 
 def _deadline(run: Run, share: float) -> float:
@@ -387,7 +392,8 @@ def _refute(
     highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
-    clock = _Clock(run, _deadline(run, share) if run.limits.time_s is not None else inf)
+    end = _deadline(run, share) if run.limits.time_s is not None else inf
+    clock = Clock(end, run.check)
     processes = side_by_side.processes(run.limits.threads, run.limits.dask)
     try:
         # What was refuted in time is known.
@@ -399,26 +405,3 @@ def _refute(
             in_turn(run, bounds, highest, clock, several)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)
-
-
-class _Clock:
-    """When a part of a run ends, as a `time.monotonic()` instant."""
-
-    def __init__(self, run: Run, end: float) -> None:
-        self._run, self._end, self._last = run, end, end
-        self._whole = end - time.monotonic()
-
-    def check(self) -> None:
-        """Raise what ends the run, and `OutOfTime` at the end of the part."""
-        self._run.check()
-        if time.monotonic() > self._end:
-            raise OutOfTime
-
-    def end_after(self, share: float) -> None:
-        """End the part after a share of the whole, or with the whole."""
-        self._end = min(self._last, time.monotonic() + share * self._whole)
-
-    @property
-    def over(self) -> bool:
-        """Whether the whole has ended."""
-        return time.monotonic() > self._last

@@ -4,6 +4,7 @@ A way that is out of time goes on later where it ended: its goals, the cases of 
 that it was at, and which of them are settled are kept.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
@@ -47,18 +48,33 @@ class Known(Protocol):
         """Raise what ends the run."""
 
 
-class Clock(Protocol):
-    """When a part of a run ends."""
+class Clock:
+    """When something ends, and the part of it that is at work."""
+
+    def __init__(
+        self,
+        end: float,
+        check: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`end` is as `now()` tells instants; `check()` may end it before."""
+        self._check, self._now, self._end, self._last = check, now, end, end
+        self._whole = end - now()
 
     def check(self) -> None:
-        """Raise what ends the run, and `OutOfTime` at the end of the part."""
+        """Raise what `check()` does, and `OutOfTime` at the end of the part."""
+        self._check()
+        if self._now() > self._end:
+            raise OutOfTime
 
     def end_after(self, share: float) -> None:
         """End the part after a share of the whole, or with the whole."""
+        self._end = min(self._last, self._now() + share * self._whole)
 
     @property
     def over(self) -> bool:
         """Whether the whole has ended."""
+        return self._now() > self._last
 
 
 class Way:

@@ -183,8 +183,8 @@ class PatternBound:
         the instance by counts is not prepared again. A bound of a cluster with fewer
         kinds of nodes (`levelling`) takes its place where there are many.
         """
-        self.levelled = levelled(instance) != instance
-        instance = levelled(instance)
+        given, instance = instance, levelled(instance)
+        self.levelled = instance is not given
         known = known if known and known.instance == instance else None
         self._check = check
         self.least, self.most = least_us, most_us
@@ -219,8 +219,10 @@ class PatternBound:
         self.counting = False  # several pipelines as well as one
         # Of one pipeline counts say more, unless kinds of nodes are together.
         self._lines = self._counts is not None and self._counts.apart
-        self.first = self.cases = self._first_cases()
-        self._left: dict[bool, tuple[list[Case], list[Case]]] = {}
+        #: First cases and those now, by counts and by prices, where they are paused.
+        both = {by: self._first_cases() for by in (True, False)}
+        self._paused = {by: (first, first) for by, first in both.items()}
+        self.first, self.cases = self._paused[self.counting]
 
     def _most_pipelines(self) -> int:
         """The most replicas that every layer can have: what all nodes have room for."""
@@ -276,10 +278,9 @@ class PatternBound:
         """
         if counting and self._counts is None:
             return False
-        self._left[self.counting] = self.first, self.cases
+        self._paused[self.counting] = self.first, self.cases
         self.counting = counting
-        first = self._first_cases()
-        self.first, self.cases = self._left.get(counting, (first, first))
+        self.first, self.cases = self._paused[counting]
         return True
 
     @property

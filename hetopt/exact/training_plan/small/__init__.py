@@ -80,10 +80,9 @@ def solve_small(
     """The best training plan, with a proof where the limits of `clock` allow one.
 
     Where there are too many rows of stages those of `fewer` replicas are looked at,
-    without a proof, or none.
-
-    Plans and bounds are told to `clock` as they are found, and its plan is a warm start
-    too. At a limit what is known is returned; `KeyboardInterrupt` passes through.
+    without a proof, or none. Plans and bounds are told to `clock` as they are found,
+    and its plan is a warm start too. At a limit what is known is returned;
+    `KeyboardInterrupt` passes through.
     """
     if warm_start is not None and clock.plan is None:
         clock.start_from(warm_start)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from math import inf
 
 import numpy as np
 
@@ -140,10 +141,10 @@ def chains(
     unless one is `patient`.
     """
     stages = tables.stages(size, replicas, check)
-    some = [*stages] if patient else [*islice(stages, _MOST_STAGES + 1)]
-    if len(some) > _MOST_STAGES and not patient:
+    some = [*islice(stages, None if patient else _MOST_STAGES + 1)]
+    if not patient and len(some) > _MOST_STAGES:
         raise TooMany
-    most = None if patient else _MOST_TRIED
+    most = inf if patient else _MOST_TRIED
     return [*_Lister(tables, size, some, us, check, most).grow((), tables.gpus)]
 
 
@@ -157,7 +158,7 @@ class _Lister:
         stages: list[tuple[Stage, tuple[int, ...]]],
         us: int,
         check: Callable[[], None],
-        most: int | None,
+        most: float,
     ) -> None:
         self._tables, self._size, self._us, self._check = tables, size, us, check
         self._stages, self._most, self._tried = stages, most, 0
@@ -177,7 +178,7 @@ class _Lister:
         """Put every stage in front of `behind`, of `least` sums and maxima."""
         self._check()
         self._tried += len(self._stages)
-        if self._most is not None and self._tried > self._most:
+        if self._tried > self._most:
             raise TooMany
         tables, before = self._tables, least or (self._start, self._start)
         for stage, used in self._stages:

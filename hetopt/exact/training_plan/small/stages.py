@@ -365,17 +365,9 @@ class StageTables:
         """Most micro-batches in flight of each run of layers; 0 where it never fits."""
         rule, layers = self.costs.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
-        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
         if limit > _LEVELS:
-            for start in range(layers):
-                top = limit
-                for end in range(start + 1, layers + 1):
-                    span, ends = range(start, end), (first, final)
-                    top = self._fitting(node, replica, span, ends, top)
-                    found[start, end] = top
-                    if not top:
-                        break
-            return found
+            return self._run_by_run(node, replica, (first, final), limit)
+        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
         room = self.table.memory_mib(node)
         known = self._in_flight.setdefault((node, *replica[::2], first, final), {})
         for flight in range(1, limit + 1):
@@ -408,6 +400,31 @@ class StageTables:
                 fits = known[max(less)][:-1] >= flight
                 most = (numbers + fits.sum(1)).tolist()
         return least, most
+
+    def _run_by_run(
+        self,
+        node: str,
+        replica: tuple[int, int, int],
+        ends: tuple[bool, bool],
+        limit: int,
+    ) -> Matrix:
+        """The same where there may be very many in flight."""
+        layers, kept = self.layers, dict[tuple[int, int], int]()
+        apart = self.table.profile.weighs or len(set(self.table.model.kinds)) > 1
+        ahead = np.cumsum([0, *self.table.model.parameters])
+        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
+        for start in range(layers):
+            top = limit
+            for end in range(start + 1, layers + 1):
+                alike = (int(ahead[end] - ahead[start]), end - start)
+                key = (start, end) if apart else alike
+                if key not in kept:
+                    span = range(start, end)
+                    kept[key] = self._fitting(node, replica, span, ends, top)
+                found[start, end] = top = kept[key]
+                if not top:
+                    break
+        return found
 
     def _fitting(
         self,
