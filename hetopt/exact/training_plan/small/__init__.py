@@ -29,8 +29,9 @@ from ....schema import Instance, Recompute, exact
 from ....search import choosing, islands, symmetric
 from ....search.improving import improve
 from ....solving.run import Halt, Run
-from .chain import Chain, chains
+from .chain import Chain
 from .join import Best, Found, Join
+from .listing import chains
 from .sets import Sets, worthwhile
 from .stages import Place, Stage, StageTables, TooMany
 from .syncs import Syncs

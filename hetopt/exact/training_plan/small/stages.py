@@ -20,6 +20,7 @@ from . import splits
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+Counts = np.ndarray[Any, np.dtype[np.int8]]
 _LEVELS = 64  # of micro-batches in flight, which are looked at one by one
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
 
@@ -95,11 +96,11 @@ class StageTables:
         self.size_of = np.array([self.sizes.index(p) for p in sizes])
         # lru_cache on bound methods of this object only: it dies with the object.
         self.compute_us = lru_cache(None)(self._compute_us)
+        self._replica_us = lru_cache(None)(self._replica_us_of)
         self.backward_us = lru_cache(None)(self._backward_us)
         self.hop_us = lru_cache(None)(self._hop_us)
         self.update_us = lru_cache(None)(self._update_us)
         self.most = lru_cache(None)(self._most)
-        self._weighed = lru_cache(None)(self._weighed_most)
         self._flights = lru_cache(None)(self._most_in_flight)
         self._ranks: dict[tuple[int, int], dict[tuple[int, int], Ranks]] = {}
         #: Tables of `_most_in_flight`, by samples, of what else they depend on.
@@ -207,14 +208,18 @@ class StageTables:
         return self.pools[place.pool].nodes[0], place.t, place.samples
 
     def _compute_us(self, stage: Stage, final: bool) -> Matrix:
-        """Time of the slowest replica, with the head where the stage is the last."""
-        return _slowest(
-            _runs(
-                self._tables[p.rule].layer_us(*self._key(p)),
-                self.table.head_us(*self._key(p)) if final else 0,
-            )
-            for p in stage
+        return np.asarray(self.each_us([stage], final)[0])
+
+    def each_us(self, stages: Sequence[Stage], final: bool) -> Matrix:
+        """Of each stage the slowest replica's time, with the head where it is last."""
+        return _over_places(
+            stages, lambda place: self._replica_us(place, final), np.maximum
         )
+
+    def _replica_us_of(self, place: Place, final: bool) -> Matrix:
+        key = self._key(place)
+        extra = self.table.head_us(*key) if final else 0
+        return _runs(self._tables[place.rule].layer_us(*key), extra)
 
     def _backward_us(self, stage: Stage, final: bool) -> Matrix:
         """The backward part of `compute_us`."""
@@ -319,40 +324,43 @@ class StageTables:
     # --- memory ------------------------------------------------------------------
 
     def _most(self, stage: Stage, first: bool, behind: int) -> Matrix:
+        return np.asarray(self.each_most([stage], first, behind)[0])
+
+    def each_most(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
         """Most micro-batches with which each run of layers fits; NEVER is any number.
 
-        `behind` stages follow; `first` says whether the stage is the pipeline's first.
+        `behind` stages follow; `first` says whether the stages are a pipeline's first.
         0 as well where the run is better recomputed by another rule.
         """
-        most = self._weighed(stage, first, behind)
-        if self.costs.sync_overlap == "backward":
+        most = self._weighed(stages, first, behind)
+        if len(self.rules) == 1 or self.costs.sync_overlap == "backward":
             # A slower backward pass hides more synchronisation: no rule is useless.
             return most
-        times = self.compute_us(stage, behind == 0)
+        times = self.each_us(stages, behind == 0)
+        own = np.array([stage[0].rule for stage in stages])[:, None, None]
+        weighed = most
         for rule in range(len(self.rules)):
             # Elsewhere a rule that is no quicker must allow more micro-batches; of
             # equal rules the first is kept.
-            other = tuple(sorted(place._replace(rule=rule) for place in stage))
-            quicker = self.compute_us(other, behind == 0)
-            useless = quicker < times
-            if rule < stage[0].rule:
-                useless = quicker <= times
-            useless &= self._weighed(other, first, behind) >= most
+            others = [
+                tuple(sorted(place._replace(rule=rule) for place in stage))
+                for stage in stages
+            ]
+            quicker = self.each_us(others, behind == 0)
+            useless = np.where(rule < own, quicker <= times, quicker < times)
+            useless &= self._weighed(others, first, behind) >= weighed
             most = np.where(useless, 0, most)
         return most
 
-    def _weighed_most(self, stage: Stage, first: bool, behind: int) -> Matrix:
-        flights = np.min(
-            [
-                self._flights(self._node(p), p[1:], first, final=behind == 0)
-                for p in stage
-            ],
-            axis=0,
-        )
-        if self.costs.in_flight == "gpipe":
-            return np.array(flights)
-        enough = 1 if self.costs.in_flight == "one" else behind + 1
-        return np.where(flights >= enough, NEVER, flights)
+    def _weighed(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
+        def most_of(place: Place) -> Matrix:
+            flights = self._flights(self._node(place), place[1:], first, behind == 0)
+            if self.costs.in_flight == "gpipe":
+                return flights
+            enough = 1 if self.costs.in_flight == "one" else behind + 1
+            return np.where(flights >= enough, NEVER, flights)
+
+        return _over_places(stages, most_of, np.minimum)
 
     def _node(self, place: Place) -> str:
         """A node that speaks for all with GPUs of the place's type."""
@@ -476,6 +484,22 @@ def _runs(each: Sequence[int], extra: int) -> Matrix:
     sums = ahead[None, :] - ahead[:, None] + extra
     sums[np.tril_indices(len(ahead))] = NEVER
     return np.asarray(sums, dtype=np.int64)
+
+
+def _over_places(
+    stages: Sequence[Stage], table: Callable[[Place], Matrix], worst: "np.ufunc"
+) -> Matrix:
+    """What counts of each stage where the worst of its replicas does."""
+    places = sorted({place for stage in stages for place in stage})
+    number = {place: i for i, place in enumerate(places)}
+    whole = np.stack([*map(table, places)])
+    rows = [sorted({number[place] for place in stage}) for stage in stages]
+    width = max(map(len, rows))
+    each = np.array([row + row[:1] * (width - len(row)) for row in rows])
+    found = whole[each[:, 0]]
+    for column in each.T[1:]:
+        worst(found, whole[column], out=found)
+    return np.asarray(found)
 
 
 def _slowest(runs: Iterable[Matrix]) -> Matrix:

@@ -1,0 +1,84 @@
+"""Least sums and maxima of rows of stages, with one more in front: many at once.
+
+Compiled by numba where that is installed (`pip install 'hetopt[fast]'`), by numpy
+elsewhere; both add the same whole numbers.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from .. import compiling
+from .stages import NEVER, Counts, Matrix
+
+Front = Callable[..., tuple[Matrix, Matrix]]
+
+
+def fronted(
+    some: Matrix,
+    us: Matrix,
+    hops: Matrix,
+    fits: Counts,
+    rank: Matrix,
+    sums: Matrix,
+    tops: Matrix,
+) -> tuple[Matrix, Matrix]:
+    """Least sums and maxima from each layer on, by stage and range of micro-batches.
+
+    Of `some` stages: `us` [stage, first layer, one past the last] are their times
+    without `hops` [stage] to the next, and `fits` says in how many ranges a run fits,
+    of first layers as many as are asked for; `rank` [range] how many it takes. `sums`
+    and `tops` [range, layer] are those of the row behind. NEVER where no cut fits.
+    """
+    return compiled()(some, us, hops, fits, rank, sums, tops)
+
+
+@cache
+def compiled() -> Front:
+    """`one_by_one` for this machine where a compiler is, or `plainly`."""
+    return compiling.compiled(one_by_one, plainly)
+
+
+def plainly(
+    some: Matrix,
+    us: Matrix,
+    hops: Matrix,
+    fits: Counts,
+    rank: Matrix,
+    sums: Matrix,
+    tops: Matrix,
+) -> tuple[Matrix, Matrix]:
+    """`fronted` by numpy."""
+    times = us[some, : fits.shape[1]] + hops[some, None, None]
+    fit = fits[some][:, None] >= rank[:, None, None]
+    each = np.where(fit, times[:, None], NEVER)
+    total = (each + sums[:, None]).min(axis=3)
+    top = np.maximum(each, tops[:, None]).min(axis=3)
+    return np.minimum(total, NEVER), np.minimum(top, NEVER)
+
+
+def one_by_one(
+    some: Matrix,
+    us: Matrix,
+    hops: Matrix,
+    fits: Counts,
+    rank: Matrix,
+    sums: Matrix,
+    tops: Matrix,
+) -> tuple[Matrix, Matrix]:
+    """`fronted` number by number, for a compiler."""
+    shape = len(some), len(rank), fits.shape[1]
+    total, top = np.full(shape, NEVER), np.full(shape, NEVER)
+    for r in range(shape[1]):
+        able = [end for end in range(us.shape[2]) if sums[r, end] < NEVER]
+        for k in range(shape[0]):
+            stage = some[k]
+            for start in range(shape[2]):
+                for end in able:
+                    if end > start and fits[stage, start, end] >= rank[r]:
+                        time = us[stage, start, end] + hops[stage]
+                        whole, most = time + sums[r, end], max(time, tops[r, end])
+                        total[k, r, start] = min(total[k, r, start], whole)
+                        top[k, r, start] = min(top[k, r, start], most)
+    return total, top

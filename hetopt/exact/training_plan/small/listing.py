@@ -1,0 +1,261 @@
+"""Rows of stages on a small cluster, listed as far as a better plan may have them.
+
+Rows grow from the last stage to the first; all stages are put before a row at once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from .chain import Chain, Range
+from .fronting import fronted
+from .stages import NEVER, Counts, Floats, Matrix, Stage, StageTables, TooMany
+
+_MOST_STAGES = 50_000  # of one size of micro-batches
+_MOST_ABLE = 2_500  # of them, which a better plan may have
+_MOST_TRIED = 1_500_000  # stages put before rows, each in some us
+_AT_ONCE = 1 << 20  # numbers in a table
+
+Numbers = np.ndarray[Any, np.dtype[np.intp]]
+
+
+def chains(
+    tables: StageTables,
+    size: int,
+    replicas: int,
+    us: int,
+    check: Callable[[], None],
+    patient: bool = True,
+) -> list[Chain]:
+    """Every row of stages that may be part of a plan whose pipelines end within `us`.
+
+    Left out are rows without a cut that fits, and rows that use their GPUs so badly
+    that all others together cannot make up for it. `TooMany` where that takes long,
+    unless one is `patient`.
+    """
+    stages = tables.stages(size, replicas, check)
+    some = [*islice(stages, None if patient else _MOST_STAGES + 1)]
+    if not patient and len(some) > _MOST_STAGES:
+        raise TooMany
+    return [*Lister(tables, size, us, check, patient).rows(some)]
+
+
+class Lister:
+    """Lists rows of stages for micro-batches of `size`, which end within `us`."""
+
+    def __init__(
+        self,
+        tables: StageTables,
+        size: int,
+        us: int,
+        check: Callable[[], None],
+        patient: bool,
+    ) -> None:
+        """List whatever there is if `patient`, or raise `TooMany` after a while."""
+        self._tables, self._size, self._us, self._check = tables, size, us, check
+        self._most_able: float = inf if patient else _MOST_ABLE
+        self._most_tried: float = inf if patient else _MOST_TRIED
+        self.tried = 0
+        self._ends = _ends(tables, size)
+        self._rates: Floats | None = None
+        self._shares = np.zeros((tables.layers + 1,) * 2)
+        if tables.fluid is not None:
+            self._rates, ahead = tables.fluid
+            self._shares = ahead[None, :] - ahead[:, None]
+        self._some = max(1, _AT_ONCE // (len(self._ends) * (tables.layers + 1) ** 2))
+
+    def rows(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> Iterator[Chain]:
+        """All that stages, each with the GPUs that it uses, make up."""
+        able = [stages[k] for k in self._able(stages)]
+        if len(able) > self._most_able:
+            raise TooMany
+        start = np.full((len(self._ends), self._tables.layers + 1), NEVER)
+        start[:, -1] = 0
+        if able:
+            every = Stages(self._tables, able, np.array(self._ends))
+            yield from self._grow(every, (), np.array(self._tables.gpus), start, start)
+
+    def _able(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> list[int]:
+        """Stages that, wherever they are in a row, leave enough to the others."""
+        able: list[int] = []
+        for start in range(0, len(stages), self._some):
+            self._check()
+            some, used = zip(*stages[start : start + self._some], strict=True)
+            us = self._tables.each_us(some, False)
+            left = np.array(self._tables.gpus) - np.array(used)
+            able += (start + self._enough(us, us, left, self._shares)).tolist()
+        return able
+
+    def _grow(
+        self,
+        stages: "Stages",
+        behind: tuple[Stage, ...],
+        free: Matrix,
+        sums: Matrix,
+        tops: Matrix,
+    ) -> Iterator[Chain]:
+        """Put every stage in front of `behind`, of least `sums` and maxima."""
+        room = np.flatnonzero((stages.used <= free).all(axis=1))
+        for start in range(0, len(room), self._some):
+            self._check()
+            some = room[start : start + self._some]
+            self.tried += len(some)
+            if self.tried > self._most_tried:
+                raise TooMany
+            before = behind, sums, tops
+            yield from self._whole(stages, some, free, *before)
+            # Nothing is left for a stage in front where all GPUs are used.
+            more = some[(stages.used[some] < free).any(axis=1)]
+            if len(behind) + 1 < self._tables.layers and len(more):
+                both = stages.before(more, False, *before)
+                left = free - stages.used[more]
+                ahead = both[0][..., 1:], both[1][..., 1:]
+                for k in self._enough(*ahead, left, self._shares[1:, -1]).tolist():
+                    row = (stages.stages[more[k]], *behind)
+                    yield from self._grow(stages, row, left[k], both[0][k], both[1][k])
+
+    def _whole(
+        self,
+        stages: "Stages",
+        some: Numbers,
+        free: Matrix,
+        behind: tuple[Stage, ...],
+        sums: Matrix,
+        tops: Matrix,
+    ) -> Iterator[Chain]:
+        """Rows whose first stage is one of some."""
+        tables = self._tables
+        total, top = stages.before(some, True, behind, sums, tops)
+        left = free - stages.used[some]
+        for k in self._enough(total, top, left, self._shares[:1, -1]).tolist():
+            row = (stages.stages[some[k]], *behind)
+            both = total[k, :, 0], top[k, :, 0]
+            limit = [*_ranges(tables, self._size, self._ends, len(row), *both)]
+            if limit:
+                gpus = tuple((np.array(tables.gpus) - left[k]).tolist())
+                yield Chain(tables, self._size, row, gpus, limit)
+
+    def _enough(
+        self, total: Matrix, top: Matrix, left: Matrix, shares: Floats
+    ) -> Numbers:
+        """Numbers of those beside which the GPUs left can do what remains of a batch.
+
+        n samples through stages of so much time, with such `shares` of the layers,
+        leave the other layers, and the samples that are not theirs, to what is left.
+        """
+        open_ = total <= self._us
+        within = tuple(range(1, total.ndim))
+        if self._rates is None:
+            return np.flatnonzero(open_.any(axis=within))
+        limit = self._tables.batch // self._size
+        n = np.minimum((self._us - total) // np.maximum(top, 1) + 1, limit)
+        n = np.where(top == 0, limit, n) * self._size
+        mine = np.where(open_, n * shares, -np.inf).max(axis=within)
+        rest = left @ self._rates * self._us
+        # Floats: a little more is allowed than the bound says.
+        return np.flatnonzero(mine + rest >= self._tables.batch * (1 - 1e-9))
+
+
+class Stages:
+    """Stages with the GPUs of each pool that they use; tables have a row for each."""
+
+    def __init__(
+        self,
+        tables: StageTables,
+        stages: Sequence[tuple[Stage, tuple[int, ...]]],
+        least: Matrix,
+    ) -> None:
+        """`least` micro-batches are in a batch of each range."""
+        self._tables, self._least = tables, least
+        self.stages = [stage for stage, _ in stages]
+        self.used = np.array([used for _, used in stages])
+        self._fits: dict[tuple[bool, int], Counts] = {}
+        # What a stage hands on depends on little of it.
+        senders = [
+            (max(p.samples for p in stage), frozenset(p.pool for p in stage))
+            for stage in self.stages
+        ]
+        speak = dict(zip(senders, self.stages, strict=True))
+        self._speaks = [*speak.values()]
+        numbers = {sender: i for i, sender in enumerate(speak)}
+        self._sender = np.array([numbers[sender] for sender in senders])
+
+    def before(
+        self,
+        some: Numbers,
+        first: bool,
+        behind: tuple[Stage, ...],
+        sums: Matrix,
+        tops: Matrix,
+    ) -> tuple[Matrix, Matrix]:
+        """Least sums and maxima over the layers from each on, with one more stage.
+
+        By stage, range of micro-batches, and layer: the first alone, where nothing is
+        in front.
+        """
+        if (first, len(behind)) not in self._fits:
+            self._fits[first, len(behind)] = self._fitting(first, len(behind))
+        us = self._us if behind else self._final_us
+        hops, fits = self._hops(some, behind), self._fits[first, len(behind)]
+        rank = (self._least[:, None] >= self._least).sum(axis=1)
+        return fronted(some, us, hops, fits, rank, sums, tops)
+
+    def _fitting(self, first: bool, behind: int) -> Counts:
+        """In how many ranges each run fits; where more fit, less does, too."""
+        most = self._tables.each_most(self.stages, first, behind)
+        most = most[:, :1] if first else most
+        found = np.zeros(most.shape, np.int8)
+        for n in self._least:
+            found += most >= n
+        return found
+
+    @cached_property
+    def _us(self) -> Matrix:
+        return self._tables.each_us(self.stages, False)
+
+    @cached_property
+    def _final_us(self) -> Matrix:
+        return self._tables.each_us(self.stages, True)
+
+    def _hops(self, some: Numbers, behind: tuple[Stage, ...]) -> Matrix:
+        """Time from some stages to the first of those behind; 0 where none is."""
+        each = np.zeros(len(self._speaks), np.int64)
+        if behind:
+            for k in np.unique(self._sender[some]):
+                each[k] = self._tables.hop_us(self._speaks[k], behind[0])
+        return np.asarray(each[self._sender])
+
+
+def _ends(tables: StageTables, size: int) -> list[int]:
+    """The least n of each range of micro-batches, but for the rows' own lengths."""
+    costs = tables.costs
+    if costs.in_flight == "one" or costs.activations == "checkpoint":
+        return [1]
+    if costs.in_flight == "1f1b":
+        return [sum(tables.gpus), 1]
+    return [1 << k for k in range((tables.batch // size).bit_length())]
+
+
+def _ranges(
+    tables: StageTables,
+    size: int,
+    ends: list[int],
+    length: int,
+    total: Matrix,
+    top: Matrix,
+) -> Iterator[Range]:
+    limit = tables.batch // size
+    for k, least in enumerate(ends):
+        if tables.costs.in_flight == "gpipe" and len(ends) > 1:
+            most = min(limit, 2 * least - 1)
+        elif len(ends) == 1:
+            most = limit
+        else:  # as many in flight as stages, or fewer
+            least, most = (length, limit) if least > 1 else (1, length - 1)
+            most = min(most, limit)
+        if least <= most and total[k] < NEVER:
+            yield Range(least, most, int(total[k]), int(top[k]))

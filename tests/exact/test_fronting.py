@@ -1,0 +1,61 @@
+"""Stages put before rows: numpy and the compiled twin, and all that is left out."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hetopt.exact.training_plan.small import fronting
+from hetopt.exact.training_plan.small.listing import Lister
+from hetopt.exact.training_plan.small.stages import NEVER, StageTables
+from tests.exact.test_exact_small_clusters import cluster_of
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_numpy_and_number_by_number_agree(seed, first):
+    rng = np.random.default_rng(seed)
+    stages, layers, ranges = rng.integers(1, 5, 3)
+    shape = stages, layers + 1, layers + 1
+    us = rng.integers(1, 20, shape)
+    us[:, ~np.triu(np.ones(shape[1:], bool), 1)] = NEVER
+    fits = rng.integers(0, ranges + 1, shape).astype(np.int8)
+    tops = rng.integers(1, 20, (ranges, layers + 1))
+    tops[rng.random(tops.shape) < 0.3] = NEVER
+    sums = np.where(tops < NEVER, tops + 3, NEVER)
+    asked = (
+        np.flatnonzero(rng.random(stages) < 0.7),
+        us,
+        rng.integers(0, 5, stages),
+        fits[:, :1] if first else fits,
+        np.arange(ranges, 0, -1),
+        sums,
+        tops,
+    )
+    plainly, one_by_one = fronting.plainly(*asked), fronting.one_by_one(*asked)
+    for one, other in zip(plainly, one_by_one, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_what_is_listed_does_not_depend_on_what_is_put_at_once():
+    instance = cluster_of("A2 B2", layers=6, micro_batch_sizes=(1, 2))
+    tables = StageTables(instance)
+    stages = [*tables.stages(2, 2)]
+
+    def rows(us, at_once):
+        lister = Lister(tables, 2, us, lambda: None, patient=True)
+        lister._some = at_once
+        return {row.stages: row.ranges for row in lister.rows(stages)}
+
+    ample = rows(10**9, 1_000)
+    assert ample == rows(10**9, 1)
+    within = int(min(part.total for parts in ample.values() for part in parts) * 9)
+    few = rows(within, 1_000)
+    assert few == rows(within, 1)
+    assert all(few[row] == ample[row] for row in few)
+    # Whatever does the batch alone is there.
+    alone = {
+        row
+        for row, parts in ample.items()
+        for part in parts
+        if part.total + (tables.batch // 2 - 1) * part.slowest <= within
+    }
+    assert alone <= few.keys() < ample.keys()
