@@ -89,7 +89,8 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
             patterns.PatternBound(each, lowest, plan_us, clock.check)
             for each in patterns.variants(instance)
         ]
-        refuting.in_turn(known, bounds, plan_us, clock)
+        ways = refuting.ways_of(bounds, plan_us, clock)
+        refuting.in_turn(known, ways, clock)
     return float(known.bound.value)
 
 

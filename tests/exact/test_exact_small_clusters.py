@@ -14,7 +14,8 @@ from random_pipelines import random_costs
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.exact.training_plan.small import is_small, solve_small
+from hetopt.errors import OutOfTime
+from hetopt.exact.training_plan.small import is_rather_small, is_small, solve_small
 from hetopt.exact.training_plan.small.shares import shares
 from hetopt.exact.training_plan.small.stages import StageTables
 from hetopt.files.clusters import generate
@@ -235,7 +236,48 @@ def test_listing_millions_of_stages_can_be_ended():
 
 def test_a_small_cluster_has_at_most_eight_gpus():
     assert is_small(cluster_of("A4 B4"))
+    assert not is_rather_small(cluster_of("A4 B4"))
     assert not is_small(cluster_of("A4 B5"))
+    assert is_rather_small(cluster_of("A4 B5"))
+    assert not is_rather_small(cluster_of("A8 B5"))
+
+
+@pytest.mark.parametrize("overhead", [0, 5_000])
+def test_of_a_rather_small_cluster_all_rows_prove_what_a_small_one_says(overhead):
+    # The last node can do nothing: its GPUs have too little memory for any layer.
+    whole = cluster_of(
+        "A4 B4 C2", layers=8, costs={**HEXISCALE, "iteration_overhead_us": overhead}
+    )
+    gpus = dict(whole.cluster.gpus)
+    gpus["C"] = gpus["C"].model_copy(update={"memory_gib": 0.01})
+    cluster = whole.cluster.model_copy(update={"gpus": gpus})
+    large = whole.model_copy(update={"cluster": cluster})
+    few = cluster.model_copy(update={"nodes": cluster.nodes[:2]})
+    small, _ = solved(whole.model_copy(update={"cluster": few}))
+    assert is_rather_small(large)
+    run = Run("training_plan", large, Limits())
+    with run:
+        again = solve_small(large, run, fewer=False)
+    assert small.proved
+    assert again.proved
+    assert again.bound_us == small.bound_us
+
+
+def test_a_listing_that_is_out_of_its_time_leaves_what_is_known():
+    instance = cluster_of("A4 B4", layers=8)
+    best, _ = solved(instance)
+    looks = count()
+
+    def check():
+        if next(looks) == 5:
+            raise OutOfTime
+
+    run = Run("training_plan", instance, Limits())
+    with run:
+        stopped = solve_small(instance, run, warm_start=best.plan, check=check)
+    assert not stopped.proved
+    assert stopped.plan == best.plan
+    assert stopped.bound_us <= best.bound_us
 
 
 def test_an_optimal_warm_start_is_proved_as_it_is():

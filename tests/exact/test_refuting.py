@@ -11,7 +11,7 @@ from hetopt.errors import OutOfTime
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.levelling import levelled
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
-from hetopt.exact.training_plan.refuting import Clock, Way, _Goals, in_turn
+from hetopt.exact.training_plan.refuting import Clock, Way, _Goals, in_turn, ways_of
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
@@ -77,7 +77,7 @@ def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -
             PatternBound(each, lowest, highest, clock.check)
             for each in variants(cluster)
         ]
-        in_turn(known, bounds, highest, clock)
+        in_turn(known, ways_of(bounds, highest, clock), clock)
         assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]

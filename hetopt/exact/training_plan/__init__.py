@@ -45,7 +45,7 @@ from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
-from .refuting import Clock, in_turn
+from .refuting import Clock, in_turn, ways_of
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -57,6 +57,8 @@ _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
 # since the one before: each begins anew.
 _SEARCH_SHARES = (0.2, 0.35, 0.5)
 _GRID_SHARE = 0.5  # and for grids, where the target runs nothing else
+_LIST_SHARE = 0.7  # of the time at most, for all rows where these may be few
+_FIRST_SHARE = 0.3  # of what is left for refuting, before them
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
@@ -82,8 +84,8 @@ def solve(
 
     `limits.threads` is how many processes refute side by side, `limits.dask` a cluster
     whose workers do; the search has one process.
-    Proved where the cluster has at most 8 GPUs and the limits allow. Raises
-    `InstanceError` for an instance without a cluster and for a bad warm start.
+    Proved where the cluster has at most 8 GPUs and the limits allow, often up to 12.
+    Raises `InstanceError` for an instance without a cluster and for a bad warm start.
     """
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
@@ -151,17 +153,11 @@ def _small(run: Run, instance: Instance) -> None:
         run.check()
         _refute(run, instance, _SMALL_SHARE, rows)
         known = small.solve_small(instance, run, warm_start=run.plan)
-    if isinstance(run.certificate, TrainingCertificate) and run.bound is not None:
-        reached = max(known.bound_us, run.bound.value)
-        if reached > int(run.certificate.time_us) + 1:
-            run.certificate = None  # it is of a lower bound
-    if known.plan is not None:
-        run.offer(known.plan)
-        run.tighten(known.bound_us, "all plans of a small cluster")
-    elif known.proved:
+    if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
     else:
         run.tighten(known.bound_us, "all plans of a small cluster")
+    _forget(run)
     if not known.proved:
         run.check()
         _refute(run, instance, known=rows)
@@ -218,6 +214,23 @@ def _large(run: Run, instance: Instance) -> None:
     # Another seed, or it would walk the same way again.
     _search(run, instance, 1.0, seed + len(_SEARCH_SHARES))
     run.check()
+
+
+def _list(run: Run, instance: Instance) -> None:
+    """All rows of stages of a cluster that is rather small, in some of the time."""
+    if run.plan is not None:
+        check = _clock(run, _LIST_SHARE).check
+        known = small.solve_small(instance, run, fewer=False, check=check)
+        run.tighten(known.bound_us, "all rows of stages on the cluster")
+        _forget(run)
+        run.check()
+
+
+def _forget(run: Run) -> None:
+    """Drop a certificate that is of a lower bound than what is known."""
+    found, bound = run.certificate, run.bound
+    if isinstance(found, TrainingCertificate) and bound is not None:
+        run.certificate = found if bound.value <= int(found.time_us) + 1 else None
 
 
 def _start(run: Run, instance: Instance) -> None:
@@ -402,6 +415,11 @@ def _refute(
                 pattern_bound.PatternBound(variant, lowest, highest, clock.check, known)
                 for variant in pattern_bound.variants(instance)
             ]
-            in_turn(run, bounds, highest, clock, several)
+            ways = ways_of(bounds, highest, clock, several)
+            if small.is_rather_small(instance) and not _alike(instance):
+                in_turn(run, ways, clock, _FIRST_SHARE)
+                _list(run, instance)
+            if not run.closed():
+                in_turn(run, ways, clock)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)

@@ -67,14 +67,17 @@ class Clock:
         if self._now() > self._end:
             raise OutOfTime
 
-    def end_after(self, share: float) -> None:
-        """End the part after a share of the whole, or with the whole."""
-        self._end = min(self._last, self._now() + share * self._whole)
+    def after(self, share: float) -> float:
+        """When a share of the whole is over from now on, or the whole."""
+        return min(self._last, self._now() + share * self._whole)
 
-    @property
-    def over(self) -> bool:
-        """Whether the whole has ended."""
-        return self._now() > self._last
+    def end_at(self, instant: float) -> None:
+        """End the part then, or with the whole."""
+        self._end = min(self._last, instant)
+
+    def over(self, instant: float) -> bool:
+        """Whether it is later."""
+        return self._now() > instant
 
 
 class Way:
@@ -94,6 +97,7 @@ class Way:
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
+        self.few_counts = all(bound.few_counts for bound in bounds)
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Refutation] = {}
@@ -147,29 +151,37 @@ class Way:
         return SideBySide(bound, target, self._processes)
 
 
-def in_turn(
-    run: Known,
+def ways_of(
     bounds: Sequence[PatternBound],
     highest_us: float,
     clock: Clock,
     processes: Processes | None = None,
-) -> None:
-    """Tighten the bound of a run by counts and by prices, until the clock's end."""
-    ways = [
+) -> list[Way]:
+    """Both ways to refute times up to `highest_us`."""
+    return [
         Way(bounds, counting, highest_us, processes, clock.check)
         for counting in (True, False)
     ]
-    turn = _FEW_TURN if all(bound.few_counts for bound in bounds) else _TURN
-    while ways and not clock.over:
+
+
+def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = 1.0) -> None:
+    """Tighten the bound of a run, one way after the other, for a share of the time.
+
+    Ways that have ended are removed; the others can go on.
+    """
+    until = clock.after(share)
+    turn = _FEW_TURN if all(way.few_counts for way in ways) else _TURN
+    while ways and not clock.over(until):
         way, before = ways[0], run.bound
-        clock.end_after(turn)
+        clock.end_at(min(until, clock.after(turn)))
         with suppress(OutOfTime):
             way.tighten(run)
         if way.ended:
             ways.remove(way)
         elif run.bound == before:
-            ways.reverse()
+            ways.append(ways.pop(0))
             turn *= _LONGER
+    clock.end_at(inf)
 
 
 class _Goals:

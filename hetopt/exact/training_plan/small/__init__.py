@@ -1,4 +1,4 @@
-"""The training plan proved optimal on clusters of up to 8 GPUs.
+"""The training plan proved optimal on clusters of up to 8 GPUs, or of a few more.
 
 GPUs of a node, and equal nodes, are counted. A plan is a set of pipelines, each a row
 of stages (`chains`). Rows and sets of rows that cannot do the batch in less time
@@ -12,6 +12,7 @@ are not too many rows of those to list.
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,7 +22,7 @@ from math import inf
 from ....bounds.longest import longest
 from ....bounds.training_plan import training_plan_bound
 from ....costs import beyond, under
-from ....errors import InternalError
+from ....errors import InternalError, OutOfTime
 from ....plans import Pipeline, Replica, TrainingPlan
 from ....plans import Stage as PlanStage
 from ....problems.training_plan import settings
@@ -37,6 +38,7 @@ from .stages import Place, Stage, StageTables, TooMany
 from .syncs import Syncs
 
 _GPUS = 8
+_MORE_GPUS = 12
 _MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
 _SETS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
@@ -56,7 +58,17 @@ class Small:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the cluster has at most 8 GPUs, and its costs are stated here.
+    """Whether the cluster has at most 8 GPUs, and its costs are stated here."""
+    return _stated(instance, _GPUS)
+
+
+def is_rather_small(instance: Instance) -> bool:
+    """The same with 9 to 12 GPUs, whose rows of stages can often be listed, too."""
+    return not is_small(instance) and _stated(instance, _MORE_GPUS)
+
+
+def _stated(instance: Instance, gpus: int) -> bool:
+    """Whether the cluster has at most so many GPUs, and its costs are stated here.
 
     Times must fit into 64 bits, those of the worst plan, too. Under ZeRO the replicas
     of a layer must be known, that is, the pipelines: then a stage must have one
@@ -67,7 +79,7 @@ def is_small(instance: Instance) -> bool:
         return False
     plain = under(instance, workload.costs.recompute, zero=0)
     stated = not beyond(plain, updates=True)
-    few = instance.planned_cluster.gpu_count <= _GPUS
+    few = instance.planned_cluster.gpu_count <= gpus
     return stated and few and longest(instance).fit
 
 
@@ -77,26 +89,31 @@ def solve_small(
     *,
     warm_start: TrainingPlan | None = None,
     fewer: bool = True,
+    check: Callable[[], None] | None = None,
 ) -> Small:
     """The best training plan, with a proof where the limits of `clock` allow one.
 
     Where there are too many rows of stages those of `fewer` replicas are looked at,
     without a proof, or none. Plans and bounds are told to `clock` as they are found,
     and its plan is a warm start too. At a limit what is known is returned;
-    `KeyboardInterrupt` passes through.
+    `KeyboardInterrupt` passes through. With a `check`, which may raise `OutOfTime`, it
+    is a part of a method that has looked for good plans.
     """
     if warm_start is not None and clock.plan is None:
         clock.start_from(warm_start)
     elif warm_start is not None:
         clock.offer(warm_start)
     cheap = training_plan_bound(instance)
+    clock.tighten(cheap.value, cheap.source)
+    lowest = int(clock.bound.value if clock.bound else cheap.value)
     parts = _parts(instance)
     searches = [
-        _Search(part, clock, int(cheap.value), len(parts) == 1, fewer) for part in parts
+        _Search(part, clock, lowest, len(parts) == 1, fewer, check or clock.check)
+        for part in parts
     ]
-    with suppress(Halt, TooMany):
-        clock.tighten(cheap.value, cheap.source)
-        _warm_up(instance, clock)
+    with suppress(Halt, TooMany, OutOfTime):
+        if check is None:
+            _warm_up(instance, clock)
         for search in searches:
             if clock.closed():
                 break
@@ -174,9 +191,16 @@ class _Search:
     """
 
     def __init__(
-        self, part: _Part, clock: Run, bound: int, alone: bool, fewer: bool
+        self,
+        part: _Part,
+        clock: Run,
+        bound: int,
+        alone: bool,
+        fewer: bool,
+        check: Callable[[], None],
     ) -> None:
         self._part, self._clock, self._alone, self._fewer = part, clock, alone, fewer
+        self._check = check
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
         self._longest = longest(instance)
@@ -218,7 +242,7 @@ class _Search:
             asked = self._tables, size
             replicas = most = min(size, sum(self._tables.gpus))
             try:
-                found += chains(*asked, most, us, self._clock.check, patient=False)
+                found += chains(*asked, most, us, self._check, patient=False)
                 continue
             except TooMany:
                 if not self._fewer:
@@ -227,12 +251,12 @@ class _Search:
             while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
                 replicas -= 1
             self._complete &= replicas == most
-            found += chains(*asked, replicas, us, self._clock.check)
+            found += chains(*asked, replicas, us, self._check)
         return found
 
     def _count(self, size: int, replicas: int) -> int:
         """Rows of stages, had each stage any layers; at least so many, where many."""
-        stages = self._tables.stages(size, replicas, self._clock.check)
+        stages = self._tables.stages(size, replicas, self._check)
         few = list(islice(stages, _MOST_CHAINS + 1))
         if len(few) > _MOST_CHAINS:  # each is a row by itself
             return len(few)
@@ -278,9 +302,7 @@ class _Search:
                 break
             self._tighten(least)
             self.explored += 1
-            join = Join(
-                self._tables, syncs, chosen, best, self._found, self._clock.check
-            )
+            join = Join(self._tables, syncs, chosen, best, self._found, self._check)
             try:
                 join.run(pipelines_us)
             except TooMany:
@@ -310,13 +332,13 @@ class _Search:
         best, tables = self._best(value), self._tables
         us = best.us_left(0)
         left, sharp = self._sharp(us)
-        every = Sets(tables, left, sharp, self._clock.check, self._part.pipelines)
+        every = Sets(tables, left, sharp, self._check, self._part.pipelines)
         sets = list(islice(every, None if most == inf else int(most) + 1))
         if len(sets) > most:
             return None
         found: list[_Waiting] = []
         for number, chosen in enumerate(sets):
-            self._clock.check()
+            self._check()
             # Rows with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
             syncs = Syncs(tables, chosen, self._synced)
@@ -333,7 +355,7 @@ class _Search:
             listed, tables = self._chains(us), self._tables
             pairs = worthwhile(tables, listed, [chain.samples(us) for chain in listed])
             for chain, share in pairs:
-                self._clock.check()
+                self._check()
                 chain.sharpen(us, share)
             self._listed = us, [chain for chain, _ in pairs]
         left = self._listed[1]  # those of more time will do
@@ -362,7 +384,7 @@ class _Search:
         return high
 
     def _found(self, better: Found) -> None:
-        self._clock.check()
+        self._check()
         plan = _plan(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         if self._clock.objective != better.objective:

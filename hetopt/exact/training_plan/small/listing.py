@@ -15,7 +15,7 @@ from .chain import Chain, Range
 from .fronting import fronted
 from .stages import NEVER, Counts, Floats, Matrix, Stage, StageTables, TooMany
 
-_MOST_STAGES = 50_000  # of one size of micro-batches
+_MOST_STAGES = 25_000  # of one size of micro-batches
 _MOST_ABLE = 2_500  # of them, which a better plan may have
 _MOST_TRIED = 1_500_000  # stages put before rows, each in some us
 _AT_ONCE = 1 << 20  # numbers in a table
