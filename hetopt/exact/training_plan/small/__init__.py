@@ -384,7 +384,6 @@ class _Search:
         return high
 
     def _found(self, better: Found) -> None:
-        self._check()
         plan = _plan(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         if self._clock.objective != better.objective:
@@ -392,6 +391,7 @@ class _Search:
                 f"instance {self._instance.name!r}: a plan of {better.objective} us "
                 f"is judged {self._clock.objective} us"
             )
+        self._check()
 
 
 def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
