@@ -91,7 +91,21 @@ class Rows:
 
     def least(self, stages: Able, slowest: Array) -> Array:
         """Least sums of the stages of all layers, [slowest, GPUs at most...]."""
-        rows = _Rows(self, slowest, [*map(_told, stages.packed)])
+        most = [*map(_told, stages.packed)]
+        some = max(1, _MOST_ENTRIES // self.entries(most))
+        parts = [
+            self._least(stages, slowest[k : k + some], most)
+            for k in range(0, max(1, len(slowest)), some)
+        ]
+        return np.concatenate(parts)
+
+    def entries(self, most: list[list[int]]) -> int:
+        """Numbers in a table of rows, for one slowest stage; `most` as `_Rows` has."""
+        ways = 1 + sum(sum(each) for each in most)
+        return (self.layers + 1) * ways * math.prod(self.sides)
+
+    def _least(self, stages: Able, slowest: Array, most: list[list[int]]) -> Array:
+        rows = _Rows(self, slowest, most)
         rows.end()
         rows.lay(stages, rows)
         least: Array = rows.sums[0, _ANY].reshape(len(slowest), *self.sides)
@@ -153,7 +167,7 @@ class _Rows:
         self._number = {way: i for i, way in enumerate(self.ways, 1)}
         self._shape = (len(slowest), math.prod(owner.sides))
         layers, ways = owner.layers + 1, len(self._number) + 1
-        if layers * ways * math.prod(self._shape) > _MOST_ENTRIES:
+        if len(slowest) * owner.entries(most) > _MOST_ENTRIES:
             raise Unsupported(
                 "so many kinds of nodes are more than a check by counts can hold: plan "
                 "again to prove the bound"
