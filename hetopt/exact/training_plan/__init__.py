@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from math import inf
 
 from ... import registry
@@ -211,8 +212,10 @@ def _large(run: Run, instance: Instance) -> None:
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
     _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
-    # Another seed, or it would walk the same way again.
-    _search(run, instance, 1.0, seed + len(_SEARCH_SHARES))
+    # Other seeds, or it would walk the same way again.
+    for number in count(len(_SEARCH_SHARES)):
+        if not _search(run, instance, 1.0, seed + number):
+            break
     run.check()
 
 

@@ -31,8 +31,8 @@ _FEW_FIRST = _FEW_GOALS.index(0.2)
 _NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 # Of the time, for a way's first turn: counts where they are few seldom leave anything
-# for prices. Who gains in a turn goes on; the turns after those that do not are longer.
-_FEW_TURN, _TURN, _LONGER = 0.6, 0.12, 1.5
+# for prices. Who gains in a turn goes on; who does not has a longer one next time.
+_FEW_TURN, _TURN, _LONGER = 0.75, 0.12, 2.0
 
 
 class Known(Protocol):
@@ -97,17 +97,22 @@ class Way:
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
-        self.few_counts = all(bound.few_counts for bound in bounds)
+        few = counting and all(bound.few_counts for bound in bounds)
+        self.turn = _FEW_TURN if few else _TURN
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Refutation] = {}
 
-    def tighten(self, run: Known) -> None:
-        """Tighten the bound of a run, from where it was last time."""
+    def tighten(self, run: Known, gained: Callable[[], None] = lambda: None) -> None:
+        """Tighten the bound of a run, from where it was last time.
+
+        `gained()` is called whenever something is refuted.
+        """
         able = all([bound.start(self._counting) for bound in self._bounds])
         for target, record in self._refuted(run) if able else ():
             run.tighten(int(target) + 1, _COUNTED if self._counting else _PRICED)
             run.certificate = joined(record)
+            gained()
             run.check()
         self.ended = True
 
@@ -167,20 +172,24 @@ def ways_of(
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = 1.0) -> None:
     """Tighten the bound of a run, one way after the other, for a share of the time.
 
-    Ways that have ended are removed; the others can go on.
+    A turn ends some time after its last gain. Ways that have ended are removed; the
+    others can go on.
     """
     until = clock.after(share)
-    turn = _FEW_TURN if all(way.few_counts for way in ways) else _TURN
+
+    def begin_turn() -> None:
+        clock.end_at(min(until, clock.after(ways[0].turn)))
+
     while ways and not clock.over(until):
         way, before = ways[0], run.bound
-        clock.end_at(min(until, clock.after(turn)))
+        begin_turn()
         with suppress(OutOfTime):
-            way.tighten(run)
+            way.tighten(run, begin_turn)
         if way.ended:
             ways.remove(way)
         elif run.bound == before:
+            way.turn *= _LONGER
             ways.append(ways.pop(0))
-            turn *= _LONGER
     clock.end_at(inf)
 
 
