@@ -32,7 +32,7 @@ _NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 # Of the time, for a way's first turn: counts where they are few seldom leave anything
 # for prices. Who gains in a turn goes on; who does not has a longer one next time.
-_FEW_TURN, _TURN, _LONGER = 0.75, 0.12, 2.0
+_FEW_TURN, _TURN, _LONGER = 0.9, 0.12, 2.0
 
 
 class Known(Protocol):
