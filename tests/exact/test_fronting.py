@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from test_exact_small_clusters import cluster_of
 
 from hetopt.exact.training_plan.small import fronting
 from hetopt.exact.training_plan.small.listing import Lister
 from hetopt.exact.training_plan.small.stages import NEVER, StageTables
-from tests.exact.test_exact_small_clusters import cluster_of
 
 
 @given(st.integers(0, 2**32), st.booleans())
@@ -21,15 +21,10 @@ def test_numpy_and_number_by_number_agree(seed, first):
     tops = rng.integers(1, 20, (ranges, layers + 1))
     tops[rng.random(tops.shape) < 0.3] = NEVER
     sums = np.where(tops < NEVER, tops + 3, NEVER)
-    asked = (
-        np.flatnonzero(rng.random(stages) < 0.7),
-        us,
-        rng.integers(0, 5, stages),
-        fits[:, :1] if first else fits,
-        np.arange(ranges, 0, -1),
-        sums,
-        tops,
-    )
+    some = np.flatnonzero(rng.random(stages) < 0.7)
+    hops, rank = rng.integers(0, 5, stages), np.arange(ranges, 0, -1)
+    fronts = fronting.Fronts(us, hops, fits[:, :1] if first else fits, rank)
+    asked = some, fronts, sums, tops
     plainly, one_by_one = fronting.plainly(*asked), fronting.one_by_one(*asked)
     for one, other in zip(plainly, one_by_one, strict=True):
         assert np.array_equal(one, other)

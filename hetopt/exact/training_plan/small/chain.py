@@ -12,6 +12,7 @@ themselves; the whole function is computed for the rows that are still of intere
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -99,10 +100,11 @@ class Chain:
     @cached_property
     def stage_us(self) -> list[Matrix]:
         """Time of each stage over each run of layers, with its hop."""
-        return [
-            _with_hop(self.tables, stage, self.stages[j + 1 : j + 2])
-            for j, stage in enumerate(self.stages)
-        ]
+        tables, (*ahead, final) = self.tables, self.stages
+        hops = [tables.hop_us(*pair) for pair in pairwise(self.stages)]
+        each = [tables.compute_us(stage, False) for stage in ahead]
+        times = [us + hop for us, hop in zip(each, hops, strict=True)]
+        return [*times, tables.compute_us(final, True)]
 
 
 def _micro_batches(part: Range, slowest: Matrix, total: Matrix, us: int) -> int:
@@ -114,8 +116,3 @@ def _micro_batches(part: Range, slowest: Matrix, total: Matrix, us: int) -> int:
         return part.most
     n = int(((us - total) // slowest).max()) + 1
     return min(n, part.most) if n >= part.least else 0
-
-
-def _with_hop(tables: StageTables, stage: Stage, behind: tuple[Stage, ...]) -> Matrix:
-    times = tables.compute_us(stage, not behind)
-    return np.asarray(times + tables.hop_us(stage, behind[0]) if behind else times)

@@ -6,32 +6,40 @@ elsewhere; both add the same whole numbers.
 
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import compiling
 from .stages import NEVER, Counts, Matrix
 
-Front = Callable[..., tuple[Matrix, Matrix]]
+
+class Fronts(NamedTuple):
+    """Stages that can be put in front of a row.
+
+    `us` [stage, first layer, one past the last] are their times without `hops` [stage]
+    to the next, and `fits` says in how many ranges of micro-batches a run of layers
+    fits, of first layers as many as are asked for; `rank` [range] how many it takes.
+    """
+
+    us: Matrix
+    hops: Matrix
+    fits: Counts
+    rank: Matrix
+
+
+Front = Callable[[Matrix, Fronts, Matrix, Matrix], tuple[Matrix, Matrix]]
 
 
 def fronted(
-    some: Matrix,
-    us: Matrix,
-    hops: Matrix,
-    fits: Counts,
-    rank: Matrix,
-    sums: Matrix,
-    tops: Matrix,
+    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
 ) -> tuple[Matrix, Matrix]:
     """Least sums and maxima from each layer on, by stage and range of micro-batches.
 
-    Of `some` stages: `us` [stage, first layer, one past the last] are their times
-    without `hops` [stage] to the next, and `fits` says in how many ranges a run fits,
-    of first layers as many as are asked for; `rank` [range] how many it takes. `sums`
-    and `tops` [range, layer] are those of the row behind. NEVER where no cut fits.
+    Of `some` stages, by number; `sums` and `tops` [range, layer] are those of the row
+    behind. NEVER where no cut fits.
     """
-    return compiled()(some, us, hops, fits, rank, sums, tops)
+    return compiled()(some, fronts, sums, tops)
 
 
 @cache
@@ -41,17 +49,11 @@ def compiled() -> Front:
 
 
 def plainly(
-    some: Matrix,
-    us: Matrix,
-    hops: Matrix,
-    fits: Counts,
-    rank: Matrix,
-    sums: Matrix,
-    tops: Matrix,
+    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
 ) -> tuple[Matrix, Matrix]:
     """`fronted` by numpy."""
-    times = us[some, : fits.shape[1]] + hops[some, None, None]
-    fit = fits[some][:, None] >= rank[:, None, None]
+    times = fronts.us[some, : fronts.fits.shape[1]] + fronts.hops[some, None, None]
+    fit = fronts.fits[some][:, None] >= fronts.rank[:, None, None]
     each = np.where(fit, times[:, None], NEVER)
     total = (each + sums[:, None]).min(axis=3)
     top = np.maximum(each, tops[:, None]).min(axis=3)
@@ -59,15 +61,10 @@ def plainly(
 
 
 def one_by_one(
-    some: Matrix,
-    us: Matrix,
-    hops: Matrix,
-    fits: Counts,
-    rank: Matrix,
-    sums: Matrix,
-    tops: Matrix,
+    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
 ) -> tuple[Matrix, Matrix]:
     """`fronted` number by number, for a compiler."""
+    us, hops, fits, rank = fronts
     shape = len(some), len(rank), fits.shape[1]
     total, top = np.full(shape, NEVER), np.full(shape, NEVER)
     for r in range(shape[1]):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .chain import Chain, Range
-from .fronting import fronted
+from .fronting import Fronts, fronted
 from .stages import NEVER, Counts, Floats, Matrix, Stage, StageTables, TooMany
 
 _MOST_STAGES = 25_000  # of one size of micro-batches
@@ -42,6 +42,14 @@ def chains(
     if not patient and len(some) > _MOST_STAGES:
         raise TooMany
     return [*Lister(tables, size, us, check, patient).rows(some)]
+
+
+class _Row(NamedTuple):
+    """Stages from some layer to the last one, and tables by range and that layer."""
+
+    stages: tuple[Stage, ...]
+    sums: Matrix  # the least
+    tops: Matrix  # the least maxima
 
 
 class Lister:
@@ -77,7 +85,8 @@ class Lister:
         start[:, -1] = 0
         if able:
             every = Stages(self._tables, able, np.array(self._ends))
-            yield from self._grow(every, (), np.array(self._tables.gpus), start, start)
+            free = np.array(self._tables.gpus)
+            yield from self._grow(every, _Row((), start, start), free)
 
     def _able(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> list[int]:
         """Stages that, wherever they are in a row, leave enough to the others."""
@@ -90,15 +99,8 @@ class Lister:
             able += (start + self._enough(us, us, left, self._shares)).tolist()
         return able
 
-    def _grow(
-        self,
-        stages: "Stages",
-        behind: tuple[Stage, ...],
-        free: Matrix,
-        sums: Matrix,
-        tops: Matrix,
-    ) -> Iterator[Chain]:
-        """Put every stage in front of `behind`, of least `sums` and maxima."""
+    def _grow(self, stages: "Stages", behind: _Row, free: Matrix) -> Iterator[Chain]:
+        """Put every stage that the `free` GPUs have room for in front of a row."""
         room = np.flatnonzero((stages.used <= free).all(axis=1))
         for start in range(0, len(room), self._some):
             self._check()
@@ -106,33 +108,27 @@ class Lister:
             self.tried += len(some)
             if self.tried > self._most_tried:
                 raise TooMany
-            before = behind, sums, tops
-            yield from self._whole(stages, some, free, *before)
+            yield from self._whole(stages, some, behind, free)
             # Nothing is left for a stage in front where all GPUs are used.
             more = some[(stages.used[some] < free).any(axis=1)]
-            if len(behind) + 1 < self._tables.layers and len(more):
-                both = stages.before(more, False, *before)
+            if len(behind.stages) + 1 < self._tables.layers and len(more):
+                sums, tops = stages.before(more, False, behind)
                 left = free - stages.used[more]
-                ahead = both[0][..., 1:], both[1][..., 1:]
+                ahead = sums[..., 1:], tops[..., 1:]
                 for k in self._enough(*ahead, left, self._shares[1:, -1]).tolist():
-                    row = (stages.stages[more[k]], *behind)
-                    yield from self._grow(stages, row, left[k], both[0][k], both[1][k])
+                    longer = (stages.stages[more[k]], *behind.stages)
+                    row = _Row(longer, sums[k], tops[k])
+                    yield from self._grow(stages, row, left[k])
 
     def _whole(
-        self,
-        stages: "Stages",
-        some: Numbers,
-        free: Matrix,
-        behind: tuple[Stage, ...],
-        sums: Matrix,
-        tops: Matrix,
+        self, stages: "Stages", some: Numbers, behind: _Row, free: Matrix
     ) -> Iterator[Chain]:
         """Rows whose first stage is one of some."""
         tables = self._tables
-        total, top = stages.before(some, True, behind, sums, tops)
+        total, top = stages.before(some, True, behind)
         left = free - stages.used[some]
         for k in self._enough(total, top, left, self._shares[:1, -1]).tolist():
-            row = (stages.stages[some[k]], *behind)
+            row = (stages.stages[some[k]], *behind.stages)
             both = total[k, :, 0], top[k, :, 0]
             limit = [*_ranges(tables, self._size, self._ends, len(row), *both)]
             if limit:
@@ -171,6 +167,7 @@ class Stages:
     ) -> None:
         """`least` micro-batches are in a batch of each range."""
         self._tables, self._least = tables, least
+        self._rank = (least[:, None] >= least).sum(axis=1)
         self.stages = [stage for stage, _ in stages]
         self.used = np.array([used for _, used in stages])
         self._fits: dict[tuple[bool, int], Counts] = {}
@@ -184,25 +181,19 @@ class Stages:
         numbers = {sender: i for i, sender in enumerate(speak)}
         self._sender = np.array([numbers[sender] for sender in senders])
 
-    def before(
-        self,
-        some: Numbers,
-        first: bool,
-        behind: tuple[Stage, ...],
-        sums: Matrix,
-        tops: Matrix,
-    ) -> tuple[Matrix, Matrix]:
+    def before(self, some: Numbers, first: bool, behind: _Row) -> tuple[Matrix, Matrix]:
         """Least sums and maxima over the layers from each on, with one more stage.
 
         By stage, range of micro-batches, and layer: the first alone, where nothing is
         in front.
         """
-        if (first, len(behind)) not in self._fits:
-            self._fits[first, len(behind)] = self._fitting(first, len(behind))
-        us = self._us if behind else self._final_us
-        hops, fits = self._hops(some, behind), self._fits[first, len(behind)]
-        rank = (self._least[:, None] >= self._least).sum(axis=1)
-        return fronted(some, us, hops, fits, rank, sums, tops)
+        place = first, len(behind.stages)
+        if place not in self._fits:
+            self._fits[place] = self._fitting(*place)
+        us = self._us if behind.stages else self._final_us
+        hops = self._hops(some, behind.stages)
+        fronts = Fronts(us, hops, self._fits[place], self._rank)
+        return fronted(some, fronts, behind.sums, behind.tops)
 
     def _fitting(self, first: bool, behind: int) -> Counts:
         """In how many ranges each run fits; where more fit, less does, too."""

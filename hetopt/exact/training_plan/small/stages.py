@@ -182,7 +182,7 @@ class StageTables:
             if not self._measured(place):
                 return None
             check()
-            row = [self._compute_us((place,), final)[runs] for final in (False, True)]
+            row = [self._replica_us(place, final)[runs] for final in (False, True)]
             row += [
                 -self._flights(self._node(place), place[1:], *ends)[runs]
                 for ends in product((False, True), repeat=2)
@@ -223,13 +223,13 @@ class StageTables:
 
     def _backward_us(self, stage: Stage, final: bool) -> Matrix:
         """The backward part of `compute_us`."""
-        return _slowest(
-            _runs(
-                self._tables[p.rule].backward_us(*self._key(p)),
-                -(-2 * self.table.head_us(*self._key(p)) // 3) if final else 0,
-            )
-            for p in stage
-        )
+
+        def replica_us(place: Place) -> Matrix:
+            key = self._key(place)
+            extra = -(-2 * self.table.head_us(*key) // 3) if final else 0
+            return _runs(self._tables[place.rule].backward_us(*key), extra)
+
+        return np.asarray(_over_places([stage], replica_us, np.maximum)[0])
 
     def _hop_us(self, sender: Stage, receiver: Stage) -> int:
         """Time from a stage to the next; the sender's largest share sets the size."""
@@ -500,10 +500,6 @@ def _over_places(
     for column in each.T[1:]:
         worst(found, whole[column], out=found)
     return np.asarray(found)
-
-
-def _slowest(runs: Iterable[Matrix]) -> Matrix:
-    return np.asarray(np.max(list(runs), axis=0), dtype=np.int64)
 
 
 def _outside_in(most: int) -> Iterator[int]:
