@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from .fast_cost import FastCost, Slot, Timing
@@ -77,6 +77,30 @@ class Balancer:
             self._kept[key] = make(b, n, chain, most, replicas)
         return self._kept[key]
 
+    def sectioned(
+        self,
+        b: int,
+        n: int,
+        chain: Chain,
+        sections: Sequence[tuple[int, int]],
+        replicas: int | None = None,
+    ) -> tuple[Slot, ...] | None:
+        """A cut of which each section, so many stages, has so many layers.
+
+        Sections are balanced one by one; None where one does not fit. Layers that
+        differ are balanced as they are in `balanced`: sections are not kept to.
+        """
+        if not self.even:
+            return self.balanced(b, n, chain, None, replicas)
+        rows = self._rows(b, n, chain, self.cost.layers, replicas)
+        counts: list[int] = []
+        for stages, layers in sections:
+            some = rows[len(counts) : len(counts) + stages]
+            if not _enough(some, layers):
+                return None
+            counts += _best_counts(some, layers, n)
+        return _slots(chain, counts)
+
     def cuts(
         self, b: int, n: int, chains: Iterable[Chain], replicas: int | None = None
     ) -> list[int] | None:
@@ -135,12 +159,7 @@ class Balancer:
         rows = self._rows(b, n, chain, layers if most is None else most, replicas)
         if not _enough(rows, layers):
             return None
-        counts = _best_counts(rows, layers, n)
-        slots, first = [], 0
-        for (node, t), count in zip(chain, counts, strict=True):
-            slots.append(Slot(node, t, first, first + count))
-            first += count
-        return tuple(slots)
+        return _slots(chain, _best_counts(rows, layers, n))
 
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
@@ -259,6 +278,12 @@ class Balancer:
             if left or last == layers:
                 found.append((last, prefix[last] - prefix[first] + fixed))
         return found
+
+
+def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
+    ends = list(accumulate(counts, initial=0))
+    places = zip(chain, pairwise(ends), strict=True)
+    return tuple(Slot(node, t, *span) for (node, t), span in places)
 
 
 def _undominated(

@@ -33,7 +33,7 @@ from ...problems import Objective
 from ...problems.training_plan import settings
 from ...result import Result
 from ...schema import Instance
-from ...search import choosing, grid
+from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
@@ -57,6 +57,7 @@ _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
 # Of the time, when the local search before the bound ends that found nothing better
 # since the one before: each begins anew.
 _SEARCH_SHARES = (0.2, 0.35, 0.5)
+_SITES_SHARE, _SITES_STARTS = 0.45, 4  # and plans that mind slow links between sites
 _GRID_SHARE = 0.5  # and for grids, where the target runs nothing else
 _LIST_SHARE = 0.7  # of the time at most, for all rows where these may be few
 _FIRST_SHARE = 0.3  # of what is left for refuting, before them
@@ -196,6 +197,7 @@ def _large(run: Run, instance: Instance) -> None:
     if few:
         _lay_rows(run, rows)
     _lay_copies(run, instance)
+    _visit_sites(run, instance)
     if run.plan is None or not few:
         _start(run, instance)
     if not few:
@@ -206,7 +208,9 @@ def _large(run: Run, instance: Instance) -> None:
     if settings.has_choices(instance):
         _choose(run, instance)
     seed = run.limits.seed
-    for number, share in enumerate(_SEARCH_SHARES):
+    # What came before may have taken the time of some.
+    shares = [x for x in _SEARCH_SHARES if _deadline(run, x) > time.monotonic()]
+    for number, share in enumerate(shares):
         if not _search(run, instance, share, seed + number):
             break
     # Moves begin elsewhere where the best row has several replicas in a stage.
@@ -241,7 +245,25 @@ def _start(run: Run, instance: Instance) -> None:
         run.check()
         plan = partial(registry.entry("planners", name).plan, instance)
         until = _deadline(run, share)
+        if run.plan is not None and until <= time.monotonic():
+            continue
         run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
+
+
+def _visit_sites(run: Run, instance: Instance) -> None:
+    """Plans that mind slow links between sites, where there are any, and from there on.
+
+    Sets of sites lie in other valleys: the best of each is improved by itself.
+    """
+    plans = sites.starts(instance, deadline=_deadline(run, _SITES_SHARE))
+    for number, plan in enumerate(plans[:_SITES_STARTS]):
+        with suppress(PlanRejected):
+            run.offer(plan)
+            left = max(0.0, _deadline(run, _SITES_SHARE) - time.monotonic())
+            share = left / (min(len(plans), _SITES_STARTS) - number)
+            deadline = time.monotonic() + share
+            run.offer(improve(instance, plan, deadline=deadline, rounds=_CANDIDATES))
+        run.check()
 
 
 def _fit(run: Run, instance: Instance) -> bool:

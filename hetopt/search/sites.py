@@ -1,0 +1,205 @@
+"""Sites: nodes on quick links, and slow links between them; plans that know of both.
+
+Where links between sites are many times slower than those inside, gradients had better
+not cross them: either some sites train and the others are idle, or every pipeline goes
+through the same sites in the same order, each of which holds the same layers for all
+pipelines. Then only activations cross, of all pipelines at once. The planner of islands
+sees whole nodes; here a site's GPUs are dealt out to pipelines one by one, so that a
+site may hold more pipelines than its smallest node has GPUs.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, product
+
+from ..errors import OutOfTime
+from ..plans import TrainingPlan
+from ..schema import Instance
+from .balancing import Balancer, Chain, shared
+from .fast_cost import FastCost, Pipe
+
+_QUICK = 2  # times the slowest link: links inside sites
+_MOST_NODES, _MOST_SITES = 64, 6  # whose pairs and sets are looked at one by one
+_MOST_PIPELINES = 32
+_DEGREES = (1, 2, 8)  # the largest that a stage may have
+
+_Site = tuple[int, ...]  # numbers of nodes
+_Found = tuple[int, tuple[Pipe, ...]]
+
+
+def starts(instance: Instance, deadline: float | None = None) -> list[TrainingPlan]:
+    """The best plan found on each set of sites, quickest first; none on a single site.
+
+    `deadline` is a `time.monotonic()` instant. The plans fit into memory; rules of
+    targets they may break.
+    """
+    cost = FastCost(instance, deadline)
+    found: list[_Found] = []
+    try:
+        places = sites(cost)
+        if 1 < len(places) <= _MOST_SITES:
+            planner = _Planner(cost, places)
+            for number in range(1, len(places) + 1):
+                for some in combinations(range(len(places)), number):
+                    found += planner.best(some)
+    except OutOfTime:
+        pass  # those that were found will do
+    cost.deadline = None
+    return [cost.plan(pipes) for _, pipes in sorted(found, key=lambda one: one[0])]
+
+
+def sites(cost: FastCost) -> list[_Site]:
+    """Nodes with known times that quick links join, the strongest site first.
+
+    All of them are one site where no link is quick beside another.
+    """
+    left = list(cost.timed_nodes)
+    if not 1 < len(left) <= _MOST_NODES:
+        return [tuple(left)]
+    names, link = cost.names, cost.table.link
+
+    def rate(i: int, j: int) -> float:
+        return float(link(names[i], names[j])[1])
+
+    slowest = min(rate(i, j) for i, j in combinations(left, 2))
+    found: list[_Site] = []
+    while left:
+        site, waiting = [], [left.pop(0)]
+        while waiting:
+            site.append(waiting.pop())
+            near = [j for j in left if rate(site[-1], j) > _QUICK * slowest]
+            waiting += near
+            left = [j for j in left if j not in near]
+        found.append(tuple(sorted(site)))
+    if all(len(site) == 1 for site in found):
+        return [tuple(cost.timed_nodes)]
+    return sorted(found, key=lambda site: (-sum(_speeds(cost, site)), site))
+
+
+def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:
+    """Of each GPU alone, or with all of its node where that was not measured."""
+    size = cost.instance.workload.micro_batch_sizes[0]
+    for i in site:
+        degrees = cost.degrees(i, size)
+        for _ in range(cost.nodes[i].count if degrees else 0):
+            us = cost.prefix(i, degrees[0], size)[0][cost.layers]
+            yield 1 / (max(1, us) * degrees[0])
+
+
+class _Planner:
+    """Pipelines through sites of one instance."""
+
+    def __init__(self, cost: FastCost, places: Sequence[_Site]) -> None:
+        self._cost, self._balancer, self._places = cost, Balancer(cost), places
+        self._power = [sum(_speeds(cost, site)) for site in places]
+        self._gpus = [
+            sorted(
+                ((-speed, node) for node in site for speed in _speeds(cost, (node,))),
+            )
+            for site in places
+        ]
+
+    def best(self, some: tuple[int, ...]) -> list[_Found]:
+        """The best plan whose pipelines go through these sites; none, or one."""
+        most = min(_MOST_PIPELINES, *(len(self._gpus[k]) for k in some))
+        sizes = sorted(set(self._cost.instance.workload.micro_batch_sizes))
+        ways = product(range(1, most + 1), sizes, _DEGREES, (False, True))
+        found = [one for way in ways if (one := self._settled(some, *way))]
+        return sorted(found, key=lambda one: one[0])[:1]
+
+    def _settled(
+        self,
+        some: tuple[int, ...],
+        copies: int,
+        size: int,
+        degree: int,
+        alike: bool,
+    ) -> _Found | None:
+        """So many pipelines, with layers handed from site to site while that helps."""
+        self._cost.check()
+        # Where pipelines are alike, each has a GPU or more of every node that it uses.
+        least = copies if alike else 1
+        chains = [self._dealt(k, copies, degree, least) for k in some]
+        layers = self._first_layers(some, chains)
+        if layers is None:
+            return None
+        best = self._judged(chains, layers, size)
+        stuck = False
+        while not stuck:
+            stuck = True
+            for giver, taker in product(range(len(some)), repeat=2):
+                more = list(layers)
+                more[giver] -= 1
+                more[taker] += 1
+                found = self._judged(chains, more, size) if giver != taker else None
+                if found and (best is None or found[0] < best[0]):
+                    best, layers, stuck = found, more, False
+        return best
+
+    def _dealt(self, place: int, copies: int, degree: int, least: int) -> list[Chain]:
+        """What each pipeline has of a site: the fastest GPU to the one with least.
+
+        Of nodes with so many GPUs at `least`.
+        """
+        hands: list[tuple[float, list[int]]] = [(0.0, []) for _ in range(copies)]
+        for speed, node in self._gpus[place]:
+            if self._cost.nodes[node].count < least:
+                continue
+            k = min(range(copies), key=lambda k: hands[k][0])
+            hands[k] = hands[k][0] - speed, [*hands[k][1], node]
+        return [_stages(sorted(nodes), degree) for _, nodes in hands]
+
+    def _first_layers(
+        self, some: Sequence[int], chains: Sequence[Sequence[Chain]]
+    ) -> list[int] | None:
+        """Layers of each site by its power, one or more a stage."""
+        layers = self._cost.layers
+        if not all(map(all, chains)):
+            return None  # a pipeline without GPUs in a site
+        least = [max(map(len, each)) for each in chains]
+        if sum(least) > layers:
+            return None
+        powers = [self._power[k] for k in some]
+        ideal = [layers * power / sum(powers) for power in powers]
+        found = list(least)
+        while sum(found) < layers:
+            short = max(range(len(found)), key=lambda k: ideal[k] - found[k])
+            found[short] += 1
+        return found
+
+    def _judged(
+        self, chains: Sequence[Sequence[Chain]], layers: Sequence[int], size: int
+    ) -> _Found | None:
+        """The iteration of pipelines with so many layers in each site; None if none."""
+        cost = self._cost
+        copies = len(chains[0])
+        n = max(1, cost.instance.workload.global_batch // (size * copies))
+        rows = []
+        for parts in zip(*chains, strict=True):
+            chain = tuple(stage for part in parts for stage in part)
+            if not cost.known(chain, size):
+                return None
+            sections = list(zip(map(len, parts), layers, strict=True))
+            slots = self._balancer.sectioned(size, n, chain, sections, copies)
+            if slots is None:
+                return None
+            rows.append(slots)
+        counts = shared(cost, [cost.timing(size, row) for row in rows], [size] * copies)
+        if counts is None:
+            return None
+        pipes = tuple(Pipe(m, size, row) for m, row in zip(counts, rows, strict=True))
+        if not all(cost.fits(pipe, copies) for pipe in pipes):
+            return None
+        return cost.iteration_us(pipes), pipes
+
+
+def _stages(nodes: Sequence[int], degree: int) -> Chain:
+    """Stages on GPUs of these nodes, in order, of powers of two up to a degree."""
+    ends = [0, *(i for i in range(1, len(nodes)) if nodes[i] != nodes[i - 1])]
+    found: list[tuple[int, int]] = []
+    for first, end in pairwise([*ends, len(nodes)] if nodes else []):
+        left = end - first
+        while left:
+            t = min(degree, 1 << (left.bit_length() - 1))
+            found.append((nodes[first], t))
+            left -= t
+    return tuple(found)
