@@ -32,6 +32,8 @@ def starts(instance: Instance, deadline: float | None = None) -> list[TrainingPl
     `deadline` is a `time.monotonic()` instant. The plans fit into memory; rules of
     targets they may break.
     """
+    if len(instance.planned_cluster.nodes) > _MOST_NODES:
+        return []
     cost = FastCost(instance, deadline)
     found: list[_Found] = []
     try:
@@ -53,7 +55,7 @@ def sites(cost: FastCost) -> list[_Site]:
     All of them are one site where no link is quick beside another.
     """
     left = list(cost.timed_nodes)
-    if not 1 < len(left) <= _MOST_NODES:
+    if len(left) < 2:
         return [tuple(left)]
     names, link = cost.names, cost.table.link
 

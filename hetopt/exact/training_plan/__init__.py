@@ -207,7 +207,7 @@ def _large(run: Run, instance: Instance) -> None:
     _line_up(run, instance, rows)
     if settings.has_choices(instance):
         _choose(run, instance)
-    seed = run.limits.seed
+    first, seed = run.plan, run.limits.seed
     # What came before may have taken the time of some.
     shares = [x for x in _SEARCH_SHARES if _deadline(run, x) > time.monotonic()]
     for number, share in enumerate(shares):
@@ -216,9 +216,14 @@ def _large(run: Run, instance: Instance) -> None:
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
     _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
-    # Other seeds, or it would walk the same way again.
+    # Other seeds, or it would walk the same way again; and from where the first search
+    # began, whose valley may have others beside the one that was found.
     for number in count(len(_SEARCH_SHARES)):
-        if not _search(run, instance, 1.0, seed + number):
+        gains = [
+            _search(run, instance, 1.0, seed + number, start)
+            for start in (run.plan, first)
+        ]
+        if not any(gains):
             break
     run.check()
 
@@ -392,20 +397,30 @@ def _deadline(run: Run, share: float) -> float:
     return now + max(0.0, left - (1 - share) * (left + run.seconds()))
 
 
-def _search(run: Run, instance: Instance, share: float, seed: int) -> bool:
-    """Improve the incumbent until that share of the time is over; whether it did."""
-    if run.plan is None or run.closed():
+def _search(
+    run: Run,
+    instance: Instance,
+    share: float,
+    seed: int,
+    start: TrainingPlan | None = None,
+) -> bool:
+    """Improve the incumbent until that share of the time is over; whether it did.
+
+    From another plan, if it is told.
+    """
+    start = start or run.plan
+    if start is None or run.closed():
         return False
     run.check()
     before = run.objective
     better = improve(
         instance,
-        run.plan,
+        start,
         deadline=_deadline(run, share),
         rounds=_CANDIDATES,
         seed=seed,
     )
-    if better is not run.plan:
+    if better is not start:
         run.offer(better)
     run.check()
     return run.objective != before
