@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from .fast_cost import FastCost, Slot, Timing
+from .fast_cost import FastCost, Pipe, Slot, Timing
 
 Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
 
@@ -404,6 +404,18 @@ def shared(
         counts = [1] * len(timings)
         left = batch - sum(sizes)
     return _topped_up(cost, timings, sizes, counts, left)
+
+
+def with_batch(
+    cost: FastCost, rows: Sequence[tuple[int, tuple[Slot, ...]]]
+) -> tuple[Pipe, ...] | None:
+    """Pipelines of these sizes and stages, as they share the batch; None: no fit."""
+    sizes = [size for size, _ in rows]
+    counts = shared(cost, [cost.timing(*row) for row in rows], sizes)
+    if counts is None:
+        return None
+    pipes = tuple(Pipe(n, *row) for n, row in zip(counts, rows, strict=True))
+    return pipes if all(cost.fits(pipe, len(pipes)) for pipe in pipes) else None
 
 
 def _topped_up(

@@ -13,7 +13,7 @@ from ..plans import TrainingPlan
 from ..problems.training_plan import shapes
 from ..schema import Instance, Recompute
 from ..schema.splits import FIELDS
-from .balancing import shared
+from .balancing import with_batch
 from .fast_cost import FastCost, Pipe, Slot
 
 _Value = tuple[int, int]
@@ -81,16 +81,9 @@ class _Descent:
 
     def _shared(self, pipes: _Pipes, i: int, slots: tuple[Slot, ...]) -> _Pipes | None:
         """Pipeline `i` with other stages, micro-batches shared anew; None: no fit."""
-        rows = [pipe.slots for pipe in pipes]
-        rows[i] = slots
-        sizes = [pipe.size for pipe in pipes]
-        pairs = list(zip(sizes, rows, strict=True))
-        timings = [self.cost.timing(size, row) for size, row in pairs]
-        counts = shared(self.cost, timings, sizes)
-        if counts is None:
-            return None
-        trial = tuple(Pipe(n, *pair) for n, pair in zip(counts, pairs, strict=True))
-        return trial if self.fits(trial) else None
+        rows = [(pipe.size, pipe.slots) for pipe in pipes]
+        rows[i] = pipes[i].size, slots
+        return with_batch(self.cost, rows)
 
     def _steps(self, pipe: Pipe) -> Iterator[tuple[Slot, ...]]:
         """Each stage under each other rule; each boundary moved, under all rules."""

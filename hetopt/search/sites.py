@@ -9,12 +9,13 @@ site may hold more pipelines than its smallest node has GPUs.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise, product
+from contextlib import suppress
+from itertools import combinations, groupby, permutations, product
 
 from ..errors import OutOfTime
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .balancing import Balancer, Chain, shared
+from .balancing import Balancer, Chain, with_batch
 from .fast_cost import FastCost, Pipe
 
 _QUICK = 2  # times the slowest link: links inside sites
@@ -35,16 +36,16 @@ def starts(instance: Instance, deadline: float | None = None) -> list[TrainingPl
     if len(instance.planned_cluster.nodes) > _MOST_NODES:
         return []
     cost = FastCost(instance, deadline)
+    places = sites(cost)
+    if not 1 < len(places) <= _MOST_SITES:
+        return []
+    planner = _Planner(cost, places)
     found: list[_Found] = []
-    try:
-        places = sites(cost)
-        if 1 < len(places) <= _MOST_SITES:
-            planner = _Planner(cost, places)
-            for number in range(1, len(places) + 1):
-                for some in combinations(range(len(places)), number):
-                    found += planner.best(some)
-    except OutOfTime:
-        pass  # those that were found will do
+    with suppress(OutOfTime):  # those that were found will do
+        for number in range(1, len(places) + 1):
+            for some in combinations(range(len(places)), number):
+                if one := planner.best(some):
+                    found.append(one)
     cost.deadline = None
     return [cost.plan(pipes) for _, pipes in sorted(found, key=lambda one: one[0])]
 
@@ -91,22 +92,23 @@ class _Planner:
     """Pipelines through sites of one instance."""
 
     def __init__(self, cost: FastCost, places: Sequence[_Site]) -> None:
-        self._cost, self._balancer, self._places = cost, Balancer(cost), places
-        self._power = [sum(_speeds(cost, site)) for site in places]
+        self._cost, self._balancer = cost, Balancer(cost)
+        #: Of each site the speed and the node of every GPU, the fastest first.
         self._gpus = [
             sorted(
-                ((-speed, node) for node in site for speed in _speeds(cost, (node,))),
+                ((speed, node) for node in site for speed in _speeds(cost, (node,))),
+                key=lambda gpu: (-gpu[0], gpu[1]),
             )
             for site in places
         ]
 
-    def best(self, some: tuple[int, ...]) -> list[_Found]:
-        """The best plan whose pipelines go through these sites; none, or one."""
+    def best(self, some: tuple[int, ...]) -> _Found | None:
+        """The best plan whose pipelines go through these sites; None if none."""
         most = min(_MOST_PIPELINES, *(len(self._gpus[k]) for k in some))
         sizes = sorted(set(self._cost.instance.workload.micro_batch_sizes))
         ways = product(range(1, most + 1), sizes, _DEGREES, (False, True))
         found = [one for way in ways if (one := self._settled(some, *way))]
-        return sorted(found, key=lambda one: one[0])[:1]
+        return min(found, key=lambda one: one[0], default=None)
 
     def _settled(
         self,
@@ -128,11 +130,11 @@ class _Planner:
         stuck = False
         while not stuck:
             stuck = True
-            for giver, taker in product(range(len(some)), repeat=2):
+            for giver, taker in permutations(range(len(some)), 2):
                 more = list(layers)
                 more[giver] -= 1
                 more[taker] += 1
-                found = self._judged(chains, more, size) if giver != taker else None
+                found = self._judged(chains, more, size)
                 if found and (best is None or found[0] < best[0]):
                     best, layers, stuck = found, more, False
         return best
@@ -147,7 +149,7 @@ class _Planner:
             if self._cost.nodes[node].count < least:
                 continue
             k = min(range(copies), key=lambda k: hands[k][0])
-            hands[k] = hands[k][0] - speed, [*hands[k][1], node]
+            hands[k] = hands[k][0] + speed, [*hands[k][1], node]
         return [_stages(sorted(nodes), degree) for _, nodes in hands]
 
     def _first_layers(
@@ -160,7 +162,7 @@ class _Planner:
         least = [max(map(len, each)) for each in chains]
         if sum(least) > layers:
             return None
-        powers = [self._power[k] for k in some]
+        powers = [sum(speed for speed, _ in self._gpus[k]) for k in some]
         ideal = [layers * power / sum(powers) for power in powers]
         found = list(least)
         while sum(found) < layers:
@@ -184,24 +186,18 @@ class _Planner:
             slots = self._balancer.sectioned(size, n, chain, sections, copies)
             if slots is None:
                 return None
-            rows.append(slots)
-        counts = shared(cost, [cost.timing(size, row) for row in rows], [size] * copies)
-        if counts is None:
-            return None
-        pipes = tuple(Pipe(m, size, row) for m, row in zip(counts, rows, strict=True))
-        if not all(cost.fits(pipe, copies) for pipe in pipes):
-            return None
-        return cost.iteration_us(pipes), pipes
+            rows.append((size, slots))
+        pipes = with_batch(cost, rows)
+        return None if pipes is None else (cost.iteration_us(pipes), pipes)
 
 
 def _stages(nodes: Sequence[int], degree: int) -> Chain:
     """Stages on GPUs of these nodes, in order, of powers of two up to a degree."""
-    ends = [0, *(i for i in range(1, len(nodes)) if nodes[i] != nodes[i - 1])]
     found: list[tuple[int, int]] = []
-    for first, end in pairwise([*ends, len(nodes)] if nodes else []):
-        left = end - first
+    for node, gpus in groupby(nodes):
+        left = len(list(gpus))
         while left:
             t = min(degree, 1 << (left.bit_length() - 1))
-            found.append((nodes[first], t))
+            found.append((node, t))
             left -= t
     return tuple(found)

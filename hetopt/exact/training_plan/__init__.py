@@ -211,7 +211,7 @@ def _large(run: Run, instance: Instance) -> None:
     # What came before may have taken the time of some.
     shares = [x for x in _SEARCH_SHARES if _deadline(run, x) > time.monotonic()]
     for number, share in enumerate(shares):
-        if not _search(run, instance, share, seed + number):
+        if not _search(run, instance, _deadline(run, share), seed + number, run.plan):
             break
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
@@ -219,11 +219,9 @@ def _large(run: Run, instance: Instance) -> None:
     # Other seeds, or it would walk the same way again; and from where the first search
     # began, whose valley may have others beside the one that was found.
     for number in count(len(_SEARCH_SHARES)):
-        gains = [
-            _search(run, instance, 1.0, seed + number, start)
-            for start in (run.plan, first)
-        ]
-        if not any(gains):
+        starts = [run.plan] if run.plan is first else [run.plan, first]
+        until = _deadline(run, 1.0)
+        if not any([_search(run, instance, until, seed + number, x) for x in starts]):
             break
     run.check()
 
@@ -261,13 +259,14 @@ def _visit_sites(run: Run, instance: Instance) -> None:
     Sets of sites lie in other valleys: the best of each is improved by itself.
     """
     plans = sites.starts(instance, deadline=_deadline(run, _SITES_SHARE))
-    for number, plan in enumerate(plans[:_SITES_STARTS]):
+    waiting = plans[:_SITES_STARTS]
+    while waiting:
+        now = time.monotonic()
+        left = max(0.0, _deadline(run, _SITES_SHARE) - now)
+        until, plan = now + left / len(waiting), waiting.pop(0)
         with suppress(PlanRejected):
             run.offer(plan)
-            left = max(0.0, _deadline(run, _SITES_SHARE) - time.monotonic())
-            share = left / (min(len(plans), _SITES_STARTS) - number)
-            deadline = time.monotonic() + share
-            run.offer(improve(instance, plan, deadline=deadline, rounds=_CANDIDATES))
+            _search(run, instance, until, run.limits.seed, plan)
         run.check()
 
 
@@ -400,15 +399,11 @@ def _deadline(run: Run, share: float) -> float:
 def _search(
     run: Run,
     instance: Instance,
-    share: float,
+    until: float,
     seed: int,
-    start: TrainingPlan | None = None,
+    start: TrainingPlan | None,
 ) -> bool:
-    """Improve the incumbent until that share of the time is over; whether it did.
-
-    From another plan, if it is told.
-    """
-    start = start or run.plan
+    """Improve a plan until an instant; whether the incumbent is better for it."""
     if start is None or run.closed():
         return False
     run.check()
@@ -416,7 +411,7 @@ def _search(
     better = improve(
         instance,
         start,
-        deadline=_deadline(run, share),
+        deadline=until,
         rounds=_CANDIDATES,
         seed=seed,
     )

@@ -21,7 +21,7 @@ from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...schema import Instance, Inter
 from ...schema.rates import slower
-from ..balancing import Balancer, shared
+from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
 from .options import Nodes, Option, Options
 
@@ -264,15 +264,9 @@ class _Search:
 
     def _judge(self, options: tuple[Option, ...]) -> int | None:
         cost = self._cost
-        pipes = [(o.size, o.slots) for o in options for _ in range(o.copies)]
-        timings = [cost.timing(b, slots) for b, slots in pipes]
-        counts = shared(cost, timings, [b for b, _ in pipes])
-        if counts is None:
-            return None
-        whole = tuple(
-            Pipe(n, b, slots) for n, (b, slots) in zip(counts, pipes, strict=True)
-        )
-        if not all(cost.fits(pipe, len(whole)) for pipe in whole):
+        rows = [(o.size, o.slots) for o in options for _ in range(o.copies)]
+        whole = with_batch(cost, rows)
+        if whole is None:
             return None
         value = cost.iteration_us(whole)
         if self.best is None or value < self.best[0]:
