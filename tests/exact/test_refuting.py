@@ -1,6 +1,6 @@
 """Refutations that are stopped and gone on with, and cases that two ways settle."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 
@@ -11,7 +11,14 @@ from hetopt.errors import OutOfTime
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.levelling import levelled
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
-from hetopt.exact.training_plan.refuting import Clock, Way, _Goals, in_turn, ways_of
+from hetopt.exact.training_plan.refuting import (
+    Clock,
+    Way,
+    _Goals,
+    endless,
+    in_turn,
+    ways_of,
+)
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
@@ -82,6 +89,25 @@ def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]
     assert lowest < reached[1] <= 2 * lowest
+
+
+def test_without_a_time_limit_no_way_waits_for_another_that_never_ends() -> None:
+    clock, turns = endless(lambda: None), list[str]()
+
+    class Searching:
+        def __init__(self, name: str) -> None:
+            self.name, self.turn, self.ended = name, 0.1, False
+
+        def tighten(self, run: Known, gained: Callable[[], None]) -> None:
+            turns.append(self.name)
+            if len(turns) == 4:
+                raise StopIteration
+            while True:
+                clock.check()
+
+    with pytest.raises(StopIteration):
+        in_turn(Known(1), [Searching("counts"), Searching("prices")], clock)  # type: ignore[list-item]
+    assert turns == ["counts", "prices", "counts", "prices"]
 
 
 def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> None:

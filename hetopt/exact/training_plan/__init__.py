@@ -46,7 +46,7 @@ from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
-from .refuting import Clock, in_turn, ways_of
+from .refuting import Clock, endless, in_turn, ways_of
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -440,8 +440,8 @@ def _refute(
     highest = float(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
-    end = _deadline(run, share) if run.limits.time_s is not None else inf
-    clock = Clock(end, run.check)
+    limited = run.limits.time_s is not None
+    clock = _clock(run, share) if limited else endless(run.check)
     processes = side_by_side.processes(run.limits.threads, run.limits.dask)
     try:
         # What was refuted in time is known.

@@ -33,6 +33,7 @@ _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs
 # Of the time, for a way's first turn: counts where they are few seldom leave anything
 # for prices. Who gains in a turn goes on; who does not has a longer one next time.
 _FEW_TURN, _TURN, _LONGER = 0.9, 0.12, 2.0
+_LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
 class Known(Protocol):
@@ -56,10 +57,14 @@ class Clock:
         end: float,
         check: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
+        whole: float | None = None,
     ) -> None:
-        """`end` is as `now()` tells instants; `check()` may end it before."""
+        """`end` is as `now()` tells instants; `check()` may end it before.
+
+        Shares are of the `whole`, in place of what is left until the end.
+        """
         self._check, self._now, self._end, self._last = check, now, end, end
-        self._whole = end - now()
+        self._whole = end - now() if whole is None else whole
 
     def check(self) -> None:
         """Raise what `check()` does, and `OutOfTime` at the end of the part."""
@@ -78,6 +83,21 @@ class Clock:
     def over(self, instant: float) -> bool:
         """Whether it is later."""
         return self._now() > instant
+
+
+def endless(check: Callable[[], None]) -> Clock:
+    """Without a time limit, ways take turns by how often they look at the clock.
+
+    So what is proved does not depend on how fast the machine is.
+    """
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        check()
+
+    return Clock(inf, look, lambda: looks, _LOOKS)
 
 
 class Way:
@@ -169,7 +189,7 @@ def ways_of(
     ]
 
 
-def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = 1.0) -> None:
+def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:
     """Tighten the bound of a run, one way after the other, for a share of the time.
 
     A turn ends some time after its last gain. Ways that have ended are removed; the
