@@ -20,6 +20,7 @@ from exact_layer_partition import pipeline
 from hexiscale_milp import small
 
 from hetopt import Limits, registry
+from hetopt.errors import Unsupported
 from hetopt.files import load_problem
 from hetopt.result import Stop
 from hetopt.solving import statements
@@ -28,6 +29,7 @@ Row = dict[str, Any]
 LINES, PAGE = "statements.jsonl", "statements.md"
 SEED = 0
 CLAIMED = 1e-5  # a gap that is left by tolerances, not by the search
+_UNKNOWN = {"undecided": "no plan", "unsupported": "refused as too large"}
 
 
 def grouping(types: int) -> Iterator[tuple[str, Any]]:
@@ -93,9 +95,13 @@ def climbed(statement: str, ladder: str, backend: str, limit_s: float) -> Row:
         "next": None,
     }
     for name, data in LADDERS[statement][ladder]():
-        result = statements.solve(
-            problem, data, statement, backend, limits=Limits(time_s=limit_s)
-        )
+        try:
+            result = statements.solve(
+                problem, data, statement, backend, limits=Limits(time_s=limit_s)
+            )
+        except Unsupported:  # it says that it is too large
+            found["next"] = {"case": name, "status": "unsupported", "gap": None}
+            break
         seconds = round(sum(result.seconds.values()), 2)
         gap = None if result.gap is None else float(result.gap)
         claimed = result.stop is Stop.GAP and gap is not None and gap < CLAIMED
@@ -120,7 +126,7 @@ def shown(row: Row) -> str:
         asked = ", to 1e-6" if proved["claimed"] else asked
         words = f"{proved['case']}, {proved['seconds']:.1f} s{asked}"
     if after:
-        known = "no plan" if after["status"] == "undecided" else "no bound"
+        known = _UNKNOWN.get(after["status"], "no bound")
         if after["gap"] is not None:
             known = f"gap {after['gap']:.1%}"
         words += f" ({after['case']}: {known})"
