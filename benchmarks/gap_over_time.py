@@ -54,11 +54,13 @@ HEAD = """# Gap over time
 Made by `python benchmarks/gap_over_time.py` and then `--page`. One run an instance of
 the exact method from nothing, without the planners' plans that `hetopt plan` starts
 from; seconds of the wall. A gap is how much slower the best plan so far is than what
-is proved so far; – before there are both. A curve ends with its run.
+is proved so far; – before there are both. A curve ends with its run; gaps beyond 300 %
+are not drawn.
 
 ![gap against time, a panel a family](gap_over_time.svg)
 """
-_ROWS, _LEAST = 2, 1e-4  # panels above each other; a gap that is drawn as closed
+_ROWS = 2  # panels above each other
+_LEAST, _MOST = 1e-3, 3.0  # gaps: drawn as closed, and no more drawn
 Point = tuple[float, float]  # seconds, gap
 
 
@@ -169,7 +171,7 @@ def _lines(panel: Any, rows: Iterable[_pages.Row]) -> None:
         points.append((max(points[-1][0], row["seconds"]), points[-1][1]))
         seconds, gaps = zip(*points, strict=True)
         panel.step(seconds, gaps, where="post", label=short(row["instance"]))
-    panel.set(xscale="log", yscale="log")
+    panel.set(xscale="log", yscale="log", ylim=(80 * _LEAST, 100 * _MOST))
     panel.xaxis.set_major_locator(FixedLocator([1, *MARKS]))
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
