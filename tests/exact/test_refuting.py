@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from math import inf
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
                 raise OutOfTime
 
         bounds = bounds_of(cluster, lowest)
-        way = Way(bounds, counting, 2.0 * lowest, None, check)
+        way = Way(bounds, counting, 2.0 * lowest, None, Clock(inf, check))
         way._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
         while not way.ended:
             with suppress(OutOfTime):
@@ -108,6 +109,39 @@ def test_without_a_time_limit_no_way_waits_for_another_that_never_ends() -> None
     with pytest.raises(StopIteration):
         in_turn(Known(1), [Searching("counts"), Searching("prices")], clock)  # type: ignore[list-item]
     assert turns == ["counts", "prices", "counts", "prices"]
+
+
+def reached_by(patient: float, least: float) -> tuple[float, int]:
+    """The finest goal that is reached, and how many were asked for.
+
+    Those from `least` on can be; those from `patient` on are not put off.
+    """
+    goals, found, asked = _Goals((1.0, 0.5, 0.2, 0.1, 0.0), 1, 0.01), inf, 0
+    while (goal := goals.next()) is not None:
+        asked += 1
+        if goal < patient and not goals.last:
+            goals.put_off()
+        else:
+            goals.tell(goal >= least)
+            found = min(found, goal) if goal >= least else found
+    return found, asked
+
+
+@pytest.mark.parametrize("least", [0.0, 0.13, 0.2, 0.7, 1.0])
+def test_goals_that_are_put_off_come_again(least: float) -> None:
+    at_once, _ = reached_by(0.0, least)
+    assert least <= at_once <= 1.06 * least + 0.01
+    for patient in (0.05, 0.15, 0.6, 2.0):
+        found, asked = reached_by(patient, least)
+        assert least <= found <= 1.06 * least + 0.01
+        assert asked < 40
+
+
+def test_no_goal_is_reached_where_none_can_be() -> None:
+    for patient in (0.0, 0.15, 2.0):
+        found, asked = reached_by(patient, 1.5)
+        assert found == inf
+        assert asked <= 4
 
 
 def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> None:

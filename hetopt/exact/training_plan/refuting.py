@@ -1,12 +1,13 @@
 """Ever better iteration times are refuted, by two ways in turn, while they can be.
 
 A way that is out of time goes on later where it ended: its goals, the cases of the one
-that it was at, and which of them are settled are kept.
+that it was at, and which of them are settled are kept. A goal that takes long is put
+off: one that can be refuted is often done in seconds, and one that cannot never is.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Protocol
 
@@ -28,7 +29,11 @@ _FEW_GOALS = (
     *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
 )
 _FEW_FIRST = _FEW_GOALS.index(0.2)
-_NEAR, _FEW_NEAR = 0.01, 0.003  # goals that are not looked at between
+# No goal is looked at between two that are as near as this, or as a part of the finer.
+_NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
+# Of the time, what a goal of prices may take before it is put off; or as much as all
+# before it. Counts keep what they have summed up, and gain late.
+_PATIENCE = 0.05
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 # Of the time, for a way's first turn: counts where they are few seldom leave anything
 # for prices. Who gains in a turn goes on; who does not has a longer one next time.
@@ -49,6 +54,10 @@ class Known(Protocol):
         """Raise what ends the run."""
 
 
+class _PutOff(OutOfTime):
+    """What is at work has had the time that it was allowed."""
+
+
 class Clock:
     """When something ends, and the part of it that is at work."""
 
@@ -65,16 +74,34 @@ class Clock:
         """
         self._check, self._now, self._end, self._last = check, now, end, end
         self._whole = end - now() if whole is None else whole
+        self._allowed = inf
 
     def check(self) -> None:
         """Raise what `check()` does, and `OutOfTime` at the end of the part."""
         self._check()
-        if self._now() > self._end:
+        now = self._now()
+        if now > self._end:
             raise OutOfTime
+        if now > self._allowed:
+            raise _PutOff
+
+    @contextmanager
+    def allowing(self, span: float) -> Iterator[Callable[[], float]]:
+        """Put off what takes longer; gives what tells how long it has taken."""
+        begun = self._now()
+        self._allowed = begun + span
+        try:
+            yield lambda: self._now() - begun
+        finally:
+            self._allowed = inf
+
+    def span(self, share: float) -> float:
+        """How long a share of the whole is."""
+        return share * self._whole
 
     def after(self, share: float) -> float:
         """When a share of the whole is over from now on, or the whole."""
-        return min(self._last, self._now() + share * self._whole)
+        return min(self._last, self._now() + self.span(share))
 
     def end_at(self, instant: float) -> None:
         """End the part then, or with the whole."""
@@ -109,11 +136,11 @@ class Way:
         counting: bool,
         highest_us: float,
         processes: Processes | None,
-        check: Callable[[], None],
+        clock: Clock,
     ) -> None:
         """Refutes times up to `highest_us`, by processes if there are any."""
         self._bounds, self._counting = bounds, counting
-        self._highest, self._processes, self._check = highest_us, processes, check
+        self._highest, self._processes, self._clock = highest_us, processes, clock
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
@@ -122,6 +149,7 @@ class Way:
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Refutation] = {}
+        self._spent = 0.0  # on goals that were reached
 
     def tighten(self, run: Known, gained: Callable[[], None] = lambda: None) -> None:
         """Tighten the bound of a run, from where it was last time.
@@ -129,26 +157,37 @@ class Way:
         `gained()` is called whenever something is refuted.
         """
         able = all([bound.start(self._counting) for bound in self._bounds])
-        for target, record in self._refuted(run) if able else ():
-            run.tighten(int(target) + 1, _COUNTED if self._counting else _PRICED)
-            run.certificate = joined(record)
-            gained()
-            run.check()
-        self.ended = True
-
-    def _refuted(
-        self, run: Known
-    ) -> Iterator[tuple[float, list[TrainingCertificate | None]]]:
-        """Ever better times, and what refutes them; the next when asked."""
-        assert run.bound is not None
-        while (goal := self._goals.next()) is not None:
+        while able and (goal := self._goals.next()) is not None:
             # Nothing below the goal: at 0, nothing better than the incumbent.
             target = self._highest / (1 + goal) - (1 if goal == 0 else 0)
-            known = target <= run.bound.value
-            records = None if known else self._records(target)
-            self._goals.tell(known or records is not None)
-            if records is not None:
-                yield target, records
+            assert run.bound is not None
+            if target <= run.bound.value:
+                self._goals.tell(True)
+            elif (record := self._tried(target)) is not None:
+                run.tighten(int(target) + 1, _COUNTED if self._counting else _PRICED)
+                run.certificate = joined(record)
+                gained()
+                run.check()
+        self.ended = True
+
+    def _tried(self, target: float) -> list[TrainingCertificate | None] | None:
+        """What refutes a time; None where it cannot be, or is put off."""
+        patient = self._counting or self._goals.last
+        span = max(self._clock.span(_PATIENCE), self._spent)
+        try:
+            with self._clock.allowing(inf if patient else span) as taken:
+                records = self._records(target)
+        except _PutOff:
+            for refutation in self._begun.values():
+                refutation.cancel()
+            # What is tried next settles the same cases, for another time.
+            self._at = -inf
+            self._goals.put_off()
+            return None
+        if records is not None:
+            self._spent += taken()
+        self._goals.tell(records is not None)
+        return records
 
     def _records(self, target: float) -> list[TrainingCertificate | None] | None:
         """What refutes a time under each choice; None where something may not.
@@ -162,7 +201,7 @@ class Way:
             if i not in self._begun:
                 self._begun[i] = self._refutation(self._bounds[i], target)
             while self._begun[i].step():
-                self._check()
+                self._clock.check()
             if not self._begun[i].proved:
                 return None
         return [self._begun[i].certificate() for i in order]
@@ -184,7 +223,7 @@ def ways_of(
 ) -> list[Way]:
     """Both ways to refute times up to `highest_us`."""
     return [
-        Way(bounds, counting, highest_us, processes, clock.check)
+        Way(bounds, counting, highest_us, processes, clock)
         for counting in (True, False)
     ]
 
@@ -218,31 +257,53 @@ class _Goals:
 
     def __init__(self, gaps: Sequence[float], first: int, near: float) -> None:
         """In falling order, from one of them on; none is between two that are near."""
-        self._gaps, self._near = gaps, near
-        self._place: int | None = first
-        self._between: float | None = None
-        self._reached = self._failed = inf
+        self._gaps, self._first, self._near = gaps, gaps[first], near
+        self._reached, self._failed = inf, -inf
+        self._put_off: list[float] = []
+        self._goal: float | None = None
+        self.last = False  # nothing is put off any more
 
     def next(self) -> float | None:
         """The next one; None where there is none."""
-        if self._between is not None:
-            return self._between
-        place = self._place
-        return None if place is None else self._gaps[place]
+        if self._goal is None and not self.last:
+            self._goal = self._between()
+            self.last = self._goal is None
+        if self._goal is None:
+            self._goal = self._put_off.pop(0) if self._put_off else self._between()
+        return self._goal
 
     def tell(self, refuted: bool) -> None:
         """What became of the last one."""
-        gap = self.next()
-        assert gap is not None
+        goal = self._told()
         if refuted:
-            self._reached = gap
+            self._reached = goal
         else:
-            self._failed = gap
-        if self._failed < inf and self._reached < inf:
-            near = self._near * (1 + self._failed)
-            far = self._reached - self._failed >= near
-            self._between = (self._reached + self._failed) / 2 if far else None
-            self._place = None
-        elif self._place is not None:
-            place = self._place + (1 if refuted else -1)
-            self._place = place if 0 <= place < len(self._gaps) else None
+            self._failed = max(self._failed, goal)
+        left = (gap for gap in self._put_off if self._failed < gap < self._reached)
+        self._put_off = list(left)
+
+    def put_off(self) -> None:
+        """The last one takes long: easier ones come before it."""
+        self._put_off = sorted([*self._put_off, self._told()], reverse=True)
+
+    def _told(self) -> float:
+        goal, self._goal = self._goal, None
+        assert goal is not None
+        return goal
+
+    @property
+    def _hard(self) -> float:
+        """The easiest one that failed or is put off."""
+        return max([self._failed, *self._put_off])
+
+    def _between(self) -> float | None:
+        """One between what is reached and what is hard, or the next of the gaps."""
+        reached, hard = self._reached, self._hard
+        if reached == inf == -hard:
+            return self._first
+        if reached == inf:
+            return min((gap for gap in self._gaps if gap > hard), default=None)
+        if hard == -inf:
+            return max((gap for gap in self._gaps if gap < reached), default=None)
+        far = reached - hard >= max(self._near, _NEAR_PART * hard)
+        return (reached + hard) / 2 if far else None

@@ -607,6 +607,9 @@ class Refutation:
         self.bound.cases = self.settled + self.open
         return True
 
+    def cancel(self) -> None:
+        """It is not gone on with."""
+
     @property
     def proved(self) -> bool:
         """Whether every case is settled: no plan is as quick as `time_us`."""

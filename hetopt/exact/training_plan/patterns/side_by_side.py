@@ -131,8 +131,7 @@ class SideBySide(Refutation):
     def step(self) -> bool:
         """Send what is open, and take in what came back; False at the end."""
         if self.failed or not (self.open or self._sent):
-            for future in self._sent:
-                future.cancel()
+            self.cancel()
             return False
         submit = self._processes.executor.submit
         while self.open and len(self._sent) < _WAITING * self._processes.number:
@@ -143,6 +142,11 @@ class SideBySide(Refutation):
             self._take(self._sent.pop(future), self._settled(future))
         self.bound.cases = [*self.settled, *self.open, *self._sent.values()]
         return True
+
+    def cancel(self) -> None:
+        """Cases that no process has begun are not sent."""
+        for future in self._sent:
+            future.cancel()
 
     def _settled(self, future: Future[Settled]) -> Settled:
         try:
