@@ -330,8 +330,14 @@ _Loader.add_constructor(None, _Loader.unknown)
 
 
 def _from_yaml(text: str) -> Any:
-    _check_events(text)
-    return yaml.load(text, Loader=_Loader)
+    try:
+        _check_events(text)
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        # libyaml's scanner runs ahead of its events, and has a limit of its own.
+        if "nesting depth" in (error.problem or ""):
+            raise RecursionError from None
+        raise
 
 
 def _check_events(text: str) -> None:
