@@ -14,6 +14,7 @@ import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from random_plans import random_plan
 
+from hetopt.costs import CostTable
 from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again import rows as again_rows
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
@@ -311,6 +312,47 @@ def test_nor_is_any_plan_by_what_its_stages_synchronise(
         each = Range(there_are, there_are, there_are, sizes, (by,))
         again = method.within(2 * left, lambda: None).refuted(each, left)
         assert again.ratio is None
+
+
+def tight_row(layers: int) -> Instance:
+    """As many GPUs as layers, each with room for a layer in its place, and no more."""
+    names = [f"n{i}" for i in range(layers)]
+    tree = {
+        "name": "row",
+        "model": {"name": "m", "layers": layers, "hidden": 1024, "heads": 8}
+        | {"vocabulary": 0, "parameters_per_layer": 10_000_000},
+        "cluster": {
+            "gpus": {"A": {"peak_tflops": 50, "memory_gib": 80}},
+            "nodes": [{"name": name, "gpu": "A", "count": 1} for name in names],
+            "inter": {"gbytes_per_s": 5},
+        },
+        "workload": {"sequence_length": 512, "global_batch": 8}
+        | {"micro_batch_sizes": [1], "costs": {"recompute": "none"}},
+    }
+    ample = Instance.model_validate(tree, strict=False)
+    need = CostTable(ample).stage_mib("n0", range(1), 1, 1, 8, layers, 0)
+    tree["cluster"]["gpus"]["A"]["memory_gib"] = (sum(need.values()) + 1) / 1024
+    return Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4])
+def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(layers: int) -> None:
+    """However far from the end the stage itself is looked at."""
+    instance = tight_row(layers)
+    best = best_training_plan(instance)
+    assert best is not None
+    assert len(best[1].pipelines[0].stages) == layers
+    kinds, left = fleet(instance), float(best[0])
+    method = counted(instance, kinds).within(2 * left, lambda: None)
+    alone = Range(1, 1, 1, range(1), (Synchronising(),))
+    assert method.refuted(alone, left).ratio is None
+    forged = TrainingCertificate(
+        time_us=left, most_sync_us=1.0, cases=(Case(counts=1.1),) * 2
+    )
+    assert checking.missing(instance, forged, best[0])
+    again = checking._Check(instance, forged)._counts
+    asked = AskedAgain((1, 1), 1, (1,))
+    assert not again.refute([asked], left)
 
 
 def later(stages: Stages, rng: Any) -> Stages:

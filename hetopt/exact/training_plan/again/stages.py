@@ -127,6 +127,7 @@ class StageTables:
         self.before = np.array([*accumulate(weights, initial=0.0)])
         self.first, self.last = np.triu_indices(self.layers + 1, 1)
         self._begins: dict[object, int] = {}
+        self._behind: dict[tuple[int, int], list[float]] = {}
         self._every = lru_cache(None)(self._find_every)
 
     def _begin(
@@ -166,7 +167,10 @@ class StageTables:
         """Least times by kind, [degree, samples, run], in a place or further away."""
         layers, size = self.layers, self.layers + 1
         each = [np.full((x.gpus + 1, b + 1, size, size), np.inf) for x in self.nodes]
-        behind = [math.inf] * layers + [0]
+        # What follows a stage is as near to the end as it fits, wherever this one is.
+        if least > 1 and (b, n) not in self._behind:
+            self._replicas(b, n, 1)
+        behind = [math.inf] * layers + [0] if least == 1 else self._behind[b, n]
         for last in range(layers, 0, -1):
             if behind[last] == math.inf:
                 continue
@@ -174,9 +178,10 @@ class StageTables:
             for node, us in zip(self.nodes, each, strict=True):
                 for name in node.names:
                     self._lower_all(us, name, last, (n, place))
-                for first in range(last):
+                for first in range(last if least == 1 else 0):
                     if np.isfinite(us[:, :, first, last]).any():
                         behind[first] = min(behind[first], place)
+        self._behind[b, n] = behind
         return [us[:, :, self.first, self.last] for us in each]
 
     def _lower_all(

@@ -45,6 +45,9 @@ class Memory:
         """Stages may recompute by any of the rules."""
         self.tables = [table.under(rule) for rule in table.workload.recomputes]
         self._begins: dict[tuple[object, ...], tuple[int, bool]] = {}
+        #: How many stages follow each number of layers at the least; None where none
+        #: can begin behind it. By kinds, sizes and numbers of micro-batches.
+        self.behind: dict[object, list[int | None]] = {}
 
     def fitting(
         self, rule: int, node: str, group: tuple[int, int], last: int, place: "Place"
@@ -115,7 +118,7 @@ class Replicas:
         """`check()` is called before what takes long, and may raise.
 
         As many stages follow each number of layers as memory demands, or more where
-        they are told.
+        they are told: of these stages alone, others may follow more closely.
         """
         self._memory, self._most = memory, most
         self._nodes = [kind.speakers for kind in kinds]
@@ -124,7 +127,10 @@ class Replicas:
         shapes = [(kind.gpus + 1, most + 1) for kind in kinds]
         # By [degree, samples, last layer, first layer], while they are found.
         grids = [np.full((*shape, layers + 1, layers + 1), np.inf) for shape in shapes]
-        behind: list[int | None] = [None] * layers + [0]  # stages, at the least
+        key = tuple(self._nodes), most, micro_batches
+        if stages_behind and key not in memory.behind:
+            Replicas(memory, kinds, most, micro_batches, check)
+        behind = memory.behind[key] if stages_behind else [None] * layers + [0]
         for last in range(layers, 0, -1):
             check()
             stages = behind[last]
@@ -137,8 +143,9 @@ class Replicas:
                 for node in self._nodes[kind]:
                     self._ending(node, last, place, grid[:, :, last])
                 begins = np.isfinite(grid[:, :, last]).any((0, 1))
-                for first in np.flatnonzero(begins).tolist():
+                for first in [] if stages_behind else np.flatnonzero(begins).tolist():
                     behind[first] = min(stages + 1, behind[first] or layers)
+        memory.behind[key] = behind  # of all layers, once they are looked at
         self.us = [grid[:, :, self.runs.last, self.runs.first] for grid in grids]
 
     def _ending(self, node: str, last: int, place: Place, us: Array) -> None:
