@@ -8,7 +8,7 @@ sees whole nodes; here a site's GPUs are dealt out to pipelines one by one, so t
 site may hold more pipelines than its smallest node has GPUs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations, groupby, permutations, product
 
@@ -19,7 +19,7 @@ from .balancing import Balancer, Chain, with_batch
 from .fast_cost import FastCost, Pipe
 
 _QUICK = 2  # times the slowest link: links inside sites
-_MOST_NODES, _MOST_SITES = 64, 6  # whose pairs and sets are looked at one by one
+MOST_NODES, MOST_SITES = 64, 6  # whose pairs and sets are looked at one by one
 _MOST_PIPELINES = 32
 _DEGREES = (1, 2, 8)  # the largest that a stage may have
 
@@ -33,11 +33,11 @@ def starts(instance: Instance, deadline: float | None = None) -> list[TrainingPl
     `deadline` is a `time.monotonic()` instant. The plans fit into memory; rules of
     targets they may break.
     """
-    if len(instance.planned_cluster.nodes) > _MOST_NODES:
+    if len(instance.planned_cluster.nodes) > MOST_NODES:
         return []
     cost = FastCost(instance, deadline)
     places = sites(cost)
-    if not 1 < len(places) <= _MOST_SITES:
+    if not 1 < len(places) <= MOST_SITES:
         return []
     planner = _Planner(cost, places)
     found: list[_Found] = []
@@ -55,14 +55,23 @@ def sites(cost: FastCost) -> list[_Site]:
 
     All of them are one site where no link is quick beside another.
     """
-    left = list(cost.timed_nodes)
+    names, link = cost.names, cost.table.link
+    found = on_quick_links(
+        cost.timed_nodes, lambda i, j: float(link(names[i], names[j])[1])
+    )
+    return sorted(found, key=lambda site: (-sum(_speeds(cost, site)), site))
+
+
+def on_quick_links(
+    nodes: Sequence[int], rate: Callable[[int, int], float]
+) -> list[_Site]:
+    """Nodes that links join which are quick beside the slowest, by `rate` of a pair.
+
+    All of them together where no two are joined so, or all are.
+    """
+    left = list(nodes)
     if len(left) < 2:
         return [tuple(left)]
-    names, link = cost.names, cost.table.link
-
-    def rate(i: int, j: int) -> float:
-        return float(link(names[i], names[j])[1])
-
     slowest = min(rate(i, j) for i, j in combinations(left, 2))
     found: list[_Site] = []
     while left:
@@ -74,8 +83,8 @@ def sites(cost: FastCost) -> list[_Site]:
             left = [j for j in left if j not in near]
         found.append(tuple(sorted(site)))
     if all(len(site) == 1 for site in found):
-        return [tuple(cost.timed_nodes)]
-    return sorted(found, key=lambda site: (-sum(_speeds(cost, site)), site))
+        return [tuple(nodes)]
+    return found
 
 
 def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:

@@ -31,7 +31,7 @@ Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
-Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share"]
+Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share", "site"]
 
 
 class Case(Record):
@@ -70,8 +70,10 @@ class Case(Record):
             raise ValueError(f"found {given[0]} and a division: give one of them")
         if self.split is not None and self.at is None:
             raise ValueError("found split without at: say where")
-        if (self.split == "share") != (self.node is not None):
-            raise ValueError("expected node with split 'share' and with no other")
+        if (self.split in ("share", "site")) != (self.node is not None):
+            raise ValueError(
+                "expected node with split 'share' or 'site' and with no other"
+            )
         return self
 
     def parts(self) -> list["Case"]:
@@ -90,7 +92,8 @@ class TrainingCertificate(Record):
     grow by one of `ratios` from `least_us` a sequence, or each for itself where there
     are none. Where GPUs are counted, nodes like those that are `together` are looked at
     as the best of them; where the certificate is `levelled`, nodes that differ by the
-    latency of their inner links alone have the least of these. Any such choice is
+    latency of their inner links alone have the least of these. Nodes of different
+    `sites` (none: all are of one) are joined by slow links. Any such choice is
     valid. Where a plan chooses its stage of ZeRO or how it is divided, `further` are
     the certificates of the choices after the first.
     """
@@ -107,12 +110,19 @@ class TrainingCertificate(Record):
         Field(max_length=10_000),
     ] = ()
     levelled: bool = False
+    sites: Annotated[
+        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
+        Field(max_length=64),
+    ] = ()
     further: Annotated[
         tuple["TrainingCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
     _later = frozenset(
-        ("worths", "finer", "least_us", "ratios", "together", "levelled", "further")
+        (
+            *("worths", "finer", "least_us", "ratios", "together", "levelled"),
+            *("sites", "further"),
+        )
     )
 
     @model_validator(mode="after")

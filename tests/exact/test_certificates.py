@@ -148,9 +148,11 @@ def test_a_certificate_of_one_choice_says_nothing_of_the_others() -> None:
     [
         ({"worths": [1]}, "1 worths for"),
         ({"finer": [1, 1]}, "2 finer parts for 1 sizes"),
+        ({"sites": [["elsewhere"]]}, "sites do not divide the nodes"),
+        ({"sites": [["n0"], ["n0"]]}, "sites do not divide the nodes"),
     ],
 )
-def test_worths_of_other_layers_and_sizes_prove_nothing(
+def test_what_is_of_another_instance_proves_nothing(
     changed: dict[str, Any], message: str
 ) -> None:
     case = {"prices": [0.0]}

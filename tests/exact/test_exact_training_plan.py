@@ -4,18 +4,24 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
+from math import inf
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
 from random_plans import random_plan
+from sites_of_nodes import in_sites
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
+from hetopt.exact.training_plan import node_kinds
+from hetopt.exact.training_plan.apart import sites
+from hetopt.exact.training_plan.node_kinds import Spread
 from hetopt.exact.training_plan.patterns import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
 from hetopt.files.clusters import generate
@@ -394,18 +400,61 @@ def shared(random: Random) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
+def sited(random: Random) -> Instance:
+    """A tiny instance on three nodes in sites, some with stages of several replicas."""
+    while True:
+        instance = random_tiny_instance(random)
+        if len(instance.planned_cluster.nodes) > 2:
+            break
+    tree = in_sites(random, instance.model_dump(mode="json"))
+    if random.random() < 0.6:
+        tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2]])
+        tree["workload"]["global_batch"] = random.choice([2, 4])
+    return Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_refuted_of_sites_is_true_and_proved_again(seed: int) -> None:
+    is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
+
+
+def test_a_stage_lies_in_two_sites_where_its_replicas_are_large_enough() -> None:
+    """Of a layer of weight 1 one site has half of the replicas, or fewer."""
+    inside, across = (8.0, 8.0, 1.0, False), (0.25, 8.0, 1.0)
+    assert Spread(*inside).bridging(1.0) == 0
+    assert Spread(*inside, Spread(*across)).bridging(1.0) == pytest.approx(2)
+    assert Spread(*inside, Spread(0.0, 8.0, 1.0)).bridging(1.0) == inf
+
+
+def test_slow_links_between_sites_are_priced() -> None:
+    """What is refuted where they are known is not where all links are of one site."""
+    instance = generate("islands", size="small", seed=1)
+    least = float(training_plan_bound(instance).value)
+    for known, refutes in ((sites, True), (lambda _: (), False)):
+        with patch.object(node_kinds, "sites", known):
+            bound = PatternBound(instance, least, 1.5 * least)
+        bound.start(counting=False)
+        assert bool(bound.fleet.sites) == refutes
+        assert proved(bound, 1.25 * least, 30) == refutes
+
+
 @examples(10)
 @given(drawn(shared))
 def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(
     instance: Instance,
 ) -> None:
-    best = best_training_plan(instance)
+    is_true_and_proved_again(instance, steps=4)
+
+
+def is_true_and_proved_again(instance: Instance, steps: int) -> None:
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
     if best is None:
         return
     bound = PatternBound(instance, 0.2 * best[0], 1.5 * best[0])
     for share in (0.4, 0.8, 0.95, 1.0):
         refutation = bound.refute(share * best[0])
-        for _ in range(4):
+        for _ in range(steps):
             if not refutation.step():
                 break
         if not refutation.proved:

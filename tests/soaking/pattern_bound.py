@@ -5,6 +5,7 @@ from typing import Any
 
 import drawing
 from claims import random_plans, some_plans
+from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
@@ -30,6 +31,8 @@ def draw(rng: Random) -> dict[str, Any]:
         sizes=rng.choice([(1,), (1, 2), (1, 2, 4), (2,)]),
     )
     tree["workload"]["alternatives"] = {}
+    if rng.random() < 0.3:
+        tree = in_sites(rng, tree)
     return {"instance": tree, "plans": rng.randrange(10**9)}
 
 

@@ -13,7 +13,7 @@ not clearly true, or that has no answer, refutes nothing.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, product
@@ -43,7 +43,9 @@ _SUMMED = 1e-9  # and of a sum of prices
 _MOST_CELLS = 5e7  # of a table of visits
 _MOST_INTERVALS = 5_000
 _ENOUGH = 10  # complaints, after which nothing more is checked
-_INNER, _OUT, _SHARED, _WHOLE, _HALF = range(5)  # what a replica is in its visit
+# What a replica is in its visit; the last two are where a pipeline leaves its site.
+_INNER, _OUT, _SHARED, _WHOLE, _HALF, _OFF, _BRIDGE = range(7)
+_MOST_NODES = 200  # all pairs of which are looked at where there are sites
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,15 @@ class _Box:
     """Ranges: of time, of the least replicas of a layer, of shares, and of pipelines.
 
     And of the number of their size of micro-batches and of their bottleneck in us.
+    Shares are of nodes, and of sites where there are several.
     """
 
     sync: tuple[float, float]
     pipelines: tuple[int, int]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    sites_low: tuple[float, ...]
+    sites_high: tuple[float, ...]
     count: tuple[int, int]
     size: tuple[int, int]
     bottleneck: tuple[float, float] = (0.0, math.inf)
@@ -77,24 +82,36 @@ class _Reach(NamedTuple):
     """Layers that a GPU can synchronise with other nodes, and the node's own share.
 
     `part` is the most of a layer's replicas that fit into a node, each on one GPU;
-    `alone` says that there is one pipeline at the most.
+    `alone` says that there is one pipeline at the most. `site` is the same of all nodes
+    of the site and of other sites.
     """
 
     rate: float
     share: float
     part: float
     alone: bool = False
+    site: "_Reach | None" = None
 
     def most(self, degree: int) -> float:
         """Layers of a replica: those of its rate are at least 1 - part of them all."""
         sent = degree * self.rate
         alone = sent / (1 - self.part) if self.part < 1 else math.inf
-        return min(sent + self.share, alone) * (1 + 2e-9) + 1e-9
+        most = min(sent + self.share, alone) * (1 + 2e-9) + 1e-9
+        return most if self.site is None else min(most, self.site.most(degree))
 
     def shared(self, degree: int, here: int) -> float:
         """The same where `here` replicas at most are in the node, others are not."""
         sent = degree * self.rate * (here + 1)
         return min(self.most(degree), sent * (1 + 2e-9) + 1e-9)
+
+    def joins(self, degree: int, lightest: float) -> bool:
+        """Whether replicas of so many GPUs may have a stage with those of other sites.
+
+        Of one of its layers a site has half of all replicas or fewer, and none of them
+        synchronises faster than the smallest.
+        """
+        assert self.site is not None
+        return lightest / 2 <= degree * self.site.rate * (1 + 2e-9)
 
 
 class _Visits(NamedTuple):
@@ -103,6 +120,7 @@ class _Visits(NamedTuple):
     going: Array
     half: Array
     ended: Array
+    leaving: Array
     claims: Array
 
 
@@ -193,24 +211,27 @@ class _Size:
     def blocks(self, kind: Any, reach: _Reach) -> Iterator[_Block]:
         """Blocks of replicas that can synchronise their runs, each with its hop."""
         check, b = self.check, self.b
-        inside, outside = check.hops(kind)
-        middle, end = check.runs_of(kind)
-        none = np.zeros_like(inside)
         thirds = -(-2 * b // 3)
         some, whole, half = range(1, b), range(thirds, b + 1), range(1, thirds)
-        small = range(1, b // 3 + 1)
-        for number, (runs, hops, roles) in enumerate(
-            (
-                (middle, inside, ((_INNER, (b,)),)),
-                (middle, check.nearest, ((_INNER, some), (_SHARED, some))),
-                (middle, outside, ((_OUT, (b,)),)),
-                (end, none, ((_WHOLE, whole), (_HALF, half), (_SHARED, small))),
-            )
-        ):
-            samples = [(role, s) for role, each in roles for s in each]
+        every, small = range(1, b + 1), range(1, b // 3 + 1)
+        # By what follows: a stage here, shared or not, elsewhere, none, another site.
+        roles = [
+            (0, ((_INNER, (b,)),), False),
+            (1, ((_INNER, some), (_SHARED, some)), False),
+            (2, ((_OUT, (b,)),), False),
+            (3, ((_WHOLE, whole), (_HALF, half), (_SHARED, small)), False),
+        ]
+        if check.sites:
+            roles.append((4, ((_OFF, every),), False))
+            roles += [(1, ((_BRIDGE, some),), True), (3, ((_BRIDGE, small),), True)]
+        for number, each, joining in roles:
+            runs = check.runs_of(kind)[number == 3]
             if (kind, number) not in self._slowest:
+                hops = check.hops_by_what_follows(kind)[number]
                 self._slowest[kind, number] = self._by_degree(runs, hops)
-            slowest = self._able(self._slowest[kind, number], runs.weight, reach)
+            known = self._slowest[kind, number]
+            slowest = self._able(known, runs.weight, reach, joining)
+            samples = [(role, s) for role, numbers in each for s in numbers]
             for k, worth in product(range(1, len(slowest)), range(slowest.shape[2])):
                 for role, s in samples:
                     us = float(slowest[k, s, worth])
@@ -225,17 +246,22 @@ class _Size:
         us = runs.us[:, : self.b + 1] + hops[None, : self.b + 1, None]
         return [self._slowest_of(us, t) for t in range(1, len(us))]
 
-    def _able(self, found: list[Array], weight: Array, reach: _Reach) -> Array:
+    def _able(
+        self, found: list[Array], weight: Array, reach: _Reach, joining: bool
+    ) -> Array:
         """The least of all degrees, of blocks that can synchronise what they hold.
 
         As many replicas are in the node as there are GPUs and samples for, and those
-        of other pipelines.
+        of other pipelines. Only of stages `joining` sites, if asked.
         """
         b, gpus = self.b, len(found)
+        lightest = min(self.check.weights)
         best = np.full_like(found[0], math.inf)
         for t, slowest in enumerate(found, 1):
+            if joining and not reach.joins(t, lightest):
+                continue
             for k, samples in product(range(t, gpus + 1), range(1, b + 1)):
-                here = min(k // t, samples) if reach.alone else 1 + gpus - t
+                here = min(k // t, samples) if reach.alone else k // t + gpus - k
                 most = reach.most(t) if samples == b else reach.shared(t, here)
                 us = np.where(weight <= most, slowest[k, samples], math.inf)
                 np.minimum(best[k, samples], us, out=best[k, samples])
@@ -277,22 +303,24 @@ class _Size:
                 self._stage(sorted_.get((role, k), []), high, fill * inverse)
                 for k in range(1, gpus + 1)
             ]
-            for role in range(5)
+            for role in range(7)
         ]
         shape = (gpus + 1, self.cells + 1, len(high))
         inner = np.full(shape, np.inf)
         inner[0, 0] = 0
         self._behind(inner, stages[_INNER], inner)
-        going, half, ended = (np.full(shape, np.inf) for _ in range(3))
+        going, half, ended, leaving = (np.full(shape, np.inf) for _ in range(4))
         for role, out in (
             (_OUT, going),
             (_SHARED, going),
             (_HALF, half),
             (_WHOLE, ended),
+            (_OFF, leaving),
+            (_BRIDGE, leaving),
         ):
             self._behind(out, stages[role], inner)
         claims = self._claims(able, gpus, rate)
-        return _Visits(going[1:], half[1:], ended[1:], claims)
+        return _Visits(going[1:], half[1:], ended[1:], leaving[1:], claims)
 
     def _stage(self, able: list[_Block], high: Array, inverse: Array) -> Array:
         found = np.full((self.cells + 1, len(high)), np.inf)
@@ -339,6 +367,23 @@ class _Size:
         claims: Array = np.where(np.isfinite(least[1:]), least[1:], 0.0)
         return claims * (np.arange(1, gpus + 1) / gpus)[:, None]
 
+    def most_in(self, gpus: int, reach: _Reach) -> int:
+        """Cells that a pipeline holds at the most on all GPUs of a site.
+
+        All of them where cells are rounded up.
+        """
+        if not self.exact:
+            return self.cells
+        pairs = sorted(
+            zip(self.check.weights, self.check.worths, strict=True),
+            key=lambda pair: pair[0] / pair[1],
+        )
+        at = [*accumulate((worth * self.parts for _, worth in pairs), initial=0)]
+        least = [*accumulate((weight for weight, _ in pairs), initial=0.0)]
+        most = reach.most(gpus) * (1 + 1e-7) + 1e-7
+        held = np.interp(np.arange(self.cells + 1), at, least)
+        return int(np.flatnonzero(held <= most)[-1])
+
     def held(self, kind: Any, reach: _Reach) -> Array:
         """The most that replicas on k GPUs worth so much can hold, [k - 1, cells].
 
@@ -377,12 +422,24 @@ class _Check:
         for name in names:
             self.sample.setdefault(self._kind_of(name), name)
         order = list(self.sample)
+        self.sites = certificate.sites
+        self.site_of = {name: i for i, site in enumerate(self.sites) for name in site}
         # Nodes of a kind stand together, kinds in the order of their first nodes.
-        self.nodes = sorted(names, key=lambda name: order.index(self._kind_of(name)))
+        self.nodes = sorted(
+            names,
+            key=lambda x: (order.index(self._kind_of(x)), self.site_of.get(x, 0)),
+        )
         self.kinds = [self._kind_of(name) for name in self.nodes]
+        self.places = [
+            (order.index(kind), self.site_of.get(name, 0))
+            for name, kind in zip(self.nodes, self.kinds, strict=True)
+        ]
         self._hops: dict[Any, tuple[Array, Array]] = {}
         self._runs: dict[Any, tuple[_Runs, _Runs]] = {}
         self.found: list[str] = []
+        if self.sites and (reason := self._no_sites(names)):
+            self.found.append(reason)
+            return
         self.worths = certificate.worths or (1,) * self.layers
         if len(self.worths) != self.layers:
             self.found.append(f"{len(self.worths)} worths for {self.layers} layers")
@@ -396,6 +453,33 @@ class _Check:
 
     def _kind_of(self, name: str) -> tuple[Any, ...]:
         return (self.table.node_class[name], self.table.cluster.node[name].count)
+
+    def _no_sites(self, names: list[str]) -> str:
+        """Why the certificate's sites divide no such cluster; empty if they do."""
+        if len(names) > _MOST_NODES:
+            raise Unsupported(
+                f"{len(names)} nodes in sites are more than a check can hold: plan "
+                "again to prove the bound"
+            )
+        listed = sorted(name for site in self.sites for name in site)
+        if listed != sorted(names) or not all(self.sites):
+            return "sites do not divide the nodes"
+        grouped = self.costs.zero_groups > 1 or self.costs.expert_parallel > 1
+        return "sites where replicas synchronise in groups" if grouped else ""
+
+    def _apart(self, name: str) -> list[str]:
+        """Nodes in other sites, if there are any."""
+        if not self.sites:
+            return []
+        return [x for x in self.nodes if self.site_of[x] != self.site_of[name]]
+
+    @cached_property
+    def _far_us(self) -> float:
+        """What one GPU takes to synchronise a layer of average size across sites."""
+        rates = (self.table.link(x, y)[1] for x in self.nodes for y in self._apart(x))
+        if (fastest := max(rates, default=None)) is None:
+            return 0.0
+        return self._exchanged / float(fastest / 1_000_000)
 
     def grids(self, size: _Size) -> list[tuple[Array, Array]]:
         """Ends of intervals of bottlenecks, and 1 / their beginnings, by level.
@@ -432,6 +516,19 @@ class _Check:
             near = np.array([0.0, *(v * min(each) for each in least)])
             self._hops[kind] = near, np.array([0.0, *(v * out for _, out in least)])
         return self._hops[kind]
+
+    def hops_by_what_follows(self, kind: Any) -> list[Array]:
+        """A stage in the node, a shared stage, one elsewhere, none; another site."""
+        inside, outside = self.hops(kind)
+        off = np.zeros_like(inside)
+        if self.sites:
+            v, alike = self.costs.interleave, zip(self.nodes, self.kinds, strict=True)
+            mine = [name for name, each in alike if each == kind]
+            for s in range(1, self.most + 1):
+                pairs = ((x, y) for x in mine for y in self._apart(x))
+                least = (float(self.table.least_hop_us(x, y, s)) for x, y in pairs)
+                off[s] = v * min(least, default=math.inf)
+        return [inside, self.nearest, outside, np.zeros_like(inside), off]
 
     def runs_of(self, kind: Any) -> tuple[_Runs, _Runs]:
         """Replicas of runs in the middle and at the end, on such a node."""
@@ -540,6 +637,7 @@ class _Check:
         if self.found:
             return self.found
         none, whole = (0.0,) * len(self.nodes), (float(self.layers),) * len(self.nodes)
+        nothing, all_ = (each[:1] * len(self.sites) for each in (none, whole))
         most = self.most_replicas
         most_sync = self.certificate.most_sync_us
         ranges = [(0.0, math.inf)]
@@ -550,7 +648,8 @@ class _Check:
             return [f"{len(trees)} first cases, {len(ranges)} expected"]
         for tree, sync in zip(trees, ranges, strict=True):
             sizes = (0, len(self.sizes) - 1)
-            self._walk(tree, _Box(sync, (1, most), none, whole, (1, most), sizes))
+            shares = none, whole, nothing, all_
+            self._walk(tree, _Box(sync, (1, most), *shares, (1, most), sizes))
         return self.found
 
     def _walk(self, tree: Case | None, box: _Box) -> None:
@@ -599,17 +698,22 @@ class _Check:
             if tree.split == "size":
                 low_, high_ = _parted(box.size, at)
                 return replace(box, size=low_), replace(box, size=high_)
-            least, largest = box.bottleneck
+            short, long = box.bottleneck
             return (
-                replace(box, bottleneck=(least, min(at, largest))),
-                replace(box, bottleneck=(max(least, at), largest)),
+                replace(box, bottleneck=(short, min(at, long))),
+                replace(box, bottleneck=(max(short, at), long)),
             )
         i = tree.node
         assert i is not None
-        if i >= len(box.low) or not box.low[i] <= at <= box.high[i]:
+        of_sites = tree.split == "site"
+        lows = box.sites_low if of_sites else box.low
+        highs = box.sites_high if of_sites else box.high
+        if i >= len(lows) or not lows[i] <= at <= highs[i]:
             return None
-        below = (*box.high[:i], at, *box.high[i + 1 :])
-        above = (*box.low[:i], at, *box.low[i + 1 :])
+        below = (*highs[:i], at, *highs[i + 1 :])
+        above = (*lows[:i], at, *lows[i + 1 :])
+        if of_sites:
+            return replace(box, sites_high=below), replace(box, sites_low=above)
         return replace(box, high=below), replace(box, low=above)
 
     def _narrowed(self, box: _Box) -> _Box | None:
@@ -618,19 +722,26 @@ class _Check:
             return None
         low, high = list(box.low), list(box.high)
         for i in range(1, len(low)):
-            if self.kinds[i] == self.kinds[i - 1]:
+            if self.places[i] == self.places[i - 1]:
                 high[i] = min(high[i], high[i - 1])
         for i in range(len(low) - 1, 0, -1):
-            if self.kinds[i] == self.kinds[i - 1]:
+            if self.places[i] == self.places[i - 1]:
                 low[i - 1] = max(low[i - 1], low[i])
+        most = self._most_shares(low, high)
+        sites = self._most_shares(box.sites_low, box.sites_high)
+        if most is None or sites is None:
+            return None
+        return replace(box, low=tuple(low), high=most, sites_high=sites)
+
+    def _most_shares(
+        self, low: Sequence[float], high: Sequence[float]
+    ) -> tuple[float, ...] | None:
+        """The most that each can be where all are L together; None if they cannot."""
         slack = 1e-9 * self.layers
         rest = self.layers - sum(low)
-        if rest < -slack:
-            return None
-        high = [min(h, x + rest + slack) for x, h in zip(low, high, strict=True)]
-        if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
-            return None
-        return replace(box, low=tuple(low), high=tuple(high))
+        most = [min(h, x + rest + slack) for x, h in zip(low, high, strict=True)]
+        over = any(h < x - 2 * slack for x, h in zip(low, most, strict=True))
+        return None if over or rest < -slack else tuple(most)
 
     # -- one case ----------------------------------------------------------------
 
@@ -687,42 +798,43 @@ class _Check:
         """Whether no pipeline is worth more than its price, nor all the batch."""
         if (left := self._left_us(box)) < 0:
             return True
-        order = {kind: number for number, kind in enumerate(self.sample)}
-        groups = sorted(
-            Counter(
-                (order[kind], share)
-                for kind, share in zip(self.kinds, box.high, strict=True)
-            ).items()
-        )
+        shares = zip(self.places, box.high, strict=True)
+        groups = sorted(Counter((*place, share) for place, share in shares).items())
         if len(prices) == 2 * len(groups) + 2:
             prices = (*prices, 0.0)  # of nothing owed
         if len(prices) != 2 * len(groups) + 3 or level >= len(self.sizes[0].grids):
             return False
         kinds = list(self.sample)
-        gpus = [count * kinds[k][1] for (k, _), count in groups]
+        gpus = [count * kinds[k][1] for (k, _, _), count in groups]
         owed = sum(self.weights)
         amounts = [*gpus, *[0] * len(gpus), self.layers, box.most, -owed]
         worths = np.array(prices) * amounts
         if not worths.sum() + _SUMMED * np.abs(worths).sum() < self.batch:
             return False
         return all(
-            self._dear(size, box, prices, groups, (left, spent, rate), level)
+            self._dear(size, box, prices, groups, (left, *way), level)
             for size in self.sizes[box.size[0] : box.size[1] + 1]
-            for spent, rate in self._ranges(box)
+            for way in self._ranges(box)
         )
 
-    def _ranges(self, box: _Box) -> Iterator[tuple[float, float]]:
+    def _ranges(self, box: _Box) -> Iterator[tuple[float, float, float]]:
         """What a pipeline spends on synchronising, and the layers that a GPU can.
 
-        Where backward passes hide it: of each range, S less what fills the pipeline
-        remains, so that both together take S at the least.
+        With other nodes and with other sites. Where backward passes hide it: of each
+        range, S less what fills the pipeline remains, so that both together take S at
+        the least.
         """
+        near, far = self._spread_us(), self._far_us
         if len(ways := self._hidden()) == 1:
-            yield 0.0, self._rate(box)
+            yield 0.0, self._rate(box, near), self._rate(box, far)
             return
-        whole = self._spread_us()
+        every = float(self.layers)
         for spent, most in ways:
-            yield spent, min(float(self.layers), most / whole * (1 + 1e-12))
+            near_rate, far_rate = (
+                min(every, most / whole * (1 + 1e-12)) if whole else every
+                for whole in (near, far)
+            )
+            yield spent, near_rate, far_rate
 
     def _hidden(self) -> list[tuple[float, float]]:
         """What a pipeline spends at the least where stages synchronise for a time.
@@ -747,16 +859,16 @@ class _Check:
         size: _Size,
         box: _Box,
         prices: tuple[float, ...],
-        groups: list[tuple[tuple[int, float], int]],
-        times: tuple[float, float, float],
+        groups: list[tuple[tuple[int, int, float], int]],
+        times: tuple[float, float, float, float],
         level: int,
     ) -> bool:
         """Whether every pipeline of one size of micro-batches is worth its price.
 
         `times` is what is left of the time, what of it is spent on synchronising in
-        place of filling the pipeline, and the rate of that.
+        place of filling the pipeline, and the rates of that.
         """
-        left, spent, rate = times
+        left, spent, rate, far_rate = times
         fill = 0.0 if spent else self.fill
         left = max(0.0, left - spent)
         kinds = list(self.sample)
@@ -764,10 +876,14 @@ class _Check:
         least, most = box.bottleneck[0], min(box.bottleneck[1], 1e300)
         some = ends >= least * (1 - 1e-9)
         some &= (inverse == 0) | (inverse * most * (1 + 1e-9) >= 1)
-        limited, largest = [], abs(prices[-2])
-        for i, ((k, share), count) in enumerate(groups):
+        sites = self._reaches_of_sites(box, far_rate)
+        limited, largest, joined = [], abs(prices[-2]), False
+        for i, ((k, site, share), count) in enumerate(groups):
             part = min(1.0, int(kinds[k][1]) / box.pipelines[0])
-            reach = _Reach(rate, min(share, self.layers * part), part, box.most == 1)
+            most_held = min(share, self.layers * part)
+            of_site = sites[site] if sites else None
+            reach = _Reach(rate, most_held, part, box.most == 1, of_site)
+            joined |= bool(sites) and reach.joins(int(kinds[k][1]), min(self.weights))
             found = size.visits(kinds[k], reach, level, fill)
             gpus = np.arange(1, int(kinds[k][1]) + 1)[:, None]
             balance = prices[len(groups) + i]
@@ -777,22 +893,39 @@ class _Check:
             largest = max(largest, float(np.abs(goods).max()))
             cheap = [
                 self._cheapest(size, size.b * table[:, :, some] + goods[:, :, None])
-                for table in found[:3]
+                for table in found[:4]
             ]
-            limited.append((count, cheap))
+            limited.append((site, count, cheap))
         inverse = inverse[some]
         if not len(inverse):
             return True
         first = size.b * (self.fill + left * inverse)
         worth = np.where(inverse > 0, first, self.batch)
         wanted = worth + _ROOM * (worth + largest) - prices[-2]
+        most_in = [
+            size.most_in(sum(self._gpus[name] for name in names), reach)
+            for names, reach in zip(self.sites, sites, strict=True)
+        ]
         # What is not surely dear enough when nodes may be visited at will.
-        lowest = [np.minimum.reduce([each[e] for _, each in limited]) for e in range(3)]
-        hard = ~(_any_number(lowest) >= wanted)
+        hard = ~(_least_price(limited, (most_in, joined), at_will=True) >= wanted)
         if not hard.any():
             return True
-        few = [(n, [table[:, hard] for table in each]) for n, each in limited]
-        return bool((_limited(few) >= wanted[hard]).all())
+        few = [(i, n, [table[:, hard] for table in each]) for i, n, each in limited]
+        lowest = _least_price(few, (most_in, joined), at_will=False)
+        return bool((lowest >= wanted[hard]).all())
+
+    @cached_property
+    def _gpus(self) -> dict[str, int]:
+        return {node.name: node.count for node in self.table.cluster.nodes}
+
+    def _reaches_of_sites(self, box: _Box, rate: float) -> list[_Reach]:
+        """Of each site, what of it synchronises with others."""
+        found = []
+        for names, share in zip(self.sites, box.sites_high, strict=True):
+            gpus = sum(self._gpus[name] for name in names)
+            part = min(1.0, gpus / box.pipelines[0])
+            found.append(_Reach(rate, min(share, self.layers * part), part))
+        return found
 
     def _cheapest(self, size: _Size, priced: Array) -> Array:
         least: Array = priced.min(0)
@@ -806,13 +939,14 @@ class _Check:
         rates = [exact(slower(rate)) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             rates.append(exact(inter.gbytes_per_s))
-        if not rates:
-            return 0.0
-        sent = self.costs.sync_passes * self.costs.gradient_bytes * self.average
-        return sent / float(max(rates) * 1000)
+        return self._exchanged / float(max(rates) * 1000) if rates else 0.0
 
-    def _rate(self, box: _Box) -> float:
-        spread = self._spread_us()
+    @cached_property
+    def _exchanged(self) -> float:
+        """Bytes of a layer of average size, in all passes."""
+        return self.costs.sync_passes * self.costs.gradient_bytes * self.average
+
+    def _rate(self, box: _Box, spread: float) -> float:
         if not (spread and self.priced) or math.isinf(box.sync[1]):
             return float(self.layers)
         # No less than it is, whatever was rounded.
@@ -836,37 +970,75 @@ def _parted(whole: tuple[int, int], at: float) -> tuple[tuple[int, int], ...]:
     return (low, min(int(at), high)), (max(int(at) + 1, low), high)
 
 
-def _any_number(visits: list[Array]) -> Array:
-    """Least price of a pipeline that may visit as often as it likes."""
-    going, half, ended = (np.full_like(visits[0], np.inf) for _ in range(3))
-    going[0] = 0
-    for y in range(1, len(going)):
-        going[y] = (visits[0][1 : y + 1] + going[y - 1 :: -1]).min(0)
-    for y in range(1, len(going)):
-        half[y] = (visits[1][1 : y + 1] + going[y - 1 :: -1]).min(0)
-    for end, before in ((visits[2], going), (visits[1], half)):
-        ended[-1] = np.minimum(ended[-1], (end[1:] + before[-2::-1]).min(0))
-    last: Array = ended[-1]
+_Tables = list[Array]  # least prices of what has no end, half, the end; what leaves
+_STEPS = (
+    *((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2)),
+    *((0, 3, 3), (3, 0, 3)),
+)
+
+
+def _least_price(
+    groups: list[tuple[int, int, _Tables]],
+    sites: tuple[list[int], bool],
+    *,
+    at_will: bool,
+) -> Array:
+    """Least price of a pipeline on groups of nodes: their site, how many, visits.
+
+    Each node is visited once, or `at_will`. Of each of the `sites` a pipeline has so
+    many cells at the most, and leaves it if its end is elsewhere; half of the end may
+    be where stages join sites.
+    """
+    most_in, joined = sites
+    if not most_in:
+        nodes = [(count, tables) for _, count, tables in groups]
+        last: Array = _visited(nodes, at_will)[2][-1]
+        return last
+    cells, intervals = groups[0][2][0].shape
+    visits = []
+    for site, most in enumerate(most_in):
+        there = [
+            (count, [table[: most + 1] for table in tables])
+            for i, count, tables in groups
+            if i == site
+        ]
+        found = _visited(there, at_will)
+        whole = [np.full((cells, intervals), np.inf) for _ in range(4)]
+        for end, state in ((0, 3), (2, 2), *([(1, 1)] if joined else [])):
+            whole[end][: most + 1] = found[state]
+        visits.append((1, whole))
+    last = _visited(visits, at_will=False)[2][-1]
     return last
 
 
-def _limited(groups: list[tuple[int, list[Array]]]) -> Array:
-    """The same with at most one visit a node."""
+def _visited(groups: list[tuple[int, _Tables]], at_will: bool) -> _Tables:
+    """Least prices by cells of what pipelines are that visit groups of nodes."""
     shape = groups[0][1][0].shape
-    states = [np.full(shape, np.inf) for _ in range(3)]
+    states = [np.full(shape, np.inf) for _ in range(4)]
     states[0][0] = 0
+    if at_will:
+        any_of = [np.minimum.reduce([each[e] for _, each in groups]) for e in range(4)]
+        # Without an end first, as often as one likes; then at most two that have one.
+        for step in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3)):
+            _add(states, any_of, step, states)
+        return states
     for count, visits in groups:
         for _ in range(min(count, shape[0] - 1)):
             new = [state.copy() for state in states]
-            for before, end in product(range(3), range(3)):
-                if before + end > 2 or not np.isfinite(visits[end]).any():
-                    continue
-                out = new[before + end]
-                for y in range(1, shape[0]):
-                    rest = states[before][: shape[0] - y] + visits[end][y]
-                    np.minimum(out[y:], rest, out=out[y:])
+            for step in _STEPS:
+                _add(states, visits, step, new)
             if all(map(np.array_equal, new, states)):
                 break
             states = new
-    last: Array = states[2][-1]
-    return last
+    return states
+
+
+def _add(before: _Tables, visits: _Tables, step: tuple[int, ...], out: _Tables) -> None:
+    """Lower what comes of a state and a visit."""
+    state, end, to = step
+    able = np.flatnonzero(np.isfinite(visits[end]).any(axis=1))
+    for w in range(1, len(out[to])):
+        some = able[(able > 0) & (able <= w)]
+        if len(some):
+            found = (visits[end][some] + before[state][w - some]).min(axis=0)
+            np.minimum(out[to][w], found, out=out[to][w])

@@ -8,6 +8,8 @@ them holds for layers of any sizes; for equal layers they are exact.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from ...costs import CostTable
 from ...schema import Instance, exact
 from ...schema.rates import slower
+from .apart import Sites, sites
 from .blocks import (
     Replicas,
     Rows,
@@ -30,6 +33,8 @@ from .blocks import (
 
 Array = npt.NDArray[np.float64]
 
+_NOTHING = np.zeros(0, np.int64)
+
 
 class Offer(NamedTuple):
     """The blocks that a kind can have in micro-batches of one size, by what follows.
@@ -37,14 +42,16 @@ class Offer(NamedTuple):
     `inner`: another stage in the node, the hop is there at the least; `out`: none, and
     all samples are here, so that they go to another node; `shared`: none, and others
     of the stage may be next to the following one, or a small part of the last stage;
-    `last`: the pipeline ends, with its head and without a hop. Hops are to a receiver
-    of one GPU, the cheapest there is.
+    `last`: the pipeline ends, with its head and without a hop; `off`: the whole stage
+    is in the site, and the next one in another; none where there is but one site.
+    Hops are to a receiver of one GPU, the cheapest there is.
     """
 
     inner: Rows
     out: Rows
     shared: Rows
     last: Rows
+    off: Rows
 
 
 @dataclass(frozen=True)
@@ -75,13 +82,15 @@ class Spread(NamedTuple):
 
     A GPU synchronises `rate` of them with other nodes, `share` is the node's share of
     all layers, and of no layer are more than `part` of the replicas in the node.
-    `alone` says that there is but one pipeline.
+    `alone` says that there is but one pipeline. `site` is the same of the node's site
+    and of what lies in others, where there are several.
     """
 
     rate: float
     share: float
     part: float
     alone: bool = False
+    site: "Spread | None" = None
 
     def most(self, degree: Whole) -> Array:
         """Of replicas of so many GPUs each: t rate + share, and t rate / (1 - part)."""
@@ -89,19 +98,46 @@ class Spread(NamedTuple):
         most: Array = sent + self.share
         if self.part < 1:
             most = np.minimum(most, sent / (1 - self.part) * (1 + 1e-9))
-        return most
+        return most if self.site is None else np.minimum(most, self.site.most(degree))
 
     def shared(self, rows: Rows, gpus: int) -> Array:
         """The same of blocks whose stage lies in other nodes, too, of `gpus` GPUs each.
 
-        With a replica on t GPUs at most 1 + gpus - t of its layers are in the node, one
-        pipeline alone has them all in the block, and one or more are not in the node.
+        Of a layer one replica or more is not in the node. One pipeline alone has all
+        others in the block; those of several are on the node's other GPUs, too.
         """
-        here = 1 + gpus - rows.degree
-        if self.alone:
-            here = np.minimum(rows.gpus // rows.degree, rows.samples)
-        sent: Array = rows.degree * np.float64(self.rate)
-        return np.minimum(self.most(rows.degree), sent * (here + 1))
+        most = int(rows.samples.max(initial=0))
+        rooms = _together(gpus, most, alone=self.alone)
+        sent = rooms[rows.gpus, rows.degree, rows.samples] * np.float64(self.rate)
+        return np.minimum(self.most(rows.degree), sent)
+
+    def bridging(self, lightest: float) -> float:
+        """The least degree of replicas of a stage in several sites; 0 without any.
+
+        Of a layer there half of the replicas, or more, are not in the site of one of
+        them, and all send what the smallest of them does: p / 2 <= t rate.
+        """
+        if self.site is None or not lightest:
+            return 0.0
+        rate = 2 * self.site.rate * (1 + 1e-9)
+        return lightest / rate if rate else np.inf
+
+
+@cache
+def _together(gpus: int, samples: int, *, alone: bool) -> Whole:
+    """What t (1 + replicas in the node) is at the most, by [GPUs, degree, samples].
+
+    Blocks have replicas of t GPUs or more: a block with larger ones that is as quick
+    speaks for those with smaller ones.
+    """
+    most = np.zeros((gpus + 1, gpus + 1, samples + 1), np.int64)
+    for k in range(1, gpus + 1):
+        for t in range(1, gpus + 1):
+            here = np.full(samples + 1, k // t + gpus - k)
+            if alone:
+                here = np.minimum(k // t, np.arange(samples + 1))
+            most[k, t] = np.maximum(most[k, t - 1], t * (1 + here) if t <= k else 0)
+    return most
 
 
 @dataclass(frozen=True)
@@ -111,7 +147,8 @@ class Fleet:
     `spread_us` is passes x bytes x p / beta of a layer of average size: what one
     replica on one GPU pays to synchronise it when nearly all other replicas lie in
     other nodes. `layer_weights` are the sizes of layers, in average layers.
-    `nearest_us` are the least hops inside any node, by samples from 0 on.
+    `nearest_us` are the least hops inside any node, by samples from 0 on. Between
+    `sites` a spread layer costs `far_us`.
     """
 
     kinds: tuple[Kind, ...]
@@ -119,6 +156,13 @@ class Fleet:
     spread_us: float
     layer_weights: Array
     nearest_us: Array
+    sites: Sites = ()
+    far_us: float = 0.0
+
+    @property
+    def most_gpus(self) -> int:
+        """Of the largest node."""
+        return max(kind.gpus for kind in self.kinds)
 
 
 def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet:
@@ -135,11 +179,12 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
     speakers = [names[0] for names in classes.values()]
     counted = sizes(own, speakers, instance.workload.micro_batch_sizes)
     most = max(size.sequences for size in counted)
-    hops = [_hops(own, names, most) for names in classes.values()]
+    apart = sites(own)
+    hops = [_hops(own, names, most, apart) for names in classes.values()]
     # A stage that is shared may hand on from any of its nodes.
-    anywhere = np.min([within for within, _ in hops], axis=0)
+    anywhere = np.min([within for within, _, _ in hops], axis=0)
     kinds = []
-    for names, (within, out) in zip(classes.values(), hops, strict=True):
+    for names, (within, out, off) in zip(classes.values(), hops, strict=True):
         check()
         runs, last = (
             replicas(tables, names[0], counted[0].worths, most, last=last)
@@ -148,7 +193,7 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
         offers = []
         for size in counted:
             check()
-            offers.append(_offer(runs, last, size, (within, anywhere, out)))
+            offers.append(_offer(runs, last, size, (within, anywhere, out, off)))
         count = own.cluster.node[names[0]].count
         largest = np.maximum(runs.largest, last.largest)
         speed = _speed(runs, counted)
@@ -157,7 +202,15 @@ def fleet(instance: Instance, check: Callable[[], None] = lambda: None) -> Fleet
             Kind(tuple(names), count, tuple(offers), speed, largest, *own_hops)
         )
     weights = sizes_of_layers(own)
-    return Fleet(tuple(kinds), tuple(counted), _spread_us(own), weights, anywhere)
+    return Fleet(
+        tuple(kinds),
+        tuple(counted),
+        _spread_us(own),
+        weights,
+        anywhere,
+        apart,
+        _far_us(own, apart),
+    )
 
 
 def _spread_us(table: CostTable) -> float:
@@ -168,6 +221,20 @@ def _spread_us(table: CostTable) -> float:
     if not rates:
         return 0.0
     return float(sent_bytes(table) / (max(rates) * 1000))
+
+
+def _far_us(table: CostTable, apart: Sites) -> float:
+    """The same between sites, by the fastest link between any two."""
+    if not apart:
+        return 0.0
+    cluster = table.cluster
+    links = {
+        cluster.links.between(cluster.number[x], cluster.number[y])
+        for one, other in combinations(apart, 2)
+        for x, y in product(one, other)
+    }
+    fastest = max(cluster.links.exactly(link)[1] for link in links)
+    return float(sent_bytes(table) / fastest * 1_000_000)
 
 
 def sent_bytes(table: CostTable) -> Fraction:
@@ -188,12 +255,16 @@ def _speed(runs: Replicas, counted: list[Size]) -> float:
 
 
 def _offer(
-    runs: Replicas, last: Replicas, size: Size, hops: tuple[Array, Array, Array]
+    runs: Replicas,
+    last: Replicas,
+    size: Size,
+    hops: tuple[Array, Array, Array, Array],
 ) -> Offer:
     b = size.sequences
-    within, anywhere, out = (us[: b + 1] for us in hops)
+    within, anywhere, out, off = (us[: b + 1] for us in hops)
     none = np.zeros(b + 1)
     whole, gone = blocks(runs, size, within), blocks(runs, size, out)
+    far = blocks(runs, size, off) if np.isfinite(off).all() else gone.of(_NOTHING)
     some, last_ = blocks(runs, size, anywhere), blocks(last, size, none)
     shared = some.of(some.samples < b)
     return Offer(
@@ -201,19 +272,39 @@ def _offer(
         gone.of(gone.samples == b),
         joined([shared, last_.of(3 * last_.samples <= b)]),
         last_,
+        far,
     )
 
 
-def _hops(table: CostTable, names: list[str], most: int) -> tuple[Array, Array]:
-    """Least hops inside such a node and out of it, by samples from 0 on."""
+def _hops(
+    table: CostTable, names: list[str], most: int, apart: Sites = ()
+) -> tuple[Array, Array, Array]:
+    """Least hops inside such a node, out of it, and to another site, by samples.
+
+    From 0 on; infinite where there is no such node.
+    """
     node, v = table.cluster.node[names[0]], table.workload.costs.interleave
     samples = range(1, most + 1)
     out = np.array([0.0, *(_least_out_us(table, names, s) for s in samples)])
+    off = np.array([0.0, *(_least_off_us(table, names, s, apart) for s in samples)])
     if node.count == 1:
-        return v * out, v * out
+        return v * out, v * out, v * off
     near = [float(table.least_hop_us(node.name, node.name, s)) for s in samples]
     # Where links between nodes are the faster ones, two visits are not one.
-    return v * np.minimum([0.0, *near], out), v * out
+    return v * np.minimum([0.0, *near], out), v * out, v * off
+
+
+def _least_off_us(table: CostTable, names: list[str], s: int, apart: Sites) -> float:
+    """The cheapest hop of s samples from a node of the kind to any other site."""
+    number, links = table.cluster.number, table.cluster.links
+    found = {
+        links.between(number[x], number[y])
+        for site in apart
+        for x in names
+        if x not in site
+        for y in site
+    }
+    return min((float(table.hop_over_us(link, s)) for link in found), default=np.inf)
 
 
 def _least_out_us(table: CostTable, names: list[str], s: int) -> float:

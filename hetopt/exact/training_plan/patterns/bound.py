@@ -34,8 +34,16 @@ with s / b,
     sum over r of (s_r / b) (p(R_r) - t_r s beta / 4)  <=  Gamma_v.
 
 A node of C GPUs holds no more than C replicas of a layer: gamma_v(l) <= C / D. With a
-replica on t of them it holds no more than C - t + 1, so that 1 - gamma_v(l) is at least
-1 / (C - t + 2) where a stage is shared with other nodes.
+block of k GPUs in replicas of t or more it holds no more than k / t + C - k, so that
+1 - gamma_v(l) is at least 1 / (k / t + C - k + 1) where a stage is shared with others.
+
+Where links between *sites* are slow, all of this holds of sites in place of nodes, too,
+with the fastest of these links and shares of sites. A pipeline holds no more in a site
+than all its GPUs there synchronise and the site's share:
+
+    sum over its layers there p_l  <=  GPUs of the site x s beta' / 4 + Gamma_site,
+
+and a stage whose next one is in another site hands on over a slow link.
 
 Where prices refute a case but for little, whole pipelines are looked at by the GPUs
 that they use (`counts`) before shares are divided.
@@ -51,7 +59,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -80,6 +88,7 @@ _COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
 _HALVES, _STEPS = 5, 4
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
+_WIDE_SITE, _NARROW_SITE = 1 / 4, 1 / 32  # those of sites, before s is fine and after
 _NEARLY = 1.03  # times the batch, that patterns take: counts may tell what is left
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
@@ -98,13 +107,18 @@ def variants(instance: Instance) -> list[Instance]:
     ]
 
 
-_Group = tuple[int, float]  # a kind of nodes, and the share that they may have
+# A kind of nodes, their site, and the share that they may have.
+_Group = tuple[int, int, float]
 
 
 class Hidden(NamedTuple):
-    """Layers that a GPU can synchronise, and the time that is spent at the least."""
+    """Layers that a GPU can synchronise, and the time that is spent at the least.
+
+    With other nodes, and with other sites.
+    """
 
     rate: float
+    far_rate: float
     spent_us: float
 
 
@@ -114,10 +128,10 @@ class Case:
 
     `pipelines` are the least replicas that a layer has, `count` how many pipelines
     there are; where that is one, its size of micro-batches, by number, and its
-    bottleneck in us have ranges, too. Shares are in average layers. `prices`, by number
-    of groups, are those that were found last: a good start for the next time, as are
-    the kinds of nodes that were wanted more often than there are. `proof` are the
-    prices that refuted the case, unless it was divided.
+    bottleneck in us have ranges, too. Shares of nodes and of sites are in average
+    layers. `prices`, by number of groups, are those that were found last: a good start
+    for the next time, as are the kinds of nodes, by site, that were wanted more often
+    than there are. `proof` are the prices that refuted the case, unless it was divided.
     """
 
     sync_low_us: float
@@ -127,13 +141,15 @@ class Case:
     shares_low: tuple[float, ...]
     shares_high: tuple[float, ...]
     count_high: int
+    sites_low: tuple[float, ...] = ()
+    sites_high: tuple[float, ...] = ()
     count_low: int = 1
     size_low: int = 0
     size_high: int = 0
     bottleneck_low: float = 0.0
     bottleneck_high: float = inf
     prices: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    limited: frozenset[int] = frozenset()
+    limited: frozenset[tuple[int, int]] = frozenset()
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
     counted: float | None = None  # refuted by counts, with ranges of this ratio
@@ -149,7 +165,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Split:
-    """How a case was divided: `of` what, for a share of which `node`, where.
+    """How a case was divided: `of` what, for a share of which `node` or site, where.
 
     A part is None where the range that is left for it is empty.
     """
@@ -194,8 +210,10 @@ class PatternBound:
         self.sync_factor = float(costs.sync_factor)
         self.overhead_us = float(costs.iteration_overhead_us)
         self.fleet = known.fleet if known else fleet(instance, check)
-        self.kind_of = [
-            k for k, kind in enumerate(self.fleet.kinds) for _ in kind.nodes
+        self.places = [*self._places()]
+        self.site_gpus = [
+            sum(instance.planned_cluster.node[name].count for name in site)
+            for site in self.fleet.sites
         ]
         self.layers = instance.model.layers
         self.batch = instance.workload.global_batch
@@ -214,6 +232,9 @@ class PatternBound:
         )
         self.most_pipelines = self._most_pipelines()
         self.most_held = [self._most_held(size) for size in self.fleet.sizes]
+        self.least_held = {
+            size.sequences: self._least_held(size) for size in self.fleet.sizes
+        }
         known = known or counts.prepared(instance, self.fleet, check)
         self._counts = known and known.within(largest, check)
         self.counting = False  # several pipelines as well as one
@@ -223,6 +244,13 @@ class PatternBound:
         both = {by: self._first_cases() for by in (True, False)}
         self._paused = {by: (first, first) for by, first in both.items()}
         self.first, self.cases = self._paused[self.counting]
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Kind and site of every node; those of both together."""
+        site_of = {name: i for i, site in enumerate(self.fleet.sites) for name in site}
+        for number, kind in enumerate(self.fleet.kinds):
+            for site in sorted(site_of.get(name, 0) for name in kind.nodes):
+                yield number, site
 
     def _most_pipelines(self) -> int:
         """The most replicas that every layer can have: what all nodes have room for."""
@@ -261,13 +289,26 @@ class PatternBound:
         most: Table = np.interp(np.arange(size.cells + 1), room, held) * size.sequences
         return most
 
+    def _least_held(self, size: Size) -> Table:
+        """The least that a pipeline holds by what it is worth: the lightest first."""
+        weights, worths = self.fleet.layer_weights, np.array(size.worths, float)
+        order = np.argsort(weights / np.maximum(worths, 1e-9), kind="stable")
+        at = np.concatenate([[0], np.cumsum(worths[order])]) * size.finer
+        held = np.concatenate([[0], np.cumsum(weights[order])])
+        least: Table = np.interp(np.arange(size.cells + 1), at, held)
+        return least
+
     def _first_cases(self) -> list[Case]:
-        nodes, most = len(self.kind_of), self.most_pipelines
-        sizes = len(self.fleet.sizes)
+        nodes, most = len(self.places), self.most_pipelines
+        sizes, sites = len(self.fleet.sizes), len(self.fleet.sites)
         none, whole = (0.0,) * nodes, (float(self.layers),) * nodes
         edges = [0.0, self.most_sync_us, inf] if self.priced_sync else [0.0, inf]
         return [
-            Case(low, high, 1, most, none, whole, most, size_high=sizes - 1)
+            Case(
+                *(low, high, 1, most, none, whole, most),
+                *((0.0,) * sites, (float(self.layers),) * sites),
+                size_high=sizes - 1,
+            )
             for low, high in pairwise(edges)
         ]
 
@@ -308,7 +349,7 @@ class PatternBound:
         if self.counting or (self._lines and case.most == 1):
             return self._refuted_by_counts(case, left, time_us)
         groups = self._groups(case)
-        kinds = [kind for kind, _ in groups]
+        kinds = [group[:2] for group in groups]
         for level in range(len(_RATIOS)):
             pricing = self._pricing(case, groups, level, time_us)
             start = case.prices.get(len(groups))
@@ -374,8 +415,8 @@ class PatternBound:
 
     def _groups(self, case: Case) -> dict[_Group, int]:
         """How many nodes are of one kind and may have one share, in order."""
-        nodes = zip(self.kind_of, case.shares_high, strict=True)
-        return dict(sorted(Counter(nodes).items()))
+        nodes = zip(self.places, case.shares_high, strict=True)
+        return dict(sorted(Counter((*place, share) for place, share in nodes).items()))
 
     def _pricing(
         self, case: Case, groups: dict[_Group, int], level: int, time_us: float
@@ -388,8 +429,8 @@ class PatternBound:
             float(case.most),
             1 / self.instance.workload.costs.interleave,
             tuple(
-                Group(count, kinds[kind].gpus, kinds[kind].speed)
-                for (kind, _), count in groups.items()
+                Group(count, kinds[kind].gpus, kinds[kind].speed, site)
+                for (kind, site, _), count in groups.items()
             ),
             tuple(
                 part
@@ -403,11 +444,19 @@ class PatternBound:
     def _hidden(self, case: Case, time_us: float) -> list[Hidden]:
         """Ranges of what the stages of one pipeline synchronise, hidden or not."""
         ranges = self._hidden_us(time_us)
+        spread, far = self.fleet.spread_us, self.fleet.far_us
         if len(ranges) == 1:
-            return [Hidden(self._rate(case), 0.0)]
-        layers, spread = float(self.layers), self.fleet.spread_us
+            return [Hidden(self._rate(case, spread), self._rate(case, far), 0.0)]
+        layers = float(self.layers)
         least = min(self.pipeline_factor, self.sync_factor)
-        return [Hidden(min(layers, high / spread), low * least) for low, high in ranges]
+        return [
+            Hidden(
+                min(layers, high / spread),
+                min(layers, high / far) if far else layers,
+                low * least,
+            )
+            for low, high in ranges
+        ]
 
     def _hidden_us(self, time_us: float, steps: int = 1) -> list[tuple[float, float]]:
         """Ranges of how long stages synchronise; one where nothing hides that."""
@@ -436,10 +485,10 @@ class PatternBound:
         spreads = [self._spread(case, hidden, group) for group in groups]
         visits = tuple(
             tables.visits(kind, size, spread, not hidden.spent_us).within(within)
-            for (kind, _), spread in zip(groups, spreads, strict=True)
+            for (kind, _, _), spread in zip(groups, spreads, strict=True)
         )
         claims, held = [], []
-        for (number, _), spread, visit in zip(groups, spreads, visits, strict=True):
+        for (number, *_), spread, visit in zip(groups, spreads, visits, strict=True):
             kind = self.fleet.kinds[number]
             k = np.arange(1, kind.gpus + 1)[:, None]
             claims.append((k / kind.gpus * visit.claims).astype(np.float32))
@@ -456,18 +505,39 @@ class PatternBound:
             visits,
             tuple(claims),
             tuple(held),
+            tuple(self._most_in_sites(case, hidden, counted)),
+            self._bridged(spreads),
         )
 
     def _spread(self, case: Case, hidden: Hidden, group: _Group) -> Spread:
         """What replicas may hold in nodes of a group: each layer has D or more."""
-        kind, share = group
+        kind, number, share = group
         part = min(1.0, self.fleet.kinds[kind].gpus / case.pipelines_low)
         most = min(share, part * self.layers)
-        return Spread(hidden.rate, most, part, alone=case.most == 1)
+        site = self._spread_of_site(case, hidden, number) if case.sites_high else None
+        return Spread(hidden.rate, most, part, case.most == 1, site)
 
-    def _rate(self, case: Case) -> float:
+    def _spread_of_site(self, case: Case, hidden: Hidden, number: int) -> Spread:
+        """The same of a site and what lies in others."""
+        part = min(1.0, self.site_gpus[number] / case.pipelines_low)
+        most = min(case.sites_high[number], part * self.layers)
+        return Spread(hidden.far_rate, most, part)
+
+    def _bridged(self, spreads: Sequence[Spread]) -> bool:
+        """Whether any node is large enough for a stage in several sites."""
+        lightest, most = float(self.fleet.layer_weights.min()), self.fleet.most_gpus
+        return any(spread.bridging(lightest) <= most for spread in spreads)
+
+    def _most_in_sites(self, case: Case, hidden: Hidden, size: Size) -> Iterator[int]:
+        """Cells that one pipeline holds in each site; all where they are rounded up."""
+        for number in range(len(case.sites_high)):
+            spread = self._spread_of_site(case, hidden, number)
+            most = float(spread.most(np.array(self.site_gpus[number])))
+            held = self.least_held[size.sequences] <= most * _ABOVE + _SLACK
+            yield int(np.flatnonzero(held)[-1]) if size.exact else size.cells
+
+    def _rate(self, case: Case, spread: float) -> float:
         """Layers that one GPU can synchronise within the case's time."""
-        spread = self.fleet.spread_us
         if not self.priced_sync or not spread or np.isinf(case.sync_high_us):
             return float(self.layers)
         return case.sync_high_us / spread
@@ -503,6 +573,8 @@ class PatternBound:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
+        if sites := self._split_of_sites(case, _WIDE_SITE):
+            return sites
         fine = _FINER if self.counting or case.near else _FINE
         if of_sync > fine and not several:
             return self._split_of_sync(case, middle)
@@ -514,17 +586,27 @@ class PatternBound:
             )
         if self.counting:
             return None
-        widths = [
-            (high - low) / self.layers
-            for low, high in zip(case.shares_low, case.shares_high, strict=True)
-        ]
-        node = int(np.argmax(widths))
-        if widths[node] < _NARROWEST:
+        sites = self._split_of_sites(case, _NARROW_SITE)
+        return sites or self._split_of_shares(case, "shares")
+
+    def _split_of_sites(self, case: Case, narrowest: float) -> Split | None:
+        if self.counting or case.most == 1:
             return None
-        at = (case.shares_low[node] + case.shares_high[node]) / 2
-        low = self._within(case, shares_high=_with(case.shares_high, node, at))
-        high = self._within(case, shares_low=_with(case.shares_low, node, at))
-        return Split("share", node, at, low, high)
+        return self._split_of_shares(case, "sites", narrowest)
+
+    def _split_of_shares(
+        self, case: Case, of: Literal["shares", "sites"], narrowest: float = _NARROWEST
+    ) -> Split | None:
+        """In the middle of the widest share of a node or site, if it is wide."""
+        lows, highs = getattr(case, f"{of}_low"), getattr(case, f"{of}_high")
+        widths = [(y - x) / self.layers for x, y in zip(lows, highs, strict=True)]
+        i = max(range(len(widths)), key=widths.__getitem__, default=None)
+        if i is None or widths[i] < narrowest:
+            return None
+        at = (lows[i] + highs[i]) / 2
+        low = self._within(case, **{f"{of}_high": _with(highs, i, at)})
+        high = self._within(case, **{f"{of}_low": _with(lows, i, at)})
+        return Split("share" if of == "shares" else "site", i, at, low, high)
 
     def _split_of_sync(self, case: Case, at: float) -> Split:
         low = self._within(case, sync_high_us=at)
@@ -562,21 +644,18 @@ class PatternBound:
         low, high = list(case.shares_low), list(case.shares_high)
         nodes = range(1, len(low))
         for i in nodes:
-            if self.kind_of[i] == self.kind_of[i - 1]:
+            if self.places[i] == self.places[i - 1]:
                 high[i] = min(high[i], high[i - 1])
         for i in reversed(nodes):
-            if self.kind_of[i] == self.kind_of[i - 1]:
+            if self.places[i] == self.places[i - 1]:
                 low[i - 1] = max(low[i - 1], low[i])
-        total, slack = sum(low), 1e-9 * self.layers
-        if total > self.layers + slack:
+        shares = _summing(low, high, self.layers)
+        sites = _summing(case.sites_low, case.sites_high, self.layers)
+        if shares is None or sites is None:
             return None
-        high = [
-            min(h, self.layers - total + x + slack)
-            for x, h in zip(low, high, strict=True)
-        ]
-        if any(h < x - 2 * slack for x, h in zip(low, high, strict=True)):
-            return None
-        return replace(case, shares_low=tuple(low), shares_high=tuple(high))
+        return replace(
+            case, shares_low=tuple(low), shares_high=shares, sites_high=sites
+        )
 
 
 class Refutation:
@@ -631,6 +710,7 @@ class Refutation:
                 ratios=_RATIOS,
                 together=self.bound.counted_together,
                 levelled=self.bound.levelled,
+                sites=self.bound.fleet.sites,
             )
         except ValidationError:
             return None
@@ -650,6 +730,21 @@ def _tree(case: Case) -> certificates.Case:
         low=None if split.low is None else _tree(split.low),
         high=None if split.high is None else _tree(split.high),
     )
+
+
+def _summing(
+    low: Sequence[float], high: Sequence[float], most: int
+) -> tuple[float, ...] | None:
+    """Upper ends of ranges of what sums to `most` at the most; None if it cannot."""
+    total, slack = sum(low), 1e-9 * most
+    if total > most + slack:
+        return None
+    found = tuple(
+        min(h, most - total + x + slack) for x, h in zip(low, high, strict=True)
+    )
+    if any(h < x - 2 * slack for x, h in zip(low, found, strict=True)):
+        return None
+    return found
 
 
 def _with(values: tuple[float, ...], i: int, value: float) -> tuple[float, ...]:

@@ -27,9 +27,10 @@ which there are at most so many; and layers held / D, of which a packing owes L:
 are worth something, and what is owed counts against the prices of all goods.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,24 +39,30 @@ from .programme import Array, maximise
 from .visits import Grid, Visits
 
 _MARGIN = np.float32(1e-5)
+_ROUNDED = 2e-9  # relative, of all that prices are summed of
 _ROUNDS = 60
 _COLUMNS_A_ROUND = 6
 _APART = 5  # intervals between two columns of one round, looked at first
 _OWED = 2.0  # batches, for all layers that a packing owes, where it holds none
 _NEAR = 1e-6  # of what is owed: as good as held
 _SHARES, _PIPELINES, _HELD = -3, -2, -1  # goods after those of the groups
-_ENDS = 3  # a pipeline that has no end, half of one, its end
+_ENDS = 4  # a pipeline that has no end, half of one, its end; one that leaves a site
 # A state and a visit, by what they have of the end, and the state that they make.
-_STEPS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2))
+_STEPS = (
+    *((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2)),
+    *((0, 3, 3), (3, 0, 3)),
+)
+_IN_SITE = (3, 1, 2)  # states within a site: without the end, pipelines leave it
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that a case treats alike: how many, of how many GPUs, how fast."""
+    """Nodes that a case treats alike: how many, of how many GPUs, how fast, where."""
 
     nodes: int
     gpus: int
     speed: float  # cells that a GPU does in a us, about
+    site: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Part:
     `spent_us` of the time are gone before bottlenecks count. The lists are of groups.
     `claims` of the share by [k - 1, w], `held` of the share
     at the most, likewise. `exact` says that worths are no more than they should be.
+    `most` cells are what a pipeline holds in each site, where there are several; stages
+    may be `bridged`, and lie in two.
     """
 
     sequences: int
@@ -75,6 +84,8 @@ class Part:
     visits: tuple[Visits, ...]
     claims: tuple[Table, ...]
     held: tuple[Table, ...]
+    most: tuple[int, ...] = ()
+    bridged: bool = False
 
     def every(self, step: int) -> "Part":
         """The same with some of the intervals."""
@@ -140,11 +151,22 @@ _States = list[Table | None]  # least prices by what there is of the end: [w, in
 
 @dataclass(frozen=True)
 class _Step:
-    """One choice of the dynamic program: visits of a group, or of several, lowest."""
+    """One choice of the dynamic program: visits of a group, or of several, lowest.
+
+    Or of a site, with what is `inside`.
+    """
 
     members: tuple[int, ...]
     lowest: _States
     before: _States | None  # None: any number of visits
+    inside: "_Walk | None" = None
+
+
+class _Walk(NamedTuple):
+    """Steps of the dynamic program, and its tables: least prices by worth held."""
+
+    steps: list[_Step]
+    states: _States
 
 
 class _Search:
@@ -225,6 +247,8 @@ class _Search:
         value = _value(prices, self.supply)
         if value <= 0:  # more is owed than there can be
             return prices
+        # A check gives away what is rounded of goods that cancel out.
+        value += _ROUNDED * _value(np.abs(prices), np.abs(self.supply))
         return prices * (self.pricing.batch * (1 - 1e-7) / value)
 
     def _add_columns(self, prices: Array) -> bool:
@@ -312,7 +336,7 @@ class _Programme:
         ]
         self.worth = search.worth(part)
         lowest = [self._lowest(i) for i in range(len(self.pricing.groups))]
-        self.steps, self.states = self._priced(lowest, set())
+        self.walk = self._priced(lowest, set())
         self.intervals = np.arange(len(self.worth))
         self.surplus = self._surplus(prices)
         hard = np.flatnonzero(self.surplus > 0)
@@ -322,11 +346,11 @@ class _Programme:
                 for states in lowest
             ]
             self.intervals = hard
-            self.steps, self.states = self._priced(some, search.limited)
+            self.walk = self._priced(some, search.limited)
             self.surplus = self._surplus(prices)
 
     def _surplus(self, prices: Array) -> Table:
-        ended = self.states[2]
+        ended = self.walk.states[2]
         assert ended is not None
         cost = ended[-1] + np.float32(prices[_PIPELINES])
         worth = self.worth[self.intervals]
@@ -348,7 +372,7 @@ class _Programme:
 
     def _table(self, i: int, end: int) -> Table | None:
         visits = self.part.visits[i]
-        return (visits.going, visits.half, visits.ended)[end]
+        return (visits.going, visits.half, visits.ended, visits.leaving)[end]
 
     def _lowest(self, i: int) -> _States:
         """Least prices of a visit of group `i`, by its end."""
@@ -365,36 +389,51 @@ class _Programme:
             found.append(least)
         return found
 
-    def _priced(
-        self, lowest: list[_States], limited: set[int]
-    ) -> tuple[list[_Step], _States]:
-        """Steps of the dynamic program, and its tables: least prices by worth held."""
-        groups = self.pricing.groups
-        free = [i for i in range(len(groups)) if i not in limited]
-        shape = lowest[0][0].shape  # type: ignore[union-attr]
-        states: _States = [np.full(shape, np.inf, np.float32) for _ in range(_ENDS)]
-        if lowest[0][1] is None:
-            states[1] = None
-        assert states[0] is not None
-        states[0][0] = 0
-        steps = []
+    def _priced(self, lowest: list[_States], limited: set[int]) -> _Walk:
+        """All pipelines; where there are several sites, each is visited once."""
+        every = range(len(self.pricing.groups))
+        if not self.part.most:
+            return self._visiting(every, lowest, limited)
+        states, steps = _nowhere([*lowest[0][:3], None]), []
+        for site, most in enumerate(self.part.most):
+            there = [i for i in every if self.pricing.groups[i].site == site]
+            if not there or not most:
+                continue
+            few = [
+                [None if table is None else table[: most + 1] for table in each]
+                for each in lowest
+            ]
+            inside = self._visiting(there, few, limited)
+            whole = [inside.states[end] for end in _IN_SITE]
+            if not self.part.bridged:  # the last stage lies in one site
+                whole[1] = None
+            steps.append(_Step(tuple(there), [*whole, None], states, inside))
+            states = _one_more(states, steps[-1].lowest)
+        return _Walk(steps, states)
+
+    def _visiting(
+        self, members: Sequence[int], lowest: list[_States], limited: set[int]
+    ) -> _Walk:
+        """Pipelines on nodes of some groups."""
+        free = [i for i in members if i not in limited]
+        states, steps = _nowhere(lowest[members[0]]), []
         if free:
             any_of = [_least_of([lowest[i][end] for i in free]) for end in range(_ENDS)]
             self._any_number(any_of, states)
             steps.append(_Step(tuple(free), any_of, None))
-        for i in sorted(limited):
-            for _ in range(groups[i].nodes):
+        for i in sorted(limited.intersection(members)):
+            for _ in range(self.pricing.groups[i].nodes):
                 self.pricing.check()
                 more = _one_more(states, lowest[i])
                 if all(map(_same, more, states)):  # nor would further visits help
                     break
                 steps.append(_Step((i,), lowest[i], states))
                 states = more
-        return steps, states
+        return _Walk(steps, states)
 
     def _any_number(self, visits: _States, states: _States) -> None:
         """Fill `states` with any number of visits, of which the last ends them."""
-        for from_, end, to in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2)):
+        for from_, end, to in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3)):
             visit, before, after = visits[end], states[from_], states[to]
             if visit is None or before is None or after is None:
                 continue
@@ -403,18 +442,7 @@ class _Programme:
 
     def pattern(self, g: int) -> list[_Visit]:
         """The visits of the cheapest pattern that holds all layers and ends."""
-        left, state = self.part.cells, 2
-        states = self.states
-        visits: list[_Visit] = []
-        for step in reversed(self.steps):
-            if step.before is None:
-                visits += _visits_of_any_number(step, states, left, state, g)
-                break
-            y, end, before = _last_visit(step, states, left, state, g)
-            if y:
-                visits.append((step.members, y, end))
-            state, left, states = before, left - y, step.before
-        return visits
+        return _visits(self.walk, self.part.cells, 2, g)
 
     def visit(
         self, members: tuple[int, ...], y: int, end: int, g: int
@@ -455,6 +483,17 @@ def _one_more(states: _States, visits: _States) -> _States:
     return more
 
 
+def _nowhere(like: _States) -> _States:
+    """Before any visit, with tables such as these."""
+    states: _States = [
+        None if table is None else np.full(table.shape, np.inf, np.float32)
+        for table in like
+    ]
+    assert states[0] is not None
+    states[0][0] = 0
+    return states
+
+
 def _same(one: Table | None, other: Table | None) -> bool:
     if one is None or other is None:
         return one is other
@@ -464,6 +503,23 @@ def _same(one: Table | None, other: Table | None) -> bool:
 def _into(state: int) -> Iterator[tuple[int, int]]:
     """Visits by their end, and states before them, that make a state."""
     yield from ((end, from_) for from_, end, to in _STEPS if to == state)
+
+
+def _visits(walk: _Walk, left: int, state: int, g: int) -> list[_Visit]:
+    """The visits of the cheapest way to a state with so many cells."""
+    states = walk.states
+    visits: list[_Visit] = []
+    for step in reversed(walk.steps):
+        if step.before is None:
+            visits += _visits_of_any_number(step, states, left, state, g)
+            break
+        y, end, before = _last_visit(step, states, left, state, g)
+        if y and step.inside is not None:
+            visits += _visits(step.inside, y, _IN_SITE[end], g)
+        elif y:
+            visits.append((step.members, y, end))
+        state, left, states = before, left - y, step.before
+    return visits
 
 
 def _visits_of_any_number(
@@ -499,7 +555,7 @@ def _last_visit(
         before, visit = step.before[from_], step.lowest[end]
         if before is None or visit is None:
             continue
-        for y in range(1, left + 1):
+        for y in range(1, min(left + 1, len(visit))):
             cost = float(before[left - y, g] + visit[y, g])
             options.append((cost, y, end, from_))
     aim = float(now[left, g])

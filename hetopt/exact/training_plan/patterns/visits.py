@@ -20,6 +20,9 @@ has there. That stage
   more is the end, others are of b / 3 at the most; without one the two largest blocks
   count as halves of the end, and others are again of b / 3 at the most. Those of b / 3
   may be as many as one likes.
+
+Where a pipeline *leaves* a site for another one, its last stage there pays the hop
+between sites, or is in both: then its replicas are as large as synchronising it takes.
 """
 
 from collections import OrderedDict
@@ -73,7 +76,8 @@ class Grid(NamedTuple):
 
 class Visits(NamedTuple):
     """`least` by [k - 1, w, interval], of visits that are no end of the pipeline,
-    half of it (None where micro-batches are one sequence), and all of it.
+    half of it (None where micro-batches are one sequence), all of it, and that leave
+    the site (None where there is but one).
 
     `claims` by [k - 1, w] is the least of what replicas are larger than they can
     synchronise, in average layers and with weights s / b.
@@ -82,6 +86,7 @@ class Visits(NamedTuple):
     going: Table
     half: Table | None
     ended: Table
+    leaving: Table | None
     claims: Table
 
     @property
@@ -97,7 +102,8 @@ class Visits(NamedTuple):
             return np.ascontiguousarray(found) if copy else found
 
         half = None if self.half is None else part(self.half)
-        return Visits(part(self.going), half, part(self.ended), self.claims)
+        leaving = None if self.leaving is None else part(self.leaving)
+        return Visits(part(self.going), half, part(self.ended), leaving, self.claims)
 
 
 class VisitTables:
@@ -115,7 +121,7 @@ class VisitTables:
         `check()` is called before what takes long, and may raise.
         """
         self.fleet, self.grids, self._fill, self._check = fleet, grids, fill, check
-        self._kept: OrderedDict[tuple[int, int, bytes, float, bool], Visits]
+        self._kept: OrderedDict[tuple[int, int, bytes, float, float, bool], Visits]
         self._kept = OrderedDict()
 
     def visits(self, kind: int, size: int, spread: Spread, fills: bool) -> Visits:
@@ -130,17 +136,22 @@ class VisitTables:
             here, shared = spread.most(rows.degree), spread.shared(rows, gpus)
             most = np.where(rows.samples == whole.sequences, here, shared)
             held.append(rows.weight <= most * (1 + 1e-9) + 1e-9)
+        lightest = float(self.fleet.layer_weights.min())
+        bridging = min(spread.bridging(lightest), float(gpus + 1))
         key = (
             kind,
             size,
             b"".join(np.packbits(each).tobytes() for each in held),
             rate,
+            bridging,
             fills,
         )
         if key not in self._kept:
             some = zip(offer, held, strict=True)
             limited = Offer(*(rows.of(able) for rows, able in some))
-            self._kept[key] = self._tables(kind, size, limited, rate, fills)
+            joining = limited.shared.degree >= bridging
+            bridge = limited.shared.of(joining)
+            self._kept[key] = self._tables(kind, size, limited, bridge, rate, fills)
             self._forget()
         self._kept.move_to_end(key)
         return self._kept[key]
@@ -152,24 +163,35 @@ class VisitTables:
             size -= old.nbytes
 
     def _tables(
-        self, number: int, size: int, offer: Offer, rate: float, fills: bool
+        self,
+        number: int,
+        size: int,
+        offer: Offer,
+        bridge: Rows,
+        rate: float,
+        fills: bool,
     ) -> Visits:
         kind, counted = self.fleet.kinds[number], self.fleet.sizes[size]
         grid = self.grids[size]
         shape = (kind.gpus, counted.cells + 1, len(grid.high))
-        several = counted.sequences > 1
-        going, ended = (np.full(shape, np.inf, np.float32) for _ in range(2))
-        half = np.full(shape, np.inf, np.float32) if several else None
+        there_are = True, counted.sequences > 1, True, bool(self.fleet.sites)
+        tables = [
+            np.full(shape, np.inf, np.float32) if there_is else None
+            for there_is in there_are
+        ]
         for begin in range(0, shape[2], _BLOCK):
             self._check()
             part = slice(begin, begin + _BLOCK)
             fill = self._fill if fills else 0.0
-            block = _Block(kind, counted, offer, grid, part, fill)
-            found = block.visits()
-            going[:, :, part], ended[:, :, part] = found[0], found[2]
-            if half is not None:
-                half[:, :, part] = found[1]
-        return Visits(going, half, ended, _claims(kind, counted, offer, rate))
+            block = _Block(kind, counted, offer, bridge, grid, part, fill)
+            for table, found in zip(tables, block.visits(), strict=True):
+                if table is not None:
+                    table[:, :, part] = found
+        going, half, ended, leaving = tables
+        assert going is not None
+        assert ended is not None
+        claims = _claims(kind, counted, offer, rate)
+        return Visits(going, half, ended, leaving, claims)
 
 
 class _Block:
@@ -180,6 +202,7 @@ class _Block:
         kind: Kind,
         size: Size,
         offer: Offer,
+        bridge: Rows,
         grid: Grid,
         part: slice,
         fill: float,
@@ -193,6 +216,7 @@ class _Block:
         self.shared = self._stages(offer.shared)
         self.whole = self._stages(last.of(most))
         self.halves = self._stages(last.of(~most))
+        self.off, self.bridge = self._stages(offer.off), self._stages(bridge)
 
     def _stages(self, rows: Rows) -> list[Table]:
         """By GPUs - 1, the cheapest blocks by [cells, bottleneck]."""
@@ -231,21 +255,20 @@ class _Block:
             at = cells[some][first]
             priced[at] = np.minimum(priced[at], least)
 
-    def visits(self) -> tuple[Table, Table | None, Table]:
-        """By [k - 1, cells, bottleneck]: no end, half of an end, all of it."""
+    def visits(self) -> tuple[Table, Table, Table, Table]:
+        """By [k - 1, cells, bottleneck]: no end, half of an end, all of it; leaving."""
         inner = self._empty()
         inner[0, 0] = 0
         self._append(inner, inner, self.inner)
-        going, ended = self._empty(), self._empty()
+        going, half, ended, leaving = (self._empty() for _ in range(4))
         self._append(going, inner, self.out)
-        if self.size.sequences == 1:
-            self._append(ended, inner, self.whole)
-            return going[1:], None, ended[1:]
-        half = self._empty()
-        self._append(going, inner, self.shared)
-        self._append(half, inner, self.halves)
+        self._append(leaving, inner, self.off)
+        self._append(leaving, inner, self.bridge)
         self._append(ended, inner, self.whole)
-        return going[1:], half[1:], ended[1:]
+        if self.size.sequences > 1:
+            self._append(going, inner, self.shared)
+            self._append(half, inner, self.halves)
+        return going[1:], half[1:], ended[1:], leaving[1:]
 
     def _empty(self) -> Table:
         shape = (self.gpus + 1, self.size.cells + 1, len(self.high))
@@ -255,7 +278,8 @@ class _Block:
         """Lower `out` by a block behind `before`."""
         for k in range(1, self.gpus + 1):
             for t in range(1, k + 1):
-                extend(out[k], before[k - t], stages[t - 1])
+                if len(stages[t - 1]) > 1:
+                    extend(out[k], before[k - t], stages[t - 1])
 
 
 def _claims(kind: Kind, size: Size, offer: Offer, rate: float) -> Table:
