@@ -218,7 +218,8 @@ class CountBound:
     def _sums_of(self, size: int, micro_batches: int, senders: Senders) -> Sums:
         self._check()
         tables = self._tables(size, micro_batches)
-        return self._sums.of(tables.stages(senders), tables.runs)
+        asked = size, micro_batches, senders
+        return self._sums.of(asked, lambda: tables.stages(senders), tables.runs)
 
     def _placed(
         self, which: tuple[int, int], stages_behind: tuple[int, ...]

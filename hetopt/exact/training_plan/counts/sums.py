@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -101,17 +101,21 @@ class Kept:
         """`gpus` are of each kind; `check()` is called before what takes long."""
         self._gpus, self._most, self._check = gpus, most_us, check
         self._sums: OrderedDict[bytes, Sums] = OrderedDict()
+        self._digests: dict[Hashable, bytes] = {}
 
-    def of(self, stages: Stages, runs: Runs) -> Sums:
-        """The sums of these stages."""
-        digest = blake2b(digest_size=16)
-        for table in (*stages.within, *stages.away, *stages.spread):
-            digest.update(table.tobytes())
-        key = digest.digest()
-        if key not in self._sums:
+    def of(self, asked: Hashable, stages: Callable[[], Stages], runs: Runs) -> Sums:
+        """The sums of the `stages` that are `asked` for, which are made if need be.
+
+        Equal stages have the same sums, whatever was asked for.
+        """
+        key = self._digests.get(asked)
+        if key is None or key not in self._sums:
             self._check()
-            self._sums[key] = Sums(Rows(stages, runs, self._gpus), self._most)
-            self._forget()
+            made = stages()
+            key = self._digests[asked] = _digest(made)
+            if key not in self._sums:
+                self._sums[key] = Sums(Rows(made, runs, self._gpus), self._most)
+                self._forget()
         self._sums.move_to_end(key)
         return self._sums[key]
 
@@ -121,3 +125,11 @@ class Kept:
 
     def _bytes(self) -> int:
         return sum(sums.nbytes for sums in self._sums.values())
+
+
+def _digest(stages: Stages) -> bytes:
+    """Equal for equal stages."""
+    digest = blake2b(digest_size=16)
+    for table in (*stages.within, *stages.away, *stages.spread):
+        digest.update(np.ascontiguousarray(table).data)
+    return digest.digest()
