@@ -140,19 +140,37 @@ class StageTables:
         anywhere = np.min([kind.away_us for kind in kinds], axis=0)
         exits = [anywhere, *self._hops_within()] if sequences > 1 else []
         self._spread = [self._spread_of(hops) for hops in exits]
+        # Of the senders that were asked for last, wherever is near: spread stages, and
+        # packed ones by kind of nodes, and by whether these are near.
+        self._alike: Senders | None = None
+        self._parts: dict[tuple[int, bool] | None, tuple[Array, ...]] = {}
 
     def stages(self, senders: Senders) -> Stages:
         """All stages that can synchronise what they hold."""
 
-        def able(each: list[list[_Table]]) -> tuple[Array, ...]:
-            kinds = enumerate(zip(each, self._kinds, strict=True))
-            return tuple(
-                self._able_packed(tables, c, kind, senders)
-                for c, (tables, kind) in kinds
+        alike = senders._replace(near=frozenset())
+        if alike != self._alike:
+            self._alike, self._parts = alike, {}
+        kinds = range(len(self._kinds))
+        within, away = zip(*(self._part(c, senders) for c in kinds), strict=True)
+        if None not in self._parts:
+            self._parts[None] = tuple(
+                self._able_spread(tables, senders) for tables in self._spread
             )
+        return Stages(within, away, self._parts[None])
 
-        spread = tuple(self._able_spread(tables, senders) for tables in self._spread)
-        return Stages(able(self._within), able(self._away), spread)
+    def _part(self, kind: int, senders: Senders) -> tuple[Array, ...]:
+        """Packed stages in nodes of a kind, within and away.
+
+        They are as for other senders whose nodes of that kind are as near.
+        """
+        key = kind, kind in senders.near
+        if key not in self._parts:
+            self._parts[key] = tuple(
+                self._able_packed(each[kind], kind, self._kinds[kind], senders)
+                for each in (self._within, self._away)
+            )
+        return self._parts[key]
 
     def less_than(self, other: "StageTables") -> bool:
         """Whether any replica takes less than in others."""
