@@ -167,7 +167,8 @@ def _no_compiler(stack: ExitStack) -> None:
     for name, plain in twins:
         twin = getattr(convolution, plain)
         stack.enter_context(patch.object(convolution, name, lambda twin=twin: twin))
-    stack.enter_context(patch.object(walks, "compiled", lambda: walks.plainly))
+    for name in ("compiled", "compiled_whole"):
+        stack.enter_context(patch.object(walks, name, lambda: walks.plainly))
 
 
 WITHOUT: dict[str, Callable[[ExitStack], None]] = {

@@ -138,12 +138,14 @@ def least_rows_of(order: list[Stages], layers: int, slowest: float) -> dict[Any,
     return found
 
 
-@pytest.fixture(params=[rows.plainly, rows.number_by_number, None])
+@pytest.fixture(params=[rows.plainly, rows.number_by_number, rows.all_numbers, None])
 def every_kernel(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows by numpy, number by number, and by what a compiler makes of that."""
+    """Rows by numpy, number by number, all of them, and as a compiler makes these."""
     if request.param is not None:
+        monkeypatch.setattr(rows, "compiled_whole", lambda: request.param)
+    if request.param not in (None, rows.all_numbers):  # which knows no places
         monkeypatch.setattr(rows, "compiled", lambda: request.param)
 
 
@@ -161,6 +163,24 @@ def test_least_rows_are_the_least_of_all() -> None:
                     if used[0] <= most[0] and used[1] <= most[1]
                 ]
                 assert least[most] == min(some, default=inf)
+
+
+@pytest.mark.usefixtures("every_kernel")
+@pytest.mark.parametrize("whole", [0.0, 1.0])
+def test_least_rows_are_told_up_to_a_most(
+    whole: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_WHOLE", whole)  # all states at once, and never
+    for seed, layers in product(range(4), (2, 4)):
+        found = Rows(random_stages(seed, layers, False), Runs.of(layers), GPUS)
+        every = found.least(40.0, LONG)
+        most = np.random.default_rng(seed).integers(-20, 120, LONG.shape).astype(float)
+        for axis in range(2):
+            np.minimum.accumulate(most, axis, out=most)
+        least = found.least(40.0, most)
+        told = every <= most
+        assert np.array_equal(every[told], least[told])
+        assert (least[~told] > most[~told]).all()
 
 
 def test_packed_pipelines_are_the_best_of_all_divisions_of_the_gpus() -> None:

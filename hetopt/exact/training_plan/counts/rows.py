@@ -167,11 +167,19 @@ class Rows:
         """
         if not self._steps.us.size:
             return np.full(self.sides, np.inf)
-        least = compiled()(self._steps, slowest_us, most_us.ravel(), False)
+        kernel = compiled_whole() if self.whole(most_us) else compiled()
+        least = kernel(self._steps, slowest_us, most_us.ravel(), False)
         found: Array = least[-1, 0].reshape(self.sides)
         for axis in range(found.ndim):
             np.minimum.accumulate(found, axis, out=found)
         return found
+
+    def whole(self, most_us: Array) -> bool:
+        """Whether so many states are asked for that all take less long."""
+        steps = self._steps
+        entries = steps.rooms.shape[0] * steps.us.shape[1] * most_us.size
+        asked = np.count_nonzero(most_us >= 0)
+        return entries <= _WHOLE_ENTRIES and bool(asked > _WHOLE * most_us.size)
 
     def least_row(self, slowest_us: float) -> list[Laid]:
         """Stages of a row whose sum is the least; none where there is no row."""
@@ -209,6 +217,7 @@ def _equal(chain: Array, longer: Array, gpus: int) -> bool:
     return np.array_equal(chain[: gpus + 1], longer[: gpus + 1])
 
 
+_WHOLE, _WHOLE_ENTRIES = 0.25, 4_000_000  # of states, and by layer and row of rooms
 _MANY = 8  # times so many states are more than all, where some are looked up
 _Flags = npt.NDArray[np.bool_]
 
@@ -268,6 +277,12 @@ _Kernel = Callable[[Steps, float, Array, bool], Array]
 def compiled() -> _Kernel:
     """`number_by_number` for this machine where a compiler is, or `plainly`."""
     return compiling.compiled(number_by_number, plainly, least_used, lower)
+
+
+@cache
+def compiled_whole() -> _Kernel:
+    """`all_numbers` for this machine where a compiler is, or `plainly`."""
+    return compiling.compiled(all_numbers, plainly, lowest, gone_on)
 
 
 def plainly(steps: Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
@@ -411,3 +426,95 @@ def least_used(own: Array, some: Whole, use: Whole, strides: Whole) -> Whole:
             found[size] = state
             size += 1
     return found[:size]
+
+
+def all_numbers(steps: Steps, slowest_us: float, most_us: Array, every: bool) -> Array:
+    """The same where stages have one place, with all states beside each other.
+
+    What is beyond the most is looked at, too, and nothing is told apart: processors add
+    several numbers at once where these are neighbours.
+    """
+    us, before, after, raised, there, rooms, _, _, _ = steps
+    layers, states, many = us.shape[2], there.shape[1], rooms.shape[0]
+    sums = np.full((many, layers, states), np.inf)
+    reached = np.zeros((many, layers, 2), np.int64)  # of the states, from and to
+    for row in range(many):
+        if rooms[row, 0]:
+            sums[row, 0, 0], reached[row, 0, 1] = 0.0, 1
+    told = np.full((layers + 1 if every else 1, rooms.shape[1], states), np.inf)
+    told[0, 0, 0] = 0.0
+    best = np.full(states, np.inf)
+    for last in range(1, layers + 1):
+        least = told[last if every else 0]
+        least[:] = np.inf
+        for stage in range(len(before)):
+            row, rise = before[stage], raised[stage]
+            times, some = us[0, last, :last, stage], best[: states - rise]
+            low, high = lowest(some, sums[row], reached[row], times, slowest_us)
+            into = least[after[stage], low + rise : high + rise]
+            able, some = there[stage, low:high], best[low:high]
+            for i in range(len(into)):
+                found = some[i] if able[i] else np.inf
+                into[i] = found if found < into[i] else into[i]
+                some[i] = np.inf
+        for room in range(len(least)):
+            for state in range(states):
+                if least[room, state] > most_us[state]:
+                    least[room, state] = np.inf
+        if last < layers:
+            gone_on(sums, reached, least, rooms, last)
+    return told
+
+
+def lowest(
+    best: Array, sums: Array, reached: Whole, us: Array, slowest_us: float
+) -> tuple[int, int]:
+    """Lower what is best by stages that go on from some layers: from and to where.
+
+    Two layers at a time, and without branches: so it is done for several states at
+    once.
+    """
+    low, high, other = len(best), 0, -1
+    for first in range(len(us)):
+        begin, end = reached[first]
+        if us[first] > slowest_us or begin >= min(end, len(best)):
+            continue
+        low, high = min(low, begin), max(high, min(end, len(best)))
+        if other < 0:
+            other = first
+            continue
+        begin = min(begin, reached[other, 0])
+        end = min(max(end, reached[other, 1]), len(best))
+        us_a, us_b, into = us[other], us[first], best[begin:end]
+        sums_a, sums_b = sums[other, begin:end], sums[first, begin:end]
+        for i in range(len(into)):
+            one, two = sums_a[i] + us_a, sums_b[i] + us_b
+            found = one if one < two else two
+            into[i] = found if found < into[i] else into[i]
+        other = -1
+    if other >= 0:
+        begin, end = reached[other, 0], min(reached[other, 1], len(best))
+        us_a, into, sums_a = us[other], best[begin:end], sums[other, begin:end]
+        for i in range(len(into)):
+            found = sums_a[i] + us_a
+            into[i] = found if found < into[i] else into[i]
+    return min(low, high), high
+
+
+def gone_on(
+    sums: Array, reached: Whole, least: Array, rooms: _Flags, layer: int
+) -> None:
+    """What stages go on from behind a layer, by row of rooms."""
+    states = least.shape[1]
+    for row in range(len(rooms)):
+        into = sums[row, layer]
+        for room in range(len(least)):
+            if rooms[row, room]:
+                for state in range(states):
+                    found = least[room, state]
+                    into[state] = found if found < into[state] else into[state]
+        low, high = states, 0
+        for state in range(states):
+            if into[state] < np.inf:
+                low, high = min(low, state), state + 1
+        reached[row, layer] = low, high

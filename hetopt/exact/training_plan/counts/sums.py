@@ -48,6 +48,8 @@ class Sums:
             return self._kept[slowest_us][0]
         # The next time that is asked for is a little longer.
         most = np.minimum(self._most, most + _FURTHER * np.abs(most))
+        if self._rows.whole(most):
+            most = self._most
         self._kept[slowest_us] = self._rows.least(slowest_us, most), most
         return self._kept[slowest_us][0]
 
