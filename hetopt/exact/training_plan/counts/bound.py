@@ -38,6 +38,7 @@ _FEW_STATES = 750  # that take less long than prices
 _MOST_ENTRIES = 20_000_000  # of a table of spread stages
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
+_AT_ONCE = 3  # of them, for which nodes of all kinds are looked at together
 _FEW_KINDS = 2  # of nodes, whose subsets are looked at one by one at any size
 _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain little
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
@@ -337,9 +338,9 @@ class CountBound:
         nothing = np.zeros([g + 1 for g in self._gpus], np.int64)
         told = some.wanted or dict.fromkeys((every, *parts), nothing)
         wanted = {every: told.get(every, nothing)}
-        # All may be refuted at one look.
+        # All may be refuted at once, where finer ranges are what makes the difference.
         ratio = self._at_home(
-            some, left_us, every, wanted, RATIOS[: 1 if parts else None]
+            some, left_us, every, wanted, RATIOS[: _AT_ONCE if parts else None]
         )
         if ratio is not None or not parts:
             return Verdict(ratio, wanted)
