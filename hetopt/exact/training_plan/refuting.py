@@ -31,9 +31,9 @@ _FEW_GOALS = (
 _FEW_FIRST = _FEW_GOALS.index(0.2)
 # No goal is looked at between two that are as near as this, or as a part of the finer.
 _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
-# Of the time, what a goal of prices may take before it is put off; or as much as all
-# before it. Counts keep what they have summed up, and gain late.
-_PATIENCE = 0.05
+# Of the time, what a goal may take before it is put off; or as much as all before it.
+# Counts have longer, as they keep what they have summed up, and gain late.
+_PATIENCE, _FEW_PATIENCE = 0.05, 0.2
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 # Of the time, for a way's first turn: counts where they are few seldom leave anything
 # for prices. Who gains in a turn goes on; who does not has a longer one next time.
@@ -172,10 +172,10 @@ class Way:
 
     def _tried(self, target: float) -> list[TrainingCertificate | None] | None:
         """What refutes a time; None where it cannot be, or is put off."""
-        patient = self._counting or self._goals.last
-        span = max(self._clock.span(_PATIENCE), self._spent)
+        patience = _FEW_PATIENCE if self._counting else _PATIENCE
+        span = max(self._clock.span(patience), self._spent)
         try:
-            with self._clock.allowing(inf if patient else span) as taken:
+            with self._clock.allowing(inf if self._goals.last else span) as taken:
                 records = self._records(target)
         except _PutOff:
             for refutation in self._begun.values():
