@@ -174,8 +174,10 @@ class Way:
         """What refutes a time; None where it cannot be, or is put off."""
         patience = _FEW_PATIENCE if self._counting else _PATIENCE
         span = max(self._clock.span(patience), self._spent)
+        # What the first goal of counts sums up all others ask for.
+        patient = self._goals.last or (self._counting and not self._spent)
         try:
-            with self._clock.allowing(inf if self._goals.last else span) as taken:
+            with self._clock.allowing(inf if patient else span) as taken:
                 records = self._records(target)
         except _PutOff:
             for refutation in self._begun.values():
