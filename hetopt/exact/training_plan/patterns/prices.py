@@ -550,14 +550,14 @@ def _last_visit(
     now, same = states[state], step.before[state]
     assert now is not None
     assert same is not None
-    options = [(float(same[left, g]), 0, 0, state)]
+    aim = float(now[left, g])
+    options = [(abs(float(same[left, g]) - aim), 0, 0, state)]
     for end, from_ in _into(state):
         before, visit = step.before[from_], step.lowest[end]
-        if before is None or visit is None:
+        if before is None or visit is None or not (most := min(left, len(visit) - 1)):
             continue
-        for y in range(1, min(left + 1, len(visit))):
-            cost = float(before[left - y, g] + visit[y, g])
-            options.append((cost, y, end, from_))
-    aim = float(now[left, g])
-    _, y, end, from_ = min(options, key=lambda option: abs(option[0] - aim))
-    return y, end, from_
+        costs = visit[1 : most + 1, g] + before[left - most : left, g][::-1]
+        off = np.abs(costs.astype(float) - aim)
+        y = 1 + int(np.argmin(off))
+        options.append((float(off[y - 1]), y, end, from_))
+    return min(options, key=lambda option: option[0])[1:]
