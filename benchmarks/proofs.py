@@ -52,6 +52,7 @@ ABLATED = (
     "metis/t4-v100-64-gpt3-15b",
     "metis/p100-t4-16-wide-resnet-4b",
     "generated:steep/64/1",
+    "generated:islands/16/1",
 )
 _MOST_GAP = 16.0  # of a plan to the least time that is tried
 HEAD = """# What is proved of training plans
@@ -98,14 +99,15 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
 
 
 def _no_hops(stack: ExitStack) -> None:
-    def none(table: Any, names: Any, most: int) -> Any:
-        return np.zeros(most + 1), np.zeros(most + 1)
+    def none(table: Any, names: Any, most: int, apart: Any) -> Any:
+        return tuple(np.zeros(most + 1) for _ in range(3))
 
     stack.enter_context(patch.object(node_kinds, "_hops", none))
 
 
 def _no_synchronisation(stack: ExitStack) -> None:
     stack.enter_context(patch.object(node_kinds, "_spread_us", lambda table: 0.0))
+    stack.enter_context(patch.object(node_kinds, "_far_us", lambda *_: 0.0))
 
 
 def _no_filling(stack: ExitStack) -> None:
@@ -146,6 +148,10 @@ def _no_shared_stages(stack: ExitStack) -> None:
     stack.enter_context(patch.object(node_kinds.Spread, "shared", most))
 
 
+def _no_sites(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(node_kinds, "sites", lambda table: ()))
+
+
 def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
     stack.enter_context(patch.object(counting, "prepared", lambda *_: None))
 
@@ -180,6 +186,7 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "memory of replicas": _no_memory_of_replicas,
     "replicas in a node": _no_parts,
     "gradients of shared stages": _no_shared_stages,
+    "slow links between sites": _no_sites,
     "rows in whole GPUs": _no_rows_in_whole_gpus,
     "fine ranges of rows": _no_fine_ranges,
     "kinds together": _no_kinds_together,
@@ -293,10 +300,10 @@ WHY = """The gap of the best known plan to the bound that equal CPU seconds prov
 between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
 visits once; memory that limits how many replicas all layers can have; the replicas of
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
-shared between nodes; whole pipelines by the GPUs that they use, ranges of their slowest
-stage finer than 1 %, kinds of nodes that are looked at as one where their GPUs are too
-many to count; and sums of tables by a compiler in place of numpy. (Where a column says
-"one pipeline apart", rows in whole GPUs were not there yet: the rows are older.)
+shared between nodes; slow links between sites of nodes on quick ones; whole pipelines
+by the GPUs that they use, ranges of their slowest stage finer than 1 %, kinds of nodes
+that are looked at as one where their GPUs are too many to count; and sums of tables by
+a compiler in place of numpy.
 """
 
 
