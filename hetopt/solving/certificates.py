@@ -37,12 +37,13 @@ Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share",
 class Case(Record):
     """A case of the plans: refuted by prices, by counts, or divided in two somewhere.
 
-    Prices are by group of nodes, in the order of kind and share: of its GPUs, then of
-    what its claims exceed; then of the shares, of the pipelines, and of layers held
-    (none where nothing is said of these). A part of a division is left out where
-    nothing is left for it. `level` is the grid of the certificate at which prices
-    refute. By `counts` it is refuted by rows of stages in whole GPUs, their slowest
-    looked at in intervals that grow by so much, or less.
+    Prices are by group of nodes, in the order of kind, site and share: of its GPUs,
+    then of what its claims exceed; then of the shares, of the pipelines, and of layers
+    held (none where nothing is said of these). A part of a division is left out where
+    nothing is left for it; `node` is the number of the node, or of the site, whose
+    share is divided. `level` is the grid of the certificate at which prices refute. By
+    `counts` it is refuted by rows of stages in whole GPUs, their slowest looked at in
+    intervals that grow by so much, or less.
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None

@@ -277,7 +277,7 @@ def _offer(
 
 
 def _hops(
-    table: CostTable, names: list[str], most: int, apart: Sites = ()
+    table: CostTable, names: list[str], most: int, apart: Sites
 ) -> tuple[Array, Array, Array]:
     """Least hops inside such a node, out of it, and to another site, by samples.
 
