@@ -435,6 +435,7 @@ class _Check:
             for name, kind in zip(self.nodes, self.kinds, strict=True)
         ]
         self._hops: dict[Any, tuple[Array, Array]] = {}
+        self._off: dict[Any, Array] = {}
         self._runs: dict[Any, tuple[_Runs, _Runs]] = {}
         self.found: list[str] = []
         if self.sites and (reason := self._no_sites(names)):
@@ -520,15 +521,21 @@ class _Check:
     def hops_by_what_follows(self, kind: Any) -> list[Array]:
         """A stage in the node, a shared stage, one elsewhere, none; another site."""
         inside, outside = self.hops(kind)
-        off = np.zeros_like(inside)
-        if self.sites:
-            v, alike = self.costs.interleave, zip(self.nodes, self.kinds, strict=True)
+        none = np.zeros_like(inside)
+        return [inside, self.nearest, outside, none, self._hops_off(kind)]
+
+    def _hops_off(self, kind: Any) -> Array:
+        """Least times of hops to another site, by samples; 0 where there is but one."""
+        if kind not in self._off:
+            off = np.zeros(self.most + 1)
+            alike = zip(self.nodes, self.kinds, strict=True)
             mine = [name for name, each in alike if each == kind]
-            for s in range(1, self.most + 1):
+            for s in range(1, self.most + 1 if self.sites else 1):
                 pairs = ((x, y) for x in mine for y in self._apart(x))
                 least = (float(self.table.least_hop_us(x, y, s)) for x, y in pairs)
-                off[s] = v * min(least, default=math.inf)
-        return [inside, self.nearest, outside, np.zeros_like(inside), off]
+                off[s] = self.costs.interleave * min(least, default=math.inf)
+            self._off[kind] = off
+        return self._off[kind]
 
     def runs_of(self, kind: Any) -> tuple[_Runs, _Runs]:
         """Replicas of runs in the middle and at the end, on such a node."""
@@ -903,8 +910,8 @@ class _Check:
         worth = np.where(inverse > 0, first, self.batch)
         wanted = worth + _ROOM * (worth + largest) - prices[-2]
         most_in = [
-            size.most_in(sum(self._gpus[name] for name in names), reach)
-            for names, reach in zip(self.sites, sites, strict=True)
+            size.most_in(gpus, reach)
+            for gpus, reach in zip(self._site_gpus, sites, strict=True)
         ]
         # What is not surely dear enough when nodes may be visited at will.
         hard = ~(_least_price(limited, (most_in, joined), at_will=True) >= wanted)
@@ -915,14 +922,14 @@ class _Check:
         return bool((lowest >= wanted[hard]).all())
 
     @cached_property
-    def _gpus(self) -> dict[str, int]:
-        return {node.name: node.count for node in self.table.cluster.nodes}
+    def _site_gpus(self) -> list[int]:
+        node = self.table.cluster.node
+        return [sum(node[name].count for name in names) for names in self.sites]
 
     def _reaches_of_sites(self, box: _Box, rate: float) -> list[_Reach]:
         """Of each site, what of it synchronises with others."""
         found = []
-        for names, share in zip(self.sites, box.sites_high, strict=True):
-            gpus = sum(self._gpus[name] for name in names)
+        for gpus, share in zip(self._site_gpus, box.sites_high, strict=True):
             part = min(1.0, gpus / box.pipelines[0])
             found.append(_Reach(rate, min(share, self.layers * part), part))
         return found
@@ -1037,7 +1044,7 @@ def _add(before: _Tables, visits: _Tables, step: tuple[int, ...], out: _Tables) 
     """Lower what comes of a state and a visit."""
     state, end, to = step
     able = np.flatnonzero(np.isfinite(visits[end]).any(axis=1))
-    for w in range(1, len(out[to])):
+    for w in range(1, len(out[to]) if len(able) else 1):
         some = able[(able > 0) & (able <= w)]
         if len(some):
             found = (visits[end][some] + before[state][w - some]).min(axis=0)
