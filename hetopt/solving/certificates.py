@@ -43,11 +43,13 @@ class Case(Record):
     nothing is left for it; `node` is the number of the node, or of the site, whose
     share is divided. `level` is the grid of the certificate at which prices refute. By
     `counts` it is refuted by rows of stages in whole GPUs, their slowest looked at in
-    intervals that grow by so much, or less.
+    intervals that grow by so much, or less. It is `laid` where all of its pipelines are
+    looked at on named nodes: one at a time, of micro-batches of one sequence.
     """
 
     prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None
     counts: Annotated[float, Field(ge=1.0001, le=16)] | None = None
+    laid: bool = False
     split: Dimension | None = None
     node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     at: Amount | None = None
@@ -55,16 +57,17 @@ class Case(Record):
     high: "Case | None" = None
     level: Annotated[int, Field(ge=0, le=3)] = 0
 
-    _later = frozenset({"level", "counts"})
+    _later = frozenset({"level", "counts", "laid"})
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
         every = {"prices": self.prices, "counts": self.counts, "split": self.split}
         given = [name for name, value in every.items() if value is not None]
+        given += ["laid"] * self.laid
         if len(given) != 1:
             found = " and ".join(given) or "none"
             raise ValueError(
-                f"found {found} of prices, counts and split: give one of them"
+                f"found {found} of prices, counts, laid and split: give one of them"
             )
         divided = (self.node, self.at, self.low, self.high)
         if self.split is None and divided != (None,) * 4:

@@ -194,7 +194,7 @@ def test_a_tree_of_cases_is_bounded(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ({}, "found none of prices, counts and split"),
+        ({}, "found none of prices, counts, laid and split"),
         ({"prices": [1.0], "split": "sync"}, "found prices and split of prices"),
         ({"prices": [1.0], "counts": 1.1}, "found prices and counts of prices"),
         ({"prices": [1.0], "at": 1.0}, "found prices and a division"),

@@ -18,6 +18,7 @@ import random_data
 import tiny_recoveries
 import yaml
 from brute_force_training import best_training_plan, tiny_instance
+from pipelines_alone import least_alone_us
 
 from hetopt import problems
 from hetopt.api import judging
@@ -88,7 +89,8 @@ def _training(seed: int) -> Subject | None:
     best = best_training_plan(instance)
     if best is None:
         return None
-    bound = PatternBound(instance, 0.1 * best[0], 1.5 * best[0])
+    alone_us = least_alone_us(instance, best[0])
+    bound = PatternBound(instance, 0.1 * best[0], 1.5 * best[0], alone_us=alone_us)
     for share in SHARES:
         refutation = bound.refute(share * best[0])
         for _ in range(8):

@@ -75,19 +75,21 @@ def faster(
     than: Objective | None,
     limits: Limits,
     offer: Callable[[TrainingPlan], object],
-) -> None:
+) -> int:
     """Offer the best pipeline found within the limits that takes less than `than` us.
 
-    For methods whose plans may have several pipelines. Raises `Unsupported` as `solve`
-    does, and what `Ctrl-C` raises, after the offer.
+    No pipeline takes less than what is returned, in us; beyond all times where none
+    fits. For methods whose plans may have several pipelines. Raises `Unsupported` as
+    `solve` does, and what `Ctrl-C` raises, after the offer.
     """
     refuse(data)
     run = Run(problem, data, limits)
     run.objective = than
     try:
         _work(run, data)
-    except Halt:
-        pass  # the best found until then is offered
+        return BIG if run.objective is None else int(run.objective)
+    except Halt:  # the best found until then is offered
+        return 0 if run.bound is None else int(run.bound.value)
     finally:
         if run.plan is not None:
             offer(run.plan)

@@ -25,7 +25,7 @@ from math import inf
 from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
-from ...costs import without_update
+from ...costs import of_one_sequence, without_update
 from ...errors import OutOfTime, PlanRejected, SolverFailed, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -63,7 +63,8 @@ _LIST_SHARE = 0.7  # of the time at most, for all rows where these may be few
 _FIRST_SHARE = 0.3  # of what is left for refuting, before them
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
-_LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
+_ONE_SHARE = 0.2  # of the time at most, for single pipelines of one sequence,
+_LINE_SHARE = 0.25  # and for the best of all sizes
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
 _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
@@ -143,17 +144,18 @@ def _no_grid(instance: Instance) -> str:
 
 
 def _small(run: Run, instance: Instance) -> None:
-    rows = None
+    rows, alone_us = None, 0
     if max(instance.workload.micro_batch_sizes) > 1:
         rows = _prepared(run, instance)
         _lay_rows(run, rows)
         if run.plan is None:
             _start(run, instance)  # stages of several replicas take long to list
+        alone_us = _lay_one(run, instance)
         _line_up(run, instance, rows)
     known = small.solve_small(instance, run, warm_start=run.plan, fewer=False)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
-        _refute(run, instance, _SMALL_SHARE, rows)
+        _refute(run, instance, _SMALL_SHARE, rows, alone_us)
         known = small.solve_small(instance, run, warm_start=run.plan)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
@@ -162,7 +164,7 @@ def _small(run: Run, instance: Instance) -> None:
     _forget(run)
     if not known.proved:
         run.check()
-        _refute(run, instance, known=rows)
+        _refute(run, instance, known=rows, alone_us=alone_us)
         run.check()
 
 
@@ -204,6 +206,7 @@ def _large(run: Run, instance: Instance) -> None:
         _lay_rows(run, rows)
     if run.plan is None and _fit(run, instance):
         return
+    alone_us = _lay_one(run, instance)
     _line_up(run, instance, rows)
     if settings.has_choices(instance):
         _choose(run, instance)
@@ -215,7 +218,7 @@ def _large(run: Run, instance: Instance) -> None:
             break
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
-    _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows)
+    _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows, alone_us)
     # Other seeds, or it would walk the same way again; and from where the first search
     # began, whose valley may have others beside the one that was found.
     for number in count(len(_SEARCH_SHARES)):
@@ -281,6 +284,22 @@ def _fit(run: Run, instance: Instance) -> bool:
     if run.plan is None and fitting.impossible(instance, limits()):
         run.reasons = (holding.reason(instance.model.layers),)
     return bool(run.reasons)
+
+
+def _lay_one(run: Run, instance: Instance) -> int:
+    """One pipeline of micro-batches of one sequence, if it is faster than the plan.
+
+    None takes less than what is returned, in us. Its stages have one replica each, so
+    nothing synchronises: on named nodes the least is soon found.
+    """
+    alone = of_one_sequence(without_update(instance))
+    if alone is None or not _lines(alone):
+        return 0
+    seconds = max(0.0, _deadline(run, _ONE_SHARE) - time.monotonic())
+    limits = replace(run.limits, time_s=seconds, gap=None)
+    least_us = one_pipeline.faster(alone, run.objective, limits, run.offer)
+    run.check()
+    return least_us
 
 
 def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) -> None:
@@ -426,10 +445,12 @@ def _refute(
     instance: Instance,
     share: float = _BOUND_SHARE,
     known: count_bound.CountBound | None = None,
+    alone_us: int = 0,
 ) -> None:
     """Refute better iteration times, one after another, while they can be refuted.
 
-    What is `known` of rows of stages is of some use if they are the instance's.
+    What is `known` of rows of stages is of some use if they are the instance's. No
+    pipeline of micro-batches of one sequence takes less than `alone_us` by itself.
     """
     if run.bound is None:
         cheap = training_plan_bound(instance)
@@ -447,7 +468,9 @@ def _refute(
         # What was refuted in time is known.
         with suppress(OutOfTime), processes as several:
             bounds = [
-                pattern_bound.PatternBound(variant, lowest, highest, clock.check, known)
+                pattern_bound.PatternBound(
+                    *(variant, lowest, highest, clock.check, known, alone_us)
+                )
                 for variant in pattern_bound.variants(instance)
             ]
             ways = ways_of(bounds, highest, clock, several)

@@ -31,6 +31,7 @@ from ...schema import Instance, exact
 from ...schema.rates import slower
 from ...solving.certificates import Case, TrainingCertificate
 from .again.counts import Counts
+from .again.on_nodes import OnNodes
 from .again.stages import Case as CountedCase
 from .again.stages import Nodes
 
@@ -142,7 +143,8 @@ def missing(
         if not bound <= int(mine.time_us) + 1:
             return [f"the certificate is of {mine.time_us} us, not of {bound}"]
         whole = _with_least_latency(instance) if mine.levelled else instance
-        found += _Check(under(whole, zero=zero, split=split), mine).run()
+        given = under(instance, zero=zero, split=split)
+        found += _Check(under(whole, zero=zero, split=split), mine, given).run()
     return found
 
 
@@ -402,8 +404,15 @@ class _Size:
 
 
 class _Check:
-    def __init__(self, instance: Instance, certificate: TrainingCertificate) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        certificate: TrainingCertificate,
+        given: Instance | None = None,
+    ) -> None:
+        """Of an instance, or one that is levelled, and then as it was `given`."""
         self.table = CostTable(instance)
+        self.given = given or instance
         self.tables = [self.table.under(rule) for rule in instance.workload.recomputes]
         self.costs = instance.workload.costs
         self.batch = instance.workload.global_batch
@@ -667,6 +676,9 @@ class _Check:
             return
         if tree is None:
             self.found.append(f"a case is left out: {narrowed}")
+        elif tree.laid:
+            if not self._laid(narrowed):
+                self.found.append(f"pipelines on nodes do not refute {narrowed}")
         elif tree.counts is not None:
             if not self._counted(narrowed):
                 self.found.append(f"counts do not refute the case {narrowed}")
@@ -795,6 +807,17 @@ class _Check:
             for spent, most in ways
         ]
         return self._counts.refute(cases, self._left_us(box))
+
+    def _laid(self, box: _Box) -> bool:
+        """Whether one pipeline of micro-batches of one sequence takes longer."""
+        low, high = box.size
+        if box.most > 1 or low < high or self.sizes[low].b > 1:
+            return False
+        return self._on_nodes.refute(self._left_us(box))
+
+    @cached_property
+    def _on_nodes(self) -> OnNodes:
+        return OnNodes(self.given)
 
     def _left_us(self, box: _Box) -> float:
         """What is left for pipelines; below 0 where there is nothing."""

@@ -153,6 +153,7 @@ class Case:
     proof: tuple[float, ...] = ()
     level: int = 0  # of the grid on which they did
     counted: float | None = None  # refuted by counts, with ranges of this ratio
+    laid: bool = False  # refuted as all such pipelines on named nodes take longer
     wanted: tuple[float, Any] | None = None  # up to a time, as counts tell its parts
     near: bool = False  # where prices refute nearly all, and counts are asked
     split: "Split | None" = None
@@ -192,18 +193,20 @@ class PatternBound:
         most_us: float,
         check: Callable[[], None] = lambda: None,
         known: counts.CountBound | None = None,
+        alone_us: float = 0.0,
     ) -> None:
         """Prepare for times between `least_us` and `most_us`.
 
         `check()` is called before what takes long, and may raise. What is `known` of
-        the instance by counts is not prepared again. A bound of a cluster with fewer
-        kinds of nodes (`levelling`) takes its place where there are many.
+        the instance by counts is not prepared again. A plan of one pipeline, whose
+        micro-batches have one sequence, takes `alone_us` or more. A bound of a cluster
+        with fewer kinds of nodes (`levelling`) takes its place where there are many.
         """
         given, instance = instance, levelled(instance)
         self.levelled = instance is not given
         known = known if known and known.instance == instance else None
         self._check = check
-        self.least, self.most = least_us, most_us
+        self.least, self.most, self.alone = least_us, most_us, alone_us
         costs = instance.workload.costs
         self.instance = instance
         self.pipeline_factor = float(costs.pipeline_factor)
@@ -346,6 +349,12 @@ class PatternBound:
         left = time_us - self.overhead_us - self.sync_factor * case.sync_low_us
         left /= self.pipeline_factor
         left += 1e-9 * abs(left) + 1e-12 * time_us  # factors and times were rounded
+        known = left >= 0 and self._of_one_sequence(case) and time_us < self.alone
+        if known and case.size_high > case.size_low:
+            return False  # the other sizes are looked at apart
+        case.laid = bool(known)
+        if case.laid:
+            return True
         if self.counting or (self._lines and case.most == 1):
             return self._refuted_by_counts(case, left, time_us)
         groups = self._groups(case)
@@ -365,6 +374,12 @@ class PatternBound:
                 break  # intervals are not what makes the difference
         case.near = verdict.taken <= _NEARLY * self.batch and self._told(case)
         return case.near and self._refuted_by_counts(case, left, time_us)
+
+    def _of_one_sequence(self, case: Case) -> bool:
+        """Whether one pipeline may have micro-batches of one sequence, and no others
+        are in the case."""
+        smallest = self.fleet.sizes[case.size_low].sequences
+        return bool(self.alone) and case.most == 1 and smallest == 1
 
     def _told(self, case: Case) -> bool:
         """Whether counts may tell what prices do not but for shares of nodes."""
@@ -550,6 +565,8 @@ class PatternBound:
         return case.split.parts if case.split is not None else []
 
     def _split(self, case: Case) -> Split | None:
+        if self._of_one_sequence(case) and case.size_high > case.size_low:
+            return self._split_of_size(case, case.size_low)
         of_sync = (case.sync_high_us - case.sync_low_us) / (self.most_sync_us or 1)
         if np.isinf(of_sync):
             if not self.sync_factor:
@@ -608,6 +625,10 @@ class PatternBound:
         high = self._within(case, **{f"{of}_low": _with(lows, i, at)})
         return Split("share" if of == "shares" else "site", i, at, low, high)
 
+    def _split_of_size(self, case: Case, at: int) -> Split:
+        low = self._within(case, size_high=at)
+        return Split("size", None, at, low, self._within(case, size_low=at + 1))
+
     def _split_of_sync(self, case: Case, at: float) -> Split:
         low = self._within(case, sync_high_us=at)
         return Split("sync", None, at, low, self._within(case, sync_low_us=at))
@@ -624,9 +645,7 @@ class PatternBound:
     def _split_alone(self, case: Case, ratio: float) -> Split | None:
         """By size, then by bottleneck until its range is narrow."""
         if case.size_high > case.size_low:
-            at: float = (case.size_low + case.size_high) // 2
-            low = self._within(case, size_high=at)
-            return Split("size", None, at, low, self._within(case, size_low=at + 1))
+            return self._split_of_size(case, (case.size_low + case.size_high) // 2)
         high = self.tables[0].grids[case.size_low].high
         least = max(case.bottleneck_low, float(high[0]))
         most = min(case.bottleneck_high, float(high[-1]))
@@ -637,7 +656,8 @@ class PatternBound:
         return Split("bottleneck", None, at, low, self._within(case, bottleneck_low=at))
 
     def _within(self, case: Case, **ranges: Any) -> Case | None:
-        return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))
+        none: dict[str, Any] = {"prices": {}, "proof": (), "laid": False, "split": None}
+        return self._tightened(replace(case, **none, **ranges))
 
     def _tightened(self, case: Case) -> Case | None:
         """Ranges that follow from the order of equal nodes and the sum of shares."""
@@ -717,6 +737,8 @@ class Refutation:
 
 
 def _tree(case: Case) -> certificates.Case:
+    if case.laid:
+        return certificates.Case(laid=True)
     if case.counted is not None:
         return certificates.Case(counts=case.counted)
     if case.split is None:

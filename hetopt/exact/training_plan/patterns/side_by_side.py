@@ -38,6 +38,7 @@ class Task:
     instance: str
     least_us: float
     most_us: float
+    alone_us: float
     counting: bool
 
 
@@ -101,7 +102,7 @@ def _of_cluster(client: Any, at_once: int) -> Processes:
 def _prepared(task: Task, thread: int) -> PatternBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
-    bound = PatternBound(instance, task.least_us, task.most_us)
+    bound = PatternBound(instance, task.least_us, task.most_us, alone_us=task.alone_us)
     bound.start(task.counting)
     return bound
 
@@ -125,7 +126,9 @@ class SideBySide(Refutation):
         super().__init__(bound, time_us, bound.cases)
         self._processes = processes
         instance = bound.instance.model_dump_json()
-        self._task = Task(instance, bound.least, bound.most, bound.counting)
+        self._task = Task(
+            instance, bound.least, bound.most, bound.alone, bound.counting
+        )
         self._sent: dict[Future[Settled], Case] = {}
 
     def step(self) -> bool:

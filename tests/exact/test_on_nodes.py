@@ -1,0 +1,133 @@
+"""One pipeline of micro-batches of one sequence: what method and check say of it.
+
+The method searches with prices of GPUs, the check lays stages on named nodes: both are
+held to all pipelines of tiny instances.
+"""
+
+from fractions import Fraction
+from unittest.mock import patch
+
+import pytest
+from brute_force_training import (
+    best_one_pipeline,
+    best_training_plan,
+    random_tiny_instance,
+)
+from hypothesis import given
+from inputs import drawn, examples, tiny_instances
+from pipelines_alone import least_alone_us, of_one
+
+import hetopt
+from hetopt.costs import without_update
+from hetopt.errors import Unsupported
+from hetopt.exact import one_pipeline, training_plan
+from hetopt.exact.one_pipeline.cluster_tables import BIG
+from hetopt.exact.training_plan.again import on_nodes
+from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan as judge
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.solving.certificates import Case, TrainingCertificate
+
+
+def left_us(instance: Instance, time_us: int) -> float:
+    costs = instance.workload.costs
+    left = time_us - float(costs.iteration_overhead_us)
+    return left / float(costs.pipeline_factor) + 1e-14 * time_us
+
+
+@examples(12)
+@given(drawn(random_tiny_instance, most_gpus=4))
+def test_method_and_check_find_the_best_of_all_pipelines(tiny: Instance) -> None:
+    if (alone := of_one(tiny)) is None:
+        return
+    plans: list[TrainingPlan] = []
+    least = one_pipeline.faster(alone, None, Limits(), plans.append)
+    best = best_one_pipeline(alone)
+    check = on_nodes.OnNodes(alone)
+    if best is None:
+        assert least >= BIG
+        assert not plans
+        assert check.refute(1e12)
+        return
+    assert least == best
+    assert check.refute(left_us(alone, best - 1))
+    assert not check.refute(left_us(alone, best))
+    # Nothing synchronises: other costs of that say the same of the plan.
+    light = without_update(tiny)
+    assert judge.evaluate(light, plans[-1]).objective == best
+
+
+@examples(8)
+@given(tiny_instances())
+def test_plans_are_refuted_up_to_the_best_with_a_certificate(tiny: Instance) -> None:
+    best = best_training_plan(tiny)
+    if best is None or len(variants(tiny)) > 1:
+        return
+    least = least_alone_us(tiny, best[0])
+    assert least <= best[0]
+    bound = PatternBound(tiny, 0.2 * best[0], 1.5 * best[0], alone_us=least)
+    for counting, share in ((True, 1.0), (False, 1.0), (True, 0.9), (False, 0.6)):
+        if not bound.start(counting):
+            continue
+        refutation = bound.refute(share * best[0])
+        for _ in range(20):
+            if not refutation.step():
+                break
+        assert not refutation.proved or share < 1
+        record = refutation.certificate() if refutation.proved else None
+        if record is not None:
+            assert not training_plan.recheck(tiny, record, int(share * best[0]) + 1)
+
+
+def cases_of(tree: Case) -> list[Case]:
+    return [tree, *(x for part in tree.parts() for x in cases_of(part))]
+
+
+@pytest.fixture(scope="module")
+def sixteen() -> Instance:
+    """Quick pipelines alone, whose stages are few: a proof of a second or two."""
+    return hetopt.load("metis/t4-v100-16-moe-10b")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["t4-v100-16-moe-10b", "p100-t4-16-moe-10b", "t4-v100-32-moe-27b"]
+)
+def test_clusters_beyond_eight_gpus_are_proved_and_derived_again(name: str) -> None:
+    instance = hetopt.load(f"metis/{name}")
+    result = training_plan.solve(instance, limits=Limits(time_s=100))
+    assert result.status is Status.OPTIMAL
+    certificate = result.certificate
+    assert isinstance(certificate, TrainingCertificate)
+    laid = [x.laid for each in certificate.cases for x in cases_of(each)]
+    assert any(laid)
+    assert result.objective is not None
+    assert not training_plan.recheck(instance, certificate, result.objective)
+
+
+def test_what_is_claimed_of_pipelines_alone_is_not_believed(sixteen: Instance) -> None:
+    best = 1_357_134  # of one pipeline of micro-batches of one sequence
+    for claimed, right in ((best, True), (2 * best, False)):
+        bound = PatternBound(sixteen, 0.6 * best, 2.0 * best, alone_us=claimed)
+        bound.start(True)
+        refutation = bound.refute(claimed - 1.0 if right else 1.0005 * best)
+        with patch.object(bound, "_refuted_by_counts", lambda *_: True):
+            while refutation.step():
+                pass
+        assert refutation.proved
+        first = refutation.certificate()
+        assert first is not None
+        found = training_plan.recheck(sixteen, first, Fraction(int(first.time_us)))
+        told = [text for text in found if "pipelines on nodes" in text]
+        assert bool(told) is not right
+
+
+def test_too_many_pipelines_are_said_to_be_too_many(sixteen: Instance) -> None:
+    with (
+        patch.object(on_nodes, "_MOST_LAID", 100),
+        pytest.raises(Unsupported, match="more than a check can look at"),
+    ):
+        on_nodes.OnNodes(sixteen).refute(1e7)
