@@ -31,7 +31,7 @@ import hetopt
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
-from hetopt.exact.training_plan import node_kinds, refuting
+from hetopt.exact.training_plan import alone, node_kinds, refuting
 from hetopt.exact.training_plan.counts import bound as counting
 from hetopt.exact.training_plan.counts import kinds as counted_kinds
 from hetopt.exact.training_plan.counts import rows as walks
@@ -85,9 +85,13 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     now = time.process_time
     clock = refuting.Clock(now() + seconds, now=now)
     lowest = float(known.bound.value)
+    limits = hetopt.Limits(time_s=seconds)
+    alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
         bounds = [
-            patterns.PatternBound(each, lowest, plan_us, clock.check)
+            patterns.PatternBound(
+                *(each, lowest, plan_us, clock.check), alone_us=alone_us
+            )
             for each in patterns.variants(instance)
         ]
         ways = refuting.ways_of(bounds, plan_us, clock)
@@ -152,6 +156,10 @@ def _no_sites(stack: ExitStack) -> None:
     stack.enter_context(patch.object(node_kinds, "sites", lambda table: ()))
 
 
+def _no_pipelines_on_nodes(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(alone, "faster", lambda *_: 0))
+
+
 def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
     stack.enter_context(patch.object(counting, "prepared", lambda *_: None))
 
@@ -187,6 +195,7 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "replicas in a node": _no_parts,
     "gradients of shared stages": _no_shared_stages,
     "slow links between sites": _no_sites,
+    "pipelines on nodes": _no_pipelines_on_nodes,
     "rows in whole GPUs": _no_rows_in_whole_gpus,
     "fine ranges of rows": _no_fine_ranges,
     "kinds together": _no_kinds_together,
@@ -300,7 +309,8 @@ WHY = """The gap of the best known plan to the bound that equal CPU seconds prov
 between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
 visits once; memory that limits how many replicas all layers can have; the replicas of
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
-shared between nodes; slow links between sites of nodes on quick ones; whole pipelines
+shared between nodes; slow links between sites of nodes on quick ones; single pipelines
+of micro-batches of one sequence, searched for on named nodes; whole pipelines
 by the GPUs that they use, ranges of their slowest stage finer than 1 %, kinds of nodes
 that are looked at as one where their GPUs are too many to count; and sums of tables by
 a compiler in place of numpy.

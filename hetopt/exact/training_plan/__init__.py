@@ -4,7 +4,8 @@ Up to 8 GPUs every plan is looked at, in effect (`small`). Beyond that a
 local search improves the best planner's plan, and ever better iteration times are
 refuted: what no pipelines can reach together, no plan can. Two statements do that:
 `patterns` prices fractions of pipelines, for clusters of any size; `counts` puts
-whole pipelines together by the GPUs that they use, where these can be counted.
+whole pipelines together by the GPUs that they use, where these can be counted. What
+one pipeline of micro-batches of one sequence takes at the least, `one_pipeline` says.
 
 Where a plan chooses its settings (`workload.alternatives`), small clusters choose
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
@@ -25,8 +26,8 @@ from math import inf
 from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
-from ...costs import of_one_sequence, without_update
-from ...errors import OutOfTime, PlanRejected, SolverFailed, Unsupported
+from ...costs import without_update
+from ...errors import OutOfTime, PlanRejected, SolverFailed
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
@@ -38,8 +39,8 @@ from ...search.improving import improve
 from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
+from . import alone, fitting, holding, small
 from . import certificate as certificates
-from . import fitting, holding, small
 from .counts import bound as count_bound
 from .counts import copies as counted_copies
 from .counts import plans as counted_plans
@@ -69,7 +70,6 @@ _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
 _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
-_LINE_GPUS = 64  # clusters up to this size, as larger ones want several
 _SMALL_SHARE = 0.6  # and where too many plans of a small cluster are left after it
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
@@ -289,15 +289,11 @@ def _fit(run: Run, instance: Instance) -> bool:
 def _lay_one(run: Run, instance: Instance) -> int:
     """One pipeline of micro-batches of one sequence, if it is faster than the plan.
 
-    None takes less than what is returned, in us. Its stages have one replica each, so
-    nothing synchronises: on named nodes the least is soon found.
+    None takes less than what is returned, in us.
     """
-    alone = of_one_sequence(without_update(instance))
-    if alone is None or not _lines(alone):
-        return 0
     seconds = max(0.0, _deadline(run, _ONE_SHARE) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
-    least_us = one_pipeline.faster(alone, run.objective, limits, run.offer)
+    least_us = alone.faster(instance, run.objective, limits, run.offer)
     run.check()
     return least_us
 
@@ -308,7 +304,7 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
     `rows` of stages may say that none is.
     """
     light = without_update(instance)
-    if not _lines(light):
+    if not alone.are_sought(light):
         return
     if rows and run.objective and light == instance:
         with suppress(OutOfTime):
@@ -321,21 +317,10 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
     run.check()
 
 
-def _lines(instance: Instance) -> bool:
-    """Whether single pipelines are looked for: few GPUs, and no costs beyond that."""
-    if instance.planned_cluster.gpu_count > _LINE_GPUS:
-        return False
-    try:
-        one_pipeline.refuse(instance)
-    except Unsupported:
-        return False
-    return True
-
-
 def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
     light, clock = without_update(instance), _clock(run, _ROWS_SHARE)
-    if _short(run) or not _lines(light):
+    if _short(run) or not alone.are_sought(light):
         return None
     with suppress(OutOfTime):
         return count_bound.prepared(light, fleet(light, clock.check), clock.check)

@@ -24,7 +24,9 @@ Equal nodes are interchangeable, so their shares are taken in descending order.
 
 One pipeline alone has one size of micro-batches and one bottleneck, while a packing of
 several may mix them: plans of one pipeline are cases of their own, which are divided by
-size and by bottleneck as well.
+size and by bottleneck as well. One of micro-batches of one sequence has one replica a
+stage, and synchronises nothing: what the best of these takes is known from a search on
+named nodes (`one_pipeline`), and settles its case.
 
 With several replicas a stage gamma_v(l) is the part of *all* replicas of l that lie in
 v, and D the least number of replicas that a layer has, which no number of pipelines
