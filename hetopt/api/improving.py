@@ -95,20 +95,21 @@ def _why(found: Result, target: int) -> Stop:
 
 
 def improved_from_several(
-    best: Result, results: list[Result], limits: Limits
+    best: Result, results: list[Result], limits: Limits, part: float = 1.0
 ) -> Result:
     """The best result after walks from the best planners' plans, one after another.
 
     A long walk leaves its valley, several short ones do not: the first has all the time
-    that it wants, and others start where it leaves some. `limits` are what is left;
-    without a time limit there are no walks. The method stays that of `best`.
+    that it wants, and others start where it leaves some. `limits` are what is left, a
+    `part` of which the walks may have; without a time limit there are none. The method
+    stays that of `best`.
     """
     starts = _starts(best, results)
     if limits.time_s is None or not starts:
         return best
     # Islands are a planner's, too: what it was cut short of is worth another look.
     visits = any(r.method.name == "islands" and r.stop is Stop.TIME for r in results)
-    end = monotonic() + min(_SHARE * limits.time_s, _MOST_S)
+    end = monotonic() + part * min(_SHARE * limits.time_s, _MOST_S)
     try:
         bound = training_plan_bound(best.data)
         for number, start in enumerate(starts):

@@ -43,6 +43,9 @@ from .solving import (
 _QUICK = {"megatron": (6, 6), "grid": (1.5, 1.5), "islands": (1.2, 1.5)}
 _GOOD = ("autohet", "whale", "hexiscale", "metis")  # asked before the others
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
+# Of that, and of the walks, before an exact method that searches by itself: a part of a
+# long time, and all of a time up to so many seconds, which planners need.
+_BEFORE_SEARCH, _ALL_UP_TO_S = 0.3, 12.0
 _ONE_SHARE = 0.75  # of the time at most, for a planner whose plan is improved
 # Of what is left, and seconds: the most that the exact method leaves on small clusters.
 _WALK_SHARE, _WALK_S = 0.5, 15.0
@@ -64,9 +67,11 @@ def plan(
     """Plan a training run, by one planner or by all of them and the exact method.
 
     The planners take at most 0.4 of the time limit, and local search from the best of
-    their plans at most 0.7 of the rest, and 15 seconds; then the exact method goes on
-    from the best of these plans. Where it cannot carry the instance, that plan
-    is returned, with a bound; with `exact` it is an error instead (`Unsupported`).
+    their plans at most 0.7 of the rest, and 15 seconds; of limits beyond 12 seconds
+    less, down to 0.3 of that, where the exact method searches by itself, on more than
+    8 GPUs. Then it goes on from the best of these plans. Where it cannot carry the
+    instance, that plan is returned, with a bound; with `exact` it is an error instead
+    (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
@@ -157,7 +162,7 @@ def compare(
 def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) -> Result:
     """By all planners, then by the exact method, which `exact` insists on."""
     start = monotonic()
-    best = _best_of_all(data, limits)
+    best = _best_of_all(data, limits, _part_before(data, limits))
     if best.stop is Stop.INTERRUPTED:
         return bounded(best)
     left = less(limits, monotonic() - start)
@@ -174,6 +179,13 @@ def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) ->
         if exact:
             raise
         return bounded(best)
+
+
+def _part_before(data: Instance, limits: Limits) -> float:
+    """What planners and walks have of their time before the exact method."""
+    if is_small(data) or not limits.time_s:
+        return 1.0
+    return min(1.0, max(_BEFORE_SEARCH, _ALL_UP_TO_S / limits.time_s))
 
 
 def _exactly(
@@ -219,17 +231,21 @@ def searched(
         return bounded(interrupted(found))
 
 
-def _best_of_all(data: Instance, limits: Limits) -> Result:
-    """The best of all planners' results, after walks from the best of them."""
+def _best_of_all(data: Instance, limits: Limits, part: float = 1.0) -> Result:
+    """The best of all planners' results, after walks from the best of them.
+
+    In a `part` of the time that they are given.
+    """
     start = monotonic()
-    results = _heuristics(data, limits)
+    results = _heuristics(data, limits, part)
     best = _best(results)
     if any(result.stop is Stop.INTERRUPTED for result in results):
         return interrupted(best)
-    return improved_from_several(best, results, less(limits, monotonic() - start))
+    left = less(limits, monotonic() - start)
+    return improved_from_several(best, results, left, part)
 
 
-def _heuristics(data: Instance, limits: Limits) -> list[Result]:
+def _heuristics(data: Instance, limits: Limits, part: float) -> list[Result]:
     """Every planner in turn, in a share of the time, until one is interrupted.
 
     What a planner leaves of its share goes to those after it. Quick ones go first, so
@@ -242,7 +258,8 @@ def _heuristics(data: Instance, limits: Limits) -> list[Result]:
         names = ["megatron", "grid"]
     left = most = None
     if limits.time_s is not None:
-        left, most = limits.time_s * _PLANNERS_SHARE, limits.time_s * _PLANNER_SHARE
+        whole = part * limits.time_s
+        left, most = whole * _PLANNERS_SHARE, whole * _PLANNER_SHARE
     results: list[Result] = []
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
         seconds = None

@@ -21,10 +21,10 @@ from ....errors import Unsupported
 from ....schema import Instance
 from .stages import MORE, Array
 
-_RANGES = 64  # of the slowest stage, for what layers take at the least
+_RANGES = 128  # of the slowest stage, for what layers take at the least
 _NARROW = 0.5  # of the longest that a slowest stage can be, where ranges begin
 _MOST_STATES = 1_500  # numbers of GPUs by group of kinds
-_MOST_LAID = 1_500_000  # stages
+_MOST_LAID = 5_000_000  # stages
 
 _Free = tuple[int, ...]  # GPUs of each node that are left
 
