@@ -65,7 +65,8 @@ _FIRST_SHARE = 0.3  # of what is left for refuting, before them
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _ONE_SHARE = 0.2  # of the time at most, for single pipelines of one sequence,
-_LINE_SHARE = 0.25  # and for the best of all sizes
+_LINE_SHARE = 0.25  # and for the best of all sizes,
+_ONLY_LINE_SHARE = 0.4  # where none are of one sequence
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
 _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
@@ -311,7 +312,9 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
             clock = _clock(run, _ROWS_SHARE)
             if not rows.single(float(run.objective), clock.check):
                 return
-    seconds = max(0.0, _deadline(run, _LINE_SHARE) - time.monotonic())
+    of_one = 1 in instance.workload.micro_batch_sizes
+    share = _LINE_SHARE if of_one else _ONLY_LINE_SHARE
+    seconds = max(0.0, _deadline(run, share) - time.monotonic())
     limits = replace(run.limits, time_s=seconds, gap=None)
     one_pipeline.faster(light, run.objective, limits, run.offer)
     run.check()
