@@ -800,7 +800,9 @@ class _Check:
         if self.costs.interleave > 1 or self.costs.expert_parallel > 1:
             return False
         sizes = tuple(size.b for size in self.sizes[box.size[0] : box.size[1] + 1])
-        case = CountedCase((box.count[0], box.most), box.pipelines[0], sizes)
+        # One pipeline has a replica for each sequence of a micro-batch, or fewer.
+        fewest = max(box.count[0], math.ceil(box.pipelines[0] / sizes[-1]))
+        case = CountedCase((fewest, box.most), box.pipelines[0], sizes)
         ways = [(0.0, box.sync[1])] if self.priced else self._hidden()
         cases = [
             case._replace(spent_us=spent, sync_us=most * (1 + 1e-12))

@@ -397,8 +397,10 @@ class PatternBound:
         if left_us >= 0 and case.count_low == 1 < case.most:
             return False  # one pipeline is looked at apart
         until_us, wanted = case.wanted or (-inf, None)
+        # A pipeline has no more replicas of a layer than sequences in a micro-batch.
+        largest = self.fleet.sizes[case.size_high].sequences
         some = counts.Range(
-            case.count_low,
+            max(case.count_low, -(-case.pipelines_low // largest)),
             case.most,
             case.pipelines_low,
             range(case.size_low, case.size_high + 1),
