@@ -66,7 +66,8 @@ _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _ONE_SHARE = 0.2  # of the time at most, for single pipelines of one sequence,
 _LINE_SHARE = 0.25  # and for the best of all sizes,
-_ONLY_LINE_SHARE = 0.4  # where none are of one sequence
+_ONLY_LINE_SHARE = 0.5  # where none are of one sequence,
+_LOOK_SHARE = 0.05  # after a look at rows of stages, which may say that there is none
 _ROWS_SHARE = 0.2  # and for rows of stages, before any planner
 _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
@@ -309,8 +310,7 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
         return
     if rows and run.objective and light == instance:
         with suppress(OutOfTime):
-            clock = _clock(run, _ROWS_SHARE)
-            if not rows.single(float(run.objective), clock.check):
+            if not rows.single(float(run.objective), _spell(run, _LOOK_SHARE).check):
                 return
     of_one = 1 in instance.workload.micro_batch_sizes
     share = _LINE_SHARE if of_one else _ONLY_LINE_SHARE
@@ -392,6 +392,12 @@ def _choose(run: Run, instance: Instance) -> None:
 def _clock(run: Run, share: float) -> Clock:
     """That of a part which ends when a share of the time limit is over."""
     return Clock(_deadline(run, share), run.check)
+
+
+def _spell(run: Run, share: float) -> Clock:
+    """That of a part which has a share of the time limit from now on."""
+    now = time.monotonic()
+    return Clock(now + share * (_deadline(run, 1.0) - now + run.seconds()), run.check)
 
 
 def _deadline(run: Run, share: float) -> float:

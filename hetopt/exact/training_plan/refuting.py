@@ -138,9 +138,14 @@ class Way:
         processes: Processes | None,
         clock: Clock,
     ) -> None:
-        """Refutes times up to `highest_us`, by processes if there are any."""
+        """Refutes times up to `highest_us`, prices by processes if there are any.
+
+        Cases of counts take long, and share what is summed up: these stay here, where
+        a goal can be put off at any time.
+        """
         self._bounds, self._counting = bounds, counting
-        self._highest, self._processes, self._clock = highest_us, processes, clock
+        self._highest, self._clock = highest_us, clock
+        self._processes = None if counting else processes
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
