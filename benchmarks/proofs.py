@@ -310,10 +310,10 @@ between stages, gradients between nodes, pipelines that fill; nodes that a pipel
 visits once; memory that limits how many replicas all layers can have; the replicas of
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
 shared between nodes; slow links between sites of nodes on quick ones; single pipelines
-of micro-batches of one sequence, searched for on named nodes; whole pipelines
-by the GPUs that they use, ranges of their slowest stage finer than 1 %, kinds of nodes
-that are looked at as one where their GPUs are too many to count; and sums of tables by
-a compiler in place of numpy.
+of micro-batches of one sequence, searched for on named nodes; whole pipelines by the
+GPUs that they use, ranges of their slowest stage finer than 1 %, kinds of nodes that
+are looked at as one where their GPUs are too many to count; and sums of tables by a
+compiler in place of numpy.
 """
 
 

@@ -9,15 +9,8 @@ and memory is done twice, on purpose: by the judge (`hetopt.problems.training_pl
 and by whoever searches.
 """
 
-from .settings import fixed, of_one_sequence, under, without_update
+from .settings import fixed, under, without_update
 from .support import beyond
 from .table import CostTable
 
-__all__ = [
-    "CostTable",
-    "beyond",
-    "fixed",
-    "of_one_sequence",
-    "under",
-    "without_update",
-]
+__all__ = ["CostTable", "beyond", "fixed", "under", "without_update"]

@@ -51,17 +51,3 @@ def without_update(instance: Instance) -> Instance:
     costs = instance.workload.costs.model_copy(update={"calibration": other})
     workload = instance.workload.model_copy(update={"costs": costs})
     return instance.model_copy(update={"workload": workload})
-
-
-def of_one_sequence(instance: Instance) -> Instance | None:
-    """The instance with micro-batches of one sequence alone; None where it has none.
-
-    In a plan of one pipeline nothing then synchronises, whatever would hide it.
-    """
-    workload = instance.workload
-    if 1 not in workload.micro_batch_sizes:
-        return None
-    costs = workload.costs.model_copy(update={"sync_overlap": "none"})
-    fields = {"micro_batch_sizes": (1,), "costs": costs}
-    workload = workload.model_copy(update=fields)
-    return instance.model_copy(update={"workload": workload})

@@ -61,9 +61,13 @@ class Case(Record):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
-        every = {"prices": self.prices, "counts": self.counts, "split": self.split}
+        every = {
+            "prices": self.prices,
+            "counts": self.counts,
+            "laid": self.laid or None,
+            "split": self.split,
+        }
         given = [name for name, value in every.items() if value is not None]
-        given += ["laid"] * self.laid
         if len(given) != 1:
             found = " and ".join(given) or "none"
             raise ValueError(

@@ -15,7 +15,7 @@ from brute_force_training import (
 )
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
-from pipelines_alone import least_alone_us, of_one
+from pipelines_alone import least_alone_us
 
 import hetopt
 from hetopt.costs import without_update
@@ -23,6 +23,7 @@ from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.training_plan.again import on_nodes
+from hetopt.exact.training_plan.alone import of_one_sequence
 from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -41,7 +42,7 @@ def left_us(instance: Instance, time_us: int) -> float:
 @examples(12)
 @given(drawn(random_tiny_instance, most_gpus=4))
 def test_method_and_check_find_the_best_of_all_pipelines(tiny: Instance) -> None:
-    if (alone := of_one(tiny)) is None:
+    if (alone := of_one_sequence(tiny)) is None:
         return
     plans: list[TrainingPlan] = []
     least = one_pipeline.faster(alone, None, Limits(), plans.append)

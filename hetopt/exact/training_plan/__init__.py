@@ -64,11 +64,10 @@ _LIST_SHARE = 0.7  # of the time at most, for all rows where these may be few
 _FIRST_SHARE = 0.3  # of what is left for refuting, before them
 _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
-_ONE_SHARE = 0.2  # of the time at most, for single pipelines of one sequence,
-_LINE_SHARE = 0.25  # and for the best of all sizes,
-_ONLY_LINE_SHARE = 0.5  # where none are of one sequence,
-_LOOK_SHARE = 0.05  # after a look at rows of stages, which may say that there is none
-_ROWS_SHARE = 0.2  # and for rows of stages, before any planner
+_LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
+_ONLY_LINE_SHARE = 0.5  # and where none are of one sequence
+_LOOK_SHARE = 0.05  # of what is left, for rows of stages to say that there is none
+_ROWS_SHARE = 0.2  # of the time at most, for rows of stages, before any planner
 _COPIES_SHARE = 0.15  # and for copies of them, side by side
 _ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
@@ -293,30 +292,32 @@ def _lay_one(run: Run, instance: Instance) -> int:
 
     None takes less than what is returned, in us.
     """
-    seconds = max(0.0, _deadline(run, _ONE_SHARE) - time.monotonic())
-    limits = replace(run.limits, time_s=seconds, gap=None)
+    limits = _until(run, _LINE_SHARE)
     least_us = alone.faster(instance, run.objective, limits, run.offer)
     run.check()
     return least_us
 
 
 def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) -> None:
-    """A single pipeline, where one is faster than the incumbent.
+    """A single pipeline of several sequences, where one is faster than the incumbent.
 
     `rows` of stages may say that none is.
     """
     light = without_update(instance)
-    if not alone.are_sought(light):
+    sizes = tuple(b for b in light.workload.micro_batch_sizes if b > 1)
+    if not (sizes and alone.are_sought(light)):
         return
     if rows and run.objective and light == instance:
         with suppress(OutOfTime):
-            if not rows.single(float(run.objective), _spell(run, _LOOK_SHARE).check):
-                return
-    of_one = 1 in instance.workload.micro_batch_sizes
-    share = _LINE_SHARE if of_one else _ONLY_LINE_SHARE
-    seconds = max(0.0, _deadline(run, share) - time.monotonic())
-    limits = replace(run.limits, time_s=seconds, gap=None)
-    one_pipeline.faster(light, run.objective, limits, run.offer)
+            clock = _clock(run, 1.0)
+            with clock.allowing(clock.span(_LOOK_SHARE)):
+                if not rows.single(float(run.objective), clock.check):
+                    return
+    of_one = len(sizes) < len(light.workload.micro_batch_sizes)
+    limits = _until(run, _LINE_SHARE if of_one else _ONLY_LINE_SHARE)
+    workload = light.workload.model_copy(update={"micro_batch_sizes": sizes})
+    larger = light.model_copy(update={"workload": workload})
+    one_pipeline.faster(larger, run.objective, limits, run.offer)
     run.check()
 
 
@@ -394,10 +395,10 @@ def _clock(run: Run, share: float) -> Clock:
     return Clock(_deadline(run, share), run.check)
 
 
-def _spell(run: Run, share: float) -> Clock:
-    """That of a part which has a share of the time limit from now on."""
-    now = time.monotonic()
-    return Clock(now + share * (_deadline(run, 1.0) - now + run.seconds()), run.check)
+def _until(run: Run, share: float) -> Limits:
+    """Those of another run, until a share of the time limit is over, whatever gap."""
+    seconds = max(0.0, _deadline(run, share) - time.monotonic())
+    return replace(run.limits, time_s=seconds, gap=None)
 
 
 def _deadline(run: Run, share: float) -> float:

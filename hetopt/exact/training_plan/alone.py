@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ...costs import of_one_sequence, without_update
+from ...costs import without_update
 from ...errors import Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -24,6 +24,21 @@ def are_sought(instance: Instance) -> bool:
     return True
 
 
+def of_one_sequence(instance: Instance) -> Instance | None:
+    """What is searched: without other sizes, and what hides gradients; None if nothing.
+
+    Each stage has one replica, so nothing synchronises, whatever would hide it.
+    """
+    workload = instance.workload
+    if 1 not in workload.micro_batch_sizes:
+        return None
+    costs = workload.costs.model_copy(update={"sync_overlap": "none"})
+    fields = {"micro_batch_sizes": (1,), "costs": costs}
+    workload = workload.model_copy(update=fields)
+    found = without_update(instance.model_copy(update={"workload": workload}))
+    return found if are_sought(found) else None
+
+
 def faster(
     instance: Instance,
     than: Objective | None,
@@ -32,10 +47,9 @@ def faster(
 ) -> int:
     """Offer the best that takes less than `than` us; none takes less than the result.
 
-    That is 0 where nothing is known, and beyond all times where none fits. Each stage
-    has one replica, so nothing synchronises: the least is soon found on named nodes.
+    That is 0 where nothing is known, and beyond all times where none fits.
     """
-    alone = of_one_sequence(without_update(instance))
-    if alone is None or not are_sought(alone):
+    searched = of_one_sequence(instance)
+    if searched is None:
         return 0
-    return one_pipeline.faster(alone, than, limits, offer)
+    return one_pipeline.faster(searched, than, limits, offer)

@@ -8,18 +8,17 @@ method (`one_pipeline`) halves ranges of the slowest stage, with prices of GPUs.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, chain, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
 
-from ....costs import CostTable
+from ....costs import CostTable, memory
 from ....errors import Unsupported
 from ....schema import Instance
-from .stages import MORE, Array
+from .stages import MORE, Array, begins_at
 
 _RANGES = 128  # of the slowest stage, for what layers take at the least
 _NARROW = 0.5  # of the longest that a slowest stage can be, where ranges begin
@@ -50,19 +49,18 @@ class OnNodes:
         nodes = table.cluster.nodes
         self._names = [node.name for node in nodes]
         self._gpus = [node.count for node in nodes]
-        kinds = dict.fromkeys(table.node_class[name] for name in self._names)
-        self._kinds = [*kinds]
-        self._kind = [self._kinds.index(table.node_class[x]) for x in self._names]
+        classes = [table.node_class[name] for name in self._names]
+        self._kind = [[*dict.fromkeys(classes)].index(each) for each in classes]
         # Nodes stand for each other where links to all others are the same.
-        pairs = bool(table.cluster.inter.pairs)
+        self._pairs = bool(table.cluster.inter.pairs)
         same = [*zip(self._kind, self._gpus, strict=True)]
-        self._alike = [i if pairs else same.index(x) for i, x in enumerate(same)]
-        self._begins: dict[tuple[int, int, int, int], int] = {}
+        self._alike = [i if self._pairs else same.index(x) for i, x in enumerate(same)]
+        self._begins: dict[tuple[object, ...], int] = {}
         self._hops: dict[tuple[int, int, int], int] = {}
         self._refuted_us = -math.inf
 
     @property
-    def possible(self) -> bool:
+    def _possible(self) -> bool:
         """Whether pipelines take what is reckoned here."""
         workload, costs = self._table.workload, self._table.workload.costs
         chosen = (workload.recomputes, workload.zeros, workload.splits)
@@ -79,46 +77,42 @@ class OnNodes:
 
         Raises `Unsupported` where there are too many to look at.
         """
-        if left_us > self._refuted_us and self.possible and not self._within(left_us):
+        if left_us > self._refuted_us and self._possible and not self._within(left_us):
             self._refuted_us = left_us
         return left_us <= self._refuted_us
 
     def _within(self, left_us: float) -> bool:
         """Whether one takes `left_us` or less."""
-        rest, laid = _Rest(self._parts, self._free(self._gpus), left_us, self._n), 0
-        begin = _Row(-1, 0, 0, tuple(self._gpus), 0, 0)
-        rows = {self._layers: {self._shape(begin): [begin]}}
+        rest, laid = _Rest(self._parts, self._kind, self._gpus, left_us, self._n), 0
+        start = _Row(-1, 0, 0, tuple(self._gpus), 0, 0)
+        rows = {self._layers: {self._shape(start): [start]}}
         for last in range(self._layers, 0, -1):
-            for alike in rows.pop(last, {}).values():
-                for row in alike:
-                    for first, longer in self._longer(row, last, left_us / self._n):
-                        laid += 1
-                        if laid > _MOST_LAID:
-                            raise Unsupported(
-                                "single pipelines are more than a check can look at: "
-                                "plan again to prove the bound"
-                            )
-                        least = rest.least_us(first, self._free(longer.free), longer)
-                        if least > left_us * MORE:
-                            continue
-                        if first == 0:
-                            return True
-                        kept = rows.setdefault(first, {})
-                        _keep(kept.setdefault(self._shape(longer), []), longer)
+            every = chain.from_iterable(rows.pop(last, {}).values())
+            longer = (self._longer(row, last, left_us / self._n) for row in every)
+            for first, row in chain.from_iterable(longer):
+                laid += 1
+                if laid > _MOST_LAID:
+                    raise Unsupported(
+                        "single pipelines are more than a check can look at: plan "
+                        "again to prove the bound"
+                    )
+                if rest.least_us(first, row) > left_us * MORE:
+                    continue
+                if first == 0:
+                    return True
+                kept = rows.setdefault(first, {})
+                _keep(kept.setdefault(self._shape(row), []), row)
         return False
 
     def _shape(self, row: _Row) -> tuple[object, ...]:
         """Equal for rows that can go on alike."""
         nodes = zip(self._alike, row.free, strict=True)
         free = sorted((x, left, i == row.node) for i, (x, left) in enumerate(nodes))
-        return row.degree, min(row.stages, self._n), tuple(free)
+        return row.degree, self._flight(row.stages + 1), tuple(free)
 
-    def _free(self, free: Sequence[int]) -> tuple[int, ...]:
-        """GPUs that are left, by kind."""
-        found = [0] * len(self._kinds)
-        for kind, gpus in zip(self._kind, free, strict=True):
-            found[kind] += gpus
-        return tuple(found)
+    def _flight(self, place: int) -> object:
+        """Equal for places from the end that need as much memory."""
+        return memory.in_flight(self._table.workload.costs, self._n, place, 0)
 
     def _longer(
         self, row: _Row, last: int, most_us: float
@@ -137,11 +131,8 @@ class OnNodes:
                     if us + hop > most_us * MORE:
                         break
                     slowest = max(row.slowest_us, us + hop)
-                    sum_us = row.sum_us + us + hop
-                    yield (
-                        first,
-                        _Row(node, t, row.stages + 1, free, sum_us, slowest),
-                    )
+                    times = row.sum_us + us + hop, slowest
+                    yield first, _Row(node, t, row.stages + 1, free, *times)
 
     def _stages(
         self, node: int, t: int, last: int, place: int
@@ -171,19 +162,11 @@ class OnNodes:
 
     def _begin(self, node: int, t: int, last: int, place: int) -> int:
         """The first layer of the longest run before `last` that fits."""
-        table, name = self._table, self._names[node]
-        key = (self._kind[node], t, last, min(place, self._n))
+        key = (self._kind[node], t, last, self._flight(place))
         if key not in self._begins:
-
-            def fits(first: int) -> bool:
-                j = min(1, first)
-                run = range(first, last)
-                need = table.stage_mib(name, run, t, 1, self._n, place + j, j)
-                return sum(need.values()) <= table.memory_mib(name)
-
-            # What fits fits without its first layers, too.
-            begin = 1 + bisect_left(range(1, last), True, key=fits)
-            self._begins[key] = 0 if begin == 1 and fits(0) else begin
+            where = self._n, place
+            name = self._names[node]
+            self._begins[key] = begins_at(self._table, name, (t, 1), last, where)
         return self._begins[key]
 
     def _hop_us(self, node: int, receiver: int, t: int) -> int:
@@ -197,11 +180,10 @@ class OnNodes:
     def _parts(self) -> "list[_Part]":
         """Every stage that there can be, with the least hop, by kind and degree."""
         found = []
-        roomy = {k: max(g for x, g in self._pairs if x == k) for k in set(self._kind)}
-        for kind, most in roomy.items():
-            node = next(i for i, x in enumerate(self._pairs) if x == (kind, most))
-            hop = self._least_hop(kind)
-            for t in range(1, most + 1):
+        for kind in sorted(set(self._kind)):
+            alike = (i for i, each in enumerate(self._kind) if each == kind)
+            node, hop = max(alike, key=self._gpus.__getitem__), self._least_hop(kind)
+            for t in range(1, self._gpus[node] + 1):
                 us = np.full((self._layers, self._layers + 1), np.inf)
                 for last in range(1, self._layers + 1):
                     ends = last == self._layers
@@ -210,22 +192,21 @@ class OnNodes:
                 found.append(_Part(kind, t, us))
         return found
 
-    @cached_property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return [*zip(self._kind, self._gpus, strict=True)]
-
     def _least_hop(self, kind: int) -> int:
         """No stage on a node of a kind hands on in less time."""
-        nodes = [*range(len(self._names))]
-        if not self._table.cluster.inter.pairs:  # two of a kind speak for all
-            of_kind = [[i for i in nodes if self._kind[i] == k] for k in self._kind]
-            nodes = sorted({i for each in of_kind for i in each[:2]})
-        mine = [i for i in nodes if self._kind[i] == kind]
-        pairs = [(i, j) for i, j in product(mine, nodes) if i != j]
-        inside = [
-            (i, i) for i, x in enumerate(self._pairs) if x[0] == kind and x[1] > 1
+        of_kind = self._kind
+        # Where links are not told by pair, two of a kind speak for all.
+        nodes = [
+            i
+            for i, each in enumerate(of_kind)
+            if self._pairs or of_kind[:i].count(each) < 2
         ]
-        hops = (self._hop_us(i, j, 1) for i, j in pairs + inside)
+        mine = [i for i in nodes if of_kind[i] == kind]
+        hops = (
+            self._hop_us(i, j, 1)
+            for i, j in product(mine, nodes)
+            if i != j or self._gpus[i] > 1
+        )
         return min(hops, default=0)
 
 
@@ -246,15 +227,16 @@ class _Rest:
     def __init__(
         self,
         parts: Sequence[_Part],
-        whole: tuple[int, ...],
+        kinds: Sequence[int],
+        gpus: Sequence[int],
         left_us: float,
         n: int,
     ) -> None:
+        """`kinds` and `gpus` are of the nodes."""
         self._n = n
-        self._of = _groups(parts, whole)
-        sides = [0] * (max(self._of) + 1)
-        for kind, gpus in enumerate(whole):
-            sides[self._of[kind]] += gpus
+        self._of = _groups(parts, kinds, gpus)
+        self._of_node = [self._of[kind] for kind in kinds]
+        sides = self._left(gpus)
         most = left_us / n * MORE
         ends = np.geomspace(_NARROW * most, most, _RANGES)
         self._lows = np.concatenate([[0.0], ends[:-1]])
@@ -276,21 +258,30 @@ class _Rest:
                 before = self._sums[first][(*some, slice(0, -gpus))][..., begin:]
                 np.minimum(out, before + us[first, last], out=out)
 
-    def least_us(self, layers: int, free: tuple[int, ...], row: _Row) -> float:
+    def _left(self, free: Sequence[int]) -> list[int]:
+        """GPUs of nodes, by group of kinds."""
+        found = [0] * (max(self._of) + 1)
+        for group, gpus in zip(self._of_node, free, strict=True):
+            found[group] += gpus
+        return found
+
+    def least_us(self, layers: int, row: _Row) -> float:
         """The least of a whole pipeline that ends with a row."""
-        left = [0] * (self._sums.ndim - 2)
-        for kind, gpus in enumerate(free):
-            left[self._of[kind]] += gpus
         slowest = np.maximum(self._lows, row.slowest_us)
-        whole = self._sums[(layers, *left)] + (self._n - 1) * slowest
+        whole = self._sums[(layers, *self._left(row.free))] + (self._n - 1) * slowest
         return row.sum_us + float(whole.min())
 
 
-def _groups(parts: Sequence[_Part], whole: tuple[int, ...]) -> list[int]:
+def _groups(
+    parts: Sequence[_Part], kinds: Sequence[int], gpus: Sequence[int]
+) -> list[int]:
     """The group of each kind: those alike in speed, so that numbers are few."""
+    whole = [0] * (max(kinds) + 1)
+    for kind, count in zip(kinds, gpus, strict=True):
+        whole[kind] += count
     speed = [math.inf] * len(whole)
-    for kind, gpus, us in parts:
-        speed[kind] = min(speed[kind], float(np.min(us)) * gpus)
+    for kind, t, us in parts:
+        speed[kind] = min(speed[kind], float(np.min(us)) * t)
     found = [[kind] for kind in sorted(range(len(whole)), key=lambda k: speed[k])]
     while math.prod(1 + sum(whole[k] for k in x) for x in found) > _MOST_STATES:
         if len(found) == 1:

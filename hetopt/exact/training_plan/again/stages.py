@@ -86,6 +86,31 @@ class Able:
         return found.digest()
 
 
+def begins_at(
+    table: CostTable,
+    node: str,
+    group: tuple[int, int],
+    last: int,
+    where: tuple[int, int],
+) -> int:
+    """The first layer of the longest run before `last` that fits.
+
+    On a `group` of GPUs with its samples; `where` are the micro-batches and the place
+    of its stage from the end.
+    """
+    n, place = where
+
+    def fits(first: int) -> bool:
+        j = min(1, first)
+        run = range(first, last)
+        need = table.stage_mib(node, run, *group, n, place + j, j)
+        return sum(need.values()) <= table.memory_mib(node)
+
+    # What fits fits without its first layers, too.
+    found = 1 + bisect_left(range(1, last), True, key=fits)
+    return 0 if found == 1 and fits(0) else found
+
+
 class _Made(NamedTuple):
     """Stages whose replicas have `degree` GPUs or more, and are some number.
 
@@ -138,29 +163,12 @@ class StageTables:
         last: int,
         where: tuple[int, int],
     ) -> int:
-        """The first layer of the longest run before `last` that fits.
-
-        `where` are the micro-batches and the place of its stage from the end.
-        """
-        table, (n, place) = self.tables[rule], where
-        key = (
-            node,
-            group,
-            rule,
-            last,
-            memory.in_flight(table.workload.costs, n, place, 0),
-        )
+        """As `begins_at`, kept, under a rule of recomputation."""
+        table = self.tables[rule]
+        flight = memory.in_flight(table.workload.costs, *where, 0)
+        key = (node, group, rule, last, flight)
         if key not in self._begins:
-
-            def fits(first: int) -> bool:
-                j = min(1, first)
-                run = range(first, last)
-                need = table.stage_mib(node, run, *group, n, place + j, j)
-                return sum(need.values()) <= table.memory_mib(node)
-
-            # What fits fits without its first layers, too.
-            begin = 1 + bisect_left(range(1, last), True, key=fits)
-            self._begins[key] = 0 if begin == 1 and fits(0) else begin
+            self._begins[key] = begins_at(table, node, group, last, where)
         return self._begins[key]
 
     def _replicas(self, b: int, n: int, least: int) -> list[Array]:

@@ -378,8 +378,7 @@ class PatternBound:
         return case.near and self._refuted_by_counts(case, left, time_us)
 
     def _of_one_sequence(self, case: Case) -> bool:
-        """Whether one pipeline may have micro-batches of one sequence, and no others
-        are in the case."""
+        """Whether it is of single pipelines, some of micro-batches of one sequence."""
         smallest = self.fleet.sizes[case.size_low].sequences
         return bool(self.alone) and case.most == 1 and smallest == 1
 
@@ -660,8 +659,7 @@ class PatternBound:
         return Split("bottleneck", None, at, low, self._within(case, bottleneck_low=at))
 
     def _within(self, case: Case, **ranges: Any) -> Case | None:
-        none: dict[str, Any] = {"prices": {}, "proof": (), "laid": False, "split": None}
-        return self._tightened(replace(case, **none, **ranges))
+        return self._tightened(replace(case, prices={}, proof=(), split=None, **ranges))
 
     def _tightened(self, case: Case) -> Case | None:
         """Ranges that follow from the order of equal nodes and the sum of shares."""

@@ -1,4 +1,4 @@
-"""Cases of one proof, refuted side by side by processes here or of a Dask cluster.
+"""Cases of a proof by prices, side by side in processes here or of a Dask cluster.
 
 Cases do not depend on each other. Each is sent to a process as it stands, and comes
 back divided and settled as far as a slice of time went; what is still open is sent
@@ -39,7 +39,6 @@ class Task:
     least_us: float
     most_us: float
     alone_us: float
-    counting: bool
 
 
 @dataclass
@@ -102,9 +101,7 @@ def _of_cluster(client: Any, at_once: int) -> Processes:
 def _prepared(task: Task, thread: int) -> PatternBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
-    bound = PatternBound(instance, task.least_us, task.most_us, alone_us=task.alone_us)
-    bound.start(task.counting)
-    return bound
+    return PatternBound(instance, task.least_us, task.most_us, alone_us=task.alone_us)
 
 
 def settle(task: Task, case: Case, time_us: float) -> Settled:
@@ -126,9 +123,7 @@ class SideBySide(Refutation):
         super().__init__(bound, time_us, bound.cases)
         self._processes = processes
         instance = bound.instance.model_dump_json()
-        self._task = Task(
-            instance, bound.least, bound.most, bound.alone, bound.counting
-        )
+        self._task = Task(instance, bound.least, bound.most, bound.alone)
         self._sent: dict[Future[Settled], Case] = {}
 
     def step(self) -> bool:
