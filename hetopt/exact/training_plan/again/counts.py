@@ -33,6 +33,8 @@ class Counts:
     ) -> None:
         """As `StageTables` takes them."""
         self.batch = tables[0].workload.global_batch
+        self._given = tables, weights
+        self._parts: dict[tuple[int, ...], tuple[Counts | None, tuple[int, ...]]] = {}
         self._stages = StageTables(tables, nodes, weights)
         self._rows = Rows(nodes, tables[0].layers)
         self.sides = self._rows.sides
@@ -52,10 +54,45 @@ class Counts:
         # One look at all of them may do.
         if len(homes) > 1 and self._at_home(cases, left_us, _POWERS[:1]):
             return True
-        return all(
-            self._at_home([case._replace(homes=each) for case in cases], left_us)
-            for each in homes
-        )
+        return all(self._refute(cases, each, left_us) for each in homes)
+
+    def _refute(
+        self, cases: Sequence[Case], homes: tuple[int, ...] | None, left_us: float
+    ) -> bool:
+        """The same, where nodes of each of these kinds are homes, and no others."""
+        if self._at_home([case._replace(homes=homes) for case in cases], left_us):
+            return True
+        many = [range(1, 1 + self._stages.nodes[kind].number) for kind in homes or ()]
+        if all(len(each) == 1 for each in many):
+            return False
+        # Then it matters how many of them are.
+        for numbers in product(*many):
+            part, at = self._part(dict(zip(homes or (), numbers, strict=True)))
+            own = [case._replace(homes=at) for case in cases]
+            if part is None or not part._at_home(own, left_us, each=True):
+                return False
+        return True
+
+    def _part(self, homes: dict[int, int]) -> tuple["Counts | None", tuple[int, ...]]:
+        """Counts where nodes of kinds that are homes are kinds of their own: these."""
+        key = tuple(x for pair in homes.items() for x in pair)
+        if key not in self._parts:
+            nodes, at, known = list[Nodes](), list[int](), True
+            for kind, every in enumerate(self._stages.nodes):
+                some = homes.get(kind, 0)
+                if 0 < some < every.number:
+                    known = known and every.total == every.number * every.gpus
+                if some:
+                    at.append(len(nodes))
+                for number in filter(None, (some, every.number - some)):
+                    whole = number == every.number
+                    gpus = every.total if whole else number * every.gpus
+                    nodes.append(every._replace(number=number, total=gpus))
+            known = known and math.prod(x.total + 1 for x in nodes) <= _MOST_APART
+            tables, weights = self._given
+            part = Counts(tables, nodes, weights) if known else None
+            self._parts[key] = part, tuple(at)
+        return self._parts[key]
 
     def _homes(self, case: Case) -> Iterator[tuple[int, ...] | None]:
         """Which kinds of nodes may have one that holds all replicas of a layer."""
@@ -73,8 +110,12 @@ class Counts:
         cases: Sequence[Case],
         left_us: float,
         powers: Sequence[int] = _POWERS,
+        each: bool = False,
     ) -> bool:
-        """The same, where the cases have their homes in common."""
+        """The same, where the cases have their homes in common.
+
+        One or more nodes of each of these kinds, or `each` of their nodes.
+        """
         homes = cases[0].homes or ()
         ways = [(b, case) for case in cases for b in case.sizes]
         wanted = np.zeros(self.sides, np.int64)
@@ -85,7 +126,8 @@ class Counts:
                 np.maximum(most, one, out=most)
             # Every pipeline holds that layer, and is there.
             for kind in homes:
-                most[(slice(None),) * kind + (0,)] = 0
+                used = self._stages.nodes[kind].number if each else 1
+                most[(slice(None),) * kind + (slice(used),)] = 0
             together, others = self._taken(most, cases[0].pipelines)
             if together < self.batch:
                 return True

@@ -5,7 +5,8 @@ slowest of them M. Within the time T it takes 1 + (T - S) / M micro-batches or f
 rounded down. For a range of M the least S is known for all GPUs at once (`rows`).
 
 The replicas of a layer cross nodes unless all of them are in one. Then every pipeline
-uses GPUs of its kind: the kinds of which there are such nodes are told apart.
+uses GPUs of that node: which kinds have such nodes, and how many, is told apart
+(`homes`).
 
 One pipeline has batch / b micro-batches and all GPUs: from the largest M that there
 is time for downwards, each least S says up to which smaller M there is no time for
@@ -25,6 +26,7 @@ import numpy as np
 from ....costs import CostTable
 from ....schema import Instance
 from ..node_kinds import Array, Fleet, sent_bytes
+from .homes import Homes, Parts, in_parts, numbered
 from .in_places import RowsInPlaces
 from .kinds import Kind, together
 from .on_nodes import RowsOnNodes
@@ -62,16 +64,6 @@ class Synchronising(NamedTuple):
 
     most_us: float = inf
     spent_us: float = 0.0
-
-
-class Homes(NamedTuple):
-    """Kinds of nodes, one of which may hold all replicas of a layer.
-
-    And those whose nodes do: every pipeline uses GPUs of their kinds.
-    """
-
-    kinds: frozenset[int]
-    used: frozenset[int]
 
 
 #: Sequences that a pipeline takes at the least, by the GPUs that it may use.
@@ -161,12 +153,26 @@ class CountBound:
         self._told: OrderedDict[tuple[object, ...], StageTables] = OrderedDict()
         self._alone_in_places: OrderedDict[object, RowsInPlaces | None] = OrderedDict()
         self._sums = Kept(self._gpus, inf, check)
+        self._in_parts: dict[Homes, tuple[CountBound, Parts]] = {}
 
     def within(self, most_us: float, check: Callable[[], None]) -> "CountBound":
         """The same, with its stages, for pipelines that take up to `most_us`."""
         other = copy(self)
         other._check, other._sums = check, Kept(self._gpus, most_us, check)
+        other._in_parts = {}
         return other
+
+    def _of_parts(self, homes: Homes) -> tuple["CountBound", Parts]:
+        """The same, where exactly some nodes are homes."""
+        if homes not in self._in_parts:
+            each, other = in_parts(self.kinds, homes), copy(self)
+            other.kinds, other._gpus = each.kinds, [x.total for x in each.kinds]
+            other.states = prod(gpus + 1 for gpus in other._gpus)
+            other._within = [self._within[c] for c in each.of]
+            other._stages, other._told = {}, OrderedDict()
+            other._sums = Kept(other._gpus, self._sums.most_us, self._check)
+            self._in_parts[homes] = other, each
+        return self._in_parts[homes]
 
     @property
     def apart(self) -> bool:
@@ -334,36 +340,51 @@ class CountBound:
 
     def _together(self, some: Range, left_us: float) -> Verdict:
         """Of pipelines that take less than the batch, whatever GPUs each uses."""
-        every, *parts = self._homes(some)
+        every, *each = self._homes(some)
         nothing = np.zeros([g + 1 for g in self._gpus], np.int64)
-        told = some.wanted or dict.fromkeys((every, *parts), nothing)
+        told = some.wanted or dict.fromkeys((every, *each), nothing)
         wanted = {every: told.get(every, nothing)}
         # All may be refuted at once, where finer ranges are what makes the difference.
         ratio = self._at_home(
-            some, left_us, every, wanted, RATIOS[: _AT_ONCE if parts else None]
+            some, left_us, every, wanted, RATIOS[: _AT_ONCE if each else None]
         )
-        if ratio is not None or not parts:
+        if ratio is not None or not each:
             return Verdict(ratio, wanted)
-        ratios = list[float]()
-        wanted |= {x: np.maximum(told[x], wanted[every]) for x in parts if x in told}
-        for homes in parts:
-            if homes in told:
-                ratio = self._at_home(some, left_us, homes, wanted, RATIOS)
-                if ratio is None:
+        wanted |= {
+            homes: np.maximum(table, self._in_part(wanted[every], homes))
+            for homes, table in told.items()
+            if homes.nodes and homes.kinds <= every.kinds
+        }
+        left, ratios = [homes for homes in wanted if homes != every], list[float]()
+        while left:
+            homes = left.pop(0)
+            ratio = self._at_home(some, left_us, homes, wanted, RATIOS)
+            finer = []
+            if ratio is None:
+                finer = [*numbered(self.kinds, homes, _FEW_STATES)]
+                if not finer:
                     return Verdict(None, wanted)
-                del wanted[homes]
+            else:
                 ratios.append(ratio)
+            of_all = wanted.pop(homes)
+            wanted |= {part: self._in_part(of_all, part) for part in finer}
+            left = finer + left
         return Verdict(min(ratios, default=RATIOS[0]))
+
+    def _in_part(self, table: Whole, homes: Homes) -> Whole:
+        """A table by GPUs of each kind, by those that are homes and others."""
+        return self._of_parts(homes)[1].lifted(table) if homes.exactly else table
 
     def _homes(self, some: Range) -> Iterator[Homes]:
         """Nodes that may hold all replicas of a layer: all at once, then by kind."""
         replicas = max(some.replicas, some.fewest)
         able = [c for c, kind in enumerate(self.kinds) if kind.gpus >= replicas]
-        yield Homes(frozenset(able), frozenset())
+        yield Homes(frozenset(able), ())
         if some.fewest > 1 and able and (self.few or len(able) <= _FEW_KINDS):
             for number in range(len(able) + 1):
                 for kinds in map(frozenset, combinations(able, number)):
-                    yield Homes(kinds, kinds)
+                    some_of = tuple(int(c in kinds) for c in range(len(self.kinds)))
+                    yield Homes(kinds, some_of)
 
     def _at_home(
         self,
@@ -377,6 +398,10 @@ class CountBound:
 
         Then so many sequences are `wanted` as is found out.
         """
+        bound, near, used = self, homes.kinds, homes.nodes
+        if homes.exactly:
+            bound, each = self._of_parts(homes)
+            near, used = each.near, each.used
         finer = some.finer or some.synchronising
         for level, ratio in enumerate(ratios):
             if level and _WORTH * (ratio - 1) * left_us < some.unknown_us:
@@ -385,12 +410,12 @@ class CountBound:
             one = np.zeros_like(wanted[homes])
             for size, by in product(some.sizes, kinds):
                 rest = some.fewest - 1, some.replicas
-                senders = self._senders(by.most_us, *rest, homes.kinds)
+                senders = bound._senders(by.most_us, *rest, near)
                 times = left_us, by.spent_us
-                more = self._sequences(size, senders, times, ratio, wanted[homes])
+                more = bound._sequences(size, senders, times, ratio, wanted[homes])
                 np.maximum(one, more, out=one)
-            for kind in homes.used:
-                one.swapaxes(0, kind)[0] = 0
+            for kind, gpus in enumerate(used):
+                one.swapaxes(0, kind)[:gpus] = 0
             taken, others = packed(one, some.fewest, some.most)
             if taken < self._batch:
                 return ratio

@@ -101,7 +101,7 @@ class Kept:
         self, gpus: Sequence[int], most_us: float, check: Callable[[], None]
     ) -> None:
         """`gpus` are of each kind; `check()` is called before what takes long."""
-        self._gpus, self._most, self._check = gpus, most_us, check
+        self._gpus, self.most_us, self._check = gpus, most_us, check
         self._sums: OrderedDict[bytes, Sums] = OrderedDict()
         self._digests: dict[Hashable, bytes] = {}
 
@@ -116,7 +116,7 @@ class Kept:
             made = stages()
             key = self._digests[asked] = _digest(made)
             if key not in self._sums:
-                self._sums[key] = Sums(Rows(made, runs, self._gpus), self._most)
+                self._sums[key] = Sums(Rows(made, runs, self._gpus), self.most_us)
                 self._forget()
         self._sums.move_to_end(key)
         return self._sums[key]
