@@ -37,7 +37,8 @@ from .sums import FINEST, Kept, Sums
 
 MOST_STATES = 8_000  # numbers of GPUs by kind
 _FEW_STATES = 750  # that take less long than prices
-_MOST_ENTRIES = 20_000_000  # of a table of spread stages
+# Of a table of spread stages; and where homes are kinds of their own.
+_MOST_ENTRIES, _FEW_ENTRIES = 20_000_000, 4_000_000
 # Between intervals of the slowest stage of several pipelines.
 RATIOS = tuple(FINEST**steps for steps in (512, 128, 32, 8, 1))
 _AT_ONCE = 3  # of them, for which nodes of all kinds are looked at together
@@ -118,15 +119,20 @@ def prepared(
 
 def _kinds(fleet: Fleet, table: CostTable) -> list[Kind] | None:
     """So few kinds of nodes that GPUs can be counted; None where one is too many."""
-    runs = len(Runs.of(table.layers))
+    each = _entries(fleet, table.layers)
+    most = min(MOST_STATES, _MOST_ENTRIES // each)
+    return together(fleet, table, lambda found: _states(found) <= most)
+
+
+def _states(kinds: Sequence[Kind]) -> int:
+    """Numbers of GPUs that a plan may use, by kind."""
+    return prod(kind.total + 1 for kind in kinds)
+
+
+def _entries(fleet: Fleet, layers: int) -> int:
+    """Of a table of spread stages, for each number of GPUs."""
     largest = max(size.sequences for size in fleet.sizes) + 1
-    each = runs * (largest if largest > 2 else 1)
-
-    def few(found: Sequence[Kind]) -> bool:
-        states = prod(kind.total + 1 for kind in found)
-        return states <= MOST_STATES and states * each <= _MOST_ENTRIES
-
-    return together(fleet, table, few)
+    return len(Runs.of(layers)) * (largest if largest > 2 else 1)
 
 
 class CountBound:
@@ -146,7 +152,9 @@ class CountBound:
         self._all_wait = table.workload.costs.sync == "bottleneck"
         self._gpus = [kind.total for kind in self.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
-        self.states = prod(gpus + 1 for gpus in self._gpus)
+        self.states = _states(kinds)
+        each = _entries(fleet, table.layers)
+        self._most_in_parts = min(_FEW_STATES, _FEW_ENTRIES // each)
         self._within = [_within_us(table, kind) for kind in self.kinds]
         self._memory = Memory(table)
         self._stages: dict[tuple[int, int], StageTables] = {}
@@ -167,7 +175,7 @@ class CountBound:
         if homes not in self._in_parts:
             each, other = in_parts(self.kinds, homes), copy(self)
             other.kinds, other._gpus = each.kinds, [x.total for x in each.kinds]
-            other.states = prod(gpus + 1 for gpus in other._gpus)
+            other.states = _states(each.kinds)
             other._within = [self._within[c] for c in each.of]
             other._stages, other._told = {}, OrderedDict()
             other._sums = Kept(other._gpus, self._sums.most_us, self._check)
@@ -361,7 +369,7 @@ class CountBound:
             ratio = self._at_home(some, left_us, homes, wanted, RATIOS)
             finer = []
             if ratio is None:
-                finer = [*numbered(self.kinds, homes, _FEW_STATES)]
+                finer = [*numbered(self.kinds, homes, self._few_parts)]
                 if not finer:
                     return Verdict(None, wanted)
             else:
@@ -370,6 +378,9 @@ class CountBound:
             wanted |= {part: self._in_part(of_all, part) for part in finer}
             left = finer + left
         return Verdict(min(ratios, default=RATIOS[0]))
+
+    def _few_parts(self, kinds: Sequence[Kind]) -> bool:
+        return _states(kinds) <= self._most_in_parts
 
     def _in_part(self, table: Whole, homes: Homes) -> Whole:
         """A table by GPUs of each kind, by those that are homes and others."""

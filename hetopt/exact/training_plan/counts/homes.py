@@ -4,10 +4,9 @@ First it is told of which kinds they are, one or more of each. Where that does n
 how many: then they are kinds of nodes of their own, beside those that are no homes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -69,10 +68,12 @@ def in_parts(kinds: Sequence[Kind], homes: Homes) -> Parts:
     return Parts(found, tuple(of), frozenset(near))
 
 
-def numbered(kinds: Sequence[Kind], homes: Homes, most_states: int) -> Iterator[Homes]:
+def numbered(
+    kinds: Sequence[Kind], homes: Homes, few: Callable[[Sequence[Kind]], bool]
+) -> Iterator[Homes]:
     """All numbers of homes of these kinds; none where that would tell nothing.
 
-    Or where there were more numbers of GPUs than `most_states`.
+    Or where the kinds would not be `few`.
     """
     several = [c for c in homes.kinds if homes.nodes and len(kinds[c].nodes) > 1]
     if homes.exactly or not several:
@@ -83,7 +84,7 @@ def numbered(kinds: Sequence[Kind], homes: Homes, most_states: int) -> Iterator[
     numbers = [len(x.nodes) if c in homes.kinds else 0 for c, x in enumerate(kinds)]
     # Halves have the most numbers of GPUs.
     halves = homes._replace(nodes=tuple(-(-number // 2) for number in numbers))
-    if prod(x.total + 1 for x in in_parts(kinds, halves).kinds) > most_states:
+    if not few(in_parts(kinds, halves).kinds):
         return
     for nodes in product(*(range(min(1, number), number + 1) for number in numbers)):
         yield Homes(homes.kinds, nodes, True)
