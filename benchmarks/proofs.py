@@ -2,7 +2,7 @@
 
     python benchmarks/run.py proofs --workers 2 [--update-best]     the rows
     python benchmarks/proofs.py --ablations [--seconds 10]          without each price
-    python benchmarks/proofs.py --check [--only WORD ...]           bounds derived again
+    python benchmarks/proofs.py --check [--only WORD ...] [--workers N]   bounds again
     python benchmarks/proofs.py --page          results/proofs.md and README.md's table
 
 The suite runs the exact method once on each cluster of the library and of the generated
@@ -26,6 +26,7 @@ import _pages
 import gap_table
 import numpy as np
 from _measuring import RESULTS, keep
+from joblib import Parallel, delayed
 
 import hetopt
 from hetopt.bench import journal
@@ -48,6 +49,7 @@ ABLATED = (
     "autohet/a100-h20-8x8-gpt3-13b",
     "autohet/h800-a100-4x4-gpt3-6.7b",
     "metis/p100-v100-16-gpt3-6.7b",
+    "metis/t4-v100-16-gpt3-6.7b",
     "metis/t4-v100-16-moe-10b",
     "metis/t4-v100-64-gpt3-15b",
     "metis/p100-t4-16-wide-resnet-4b",
@@ -164,6 +166,10 @@ def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
     stack.enter_context(patch.object(counting, "prepared", lambda *_: None))
 
 
+def _no_numbers_of_homes(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(counting, "numbered", lambda *_: iter(())))
+
+
 def _no_kinds_together(stack: ExitStack) -> None:
     def apart(fleet: Any, table: Any, few: Any) -> Any:
         found = counted_kinds.together(fleet, table, lambda _: True)
@@ -198,6 +204,7 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "pipelines on nodes": _no_pipelines_on_nodes,
     "rows in whole GPUs": _no_rows_in_whole_gpus,
     "fine ranges of rows": _no_fine_ranges,
+    "numbers of homes": _no_numbers_of_homes,
     "kinds together": _no_kinds_together,
     "compiler": _no_compiler,
 }
@@ -264,20 +271,27 @@ def _latest(section: str) -> list[_pages.Row]:
         return []
 
 
-def checks(words: list[str]) -> Iterator[_pages.Row]:
-    """Whether each bound of the suite is derived again, and by what."""
-    for row in journal.read(FOLDER)[1]:
-        name, file = row["instance"], row.get("plan_file")
-        if not file or (words and not any(word in name for word in words)):
-            continue
-        begun = time.perf_counter()
-        try:
-            found = hetopt.check_bound(FOLDER / file)
-            derived = "yes" if not found else f"no: {found[0]}"
-        except HetoptError as error:
-            derived = f"not without a search: {error}"[:80]
-        seconds = round(time.perf_counter() - begun, 1)
-        yield {"instance": name, "derived": derived, "seconds": seconds}
+def checks(words: list[str], workers: int) -> Iterator[_pages.Row]:
+    """Whether each bound of the suite is derived again, some side by side."""
+    files = [
+        (row["instance"], row["plan_file"])
+        for row in journal.read(FOLDER)[1]
+        if row.get("plan_file")
+        and (not words or any(word in row["instance"] for word in words))
+    ]
+    pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="all")
+    yield from pool(delayed(_checked)(*each) for each in files)
+
+
+def _checked(name: str, file: str) -> _pages.Row:
+    begun = time.perf_counter()
+    try:
+        found = hetopt.check_bound(FOLDER / file)
+        derived = "yes" if not found else f"no: {found[0]}"
+    except HetoptError as error:
+        derived = f"not without a search: {error}"[:80]
+    seconds = round(time.perf_counter() - begun, 1)
+    return {"instance": name, "derived": derived, "seconds": seconds}
 
 
 def write() -> None:
@@ -311,9 +325,9 @@ visits once; memory that limits how many replicas all layers can have; the repli
 a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
 shared between nodes; slow links between sites of nodes on quick ones; single pipelines
 of micro-batches of one sequence, searched for on named nodes; whole pipelines by the
-GPUs that they use, ranges of their slowest stage finer than 1 %, kinds of nodes that
-are looked at as one where their GPUs are too many to count; and sums of tables by a
-compiler in place of numpy.
+GPUs that they use, ranges of their slowest stage finer than 1 %, how many nodes hold
+all replicas of a layer, kinds of nodes that are looked at as one where their GPUs are
+too many to count; and sums of tables by a compiler in place of numpy.
 """
 
 
@@ -352,6 +366,7 @@ def main() -> None:
     parser.add_argument("--ablations", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
@@ -359,7 +374,7 @@ def main() -> None:
         _pages.run(LINES, "ablations", ablations, asked.seconds, "numba")
     if asked.check:
         begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        for row in checks(asked.only):
+        for row in checks(asked.only, asked.workers):
             print(*row.values(), flush=True)
             keep(LINES, {"section": "checks", "run": begun, "row": row})
     if asked.page:
