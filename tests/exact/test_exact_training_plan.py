@@ -438,6 +438,21 @@ def test_slow_links_between_sites_are_priced() -> None:
         assert proved(bound, 1.25 * least, 30) == refutes
 
 
+def test_of_many_sites_it_is_told_first_whether_pipelines_cross() -> None:
+    """No site has nearly all layers, or one has; then how many pipelines there are."""
+    instance = generate("islands", size="64", seed=0)
+    least = float(training_plan_bound(instance).value)
+    bound = PatternBound(instance, least, 3 * least)
+    case, told = bound.first[0], list[str]()
+    while (split := bound._split(case)) and split.of != "pipelines":
+        told.append(split.of)
+        assert split.low is not None
+        assert split.high is not None
+        case = split.high if split.of == "count" else split.low
+    assert told.count("site") == len(bound.fleet.sites) == 4
+    assert max(case.sites_high) < instance.model.layers
+
+
 @examples(10)
 @given(drawn(shared))
 def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(

@@ -81,9 +81,10 @@ from .visits import Grid, VisitTables
 
 # Grids of the bottleneck: the coarse one refutes most cases at a fifth of the price.
 _RATIOS = (1.04, 1.008)
-# Ranges of s are halved down to a coarse one, then the number of pipelines, then s
-# down to a fine one, then shares: in the order of what a division is worth. There are
-# no shares where GPUs are counted, and of one pipeline nothing else is to be told.
+# Ranges of s are halved down to a coarse one, then whether pipelines cross to other
+# sites, then the number of pipelines, then s down to a fine one, then shares: in the
+# order of what a division is worth. There are no shares where GPUs are counted, and of
+# one pipeline nothing else is to be told.
 _COARSE, _FINE, _FINER, _FINEST = 1 / 8, 1 / 100, 1 / 1000, 1e-5
 # Of the time, what stages synchronise where backward passes may hide it: halves, and
 # where GPUs are counted in so many steps each.
@@ -91,6 +92,9 @@ _HALVES, _STEPS = 5, 4
 _ABOVE, _SLACK = 1 + 1e-6, 1e-6  # relative, and layers, that rounding may hide
 _NARROWEST = 1 / 256  # of the shares: not divided further
 _WIDE_SITE, _NARROW_SITE = 1 / 4, 1 / 32  # those of sites, before s is fine and after
+# Where sites are more than these their shares have too many ranges to come first. With
+# less than so much of all layers in each site, all pipelines cross to others.
+_FEW_SITES, _WHOLE_SITE = 2, 7 / 8
 _NEARLY = 1.03  # times the batch, that patterns take: counts may tell what is left
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
 
@@ -593,7 +597,11 @@ class PatternBound:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
-        if sites := self._split_of_sites(case, _WIDE_SITE):
+        crossing = self._split_of_crossing(case)
+        if crossing is not None:
+            return crossing
+        many = several and len(case.sites_high) > _FEW_SITES
+        if not many and (sites := self._split_of_sites(case, _WIDE_SITE)):
             return sites
         fine = _FINER if self.counting or case.near else _FINE
         if of_sync > fine and not several:
@@ -608,6 +616,27 @@ class PatternBound:
             return None
         sites = self._split_of_sites(case, _NARROW_SITE)
         return sites or self._split_of_shares(case, "shares")
+
+    def _split_of_crossing(self, case: Case) -> Split | None:
+        """Whether pipelines must cross to other sites, and whether stages lie in two.
+
+        They must unless a site has nearly all layers; stages do not unless there is
+        time for it (`Spread.bridging`).
+        """
+        few = len(case.sites_high) <= _FEW_SITES
+        if self.counting or case.most == 1 or few:
+            return None
+        at = _WHOLE_SITE * self.layers
+        for i, share in enumerate(case.sites_low):
+            if share < at < case.sites_high[i]:
+                low = self._within(case, sites_high=_with(case.sites_high, i, at))
+                high = self._within(case, sites_low=_with(case.sites_low, i, at))
+                return Split("site", i, at, low, high)
+        lightest = float(self.fleet.layer_weights.min()) * (1 - _SLACK)
+        bridged_us = lightest / 2 / self.fleet.most_gpus * self.fleet.far_us
+        if self.priced_sync and case.sync_low_us < bridged_us < case.sync_high_us:
+            return self._split_of_sync(case, bridged_us)
+        return None
 
     def _split_of_sites(self, case: Case, narrowest: float) -> Split | None:
         if self.counting or case.most == 1:
