@@ -597,8 +597,7 @@ class PatternBound:
             found = self._split_alone(case, _WIDE if several else _CLOSE)
             if found is not None:
                 return found
-        crossing = self._split_of_crossing(case)
-        if crossing is not None:
+        if crossing := self._split_of_crossing(case):
             return crossing
         many = several and len(case.sites_high) > _FEW_SITES
         if not many and (sites := self._split_of_sites(case, _WIDE_SITE)):
@@ -629,9 +628,7 @@ class PatternBound:
         at = _WHOLE_SITE * self.layers
         for i, share in enumerate(case.sites_low):
             if share < at < case.sites_high[i]:
-                low = self._within(case, sites_high=_with(case.sites_high, i, at))
-                high = self._within(case, sites_low=_with(case.sites_low, i, at))
-                return Split("site", i, at, low, high)
+                return self._split_of_share(case, "sites", i, at)
         lightest = float(self.fleet.layer_weights.min()) * (1 - _SLACK)
         bridged_us = lightest / 2 / self.fleet.most_gpus * self.fleet.far_us
         if self.priced_sync and case.sync_low_us < bridged_us < case.sync_high_us:
@@ -652,7 +649,12 @@ class PatternBound:
         i = max(range(len(widths)), key=widths.__getitem__, default=None)
         if i is None or widths[i] < narrowest:
             return None
-        at = (lows[i] + highs[i]) / 2
+        return self._split_of_share(case, of, i, (lows[i] + highs[i]) / 2)
+
+    def _split_of_share(
+        self, case: Case, of: Literal["shares", "sites"], i: int, at: float
+    ) -> Split:
+        lows, highs = getattr(case, f"{of}_low"), getattr(case, f"{of}_high")
         low = self._within(case, **{f"{of}_high": _with(highs, i, at)})
         high = self._within(case, **{f"{of}_low": _with(lows, i, at)})
         return Split("share" if of == "shares" else "site", i, at, low, high)
