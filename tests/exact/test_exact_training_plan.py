@@ -4,10 +4,10 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
-from math import inf
 from random import Random
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
 from hypothesis import given
@@ -420,10 +420,10 @@ def test_what_is_refuted_of_sites_is_true_and_proved_again(seed: int) -> None:
 
 def test_a_stage_lies_in_two_sites_where_its_replicas_are_large_enough() -> None:
     """Of a layer of weight 1 one site has half of the replicas, or fewer."""
-    inside, across = (8.0, 8.0, 1.0, False), (0.25, 8.0, 1.0)
-    assert Spread(*inside).bridging(1.0) == 0
-    assert Spread(*inside, Spread(*across)).bridging(1.0) == pytest.approx(2)
-    assert Spread(*inside, Spread(0.0, 8.0, 1.0)).bridging(1.0) == inf
+    inside, degrees = (8.0, 8.0, 1.0, False), np.array([1, 2])
+    assert Spread(*inside).bridged(degrees).tolist() == [-1, -1]
+    across = Spread(*inside, Spread(0.25, 8.0, 1.0)).bridged(degrees)
+    assert across.tolist() == pytest.approx([0.5, 1.0])
 
 
 def test_slow_links_between_sites_are_priced() -> None:

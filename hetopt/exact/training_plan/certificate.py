@@ -44,8 +44,8 @@ _SUMMED = 1e-9  # and of a sum of prices
 _MOST_CELLS = 5e7  # of a table of visits
 _MOST_INTERVALS = 5_000
 _ENOUGH = 10  # complaints, after which nothing more is checked
-# What a replica is in its visit; the last two are where a pipeline leaves its site.
-_INNER, _OUT, _SHARED, _WHOLE, _HALF, _OFF, _BRIDGE = range(7)
+# What a replica is in its visit; in the last three its pipeline is in several sites.
+_INNER, _OUT, _SHARED, _WHOLE, _HALF, _OFF, _BRIDGE, _SPLIT = range(8)
 _MOST_NODES = 200  # all pairs of which are looked at where there are sites
 
 
@@ -105,14 +105,14 @@ class _Reach(NamedTuple):
         sent = degree * self.rate * (here + 1)
         return min(self.most(degree), sent * (1 + 2e-9) + 1e-9)
 
-    def joins(self, degree: int, lightest: float) -> bool:
-        """Whether replicas of so many GPUs may have a stage with those of other sites.
+    def joining(self, degree: int) -> float:
+        """The same where the stage is in other sites, too.
 
-        Of one of its layers a site has half of all replicas or fewer, and none of them
-        synchronises faster than the smallest.
+        Of each layer one of its sites has half of all replicas or fewer, and none of
+        them synchronises faster than the smallest.
         """
         assert self.site is not None
-        return lightest / 2 <= degree * self.site.rate * (1 + 2e-9)
+        return 2 * degree * self.site.rate * (1 + 2e-9) + 2e-9
 
 
 class _Visits(NamedTuple):
@@ -122,6 +122,7 @@ class _Visits(NamedTuple):
     half: Array
     ended: Array
     leaving: Array
+    split: Array
     claims: Array
 
 
@@ -225,7 +226,8 @@ class _Size:
         ]
         if check.sites:
             roles.append((4, ((_OFF, every),), False))
-            roles += [(1, ((_BRIDGE, some),), True), (3, ((_BRIDGE, small),), True)]
+            ends = (_SPLIT, half), (_BRIDGE, small)
+            roles += [(1, ((_BRIDGE, some),), True), (3, ends, True)]
         for number, each, joining in roles:
             runs = check.runs_of(kind)[number == 3]
             if (kind, number) not in self._slowest:
@@ -257,14 +259,13 @@ class _Size:
         of other pipelines. Only of stages `joining` sites, if asked.
         """
         b, gpus = self.b, len(found)
-        lightest = min(self.check.weights)
         best = np.full_like(found[0], math.inf)
         for t, slowest in enumerate(found, 1):
-            if joining and not reach.joins(t, lightest):
-                continue
+            together = reach.joining(t) if joining else math.inf
             for k, samples in product(range(t, gpus + 1), range(1, b + 1)):
                 here = min(k // t, samples) if reach.alone else k // t + gpus - k
                 most = reach.most(t) if samples == b else reach.shared(t, here)
+                most = min(most, together)
                 us = np.where(weight <= most, slowest[k, samples], math.inf)
                 np.minimum(best[k, samples], us, out=best[k, samples])
         return best
@@ -305,13 +306,14 @@ class _Size:
                 self._stage(sorted_.get((role, k), []), high, fill * inverse)
                 for k in range(1, gpus + 1)
             ]
-            for role in range(7)
+            for role in range(8)
         ]
         shape = (gpus + 1, self.cells + 1, len(high))
         inner = np.full(shape, np.inf)
         inner[0, 0] = 0
         self._behind(inner, stages[_INNER], inner)
-        going, half, ended, leaving = (np.full(shape, np.inf) for _ in range(4))
+        found = [np.full(shape, np.inf) for _ in range(5)]
+        going, half, ended, leaving, split = found
         for role, out in (
             (_OUT, going),
             (_SHARED, going),
@@ -319,10 +321,11 @@ class _Size:
             (_WHOLE, ended),
             (_OFF, leaving),
             (_BRIDGE, leaving),
+            (_SPLIT, split),
         ):
             self._behind(out, stages[role], inner)
         claims = self._claims(able, gpus, rate)
-        return _Visits(going[1:], half[1:], ended[1:], leaving[1:], claims)
+        return _Visits._make([*(table[1:] for table in found), claims])
 
     def _stage(self, able: list[_Block], high: Array, inverse: Array) -> Array:
         found = np.full((self.cells + 1, len(high)), np.inf)
@@ -915,7 +918,7 @@ class _Check:
             most_held = min(share, self.layers * part)
             of_site = sites[site] if sites else None
             reach = _Reach(rate, most_held, part, box.most == 1, of_site)
-            joined |= bool(sites) and reach.joins(int(kinds[k][1]), min(self.weights))
+            joined |= bool(sites) and min(self.weights) <= reach.joining(kinds[k][1])
             found = size.visits(kinds[k], reach, level, fill)
             gpus = np.arange(1, int(kinds[k][1]) + 1)[:, None]
             balance = prices[len(groups) + i]
@@ -925,7 +928,7 @@ class _Check:
             largest = max(largest, float(np.abs(goods).max()))
             cheap = [
                 self._cheapest(size, size.b * table[:, :, some] + goods[:, :, None])
-                for table in found[:4]
+                for table in found[:5]
             ]
             limited.append((site, count, cheap))
         inverse = inverse[some]
@@ -1002,10 +1005,11 @@ def _parted(whole: tuple[int, int], at: float) -> tuple[tuple[int, int], ...]:
     return (low, min(int(at), high)), (max(int(at) + 1, low), high)
 
 
-_Tables = list[Array]  # least prices of what has no end, half, the end; what leaves
+# Least prices: no end, half, the end; out of a site without one, and with half of one
+_Tables = list[Array]
 _STEPS = (
     *((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2)),
-    *((0, 3, 3), (3, 0, 3)),
+    *((0, 3, 3), (3, 0, 3), (0, 4, 4), (4, 0, 4)),
 )
 
 
@@ -1035,8 +1039,8 @@ def _least_price(
             if i == site
         ]
         found = _visited(there, at_will)
-        whole = [np.full((cells, intervals), np.inf) for _ in range(4)]
-        for end, state in ((0, 3), (2, 2), *([(1, 1)] if joined else [])):
+        whole = [np.full((cells, intervals), np.inf) for _ in range(5)]
+        for end, state in ((0, 3), (2, 2), *([(1, 4)] if joined else [])):
             whole[end][: most + 1] = found[state]
         visits.append((1, whole))
     last = _visited(visits, at_will=False)[2][-1]
@@ -1046,12 +1050,13 @@ def _least_price(
 def _visited(groups: list[tuple[int, _Tables]], at_will: bool) -> _Tables:
     """Least prices by cells of what pipelines are that visit groups of nodes."""
     shape = groups[0][1][0].shape
-    states = [np.full(shape, np.inf) for _ in range(4)]
+    states = [np.full(shape, np.inf) for _ in range(5)]
     states[0][0] = 0
     if at_will:
-        any_of = [np.minimum.reduce([each[e] for _, each in groups]) for e in range(4)]
+        any_of = [np.minimum.reduce([each[e] for _, each in groups]) for e in range(5)]
         # Without an end first, as often as one likes; then at most two that have one.
-        for step in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3)):
+        once = (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3), (0, 4, 4)
+        for step in ((0, 0, 0), *once):
             _add(states, any_of, step, states)
         return states
     for count, visits in groups:

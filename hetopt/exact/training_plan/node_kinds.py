@@ -111,16 +111,16 @@ class Spread(NamedTuple):
         sent = rooms[rows.gpus, rows.degree, rows.samples] * np.float64(self.rate)
         return np.minimum(self.most(rows.degree), sent)
 
-    def bridging(self, lightest: float) -> float:
-        """The least degree of replicas of a stage in several sites; 0 without any.
+    def bridged(self, degree: Whole) -> Array:
+        """The same where the stage lies in several sites; -1 where there is but one.
 
-        Of a layer there half of the replicas, or more, are not in the site of one of
-        them, and all send what the smallest of them does: p / 2 <= t rate.
+        Of each layer half of the replicas, or more, are not in the site of one of two
+        replicas, and all send what the smallest of them does: p / 2 <= t rate.
         """
-        if self.site is None or not lightest:
-            return 0.0
-        rate = 2 * self.site.rate * (1 + 1e-9)
-        return lightest / rate if rate else np.inf
+        if self.site is None:
+            return np.full(np.shape(degree), -1.0)
+        most: Array = degree * np.float64(2 * self.site.rate)
+        return most
 
 
 @cache

@@ -228,10 +228,11 @@ def ways_of(
     clock: Clock,
     processes: Processes | None = None,
 ) -> list[Way]:
-    """Both ways to refute times up to `highest_us`."""
+    """Both ways to refute times up to `highest_us`: counts know nothing of sites."""
+    apart = any(bound.fleet.sites for bound in bounds)
     return [
         Way(bounds, counting, highest_us, processes, clock)
-        for counting in (True, False)
+        for counting in ((False, True) if apart else (True, False))
     ]
 
 

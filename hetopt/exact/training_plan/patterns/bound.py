@@ -547,8 +547,9 @@ class PatternBound:
 
     def _bridged(self, spreads: Sequence[Spread]) -> bool:
         """Whether any node is large enough for a stage in several sites."""
-        lightest, most = float(self.fleet.layer_weights.min()), self.fleet.most_gpus
-        return any(spread.bridging(lightest) <= most for spread in spreads)
+        lightest, most = self.fleet.layer_weights.min(), np.array(self.fleet.most_gpus)
+        slack = 1e-9 * (1 + lightest)
+        return any(lightest <= spread.bridged(most) + slack for spread in spreads)
 
     def _most_in_sites(self, case: Case, hidden: Hidden, size: Size) -> Iterator[int]:
         """Cells that one pipeline holds in each site; all where they are rounded up."""
@@ -620,7 +621,7 @@ class PatternBound:
         """Whether pipelines must cross to other sites, and whether stages lie in two.
 
         They must unless a site has nearly all layers; stages do not unless there is
-        time for it (`Spread.bridging`).
+        time for it (`Spread.bridged`).
         """
         few = len(case.sites_high) <= _FEW_SITES
         if self.counting or case.most == 1 or few:

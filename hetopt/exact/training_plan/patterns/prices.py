@@ -46,13 +46,16 @@ _APART = 5  # intervals between two columns of one round, looked at first
 _OWED = 2.0  # batches, for all layers that a packing owes, where it holds none
 _NEAR = 1e-6  # of what is owed: as good as held
 _SHARES, _PIPELINES, _HELD = -3, -2, -1  # goods after those of the groups
-_ENDS = 4  # a pipeline that has no end, half of one, its end; one that leaves a site
+# A pipeline that has no end, half of one, its end; one that leaves a site, and one with
+# half of an end in several.
+_ENDS = 5
 # A state and a visit, by what they have of the end, and the state that they make.
 _STEPS = (
     *((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (0, 2, 2), (2, 0, 2)),
-    *((0, 3, 3), (3, 0, 3)),
+    *((0, 3, 3), (3, 0, 3), (0, 4, 4), (4, 0, 4)),
 )
-_IN_SITE = (3, 1, 2)  # states within a site: without the end, pipelines leave it
+_AT_WILL = ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3), (0, 4, 4))
+_IN_SITE = (3, 4, 2)  # states within a site: without the end, pipelines leave it
 
 
 @dataclass(frozen=True)
@@ -372,7 +375,7 @@ class _Programme:
 
     def _table(self, i: int, end: int) -> Table | None:
         visits = self.part.visits[i]
-        return (visits.going, visits.half, visits.ended, visits.leaving)[end]
+        return visits[end]
 
     def _lowest(self, i: int) -> _States:
         """Least prices of a visit of group `i`, by its end."""
@@ -394,7 +397,7 @@ class _Programme:
         every = range(len(self.pricing.groups))
         if not self.part.most:
             return self._visiting(every, lowest, limited)
-        states, steps = _nowhere([*lowest[0][:3], None]), []
+        states, steps = _nowhere([*lowest[0][:3], None, None]), []
         for site, most in enumerate(self.part.most):
             there = [i for i in every if self.pricing.groups[i].site == site]
             if not there or not most:
@@ -407,7 +410,7 @@ class _Programme:
             whole = [inside.states[end] for end in _IN_SITE]
             if not self.part.bridged:  # the last stage lies in one site
                 whole[1] = None
-            steps.append(_Step(tuple(there), [*whole, None], states, inside))
+            steps.append(_Step(tuple(there), [*whole, None, None], states, inside))
             states = _one_more(states, steps[-1].lowest)
         return _Walk(steps, states)
 
@@ -433,7 +436,7 @@ class _Programme:
 
     def _any_number(self, visits: _States, states: _States) -> None:
         """Fill `states` with any number of visits, of which the last ends them."""
-        for from_, end, to in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 1, 2), (0, 3, 3)):
+        for from_, end, to in _AT_WILL:
             visit, before, after = visits[end], states[from_], states[to]
             if visit is None or before is None or after is None:
                 continue

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..blocks import Rows, Size
-from ..node_kinds import Fleet, Kind, Offer, Spread
+from ..node_kinds import Array, Fleet, Kind, Offer, Spread
 from .convolution import Table, extend
 
 _BLOCK = 192  # bottlenecks worked on together: what fits the processor's cache
@@ -76,8 +76,8 @@ class Grid(NamedTuple):
 
 class Visits(NamedTuple):
     """`least` by [k - 1, w, interval], of visits that are no end of the pipeline,
-    half of it (None where micro-batches are one sequence), all of it, and that leave
-    the site (None where there is but one).
+    half of it (None where micro-batches are one sequence), all of it; that leave the
+    site, and half of an end in several sites (None where there is but one).
 
     `claims` by [k - 1, w] is the least of what replicas are larger than they can
     synchronise, in average layers and with weights s / b.
@@ -87,6 +87,7 @@ class Visits(NamedTuple):
     half: Table | None
     ended: Table
     leaving: Table | None
+    across: Table | None
     claims: Table
 
     @property
@@ -101,9 +102,9 @@ class Visits(NamedTuple):
             found = table[:, :, some]
             return np.ascontiguousarray(found) if copy else found
 
-        half = None if self.half is None else part(self.half)
-        leaving = None if self.leaving is None else part(self.leaving)
-        return Visits(part(self.going), half, part(self.ended), leaving, self.claims)
+        *timed, claims = self
+        tables = [None if table is None else part(table) for table in timed]
+        return Visits._make([*tables, claims])
 
 
 class VisitTables:
@@ -121,7 +122,7 @@ class VisitTables:
         `check()` is called before what takes long, and may raise.
         """
         self.fleet, self.grids, self._fill, self._check = fleet, grids, fill, check
-        self._kept: OrderedDict[tuple[int, int, bytes, float, float, bool], Visits]
+        self._kept: OrderedDict[tuple[int, int, bytes, float, bool], Visits]
         self._kept = OrderedDict()
 
     def visits(self, kind: int, size: int, spread: Spread, fills: bool) -> Visits:
@@ -135,23 +136,16 @@ class VisitTables:
         for rows in offer:
             here, shared = spread.most(rows.degree), spread.shared(rows, gpus)
             most = np.where(rows.samples == whole.sequences, here, shared)
-            held.append(rows.weight <= most * (1 + 1e-9) + 1e-9)
-        lightest = float(self.fleet.layer_weights.min())
-        bridging = min(spread.bridging(lightest), float(gpus + 1))
-        key = (
-            kind,
-            size,
-            b"".join(np.packbits(each).tobytes() for each in held),
-            rate,
-            bridging,
-            fills,
-        )
+            held.append(_no_more(rows, most))
+        bridged = [_no_more(rows, spread.bridged(rows.degree)) for rows in offer]
+        masks = [np.packbits(each).tobytes() for each in (*held, *bridged)]
+        key = (kind, size, b"".join(masks), rate, fills)
         if key not in self._kept:
-            some = zip(offer, held, strict=True)
-            limited = Offer(*(rows.of(able) for rows, able in some))
-            joining = limited.shared.degree >= bridging
-            bridge = limited.shared.of(joining)
-            self._kept[key] = self._tables(kind, size, limited, bridge, rate, fills)
+            limited, joining = (
+                Offer(*(rows.of(able) for rows, able in zip(offer, some, strict=True)))
+                for some in (held, map(np.logical_and, held, bridged))
+            )
+            self._kept[key] = self._tables(kind, size, limited, joining, rate, fills)
             self._forget()
         self._kept.move_to_end(key)
         return self._kept[key]
@@ -167,14 +161,15 @@ class VisitTables:
         number: int,
         size: int,
         offer: Offer,
-        bridge: Rows,
+        joining: Offer,
         rate: float,
         fills: bool,
     ) -> Visits:
         kind, counted = self.fleet.kinds[number], self.fleet.sizes[size]
         grid = self.grids[size]
         shape = (kind.gpus, counted.cells + 1, len(grid.high))
-        there_are = True, counted.sequences > 1, True, bool(self.fleet.sites)
+        several, sites = counted.sequences > 1, bool(self.fleet.sites)
+        there_are = True, several, True, sites, several and sites
         tables = [
             np.full(shape, np.inf, np.float32) if there_is else None
             for there_is in there_are
@@ -183,40 +178,39 @@ class VisitTables:
             self._check()
             part = slice(begin, begin + _BLOCK)
             fill = self._fill if fills else 0.0
-            block = _Block(kind, counted, offer, bridge, grid, part, fill)
+            block = _Block(kind, counted, offer, joining, grid, part, fill)
             for table, found in zip(tables, block.visits(), strict=True):
                 if table is not None:
                     table[:, :, part] = found
-        going, half, ended, leaving = tables
-        assert going is not None
-        assert ended is not None
         claims = _claims(kind, counted, offer, rate)
-        return Visits(going, half, ended, leaving, claims)
+        return Visits._make([*tables, claims])
 
 
 class _Block:
-    """The tables of some bottlenecks."""
+    """The tables of some bottlenecks; `joining` blocks are of stages in two sites."""
 
     def __init__(
         self,
         kind: Kind,
         size: Size,
         offer: Offer,
-        bridge: Rows,
+        joining: Offer,
         grid: Grid,
         part: slice,
         fill: float,
     ) -> None:
         self.gpus, self.size, self.fill = kind.gpus, size, fill
         self.high, self.inverse = grid.high[part], grid.inverse[part]
-        last = offer.last
+        last, split = offer.last, joining.last
         most = 3 * last.samples >= 2 * size.sequences
+        part_of_it = 3 * split.samples < 2 * size.sequences
         self.inner = self._stages(offer.inner)
         self.out = self._stages(offer.out)
         self.shared = self._stages(offer.shared)
         self.whole = self._stages(last.of(most))
         self.halves = self._stages(last.of(~most))
-        self.off, self.bridge = self._stages(offer.off), self._stages(bridge)
+        self.off, self.bridge = self._stages(offer.off), self._stages(joining.shared)
+        self.split = self._stages(split.of(part_of_it))
 
     def _stages(self, rows: Rows) -> list[Table]:
         """By GPUs - 1, the cheapest blocks by [cells, bottleneck]."""
@@ -255,12 +249,12 @@ class _Block:
             at = cells[some][first]
             priced[at] = np.minimum(priced[at], least)
 
-    def visits(self) -> tuple[Table, Table, Table, Table]:
-        """By [k - 1, cells, bottleneck]: no end, half of an end, all of it; leaving."""
+    def visits(self) -> list[Table]:
+        """By [k - 1, cells, bottleneck], in the order of `Visits`."""
         inner = self._empty()
         inner[0, 0] = 0
         self._append(inner, inner, self.inner)
-        going, half, ended, leaving = (self._empty() for _ in range(4))
+        going, half, ended, leaving, across = (self._empty() for _ in range(5))
         self._append(going, inner, self.out)
         self._append(leaving, inner, self.off)
         self._append(leaving, inner, self.bridge)
@@ -268,7 +262,8 @@ class _Block:
         if self.size.sequences > 1:
             self._append(going, inner, self.shared)
             self._append(half, inner, self.halves)
-        return going[1:], half[1:], ended[1:], leaving[1:]
+            self._append(across, inner, self.split)
+        return [table[1:] for table in (going, half, ended, leaving, across)]
 
     def _empty(self) -> Table:
         shape = (self.gpus + 1, self.size.cells + 1, len(self.high))
@@ -280,6 +275,12 @@ class _Block:
             for t in range(1, k + 1):
                 if len(stages[t - 1]) > 1:
                     extend(out[k], before[k - t], stages[t - 1])
+
+
+def _no_more(rows: Rows, most: Array) -> npt.NDArray[np.bool_]:
+    """Which rows weigh no more than so much."""
+    no_more: npt.NDArray[np.bool_] = rows.weight <= most * (1 + 1e-9) + 1e-9
+    return no_more
 
 
 def _claims(kind: Kind, size: Size, offer: Offer, rate: float) -> Table:
