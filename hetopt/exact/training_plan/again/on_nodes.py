@@ -20,9 +20,11 @@ from ....errors import Unsupported
 from ....schema import Instance
 from .stages import MORE, Array, begins_at
 
-_RANGES = 128  # of the slowest stage, for what layers take at the least
 _NARROW = 0.5  # of the longest that a slowest stage can be, where ranges begin
-_MOST_STATES = 1_500  # numbers of GPUs by group of kinds
+_RANGES = 128  # of the slowest stage at the most, for what layers take at the least
+_LOOKS = 3  # at the ranges, each from where pipelines may be as quick
+_MOST_STATES = 40_000  # numbers of GPUs by group of kinds,
+_MOST_CELLS = 30_000_000  # and these by layers and ranges
 _MOST_LAID = 5_000_000  # stages
 
 _Free = tuple[int, ...]  # GPUs of each node that are left
@@ -237,15 +239,22 @@ class _Rest:
         self._of = _groups(parts, kinds, gpus)
         self._of_node = [self._of[kind] for kind in kinds]
         sides = self._left(gpus)
-        most = left_us / n * MORE
-        ends = np.geomspace(_NARROW * most, most, _RANGES)
-        self._lows = np.concatenate([[0.0], ends[:-1]])
-        layers = parts[0].us.shape[0]
-        shape = (layers + 1, *(side + 1 for side in sides), _RANGES)
-        self._sums = np.full(shape, np.inf)
-        self._sums[0] = 0
-        for last in range(1, layers + 1):
-            self._fill(parts, last, ends)
+        layers, most = parts[0].us.shape[0], left_us / n * MORE
+        shape = (layers + 1, *(side + 1 for side in sides))
+        ranges = min(_RANGES, max(2, _MOST_CELLS // math.prod(shape)))
+        least = _NARROW * most
+        for _ in range(_LOOKS):
+            ends = np.geomspace(least, most, ranges)
+            self._lows = np.concatenate([[0.0], ends[:-1]])
+            self._sums = np.full((*shape, ranges), np.inf)
+            self._sums[0] = 0
+            for last in range(1, layers + 1):
+                self._fill(parts, last, ends)
+            quick = np.isfinite(self._sums[(-1, *sides)])
+            if not quick.any():
+                break
+            # All that are quicker than the first of the ranges are none.
+            least = float(ends[max(0, int(quick.argmax()) - 1)])
 
     def _fill(self, parts: Sequence[_Part], last: int, ends: Array) -> None:
         into = self._sums[last]
