@@ -243,7 +243,7 @@ def gap(plan: float, bound: float) -> str:
 
 def proved() -> Iterator[_pages.Row]:
     """Gaps by total work and now, of every instance of the suite."""
-    again = {row["instance"]: row["derived"] for row in _latest("checks")}
+    again = {(row["instance"], row["bound"]): row["derived"] for row in _all_checks()}
     for row in journal.read(FOLDER)[1]:
         name = row["instance"]
         told: _pages.Row = {"instance": f"`{name}`", "GPUs": row["size"]}
@@ -259,7 +259,7 @@ def proved() -> Iterator[_pages.Row]:
             told["now"] = "proved" if bound >= best else gap(best, bound)
         told["seconds"] = round(row["seconds"]["solve"])
         told["bound by"] = row.get("bound_source")
-        told["derived again"] = again.get(name)
+        told["derived again"] = again.get((name, bound))
         yield told
 
 
@@ -271,10 +271,19 @@ def _latest(section: str) -> list[_pages.Row]:
         return []
 
 
+def _all_checks() -> Iterator[_pages.Row]:
+    """Rows of all runs of checks that say what bound they are of, in their order."""
+    with suppress(FileNotFoundError):
+        lines = (RESULTS / LINES).read_text(encoding="utf-8").splitlines()
+        each = (json.loads(line) for line in lines)
+        rows = (one["row"] for one in each if one["section"] == "checks")
+        yield from (row for row in rows if "bound" in row)
+
+
 def checks(words: list[str], workers: int) -> Iterator[_pages.Row]:
     """Whether each bound of the suite is derived again, some side by side."""
     files = [
-        (row["instance"], row["plan_file"])
+        (row["instance"], row["bound"], row["plan_file"])
         for row in journal.read(FOLDER)[1]
         if row.get("plan_file")
         and (not words or any(word in row["instance"] for word in words))
@@ -283,7 +292,7 @@ def checks(words: list[str], workers: int) -> Iterator[_pages.Row]:
     yield from pool(delayed(_checked)(*each) for each in files)
 
 
-def _checked(name: str, file: str) -> _pages.Row:
+def _checked(name: str, bound: Any, file: str) -> _pages.Row:
     begun = time.perf_counter()
     try:
         found = hetopt.check_bound(FOLDER / file)
@@ -291,7 +300,7 @@ def _checked(name: str, file: str) -> _pages.Row:
     except HetoptError:  # no certificate, or too large a one
         derived = "not by a check: solve again"
     seconds = round(time.perf_counter() - begun, 1)
-    return {"instance": name, "derived": derived, "seconds": seconds}
+    return {"instance": name, "bound": bound, "derived": derived, "seconds": seconds}
 
 
 def write() -> None:
