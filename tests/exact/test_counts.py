@@ -16,6 +16,7 @@ from random_plans import random_plan
 
 from hetopt.costs import CostTable
 from hetopt.exact.training_plan import certificate as checking
+from hetopt.exact.training_plan.again import counts as again_counts
 from hetopt.exact.training_plan.again import rows as again_rows
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
 from hetopt.exact.training_plan.counts import bound, copies, plans, rows
@@ -256,7 +257,7 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
             every = check._rows.least(theirs, np.array(some))
         for slowest, again in zip(some, every, strict=True):
             assert np.array_equal(sums.least(float(slowest)), again)
-        placed = method._in_places(number, n, sync_us)
+        placed = method._in_places(number, n, sync_us, 0)
         if placed is None:
             continue
         alone = asked._replace(pipelines=(1, 1), replicas=1)
@@ -285,6 +286,8 @@ def test_method_and_check_find_the_same_stages_and_rows(
 ) -> None:
     instance = tiny(seed)
     look_at_few(instance, states, monkeypatch)
+    if seed % 2:  # however few numbers of GPUs there are, they are many
+        monkeypatch.setattr(bound, "_FEW_STATES", 0)
     agreeing(instance, fleet(instance), Random(seed))
 
 
@@ -355,9 +358,15 @@ def tight_row(layers: int) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
+@pytest.mark.parametrize("many", [True, False])
 @pytest.mark.parametrize("layers", [2, 3, 4])
-def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(layers: int) -> None:
+def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(
+    layers: int, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However far from the end the stage itself is looked at."""
+    if many:
+        monkeypatch.setattr(bound, "_FEW_STATES", 0)
+        monkeypatch.setattr(again_counts, "_MOST_APART", 0)
     instance = tight_row(layers)
     best = best_training_plan(instance)
     assert best is not None
@@ -366,6 +375,7 @@ def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(layers: int) -> N
     method = counted(instance, kinds).within(2 * left, lambda: None)
     alone = Range(1, 1, 1, range(1), (Synchronising(),))
     assert method.refuted(alone, left).ratio is None
+    assert method.refuted(alone, left - 1).ratio is not None
     forged = TrainingCertificate(
         time_us=left, most_sync_us=1.0, cases=(Case(counts=1.1),) * 2
     )
@@ -373,6 +383,7 @@ def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(layers: int) -> N
     again = checking._Check(instance, forged)._counts
     asked = AskedAgain((1, 1), 1, (1,))
     assert not again.refute([asked], left)
+    assert again.refute([asked], left - 1)
 
 
 def later(stages: Stages, rng: Any) -> Stages:

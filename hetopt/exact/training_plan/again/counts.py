@@ -21,7 +21,9 @@ _POWERS = (128, 8, 1)
 _NEVER = 10**12  # sequences
 # From the end, where stages of one pipeline are told apart from those before.
 _PLACES, _FEW_PLACES = tuple(range(1, 13)), (1, 2, 3, 5, 9)
-_MOST_APART = 1_000  # numbers of GPUs by kind, where places or homes are told apart
+_MANY_PLACES = tuple(range(1, 49))  # where numbers of GPUs are many, and stages few
+_MOST_APART = 1_000  # numbers of GPUs by kind, where homes are told apart,
+_MOST_PLACED = 8_000  # and places
 _FEW = 4  # micro-batches, from which on pipelines need the memory of so many
 
 
@@ -151,8 +153,10 @@ class Counts:
 
         left = _left(times, (n, left_us, case.spent_us), least)
         told = _PLACES if self._stages.small else _FEW_PLACES
+        if (states := math.prod(self.sides)) > _MOST_APART:
+            told = _MANY_PLACES
         most = min(n, told[-1], self._stages.layers)
-        if left is None or most < 2 or math.prod(self.sides) > _MOST_APART:
+        if left is None or most < 2 or states > _MOST_PLACED:
             return left is None
         # Stages further from the end keep more micro-batches.
         each = {k: self._stages.able(b, n, alone, k) for k in told if k <= most}

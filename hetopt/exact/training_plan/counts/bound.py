@@ -47,9 +47,11 @@ _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain lit
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
 # Stages that follow others, which are told apart: others have the memory of fewer.
-# Where GPUs are few, all; and replicas whose number is told.
+# Where GPUs are few, all; and where GPUs are many, if stages are few, times so many
+# numbers of GPUs. And replicas whose number is told.
 _SMALL = 100  # numbers of GPUs by kind
 _BEHIND, _FEW_BEHIND = tuple(range(12)), (0, 1, 2, 4, 8)
+_MANY_BEHIND, _MOST_WORK = tuple(range(48)), 2_000_000_000
 _NUMBERED, _FEW_NUMBERED = 4, 2
 _TOLD = 2 * len(_BEHIND)  # tables of stages that are kept,
 _FEW_KEPT = 3  # and rows in their places
@@ -282,7 +284,7 @@ class CountBound:
         slowest = _slowest(sums.times, least, n, left_us, left_us / n)
         if not slowest:
             return True
-        placed = self._in_places(size, n, by.most_us)
+        placed = self._in_places(size, n, by.most_us, sums.work(slowest))
         if placed is None:
             return False
 
@@ -292,15 +294,20 @@ class CountBound:
 
         return not _slowest(placed.times, in_places, n, left_us, slowest)
 
-    def _in_places(self, size: int, n: int, sync_us: float) -> RowsInPlaces | None:
+    def _in_places(
+        self, size: int, n: int, sync_us: float, work: int
+    ) -> RowsInPlaces | None:
         """Rows of one pipeline of n micro-batches; None where places are all alike.
 
-        Or where there are too many numbers of GPUs to look at.
+        Or where there is too much to look at: `work` without places.
         """
         layers = len(self.fleet.layer_weights)
+        many = self.states > _FEW_STATES
         told = _BEHIND if self.states <= _SMALL else _FEW_BEHIND
+        if many:
+            told = _MANY_BEHIND
         places = min(1 + told[-1], n, layers, sum(self._gpus))
-        if places < 2 or self.states > _FEW_STATES:
+        if places < 2 or (many and work * places > _MOST_WORK):
             return None
         key = size, n, sync_us
         if key not in self._alone_in_places:

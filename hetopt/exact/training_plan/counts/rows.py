@@ -12,6 +12,7 @@ All times are whole us, which doubles add without error.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -180,6 +181,11 @@ class Rows:
         entries = steps.rooms.shape[0] * steps.us.shape[1] * most_us.size
         asked = np.count_nonzero(most_us >= 0)
         return entries <= _WHOLE_ENTRIES and bool(asked > _WHOLE * most_us.size)
+
+    def work(self, slowest_us: float) -> int:
+        """Stages that are no slower than a time, times the states."""
+        stages = int(np.count_nonzero(self._steps.us <= slowest_us))
+        return stages * prod(self.sides)
 
     def least_row(self, slowest_us: float) -> list[Laid]:
         """Stages of a row whose sum is the least; none where there is no row."""

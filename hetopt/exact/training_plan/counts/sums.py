@@ -61,6 +61,10 @@ class Sums:
         least, most = self._kept[self._slowest[place]]
         return np.maximum(0.0, np.minimum(least, most))
 
+    def work(self, slowest_us: float) -> int:
+        """Stages that are no slower than a time, times the numbers of GPUs."""
+        return self._rows.work(slowest_us)
+
     def row(self, slowest_us: float) -> list[Laid]:
         """A row whose sum is the least; no stage in it is slower than a time."""
         return self._rows.least_row(slowest_us)

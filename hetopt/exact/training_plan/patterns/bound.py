@@ -386,6 +386,10 @@ class PatternBound:
         smallest = self.fleet.sizes[case.size_low].sequences
         return bool(self.alone) and case.most == 1 and smallest == 1
 
+    def _of_one_replica(self, case: Case) -> bool:
+        """Whether stages have one each, if pipelines are single ones."""
+        return self.fleet.sizes[case.size_high].sequences == 1
+
     def _told(self, case: Case) -> bool:
         """Whether counts may tell what prices do not but for shares of nodes."""
         if not self._lines or min(case.shares_high) < self.layers:
@@ -589,6 +593,8 @@ class PatternBound:
             return self._split_of_sync(case, middle)
         if case.count_high > 1 and case.count_low == 1:
             return self._alone(case)
+        if self.counting and case.most == 1 and self._of_one_replica(case):
+            return None  # nothing synchronises
         if of_sync > _COARSE:
             return self._split_of_sync(case, middle)
         if case.most == 1 and (self.counting or self._lines):
