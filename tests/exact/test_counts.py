@@ -288,6 +288,7 @@ def test_method_and_check_find_the_same_stages_and_rows(
     look_at_few(instance, states, monkeypatch)
     if seed % 2:  # however few numbers of GPUs there are, they are many
         monkeypatch.setattr(bound, "_FEW_STATES", 0)
+        monkeypatch.setattr(bound, "_MANY", 0)
     agreeing(instance, fleet(instance), Random(seed))
 
 
@@ -366,6 +367,7 @@ def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(
     """However far from the end the stage itself is looked at."""
     if many:
         monkeypatch.setattr(bound, "_FEW_STATES", 0)
+        monkeypatch.setattr(bound, "_MANY", 0)
         monkeypatch.setattr(again_counts, "_MOST_APART", 0)
     instance = tight_row(layers)
     best = best_training_plan(instance)

@@ -47,11 +47,12 @@ _WORTH = 4  # times what ranges lose: where more is unknown, finer ones gain lit
 _SEVERAL = 4  # micro-batches: pipelines with fewer need less memory
 _NEVER = 1 << 60  # sequences
 # Stages that follow others, which are told apart: others have the memory of fewer.
-# Where GPUs are few, all; and where GPUs are many, if stages are few, times so many
-# numbers of GPUs. And replicas whose number is told.
+# Where GPUs are few, all; and where they are many, if stages are few, times numbers of
+# GPUs. And replicas whose number is told.
 _SMALL = 100  # numbers of GPUs by kind
 _BEHIND, _FEW_BEHIND = tuple(range(12)), (0, 1, 2, 4, 8)
 _MANY_BEHIND, _MOST_WORK = tuple(range(48)), 2_000_000_000
+_MANY = 2  # times as many replicas fit near the end as far from it, where GPUs are many
 _NUMBERED, _FEW_NUMBERED = 4, 2
 _TOLD = 2 * len(_BEHIND)  # tables of stages that are kept,
 _FEW_KEPT = 3  # and rows in their places
@@ -317,7 +318,8 @@ class CountBound:
                 return self._placed((size, n), (k,) * (layers + 1))
 
             found = None
-            if behind(0).less_than(behind(told[-1])):
+            near, far = behind(0), behind(told[-1])
+            if _MANY * far.fitting <= near.fitting if many else near.less_than(far):
                 senders = self._alone_senders(sync_us)
                 each = {k: behind(k).stages(senders) for k in told}
                 stages = [each[max(x for x in told if x <= k)] for k in range(places)]

@@ -172,6 +172,11 @@ class StageTables:
             )
         return self._parts[key]
 
+    @property
+    def fitting(self) -> int:
+        """Runs of replicas that fit."""
+        return sum(int(np.isfinite(us).sum()) for us in self._us)
+
     def less_than(self, other: "StageTables") -> bool:
         """Whether any replica takes less than in others."""
         pairs = zip(self._us, other._us, strict=True)
