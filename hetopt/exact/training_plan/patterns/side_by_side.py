@@ -5,6 +5,7 @@ back divided and settled as far as a slice of time went; what is still open is s
 again. The proof that comes out is the one of a single process, but for the order.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import (
@@ -83,7 +84,10 @@ def processes(number: int, address: str | None = None) -> Iterator[Processes | N
         TerminatedWorkerError,
     )
 
-    executor = get_reusable_executor(max_workers=number, reuse=False)
+    # Processes keep their tables: none ends for waiting, nor for its memory.
+    executor = get_reusable_executor(
+        max_workers=number, timeout=None, reuse=False, initializer=_leaks_nothing
+    )
     try:
         yield Processes(executor, number, (TerminatedWorkerError,))
     finally:
@@ -95,6 +99,13 @@ def _of_cluster(client: Any, at_once: int) -> Processes:
     distributed: Any = import_module("distributed")
     lost = (distributed.KilledWorker, CancelledError)
     return Processes(client.get_executor(pure=False), at_once, lost)
+
+
+def _leaks_nothing() -> None:
+    """A process that grows is no leak, for which joblib would end it."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
 
 @lru_cache(maxsize=32)

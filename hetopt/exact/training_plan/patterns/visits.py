@@ -22,7 +22,8 @@ has there. That stage
   may be as many as one likes.
 
 Where a pipeline *leaves* a site for another one, its last stage there pays the hop
-between sites, or is in both: then its replicas are as large as synchronising it takes.
+between sites, or is in both: then it holds no more than its replicas synchronise, and
+so do halves of an end that lies in several sites.
 """
 
 from collections import OrderedDict
