@@ -76,7 +76,9 @@ class FloatJudge:
     @cached_property
     def calibrated(self) -> FloatTimes:
         """Times of layers where they are calibrated, by this judge's own rule."""
-        return FloatTimes(self.instance, self.costs.recompute)
+        workload = self.instance.workload.model_copy(update={"costs": self.costs})
+        chosen = self.instance.model_copy(update={"workload": workload})
+        return FloatTimes(chosen, self.costs.recompute)
 
     def under(self, rule: str | None) -> "FloatJudge":
         """The judge of a stage that recomputes by a rule of its own."""

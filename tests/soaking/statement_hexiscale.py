@@ -42,6 +42,8 @@ def draw(rng: Random) -> dict[str, Any]:
             tree["workload"]["costs"].pop("profile", None)
             tree["workload"]["costs"].pop("calibration", None)
             tree["workload"]["costs"]["layer_times"] = "analytic"
+            if tree["workload"]["costs"]["activations"] == "calibrated":
+                tree["workload"]["costs"]["activations"] = "standard"
         for field in ("layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
         tree["model"].pop("dense_layers", None)
