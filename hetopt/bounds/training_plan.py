@@ -316,13 +316,17 @@ def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[i
 def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
     """The least permitted degree at which the layer fits, alone amid a pipeline.
 
-    With one sample and one micro-batch in flight: memory never falls when there are
-    more samples, layers or micro-batches, and never grows with the degree.
+    Or all layers in one stage, which sends to no other. With one sample and one
+    micro-batch in flight: memory never falls when there are more samples, layers or
+    micro-batches, and never grows with the degree.
     """
     room = table.memory_mib(node)
     for t in filter(table.permitted, range(1, table.cluster.node[node].count + 1)):
-        parts = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
-        if sum(parts.values()) <= room:
+        amid = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
+        if sum(amid.values()) <= room:
+            return t
+        alone = table.stage_mib(node, range(table.layers), t, 1, 1, 1, 0)
+        if sum(alone.values()) <= room:
             return t
     return None
 

@@ -180,13 +180,17 @@ def _groups(table: CostTable, node: str) -> Iterator[tuple[int, int]]:
 
 
 def _holds(table: CostTable, node: str, layer: int, t: int) -> bool:
-    """Whether a GPU has room for its part of a layer by itself amid a pipeline."""
+    """Whether a GPU has room for its part of a layer by itself amid a pipeline.
+
+    Or of all layers, where there is no other stage.
+    """
     costs = table.workload.costs
     if table.profile.weighs:
         mib = table.profile.least_mib(table.cluster.node[node].gpu, t, layer)
         return mib is not None and mib + costs.reserve_mib <= table.memory_mib(node)
-    parts = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
-    return sum(parts.values()) <= table.memory_mib(node)
+    stages = (range(layer, layer + 1), 3, 1), (range(table.layers), 1, 0)
+    each = (table.stage_mib(node, span, t, 1, 1, many, j) for span, many, j in stages)
+    return any(sum(parts.values()) <= table.memory_mib(node) for parts in each)
 
 
 # --- work ------------------------------------------------------------------------

@@ -283,7 +283,10 @@ def _fit(run: Run, instance: Instance) -> bool:
 
     run.offer_of("fitting", partial(fitting.pipeline, instance, limits()))
     if run.plan is None and fitting.impossible(instance, limits()):
-        run.reasons = (holding.reason(instance.model.layers),)
+        light = impossible.without_memory(instance)
+        beyond = fitting.impossible(light, limits())
+        layers = instance.model.layers
+        run.reasons = (holding.usable(instance) if beyond else holding.reason(layers),)
     return bool(run.reasons)
 
 

@@ -85,6 +85,19 @@ def reason(layers: int) -> str:
     )
 
 
+def usable(instance: Instance) -> str:
+    """That no replica can be anywhere, whatever the memory, in words."""
+    sizes = sorted(set(instance.workload.micro_batch_sizes))
+    groups = instance.workload.costs.context_parallel
+    largest = max(node.count for node in instance.planned_cluster.nodes)
+    return (
+        f"batch: no GPUs of a node take a part of micro-batches of {sizes}, whatever "
+        f"their memory: replicas have a multiple of {groups} GPUs "
+        f"(workload.costs.context_parallel), nodes {largest} at the most, and times "
+        "must be known of them"
+    )
+
+
 def most_pipelines(table: CostTable) -> int:
     """Pipelines that the states of all layers have room for, at the most."""
     nodes, costs = table.cluster.nodes, table.workload.costs
@@ -128,13 +141,24 @@ def _replicas(tables: list[CostTable], b: int, n: int) -> _Replicas | None:
 def _layers(
     table: CostTable, node: str, group: tuple[int, int], n: int, i: int, limit: int
 ) -> int:
-    """The most layers of a stage at position `i` from the end, up to a limit."""
+    """The most layers of a stage at position `i` from the end, up to a limit.
+
+    It is the first one or not; alone it has all layers, and sends to no other.
+    """
     t, s = group
 
-    def is_too_much(x: int) -> bool:
+    def fits(x: int, stages: int, j: int) -> bool:
         last = range(table.layers - x, table.layers)
-        parts = table.stage_mib(node, last if i == 0 else range(x), t, s, n, i + 2, 1)
-        return sum(parts.values()) > table.memory_mib(node)
+        span = last if i == 0 else range(x)
+        parts = table.stage_mib(node, span, t, s, n, stages, j)
+        return sum(parts.values()) <= table.memory_mib(node)
+
+    if i == 0 and fits(table.layers, 1, 0):
+        return table.layers
+    places = [(i + 2, 1)] if i == 0 else [(i + 1, 0), (i + 2, 1)]
+
+    def is_too_much(x: int) -> bool:
+        return not any(fits(x, *place) for place in places)
 
     return bisect_left(range(1, limit + 1), True, key=is_too_much)
 
