@@ -44,6 +44,7 @@ def draw(rng: Random) -> dict[str, Any]:
             tree["workload"]["costs"]["layer_times"] = "analytic"
             if tree["workload"]["costs"]["activations"] == "calibrated":
                 tree["workload"]["costs"]["activations"] = "standard"
+                tree["workload"]["costs"]["context_parallel"] = 1
         for field in ("layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
         tree["model"].pop("dense_layers", None)
