@@ -249,7 +249,7 @@ def _lower(
     times = _behind(table.layer_us(node, t, s))
     before = _behind(worths).astype(np.int64)
     weights = _behind(sizes_of_layers(table))
-    head = table.head_us(node, t, s) if last else 0
+    head = float(table.head_us(node, t, s)) if last else 0.0
     for first, end in _longest(table, node, t, s, last):
         stop = np.array([table.layers] if last else range(first + 1, end + 1))
         worth = before[stop] - before[first]

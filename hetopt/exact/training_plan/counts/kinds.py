@@ -67,7 +67,8 @@ def _worths(
     memory = [table.memory_mib(kind.nodes[0]) for kind in found]
     each = np.array([*zip(speeds, memory, strict=True)], float)
     whole = np.array([kind.total for kind in found]) @ each
-    return [tuple(one) for one in (each / whole).tolist()]
+    shares = np.divide(each, whole, out=np.zeros_like(each), where=whole > 0)
+    return [tuple(one) for one in shares.tolist()]
 
 
 def _best(one: _Worths, other: _Worths) -> _Worths:
