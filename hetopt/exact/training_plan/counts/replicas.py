@@ -157,7 +157,7 @@ class Replicas:
                     continue
                 for rule, table in enumerate(tables):
                     firsts = self._memory.fitting(rule, node, (t, s), last, place)
-                    times = np.cumsum([0, *table.layer_us(node, t, s)])
+                    times = np.cumsum([0.0, *table.layer_us(node, t, s)])
                     head = table.head_us(node, t, s) if last == table.layers else 0
-                    found = times[last] - times[firsts] + head
+                    found = times[last] - times[firsts] + float(head)
                     us[t, s, firsts] = np.minimum(us[t, s, firsts], found)
