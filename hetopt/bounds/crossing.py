@@ -71,8 +71,10 @@ class Crossing:
             head = model.embedding_parameters
             flops[-1] += 6 * head * workload.sequence_length
             parameters[-1] += head
+        if not any(flops):  # nothing takes time
+            return None
         # 2 p_l >= least w_l for each layer turns parameters into FLOPs.
-        least = min(2 * p / w for p, w in zip(parameters, flops, strict=True))
+        least = min(2 * p / w for p, w in zip(parameters, flops, strict=True) if w)
         speeds = {n.name: _flops_per_us(table, n.name) for n in cluster.nodes}
         links = _links(table)
         fastest = max(bandwidth for _, bandwidth in links.values())

@@ -33,7 +33,8 @@ def least_us(table: CostTable, pipeline_us: float) -> int | None:
         alone and plain and costs.shown_hop_factor and 1 < len(nodes) <= _MOST_NODES
     ):
         return None
-    return _Shares(table).least_us(pipeline_us)
+    shares = _Shares(table)
+    return shares.least_us(pipeline_us) if shares.flops else None
 
 
 class _Shares:
@@ -102,9 +103,8 @@ def _flops(table: CostTable) -> tuple[float, float]:
     if costs.head == "include":
         flops[-1] += 6 * model.embedding_parameters * workload.sequence_length
         held[-1] += model.embedding_parameters
-    return float(sum(flops)), min(
-        float(2 * p / w) for p, w in zip(held, flops, strict=True)
-    )
+    rates = (float(2 * p / w) for p, w in zip(held, flops, strict=True) if w)
+    return float(sum(flops)), min(rates, default=0.0)
 
 
 def _links(table: CostTable, speed: dict[str, float]) -> tuple[float, float]:
