@@ -97,7 +97,7 @@ def test_cases_of_a_cluster_make_a_certificate_that_is_derived_again(
 ) -> None:
     with side_by_side.processes(1, cluster.scheduler_address) as several:
         assert several is not None
-        assert several.number == 2
+        assert len(several.executors) == 2
         instance, certificate = refuted(several)
     bound = int(certificate.time_us) + 1
     assert training_plan.recheck(instance, certificate, bound) == []
@@ -137,12 +137,20 @@ class Losing(Executor):
         return lost
 
 
+class Lost(Executor):
+    """Takes no case, as its process is lost."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        raise CancelledError("it is gone")
+
+
+@pytest.mark.parametrize("executor", [Losing(), Lost()])
 def test_a_lost_case_ends_the_proof_and_not_the_plan(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, executor: Executor
 ) -> None:
     @contextmanager
     def losing(*_: Any) -> Iterator[side_by_side.Processes]:
-        yield side_by_side.Processes(Losing(), 2, (CancelledError,))
+        yield side_by_side.Processes([executor] * 2, (CancelledError,))
 
     monkeypatch.setattr(side_by_side, "processes", losing)
     monkeypatch.setattr(training_plan, "_SEARCH_S", 0.2)

@@ -47,6 +47,7 @@ from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
 from .patterns import side_by_side
+from .patterns.side_by_side import Processes
 from .refuting import Clock, endless, in_turn, ways_of
 
 Certificate = TrainingCertificate
@@ -93,15 +94,15 @@ def solve(
     """
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
-    with run:
+    with run, side_by_side.processes(limits.threads, limits.dask) as several:
         if reason := impossible.reason(data):
             run.reasons = (reason,)
         elif _alike(data):
-            _on_target(run, data)
+            _on_target(run, data, several)
         elif small.is_small(data):
-            _small(run, data)
+            _small(run, data, several)
         else:
-            _large(run, data)
+            _large(run, data, several)
     return run.result()
 
 
@@ -121,7 +122,7 @@ def _alike(instance: Instance) -> bool:
     return not workload.target.free or workload.costs.expert_parallel > 1
 
 
-def _on_target(run: Run, instance: Instance) -> None:
+def _on_target(run: Run, instance: Instance, several: Processes | None) -> None:
     """Grids, which all targets run; a bound of grids where there are no others."""
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
@@ -133,7 +134,7 @@ def _on_target(run: Run, instance: Instance) -> None:
             run.reasons = (_no_grid(instance),)
             return
         run.tighten(int(found.bound_us), "all grids of stages, replicas and degrees")
-    _refute(run, instance)
+    _refute(run, instance, several)
     run.check()
 
 
@@ -144,7 +145,7 @@ def _no_grid(instance: Instance) -> str:
     )
 
 
-def _small(run: Run, instance: Instance) -> None:
+def _small(run: Run, instance: Instance, several: Processes | None) -> None:
     rows, alone_us = None, 0
     if max(instance.workload.micro_batch_sizes) > 1:
         rows = _prepared(run, instance)
@@ -156,7 +157,7 @@ def _small(run: Run, instance: Instance) -> None:
     known = small.solve_small(instance, run, warm_start=run.plan, fewer=False)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
-        _refute(run, instance, _SMALL_SHARE, rows, alone_us)
+        _refute(run, instance, several, _SMALL_SHARE, rows, alone_us)
         known = small.solve_small(instance, run, warm_start=run.plan)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
@@ -165,7 +166,7 @@ def _small(run: Run, instance: Instance) -> None:
     _forget(run)
     if not known.proved:
         run.check()
-        _refute(run, instance, known=rows, alone_us=alone_us)
+        _refute(run, instance, several, known=rows, alone_us=alone_us)
         run.check()
 
 
@@ -189,10 +190,12 @@ def _nowhere(instance: Instance) -> str:
     return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
 
 
-def _large(run: Run, instance: Instance) -> None:
+def _large(run: Run, instance: Instance, several: Processes | None) -> None:
     if run.plan is None and (reason := holding.no_room(instance)):
         run.reasons = (reason,)
         return
+    if several is not None:
+        several.begin()
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     rows = _prepared(run, instance)
@@ -219,7 +222,8 @@ def _large(run: Run, instance: Instance) -> None:
             break
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
-    _refute(run, instance, 1.0 if rows_won else _BOUND_SHARE, rows, alone_us)
+    until = 1.0 if rows_won else _BOUND_SHARE
+    _refute(run, instance, several, until, rows, alone_us)
     # Other seeds, or it would walk the same way again; and from where the first search
     # began, whose valley may have others beside the one that was found.
     for number in count(len(_SEARCH_SHARES)):
@@ -441,6 +445,7 @@ def _search(
 def _refute(
     run: Run,
     instance: Instance,
+    several: Processes | None,
     share: float = _BOUND_SHARE,
     known: count_bound.CountBound | None = None,
     alone_us: int = 0,
@@ -461,10 +466,8 @@ def _refute(
         return
     limited = run.limits.time_s is not None
     clock = _clock(run, share) if limited else endless(run.check)
-    processes = side_by_side.processes(run.limits.threads, run.limits.dask)
     try:
-        # What was refuted in time is known.
-        with suppress(OutOfTime), processes as several:
+        with suppress(OutOfTime):  # what was refuted in time is known
             bounds = [
                 pattern_bound.PatternBound(
                     *(variant, lowest, highest, clock.check, known, alone_us)

@@ -7,7 +7,7 @@ again. The proof that comes out is the one of a single process, but for the orde
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -15,7 +15,7 @@ from concurrent.futures import (
     Future,
     wait,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -28,8 +28,11 @@ from ....solving import dask
 from .bound import Case, PatternBound, Refutation
 
 _SLICE_S = 0.5  # of one case and what it is divided into
+_FEW_S = 0.1  # while there are too few for all processes
 _WAITING = 2  # cases sent for each process, so that none is idle
 _LOOK_S = 0.2  # between looks at the clock
+
+_Prepared = tuple["Task", float]
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,25 @@ class Settled:
     failed: bool
 
 
-@dataclass(frozen=True)
 class Processes:
-    """Where cases are refuted, how many at a time, and how a process is lost."""
+    """Where cases are refuted, one after another in each, and how one is lost."""
 
-    executor: Executor
-    number: int
-    lost: tuple[type[Exception], ...]
+    def __init__(
+        self, executors: Sequence[Executor], lost: tuple[type[Exception], ...]
+    ) -> None:
+        self.executors, self.lost = executors, lost
+        #: What each has made tables for, or will have.
+        self.prepared: list[set[_Prepared]] = [set() for _ in executors]
+
+    def begin(self) -> None:
+        """Let all import what they need, while something else is done here."""
+        with suppress(*self.lost):  # who asks next is told
+            for executor in self.executors:
+                executor.submit(_imported)
+
+
+def _imported() -> None:
+    """This module, by which it is known in another process."""
 
 
 @contextmanager
@@ -77,28 +92,31 @@ def processes(number: int, address: str | None = None) -> Iterator[Processes | N
         yield None
         return
     # Plans by one process, nearly all, need not wait for its import.
-    from joblib.externals.loky import (  # type: ignore[import-untyped]
-        get_reusable_executor,
-    )
+    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
     from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
         TerminatedWorkerError,
     )
 
     # Processes keep their tables: none ends for waiting, nor for its memory.
-    executor = get_reusable_executor(
-        max_workers=number, timeout=None, reuse=False, initializer=_leaks_nothing
+    executors = tuple(
+        ProcessPoolExecutor(1, timeout=None, initializer=_leaks_nothing)
+        for _ in range(number)
     )
     try:
-        yield Processes(executor, number, (TerminatedWorkerError,))
+        yield Processes(executors, (TerminatedWorkerError,))
     finally:
-        executor.shutdown(wait=True, kill_workers=True)
+        for executor in executors:
+            executor.shutdown(wait=True, kill_workers=True)
 
 
 def _of_cluster(client: Any, at_once: int) -> Processes:
-    """A case of a worker that dies is done again, until the scheduler gives it up."""
+    """Whoever is free: a case that belongs to a worker that dies would wait for it.
+
+    One of a worker that dies is done again, until the scheduler gives it up.
+    """
     distributed: Any = import_module("distributed")
-    lost = (distributed.KilledWorker, CancelledError)
-    return Processes(client.get_executor(pure=False), at_once, lost)
+    executor = client.get_executor(pure=False)
+    return Processes((executor,) * at_once, (distributed.KilledWorker, CancelledError))
 
 
 def _leaks_nothing() -> None:
@@ -115,12 +133,12 @@ def _prepared(task: Task, thread: int) -> PatternBound:
     return PatternBound(instance, task.least_us, task.most_us, alone_us=task.alone_us)
 
 
-def settle(task: Task, case: Case, time_us: float) -> Settled:
+def settle(case: Case, task: Task, time_us: float, slice_s: float) -> Settled:
     """Settle and divide a case for a slice of time; the least is one step."""
     bound, start = _prepared(task, get_ident()), time.monotonic()
     refutation = Refutation(bound, time_us, [case])
     while refutation.step():
-        if time.monotonic() - start > _SLICE_S:
+        if time.monotonic() - start > slice_s:
             break
     return Settled(case, refutation.settled, refutation.open, refutation.failed)
 
@@ -135,31 +153,69 @@ class SideBySide(Refutation):
         self._processes = processes
         instance = bound.instance.model_dump_json()
         self._task = Task(instance, bound.least, bound.most, bound.alone)
-        self._sent: dict[Future[Settled], Case] = {}
+        self._sent: dict[Future[Settled], tuple[int, Case]] = {}
 
     def step(self) -> bool:
         """Send what is open, and take in what came back; False at the end."""
         if self.failed or not (self.open or self._sent):
             self.cancel()
             return False
-        submit = self._processes.executor.submit
-        while self.open and len(self._sent) < _WAITING * self._processes.number:
-            case = self.open.pop()
-            self._sent[submit(settle, self._task, case, self.time_us)] = case
+        self._send()
         done, _ = wait(self._sent, _LOOK_S, FIRST_COMPLETED)
         for future in done:
-            self._take(self._sent.pop(future), self._settled(future))
-        self.bound.cases = [*self.settled, *self.open, *self._sent.values()]
+            _, case = self._sent.pop(future)
+            with self._losing():
+                found = future.result()
+            self._take(case, found)
+        sent = (case for _, case in self._sent.values())
+        self.bound.cases = [*self.settled, *self.open, *sent]
         return True
+
+    def _send(self) -> None:
+        """As many as keep all processes busy; for less long where there are few."""
+        executors = self._processes.executors
+        few = len(self.open) + len(self._sent) < _WAITING * len(executors)
+        what = (self._task, self.time_us, _FEW_S if few else _SLICE_S)
+        for waiting in range(_WAITING):
+            for number, executor in enumerate(executors):
+                at_work = sum(there == number for there, _ in self._sent.values())
+                case = self._next(number, waiting) if at_work <= waiting else None
+                if case is not None:
+                    with self._losing():
+                        sent = executor.submit(settle, case, *what)
+                    self._sent[sent] = number, case
+
+    def _next(self, number: int, waiting: int) -> Case | None:
+        """One for a process, whose tables it may have; None where others have them.
+
+        A process that is idle takes what there is.
+        """
+        prepared = self._processes.prepared
+        mine, any_ones = prepared[number], set[_Prepared]().union(*prepared)
+
+        def worth(at: int) -> tuple[bool, bool, int]:
+            needed = self._needed(self.open[at])
+            return needed in mine, needed not in any_ones, at
+
+        best = max(range(len(self.open)), key=worth, default=None)
+        if best is None or (waiting and not any(worth(best)[:2])):
+            return None
+        mine.add(self._needed(self.open[best]))
+        return self.open.pop(best)
+
+    def _needed(self, case: Case) -> _Prepared:
+        """What tables are made for: the most that is synchronised, above all."""
+        return self._task, case.sync_high_us
 
     def cancel(self) -> None:
         """Cases that no process has begun are not sent."""
         for future in self._sent:
             future.cancel()
 
-    def _settled(self, future: Future[Settled]) -> Settled:
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
         try:
-            return future.result()
+            yield
         except self._processes.lost as error:
             raise SolverFailed(
                 f"proof: a case was lost with its process ({type(error).__name__}: "
