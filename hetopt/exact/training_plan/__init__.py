@@ -290,7 +290,9 @@ def _fit(run: Run, instance: Instance) -> bool:
         light = impossible.without_memory(instance)
         beyond = fitting.impossible(light, limits())
         layers = instance.model.layers
-        run.reasons = (holding.usable(instance) if beyond else holding.reason(layers),)
+        run.reasons = (
+            holding.unusable(instance) if beyond else holding.reason(layers),
+        )
     return bool(run.reasons)
 
 

@@ -39,21 +39,19 @@ class _Replicas(NamedTuple):
 def no_room(instance: Instance) -> str | None:
     """Why no plan fits, in words; None where that is not seen.
 
-    Nor where more memory would not help: then there is another reason.
+    Nor can there be one where no micro-batch can be taken, whatever the memory.
     """
     workload = instance.workload
     if (tables := least_memory(instance)) is None:
         return None
-    own = tables[0]
-    sequences, helps = -(-workload.global_batch // most_pipelines(own)), False
-    for b in sorted(set(workload.micro_batch_sizes)):
+    own, sizes = tables[0], sorted(set(workload.micro_batch_sizes))
+    if not any(_taken(own, b) for b in sizes):
+        return unusable(instance)
+    sequences = -(-workload.global_batch // most_pipelines(own))
+    for b in sizes:
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
             return None
-        ample = found._replace(layers=np.full_like(found.layers, own.layers))
-        helps |= _most_layers(own, ample) >= own.layers - _SURE
-    if not helps:
-        return None
     return reason(own.layers)
 
 
@@ -85,16 +83,16 @@ def reason(layers: int) -> str:
     )
 
 
-def usable(instance: Instance) -> str:
-    """That no replica can be anywhere, whatever the memory, in words."""
+def unusable(instance: Instance) -> str:
+    """That no GPUs take a micro-batch, whatever their memory, in words."""
     sizes = sorted(set(instance.workload.micro_batch_sizes))
     groups = instance.workload.costs.context_parallel
     largest = max(node.count for node in instance.planned_cluster.nodes)
     return (
-        f"batch: no GPUs of a node take a part of micro-batches of {sizes}, whatever "
-        f"their memory: replicas have a multiple of {groups} GPUs "
-        f"(workload.costs.context_parallel), nodes {largest} at the most, and times "
-        "must be known of them"
+        f"batch: no GPUs take all of a micro-batch of {sizes}, whatever their memory: "
+        f"replicas have a multiple of {groups} GPUs of one node "
+        f"(workload.costs.context_parallel), nodes {largest} at the most, and the "
+        "times of their shares must be known (workload.costs.profile)"
     )
 
 
@@ -136,6 +134,42 @@ def _replicas(tables: list[CostTable], b: int, n: int) -> _Replicas | None:
                     if len(rows) > _MOST:
                         return None
     return _Replicas(*np.array(rows, float).reshape(-1, 5).T)
+
+
+def _taken(table: CostTable, b: int) -> bool:
+    """Whether micro-batches of b sequences can be divided among all GPUs, in numbers.
+
+    With memory for everything one stage does what a pipeline does.
+    """
+    reached, most = 1, (1 << b + 1) - 1  # bit s is set where s of them are
+    for names in _kinds(table).values():
+        samples = _samples(table, names[0], b)
+        for _ in names:
+            more = reached
+            for s in range(1, b + 1):
+                if samples >> s & 1:
+                    more |= reached << s & most
+            if more == reached:
+                break
+            reached = more
+    return bool(reached >> b & 1)
+
+
+def _samples(table: CostTable, node: str, b: int) -> int:
+    """Bit s is set where replicas in a node can take s of b sequences together."""
+    gpus = table.cluster.node[node].count
+    able = {
+        t: [s for s in range(1, b + 1) if table.usable(node, t, s)]
+        for t in range(1, gpus + 1)
+    }
+    by_gpus = [1]
+    for count in range(1, gpus + 1):
+        reached = by_gpus[-1]
+        for t in range(1, count + 1):
+            for s in able[t]:
+                reached |= by_gpus[count - t] << s
+        by_gpus.append(reached & (1 << b + 1) - 1)
+    return by_gpus[-1]
 
 
 def _layers(
