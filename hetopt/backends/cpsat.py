@@ -36,6 +36,7 @@ def _solver() -> Any:
 
 
 _MOST = 2**62  # of a variable; sums have a bit more
+_LARGE = 2**30  # products of two such, and sums of a few, are within 64 bits
 
 
 class Model(_running.Model):
@@ -111,7 +112,20 @@ class Model(_running.Model):
             asked.relative_gap_limit = target
         if limits.memory_mib is not None:
             asked.max_memory_in_mb = limits.memory_mib
+        if self._has_large_numbers():
+            # Rows that lie within others are subtracted from them, times a factor: in
+            # OR-Tools 9.15 optima were lost where that is beyond 64 bits.
+            asked.presolve_inclusion_work_limit = 0
         return solver
+
+    def _has_large_numbers(self) -> bool:
+        """Whether factors or variables are so large that products may overflow."""
+        proto = self.native.proto
+        rows = [row.linear for row in proto.constraints if _is_linear(row)]
+        columns = (variable.domain for variable in proto.variables)
+        numbers = [proto.objective.coeffs, *(row.coeffs for row in rows), *columns]
+        each = (list(some) for some in numbers)
+        return any(max(some) >= _LARGE or min(some) <= -_LARGE for some in each if some)
 
     def _answer(
         self, solver: Any, said: Any, limits: Limits, interrupted: bool
@@ -151,6 +165,12 @@ class Model(_running.Model):
         if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
             return not proto.HasField(field)
         return not proto.has_floating_point_objective()
+
+
+def _is_linear(row: Any) -> bool:
+    if hasattr(row, "HasField"):  # before OR-Tools 9.13
+        return bool(row.HasField("linear"))
+    return bool(row.has_linear())
 
 
 def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:

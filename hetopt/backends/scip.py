@@ -97,9 +97,20 @@ class Model(_running.Model):
         relay = Relay(report, self._interrupt)
         follower = _follower(self._scip, relay)
         scip.includeEventhdlr(follower, "follower", "tells incumbents and bounds")
-        interrupted = run(scip.optimizeNogil, self._interrupt)
+        interrupted = run(self._optimise, self._interrupt)
         relay.raise_again()
         return self._answer(interrupted)
+
+    def _optimise(self) -> None:
+        try:
+            self.native.optimizeNogil()
+        except Exception as error:
+            if not str(error).startswith("SCIP"):  # of no class of its own
+                raise
+            raise SolverFailed(
+                f"SCIP failed on model {self.name!r}: {error}; back end cpsat computes "
+                "exactly"
+            ) from None
 
     def _interrupt(self) -> None:
         # Between presolving and search SCIP refuses, by an exception of no class of its

@@ -16,9 +16,9 @@ crossing  samples that stay in one node need the layers in many nodes, whose gra
 To each comes the optimiser, which all GPUs together run for every parameter.
 
 Where stages choose how they recompute, every layer costs what it costs at the least
-and fits where it fits at all, whatever its stage chooses; and states are divided by the
-highest stage of ZeRO that a plan may have, which takes the least memory and no less
-time.
+and fits where it fits at all, whatever its stage chooses. Every stage of ZeRO that a
+plan may have has a bound of its own, as none takes the least of everything: the highest
+divides all states, and gathers what others need not.
 
 What an iteration takes beside its pipelines counts where it is the same for all plans
 (`iteration_overhead_us`); adapters, updates and tied embeddings only add to it.
@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory, traffic
+from ..costs import CostTable, compute, memory, traffic, under
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
 from ..result import Bound
@@ -79,11 +79,10 @@ def training_plan_bound(instance: Instance) -> Bound:
 def _bound(instance: Instance) -> Bound:
     instance = settings.runnable(instance)
     workload = instance.workload
-    if len(workload.splits) > 1:  # of every one by itself, the least
-        each = (training_plan_bound(way) for way in settings.divided(instance))
-        return min(each, key=lambda bound: bound.value)
-    own, zero = CostTable(instance), max(workload.zeros)
-    tables = [own.under(rule, zero) for rule in workload.recomputes]
+    if len(ways := _ways(instance)) > 1:  # of every one by itself, the least
+        return min(map(training_plan_bound, ways), key=lambda bound: bound.value)
+    own = CostTable(instance)
+    tables = [own.under(rule) for rule in workload.recomputes]
     # With the fewest FLOPs; what else is asked of it does not depend on the choice.
     table = min(tables, key=lambda t: compute.passes(t.workload.costs))
     kinds, columns = _columns(tables)
@@ -103,6 +102,15 @@ def _bound(instance: Instance) -> Bound:
     return max(found, key=lambda bound: bound.value)
 
 
+def _ways(instance: Instance) -> list[Instance]:
+    """The instance under each stage of ZeRO, divided in each way."""
+    zeros = sorted({*instance.workload.zeros})
+    ways = settings.divided(instance)
+    if len(zeros) == 1:
+        return ways
+    return [under(way, zero=zero) for way, zero in product(ways, zeros)]
+
+
 def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     """No plan spends less on an iteration, at `prices` of a GPU's us by its type.
 
@@ -112,11 +120,11 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     """
     instance = settings.runnable(instance)
     workload = instance.workload
-    if len(workload.splits) > 1:
-        bounds = (spending_bound(x, prices) for x in settings.divided(instance))
+    if len(ways := _ways(instance)) > 1:
+        bounds = (spending_bound(way, prices) for way in ways)
         return min(bounds, key=lambda bound: bound.value)
-    own, zero = CostTable(instance), max(workload.zeros)
-    tables = [own.under(rule, zero) for rule in workload.recomputes]
+    own = CostTable(instance)
+    tables = [own.under(rule) for rule in workload.recomputes]
     kinds, columns = _columns(tables)
     nodes = instance.planned_cluster.node
     each = [prices[nodes[speaker].gpu] for speaker in kinds]

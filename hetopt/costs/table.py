@@ -106,12 +106,9 @@ class CostTable:
 
     def _waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
         """What forward and backward passes wait for links to the host, by layer."""
-        offload = self.workload.costs.offload
-        if offload is None or not offload.activations:
+        if not self._offloads:
             return ((0,) * self.layers,) * 2
-        per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
-        share = exact(offload.activations) * per_byte
-        sent = [ceil(share * self._kept_bytes(node, x, t, b)) for x in self._alike]
+        sent = self._sent_us(node, t, b)
         back = self._computed_backward_us(node, t, b)
         both = self._computed_us(node, t, b)
         return (
@@ -124,6 +121,26 @@ class CostTable:
                 for x, behind in zip(self._place, back, strict=True)
             ),
         )
+
+    def most_waited_us(self, node: str, t: int, b: int) -> int:
+        """No passes through all layers wait longer, however short they are."""
+        if not self._offloads:
+            return 0
+        sent = self._sent_us(node, t, b)
+        return 2 * sum(sent[x] for x in self._place)
+
+    @property
+    def _offloads(self) -> bool:
+        offload = self.workload.costs.offload
+        return offload is not None and bool(offload.activations)
+
+    def _sent_us(self, node: str, t: int, b: int) -> list[int]:
+        """How long links to the host have what a layer of each sort sends them."""
+        offload = self.workload.costs.offload
+        assert offload is not None
+        per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
+        share = exact(offload.activations) * per_byte
+        return [ceil(share * self._kept_bytes(node, x, t, b)) for x in self._alike]
 
     @cached_property
     def _alike(self) -> list[int]:

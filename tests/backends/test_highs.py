@@ -1,5 +1,6 @@
 """HiGHS runs in a process of its own: what becomes of it, and of what it has found."""
 
+import math
 import os
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from knapsacks import knapsack, quiet
 from hetopt.backends import highs
 from hetopt.backends.highs import model as highs_model
 from hetopt.backends.highs.server import Server
-from hetopt.errors import SolverFailed
+from hetopt.errors import SolverFailed, Unsupported
 from hetopt.modelling import Limits
 from hetopt.result import Status, Stop
 
@@ -117,9 +118,15 @@ def test_an_ended_parent_leaves_no_process_behind() -> None:
 
 
 def test_what_highs_refuses_is_a_failure_that_names_the_model() -> None:
+    model = highs.backend("no number")
+    x = model.integer("x", 0, 10)
+    model.minimise(math.nan * x)
+    with pytest.raises(SolverFailed, match="'no number': ValueError: "):
+        model.solve(Limits(), quiet)
+
+
+def test_factors_that_highs_refuses_are_unsupported() -> None:
     model = highs.backend("too large a factor")
     x = model.integer("x", 0, 10)
-    model.add("huge", 0, 10**16 * x >= 10**17)
-    model.minimise(x)
-    with pytest.raises(SolverFailed, match="too large a factor"):
-        model.solve(Limits(), quiet)
+    with pytest.raises(Unsupported, match="'huge' of model 'too large a factor'"):
+        model.add("huge", 0, 10**16 * x >= 10**17)

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from hetopt import problems, registry
-from hetopt.errors import Unsupported
+from hetopt.errors import SolverFailed, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import Objective
 from hetopt.result import Result, Status
@@ -83,4 +83,8 @@ def stated(
         result = statements.solve(problem, data, *statement, limits=limits)
     except Unsupported:
         return f"{statement[1]}: unsupported"
+    except SolverFailed:  # floats may, and it is said
+        if statement[1] == statements.EXACT:
+            raise
+        return f"{statement[1]}: failed"
     return f"{statement[1]}: {no_lie(result, best, data)}"

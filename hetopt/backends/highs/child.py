@@ -127,7 +127,8 @@ def main() -> None:
             try:
                 answer = solve(asked, model, out)
             except FAILURES as error:  # raised on the other side
-                answer = {"failed": f"{type(error).__name__}: {error}"}
+                why = error.__context__ or error
+                answer = {"failed": f"{type(why).__name__}: {why}"}
             write(out, b"A", json.dumps(answer).encode())
 
 

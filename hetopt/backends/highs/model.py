@@ -34,6 +34,7 @@ from .server import Server, server
 
 PATIENCE_S = 5.0  # after its time limit, for HiGHS to end
 NOTHING = 1e20  # HiGHS's infinity: no bound, no incumbent
+FACTORS = 1e15  # from here on it refuses a model, and does not say why
 
 # A row of the log: source, nodes, open, leaves, explored, bound, incumbent, gap.
 _ROW = re.compile(r".?.?\s+\d+\s+\d+\s+\d+\s+[\d.]+%\s+(\S+)\s+(\S+)\s+\S+\s")
@@ -83,7 +84,17 @@ class Model(_running.Model):
             constraint = self.total([]) >= 1
         row = self.native.add_linear_constraint(constraint)
         sides = (_known(row.lower_bound), _known(row.upper_bound))
-        self.span.row = max(self.span.row, span(_terms(row.terms()), *sides))
+        terms = list(_terms(row.terms()))
+        self._refuse_large(family, terms)
+        self.span.row = max(self.span.row, span(terms, *sides))
+
+    def _refuse_large(self, family: str, terms: list[Term]) -> None:
+        largest = max((abs(factor) for factor, _, _ in terms), default=0.0)
+        if largest >= FACTORS:
+            raise Unsupported(
+                f"HiGHS takes factors below {FACTORS:g}, row {family!r} of model "
+                f"{self.name!r} has {largest:g}: use back end cpsat, scip or pulp"
+            )
 
     def minimise(self, expression: Any) -> None:
         self.native.minimize_linear_objective(expression)
@@ -148,7 +159,10 @@ class Model(_running.Model):
     ) -> Answer:
         """What HiGHS itself says at its end."""
         if "failed" in told:
-            raise SolverFailed(f"HiGHS failed on model {self.name!r}: {told['failed']}")
+            raise SolverFailed(
+                f"HiGHS failed on model {self.name!r}: {told['failed']}; back end "
+                "cpsat computes exactly"
+            )
         reason, values = told["reason"], told["values"]
         if reason in ("INFEASIBLE", "INFEASIBLE_OR_UNBOUNDED") and self._bounded():
             return REFUTED

@@ -99,7 +99,7 @@ def impossible(instance: Instance, limits: Limits) -> bool:
     workload, tables = instance.workload, holding.least_memory(instance)
     if {*workload.micro_batch_sizes} != {1} or tables is None or len(tables) > 1:
         return False
-    least = -(-workload.global_batch // holding.most_pipelines(tables[0]))
+    least = -(-workload.global_batch // holding.most_pipelines(tables))
     return _chosen(_Size(tables[0], 1, least, None), limits) is None
 
 

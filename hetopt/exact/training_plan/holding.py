@@ -14,6 +14,7 @@ divided.
 """
 
 from bisect import bisect_left
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ def no_room(instance: Instance) -> str | None:
     own, sizes = tables[0], sorted(set(workload.micro_batch_sizes))
     if not any(_taken(own, b) for b in sizes):
         return unusable(instance)
-    sequences = -(-workload.global_batch // most_pipelines(own))
+    sequences = -(-workload.global_batch // most_pipelines(tables))
     for b in sizes:
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
@@ -58,14 +59,18 @@ def no_room(instance: Instance) -> str | None:
 def least_memory(instance: Instance) -> list[CostTable] | None:
     """Tables of the least memory, one a rule of recomputation.
 
+    The highest stage of ZeRO takes the least, but for what calibrated ones gather.
     None where a number of layers does not say what a stage of some pipeline needs.
     """
     workload = instance.workload
     split, own = workload.splits[0], CostTable(instance)
     if len(workload.splits) > 1 or split.interleave > 1 or split.experts > 1:
         return None
-    own = own.under(zero=max(workload.zeros))
-    tables = [own.under(rule) for rule in workload.recomputes]
+    zeros = {max(workload.zeros)}
+    if workload.costs.activations == "calibrated":
+        zeros = {*workload.zeros}
+    choices = product(sorted(zeros, reverse=True), workload.recomputes)
+    tables = [own.under(rule, zero) for zero, rule in choices]
     return tables if counted(tables) else None
 
 
@@ -96,12 +101,13 @@ def unusable(instance: Instance) -> str:
     )
 
 
-def most_pipelines(table: CostTable) -> int:
+def most_pipelines(tables: list[CostTable]) -> int:
     """Pipelines that the states of all layers have room for, at the most."""
-    nodes, costs = table.cluster.nodes, table.workload.costs
+    table = tables[0]
     most = min(table.cluster.gpu_count, table.workload.global_batch)
-    states = costs.kept_bytes * sum(table.model.parameters) // 2**20
-    room = sum(node.count * table.memory_mib(node.name) for node in nodes)
+    kept = min(each.workload.costs.kept_bytes for each in tables)
+    states = kept * sum(table.model.parameters) // 2**20
+    room = sum(n.count * table.memory_mib(n.name) for n in table.cluster.nodes)
     return max(1, min(most, room // states)) if states else most
 
 
