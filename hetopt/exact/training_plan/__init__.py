@@ -26,7 +26,7 @@ from math import inf
 from ... import registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
-from ...costs import without_update
+from ...costs import CostTable, without_update
 from ...errors import OutOfTime, PlanRejected, SolverFailed
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -174,12 +174,12 @@ def _nowhere(instance: Instance) -> str:
     """Why no plan of a small cluster is one: memory, or what remains without it."""
     looked = "every plan of this cluster was looked at"
     light = impossible.without_memory(instance)
+    sizes = sorted(set(instance.workload.micro_batch_sizes))
     # Any plan will do, and one layer has few.
     run = Run(problem, light, Limits(time_s=_REASON_S, gap=inf))
-    ample = small.solve_small(light, run)
-    if ample.plan is not None:
+    ample = None if _one_stage_does(light) else small.solve_small(light, run)
+    if ample is None or ample.plan is not None:
         return f"memory: {looked}, and in each a stage needs more than its GPUs have"
-    sizes = sorted(set(instance.workload.micro_batch_sizes))
     if ample.proved:
         return (
             f"batch: {looked}, and with any memory none shares a global batch of "
@@ -188,6 +188,13 @@ def _nowhere(instance: Instance) -> str:
             "measurements to workload.costs.profile"
         )
     return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
+
+
+def _one_stage_does(light: Instance) -> bool:
+    """Whether one stage takes the batch in micro-batches of a size, memory apart."""
+    batch, table = light.workload.global_batch, CostTable(light)
+    sizes = (b for b in set(light.workload.micro_batch_sizes) if batch % b == 0)
+    return any(holding.taken(table, b) for b in sizes)
 
 
 def _large(run: Run, instance: Instance, several: Processes | None) -> None:

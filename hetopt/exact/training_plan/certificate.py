@@ -908,7 +908,7 @@ class _Check:
         left = max(0.0, left - spent)
         kinds = list(self.sample)
         ends, inverse = size.grids[level]
-        least, most = box.bottleneck[0], min(box.bottleneck[1], 1e300)
+        least, most = box.bottleneck[0], min(box.bottleneck[1], 1e200)
         some = ends >= least * (1 - 1e-9)
         some &= (inverse == 0) | (inverse * most * (1 + 1e-9) >= 1)
         sites = self._reaches_of_sites(box, far_rate)

@@ -46,7 +46,7 @@ def no_room(instance: Instance) -> str | None:
     if (tables := least_memory(instance)) is None:
         return None
     own, sizes = tables[0], sorted(set(workload.micro_batch_sizes))
-    if not any(_taken(own, b) for b in sizes):
+    if not any(taken(own, b) for b in sizes):
         return unusable(instance)
     sequences = -(-workload.global_batch // most_pipelines(tables))
     for b in sizes:
@@ -142,7 +142,7 @@ def _replicas(tables: list[CostTable], b: int, n: int) -> _Replicas | None:
     return _Replicas(*np.array(rows, float).reshape(-1, 5).T)
 
 
-def _taken(table: CostTable, b: int) -> bool:
+def taken(table: CostTable, b: int) -> bool:
     """Whether micro-batches of b sequences can be divided among all GPUs, in numbers.
 
     With memory for everything one stage does what a pipeline does.
