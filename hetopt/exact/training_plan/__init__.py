@@ -294,12 +294,7 @@ def _fit(run: Run, instance: Instance) -> bool:
 
     run.offer_of("fitting", partial(fitting.pipeline, instance, limits()))
     if run.plan is None and fitting.impossible(instance, limits()):
-        light = impossible.without_memory(instance)
-        beyond = fitting.impossible(light, limits())
-        layers = instance.model.layers
-        run.reasons = (
-            holding.unusable(instance) if beyond else holding.reason(layers),
-        )
+        run.reasons = (holding.reason(instance.model.layers),)
     return bool(run.reasons)
 
 
