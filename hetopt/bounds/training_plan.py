@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory, traffic, under
+from ..costs import CostTable, compute, memory, traffic
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
 from ..result import Bound
@@ -79,7 +79,9 @@ def training_plan_bound(instance: Instance) -> Bound:
 def _bound(instance: Instance) -> Bound:
     instance = settings.runnable(instance)
     workload = instance.workload
-    if len(ways := _ways(instance)) > 1:  # of every one by itself, the least
+    if (
+        len(ways := settings.variants(instance)) > 1
+    ):  # of every one by itself, the least
         return min(map(training_plan_bound, ways), key=lambda bound: bound.value)
     own = CostTable(instance)
     tables = [own.under(rule) for rule in workload.recomputes]
@@ -87,7 +89,7 @@ def _bound(instance: Instance) -> Bound:
     table = min(tables, key=lambda t: compute.passes(t.workload.costs))
     kinds, columns = _columns(tables)
     work = _work_us(table, list(kinds.values()), columns)
-    chain = _chain_us(table, list(kinds.values()), columns)
+    chain = _chain_us(table, columns)
     factor = exact(workload.costs.pipeline_factor)
     update, over = own.least_update_us, table.overhead_us
     end = update + over
@@ -102,15 +104,6 @@ def _bound(instance: Instance) -> Bound:
     return max(found, key=lambda bound: bound.value)
 
 
-def _ways(instance: Instance) -> list[Instance]:
-    """The instance under each stage of ZeRO, divided in each way."""
-    zeros = sorted({*instance.workload.zeros})
-    ways = settings.divided(instance)
-    if len(zeros) == 1:
-        return ways
-    return [under(way, zero=zero) for way, zero in product(ways, zeros)]
-
-
 def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     """No plan spends less on an iteration, at `prices` of a GPU's us by its type.
 
@@ -120,7 +113,7 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     """
     instance = settings.runnable(instance)
     workload = instance.workload
-    if len(ways := _ways(instance)) > 1:
+    if len(ways := settings.variants(instance)) > 1:
         bounds = (spending_bound(way, prices) for way in ways)
         return min(bounds, key=lambda bound: bound.value)
     own = CostTable(instance)
@@ -421,9 +414,15 @@ def _states_mib(table: CostTable) -> int:
     return int(costs.kept_bytes * sum(table.model.parameters) // memory.MIB)
 
 
-def _chain_us(
-    table: CostTable, gpus: Sequence[int], columns: Sequence[_Column]
-) -> Fraction:
+def most_pipelines(table: CostTable) -> int:
+    """Pipelines of a GPU and a sequence each, whose states have room, at the most."""
+    states, nodes = _states_mib(table), table.cluster.nodes
+    most = min(table.cluster.gpu_count, table.workload.global_batch)
+    room = sum(n.count * table.memory_mib(n.name) for n in nodes)
+    return max(1, min(most, room // states)) if states else most
+
+
+def _chain_us(table: CostTable, columns: Sequence[_Column]) -> Fraction:
     """Least time of the pipeline with the most sequences.
 
     Its first micro-batch passes all layers; each of the others keeps the slowest
@@ -435,13 +434,7 @@ def _chain_us(
     once = Fraction(0)
     for column, us in zip(columns, passes, strict=True):
         once += column.layers * us
-    states = _states_mib(table)
-    most = min(sum(gpus), workload.global_batch)
-    if states:
-        nodes = table.cluster.nodes
-        room = sum(n.count * table.memory_mib(n.name) for n in nodes)
-        most = max(1, min(most, room // states))
-    sequences = -(-workload.global_batch // most)
+    sequences = -(-workload.global_batch // most_pipelines(table))
     micro_batches = -(-sequences // max(workload.micro_batch_sizes))
     if workload.costs.interleave > 1:
         once = max(passes)

@@ -38,20 +38,23 @@ def _enough(times: Times, counts: Sequence[int], b: int, limit: int) -> bool:
     if all(row[-1] == len(row) for row in allowed):  # 1, 2, ... without a gap
         most = sum(m * row[-1] for m, row in zip(counts, allowed, strict=True))
         return sum(counts) <= b <= most
-    sums = _sums(allowed, counts, b)
-    return bool(sums[-1] >> b & 1)
+    reached = sums(allowed, counts, b)
+    return bool(reached[-1] >> b & 1)
 
 
-def _sums(allowed: Sequence[Sequence[int]], counts: Sequence[int], b: int) -> list[int]:
-    """Sums of the first 0, 1, 2, ... replicas, as bits of a number."""
-    sums, within = [1], (1 << b + 1) - 1
+def sums(allowed: Sequence[Sequence[int]], counts: Sequence[int], b: int) -> list[int]:
+    """Sums of the first 0, 1, 2, ... of those that take an allowed number each.
+
+    Of each row so many do. Bit s is set where s, up to `b`, is such a sum.
+    """
+    found, within = [1], (1 << b + 1) - 1
     for row, m in zip(allowed, counts, strict=True):
         for _ in range(m):
             grown = 0
             for s in row:
-                grown |= sums[-1] << s
-            sums.append(grown & within)
-    return sums
+                grown |= found[-1] << s
+            found.append(grown & within)
+    return found
 
 
 def shared(
@@ -61,15 +64,17 @@ def shared(
     allowed = [
         [s + 1 for s, us in enumerate(row[:most]) if us <= limit] for row in times
     ]
-    sums = _sums(allowed, replicas, b)
+    reached = sums(allowed, replicas, b)
     found: list[list[int]] = [[] for _ in replicas]
-    left, place = b, len(sums) - 1
+    left, place = b, len(reached) - 1
     for c in reversed(range(len(replicas))):
         for _ in range(replicas[c]):
             place -= 1
             # The nearest to an equal share that leaves a sum of the others.
             fair = left / (place + 1)
-            ways = [s for s in allowed[c] if s <= left and sums[place] >> left - s & 1]
+            ways = [
+                s for s in allowed[c] if s <= left and reached[place] >> left - s & 1
+            ]
             chosen = min(ways, key=lambda s: (abs(s - fair), s))
             found[c].append(chosen)
             left -= chosen

@@ -29,6 +29,7 @@ from time import monotonic
 from typing import Any
 
 from ... import registry
+from ...bounds.training_plan import most_pipelines
 from ...costs import CostTable
 from ...modelling import Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
@@ -99,7 +100,7 @@ def impossible(instance: Instance, limits: Limits) -> bool:
     workload, tables = instance.workload, holding.least_memory(instance)
     if {*workload.micro_batch_sizes} != {1} or tables is None or len(tables) > 1:
         return False
-    least = -(-workload.global_batch // holding.most_pipelines(tables))
+    least = -(-workload.global_batch // most_pipelines(tables[0]))
     return _chosen(_Size(tables[0], 1, least, None), limits) is None
 
 

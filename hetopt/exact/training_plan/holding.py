@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...bounds.training_plan import most_pipelines
 from ...costs import CostTable
 from ...schema import Instance
+from ..one_pipeline.shares import sums
 from .patterns.programme import Array, maximise
 
 _SURE = 1e-6  # layers
@@ -48,7 +50,7 @@ def no_room(instance: Instance) -> str | None:
     own, sizes = tables[0], sorted(set(workload.micro_batch_sizes))
     if not any(taken(own, b) for b in sizes):
         return unusable(instance)
-    sequences = -(-workload.global_batch // most_pipelines(tables))
+    sequences = -(-workload.global_batch // max(map(most_pipelines, tables)))
     for b in sizes:
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
@@ -57,9 +59,9 @@ def no_room(instance: Instance) -> str | None:
 
 
 def least_memory(instance: Instance) -> list[CostTable] | None:
-    """Tables of the least memory, one a rule of recomputation.
+    """Tables of which one has the least memory, for each rule of recomputation.
 
-    The highest stage of ZeRO takes the least, but for what calibrated ones gather.
+    The highest stage of ZeRO has, but for what calibrated activations gather.
     None where a number of layers does not say what a stage of some pipeline needs.
     """
     workload = instance.workload
@@ -101,16 +103,6 @@ def unusable(instance: Instance) -> str:
     )
 
 
-def most_pipelines(tables: list[CostTable]) -> int:
-    """Pipelines that the states of all layers have room for, at the most."""
-    table = tables[0]
-    most = min(table.cluster.gpu_count, table.workload.global_batch)
-    kept = min(each.workload.costs.kept_bytes for each in tables)
-    states = kept * sum(table.model.parameters) // 2**20
-    room = sum(n.count * table.memory_mib(n.name) for n in table.cluster.nodes)
-    return max(1, min(most, room // states)) if states else most
-
-
 def _kinds(table: CostTable) -> dict[object, list[str]]:
     kinds: dict[object, list[str]] = {}
     for node in table.cluster.nodes:
@@ -147,18 +139,11 @@ def taken(table: CostTable, b: int) -> bool:
 
     With memory for everything one stage does what a pipeline does.
     """
-    reached, most = 1, (1 << b + 1) - 1  # bit s is set where s of them are
-    for names in _kinds(table).values():
-        samples = _samples(table, names[0], b)
-        for _ in names:
-            more = reached
-            for s in range(1, b + 1):
-                if samples >> s & 1:
-                    more |= reached << s & most
-            if more == reached:
-                break
-            reached = more
-    return bool(reached >> b & 1)
+    kinds = _kinds(table).values()
+    each = [_samples(table, names[0], b) for names in kinds]
+    able = [[s for s in range(b + 1) if bits >> s & 1] for bits in each]
+    # No more than b nodes take any.
+    return bool(sums(able, [min(b, len(names)) for names in kinds], b)[-1] >> b & 1)
 
 
 def _samples(table: CostTable, node: str, b: int) -> int:

@@ -49,6 +49,19 @@ def divided(instance: Instance) -> list[Instance]:
     return [under(instance, split=split) for split in splits(instance)]
 
 
+def variants(instance: Instance) -> list[Instance]:
+    """The instance under every stage of ZeRO and every split that a plan may choose.
+
+    How stages recompute is left to them.
+    """
+    workload = instance.workload
+    return [
+        under(instance, zero=zero, split=split)
+        for zero in sorted(set(workload.zeros))
+        for split in workload.splits
+    ]
+
+
 def runnable(instance: Instance) -> Instance:
     """What bounds are told of: `on_target`, and no groups of ZeRO.
 

@@ -66,7 +66,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from ....costs import under
 from ....problems.training_plan import settings
 from ....schema import Instance
 from ....solving import certificates
@@ -100,17 +99,8 @@ _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and af
 
 
 def variants(instance: Instance) -> list[Instance]:
-    """The instance under every stage of ZeRO and every split that a plan may choose.
-
-    How stages recompute is left to them. A bound is the least of the variants' bounds.
-    """
-    instance = settings.runnable(instance)
-    workload = instance.workload
-    return [
-        under(instance, zero=zero, split=split)
-        for zero in sorted(set(workload.zeros))
-        for split in workload.splits
-    ]
+    """The instance under all settings of whole plans: its bound is their least."""
+    return settings.variants(settings.runnable(instance))
 
 
 # A kind of nodes, their site, and the share that they may have.
