@@ -121,7 +121,7 @@ class Model(_running.Model):
     def _has_large_numbers(self) -> bool:
         """Whether factors or variables are so large that products may overflow."""
         proto = self.native.proto
-        rows = [row.linear for row in proto.constraints if _is_linear(row)]
+        rows = [row.linear for row in proto.constraints if _has(row, "linear")]
         columns = (variable.domain for variable in proto.variables)
         numbers = [proto.objective.coeffs, *(row.coeffs for row in rows), *columns]
         each = (list(some) for some in numbers)
@@ -161,16 +161,13 @@ class Model(_running.Model):
 
     @cached_property
     def _integral(self) -> bool:
-        proto, field = self.native.proto, "floating_point_objective"
-        if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
-            return not proto.HasField(field)
-        return not proto.has_floating_point_objective()
+        return not _has(self.native.proto, "floating_point_objective")
 
 
-def _is_linear(row: Any) -> bool:
-    if hasattr(row, "HasField"):  # before OR-Tools 9.13
-        return bool(row.HasField("linear"))
-    return bool(row.has_linear())
+def _has(proto: Any, field: str) -> bool:
+    if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
+        return bool(proto.HasField(field))
+    return bool(getattr(proto, f"has_{field}")())
 
 
 def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:

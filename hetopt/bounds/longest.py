@@ -72,16 +72,9 @@ def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
     # A size is one row, or one for each of its binary digits: no row counts twice.
     gpu = table.cluster.node[node].gpu
     rows = table.workload.costs.profile
-    waited = table.most_waited_us(node, t, b)
-    return (
-        head
-        + waited
-        + sum(
-            sum(row.layer_us)
-            for row in rows
-            if (row.gpu, row.tensor_parallel) == (gpu, t)
-        )
-    )
+    mine = (row for row in rows if (row.gpu, row.tensor_parallel) == (gpu, t))
+    layers = sum(sum(row.layer_us) for row in mine)
+    return head + layers + table.most_waited_us(node, t, b)
 
 
 def _sync_us(table: CostTable) -> int:

@@ -106,9 +106,9 @@ class CostTable:
 
     def _waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
         """What forward and backward passes wait for links to the host, by layer."""
-        if not self._offloads:
-            return ((0,) * self.layers,) * 2
         sent = self._sent_us(node, t, b)
+        if sent is None:
+            return ((0,) * self.layers,) * 2
         back = self._computed_backward_us(node, t, b)
         both = self._computed_us(node, t, b)
         return (
@@ -124,20 +124,14 @@ class CostTable:
 
     def most_waited_us(self, node: str, t: int, b: int) -> int:
         """No passes through all layers wait longer, however short they are."""
-        if not self._offloads:
-            return 0
         sent = self._sent_us(node, t, b)
-        return 2 * sum(sent[x] for x in self._place)
+        return 0 if sent is None else 2 * sum(sent[x] for x in self._place)
 
-    @property
-    def _offloads(self) -> bool:
+    def _sent_us(self, node: str, t: int, b: int) -> list[int] | None:
+        """How long links to the host have what each sort of layers sends, if any is."""
         offload = self.workload.costs.offload
-        return offload is not None and bool(offload.activations)
-
-    def _sent_us(self, node: str, t: int, b: int) -> list[int]:
-        """How long links to the host have what a layer of each sort sends them."""
-        offload = self.workload.costs.offload
-        assert offload is not None
+        if offload is None or not offload.activations:
+            return None
         per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
         share = exact(offload.activations) * per_byte
         return [ceil(share * self._kept_bytes(node, x, t, b)) for x in self._alike]
