@@ -26,7 +26,7 @@ CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
 
 
 def assembly(
-    config: Path,
+    config: Path | str,
     format: str,
     paths: Sequence[Path],
     options: Iterable[str],
@@ -37,7 +37,8 @@ def assembly(
 ) -> Imported:
     """An instance with the model of `config` and the cluster of `paths`.
 
-    Where there is no file `config`, it may be a model's name in the catalogue.
+    `config` is a file, or where there is none of that path a model's name in the
+    catalogue; as text it is such a name, and no file is looked for.
     `options` are those of the cluster's importer, `mtp` of the configuration's, and
     of how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
     `workload` has the rest of it, and where that has `costs`, they say how it is
@@ -95,10 +96,10 @@ def assembly(
     return Imported(made, (*more, *assumed))
 
 
-def _model(config: Path, mtp: bool) -> Imported:
-    """Of a configuration, or of the catalogue, which has shapes alone."""
+def _model(config: Path | str, mtp: bool) -> Imported:
+    """Return the model of a configuration, or of the catalogue: its shape alone."""
     name = str(config)
-    if config.exists() or name not in models():
+    if isinstance(config, Path) and (config.exists() or name not in models()):
         told = f"mtp={'true' if mtp else 'false'}"
         return imported("huggingface", [config], [told], None)
     row = assumptions.Assumption(

@@ -4,6 +4,7 @@ The form goes the way of `hetopt assemble`, over a list of hosts and the model's
 or configuration, so that what is assumed is the same, and is told with the same rows.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from ..formats.importing import clusters
 from ..formats.importing.assumptions import Assumption
 from ..plans import TrainingPlan
 from ..schema import (
+    LONGEST_NAME,
     Count,
     GbytesPerS,
     Instance,
@@ -36,6 +38,8 @@ from .refusals import Refusal, told
 
 _FORM = "the form"
 _HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._/ -]*$"  # as of a repository; it names a folder
+_LONGEST_STEM = 100  # bytes of an uploaded file's name that are kept
 
 
 class Posed(NamedTuple):
@@ -63,7 +67,7 @@ class Group(Record):
 class Model(Record):
     """A model of the catalogue, or of that name with the text of its config.json."""
 
-    name: Annotated[Name, Field(max_length=100)]
+    name: Annotated[str, Field(pattern=_MODEL, max_length=100)]
     config: Annotated[str, Field(max_length=2**20)] | None = None
 
 
@@ -138,7 +142,7 @@ def built(form: Form) -> Posed:
             [hosts],
             options,
             workload,
-            f"{form.model.name} on {', '.join(map(_called, form.groups))}",
+            _title(form),
             islands=_islands(form),
             times=times,
         )
@@ -146,10 +150,10 @@ def built(form: Form) -> Posed:
     return Posed(validated(Instance, document, _FORM), rows, form=form)
 
 
-def _config(model: Model, folder: Path) -> Path:
-    """The model's configuration as a file, or its name in the catalogue."""
+def _config(model: Model, folder: Path) -> Path | str:
+    """Return the model's configuration as a file, or its name in the catalogue."""
     if model.config is None:
-        return Path(model.name)
+        return model.name
     place = folder / model.name.replace("/", "-")  # which the model is called after
     place.mkdir()
     path = place / "config.json"
@@ -172,10 +176,24 @@ def _options(form: Form) -> tuple[list[str], str]:
     return words, times
 
 
-def _called(group: Group) -> str:
-    """`2 × 8 A100-80GB-SXM4`."""
-    many = f"{group.nodes} × " if group.nodes > 1 else ""
-    return f"{many}{group.gpus} {group.card}"
+def _title(form: Form) -> str:
+    """Return the instance's name, as `llama-3-8b on 2 × 8 A100-80GB-SXM4`.
+
+    Groups of equal nodes are named together; where their list is too long for a name,
+    nodes and GPUs are counted.
+    """
+    alike: Counter[tuple[int, str]] = Counter()
+    for group in form.groups:
+        alike[group.gpus, group.card] += group.nodes
+    listed = ", ".join(
+        f"{nodes} × {gpus} {card}" if nodes > 1 else f"{gpus} {card}"
+        for (gpus, card), nodes in alike.items()
+    )
+    title = f"{form.model.name} on {listed}"
+    if len(title) <= LONGEST_NAME:
+        return title
+    total = sum(group.nodes * group.gpus for group in form.groups)
+    return f"{form.model.name} on {alike.total()} nodes with {total} GPUs"
 
 
 def _hosts(group: Group) -> list[str]:
@@ -244,8 +262,9 @@ def named(name: str) -> Posed:
 def uploaded(file: File) -> Posed:
     """The instance of a file, and its plan where it is a plan file."""
     suffix = ".json" if file.name.lower().endswith(".json") else ".yaml"
+    stem = Path(file.name).stem.encode()[:_LONGEST_STEM].decode(errors="ignore")
     with _folder() as folder:
-        path = folder / f"{Path(file.name).stem or 'instance'}{suffix}"
+        path = folder / f"{stem or 'instance'}{suffix}"
         path.write_text(file.text, encoding="utf-8")
         return opened(path)
 

@@ -5,6 +5,7 @@ of another site can know it. A name that another site's server has put on our ad
 (DNS rebinding) is refused: the Host header must be an address, or a name of ours.
 """
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from secrets import compare_digest
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .refusals import Refusal, refusal
 
 MOST_BYTES = 4 * 2**20
+_HOST = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::\d*)?")
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
@@ -92,11 +94,12 @@ class Guard:
 
 
 def host_of(header: str) -> str:
-    """The host of a Host header, in lower case, without port and brackets."""
-    host = header.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """Return the host of a Host header, in lower case, without port and brackets.
+
+    What is no host with an optional port is an empty text, which is nobody's name.
+    """
+    found = _HOST.fullmatch(header.strip().lower())
+    return (found["six"] or found["name"]) if found else ""
 
 
 def _protected(send: Send) -> Send:

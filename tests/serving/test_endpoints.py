@@ -1,6 +1,7 @@
 """The page's server: what it answers, to whom, and what it refuses, and how."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
+from hetopt.schema import LONGEST_NAME
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx")
@@ -109,7 +111,7 @@ def test_the_address_may_lack_its_last_slash(client: TestClient) -> None:
 
 
 OURS = ("127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]")
-OTHERS = ("evil.example", "10.0.0.1", "127.0.0.1.evil.io", "")
+OTHERS = ("evil.example", "10.0.0.1", "127.0.0.1.evil.io", "", "[::1]evil.com")
 
 
 @pytest.mark.parametrize(
@@ -213,6 +215,47 @@ def test_the_form_makes_what_assemble_makes(client: TestClient, tmp_path: Path) 
     path.write_text(json.dumps({**made.document, "source": found["source"]}))
     assert hetopt.load(path).digest == found["digest"]
     assert found["assumed"] == [row._asdict() for row in made.assumed]
+
+
+@pytest.mark.parametrize(
+    "name", ["./config.json", "/etc/passwd", "..", ".", "no-model", "a" * 101, "a\0"]
+)
+def test_the_form_opens_no_file_and_makes_no_folder_outside_its_own(
+    client: TestClient, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(ROOT / "instances/examples/llama-3-8b/config.json", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    refused(client.post("api/instances/form", json=form(model={"name": name})), 400)
+    if name != "no-model":  # which is a right name for a configuration
+        model = {"name": name, "config": "{}"}
+        refused(client.post("api/instances/form", json=form(model=model)), 400)
+
+
+def test_a_name_of_the_catalogue_is_no_file(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe of that name would keep the page waiting."""
+    os.mkfifo(tmp_path / "llama-2-7b")
+    monkeypatch.chdir(tmp_path)
+    asked(client, "api/instances/form", form(model={"name": "llama-2-7b"}))
+
+
+def test_any_name_of_a_file_can_be_uploaded(client: TestClient) -> None:
+    text = (ROOT / "instances/tiny/two-nodes.yaml").read_text("utf-8")
+    for name in ("\N{GRINNING FACE}" * 200, "..", "a/b.yaml", ".json"):
+        told = client.post("api/instances/file", json={"name": name, "text": text})
+        assert told.status_code == (400 if name.endswith(".json") else 200), told.text
+
+
+def test_as_many_groups_as_the_form_takes_have_a_name(client: TestClient) -> None:
+    cards = shelf.EXAMPLE.groups[0].card, shelf.EXAMPLE.groups[-1].card
+    for many in (8, 64):
+        groups = [
+            {"name": f"g{i}", "card": cards[i % 2], "gpus": 1 + i % 8, "nodes": 2}
+            for i in range(many)
+        ]
+        name = asked(client, "api/instances/form", form(groups=groups))["name"]
+        assert len(name) <= LONGEST_NAME
 
 
 def test_links_and_islands_of_the_form_are_those_of_the_nodes(
