@@ -132,3 +132,13 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
     }
     assert named
     assert named - there == set()
+
+
+# --- the command that passes the tests -------------------------------------------
+
+
+def test_what_the_readme_promises_is_what_is_checked() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    promised = re.findall(r"(?m)^pip install .*\[test\].* pytest.*$", readme)
+    assert len(promised) == 1
+    assert (ROOT / ".ci" / "run").read_text("utf-8").splitlines()[-1] == promised[0]
