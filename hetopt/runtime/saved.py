@@ -18,7 +18,7 @@ class Saved(Record):
     """The newest states of a run: after which step, and of which model."""
 
     step: Annotated[int, Field(ge=0)]
-    folder: str
+    folder: Annotated[str, Field(pattern=r"^step-[0-9]+$", description="step-NUMBER")]
     updates: Annotated[int, Field(ge=0, description="Steps that were not skipped.")]
     loss_scale: float = Field(gt=0)
     seed: Annotated[int, Field(ge=0)]
@@ -30,7 +30,19 @@ class Saved(Record):
         if folder is None or not Path(folder, LATEST).is_file():
             return None
         file = Path(folder, LATEST)
-        return validated(cls, read_tree(file), str(file))
+        found = validated(cls, read_tree(file), str(file))
+        if (
+            not Path(folder, found.folder)
+            .resolve()
+            .is_relative_to(file.parent.resolve())
+        ):
+            raise InstanceError.at(
+                file,
+                "folder",
+                f"found {found.folder!r}, a link that leads out of {folder}, expected "
+                "a folder in it; copy the states there",
+            )
+        return found
 
     def fits(self, folder: str, decoder: Decoder, seed: int, steps: int) -> None:
         """Raises `Unsupported` where a run cannot go on from here, with the reason."""

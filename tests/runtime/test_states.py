@@ -84,6 +84,40 @@ def test_states_of_another_run_are_refused(four: Ranks, tmp_path: Path) -> None:
         saved.fits(folder, one.decoder, 0, 1)
 
 
+def states_at(folder: Path, place: str) -> None:
+    """A `latest.json` whose states are said to be at `place`."""
+    state = Saved(
+        step=3,
+        folder="step-00000003",
+        updates=3,
+        loss_scale=1.0,
+        seed=0,
+        decoder=made(ALONE).decoder,
+    )
+    told = state.model_dump_json().replace(state.folder, place)
+    (folder / LATEST).write_text(told, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "place", ["../other/step-00000003", "/other/step-00000003", "other", "step-3/.."]
+)
+def test_states_outside_their_folder_are_refused(place: str, tmp_path: Path) -> None:
+    states_at(tmp_path, place)
+    with pytest.raises(InstanceError, match=r"latest\.json: folder: .*step-NUMBER"):
+        Saved.of(str(tmp_path))
+
+
+def test_a_link_to_states_outside_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    states_at(run, "step-00000003")
+    assert Saved.of(str(run)) is not None
+    (tmp_path / "other").mkdir()
+    (run / "step-00000003").symlink_to(tmp_path / "other")
+    with pytest.raises(InstanceError, match="leads out of"):
+        Saved.of(str(run))
+
+
 def test_other_precisions_come_near(four: Ranks) -> None:
     from executed_runs import losses_in
 
