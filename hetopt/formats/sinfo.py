@@ -1,57 +1,129 @@
-"""Slurm's `sinfo -N -h -o "%N %G %c %m"` as the cluster of an instance.
+"""Slurm's `sinfo -N -h -o "%N %G"` as the cluster of an instance.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once.
-Nodes may be ranges, `n[01-04,07]`. Options are those of all importers of clusters; a
-node whose GPUs have no type gets the option `gpu`.
+Nodes may be ranges, `n[01-04,07]`. Without a header the first two columns are nodes and
+resources; under one they are those called NODELIST (or HOSTNAMES) and GRES, and nodes
+whose STATE is down, drained or the like are left out and told. Options are those of all
+importers of clusters; a node whose GPUs have no type gets the option `gpu`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
 from .importing import clusters
-from .importing.clusters import Host
+from .importing.clusters import Host, LeftOut
 
 OPTIONS = clusters.OPTIONS
+_COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
+_NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
+# How sinfo's states of nodes begin on which no job starts, long or short; `idle~` is a
+# cloud's node that is off and starts when it is asked for.
+_OUT = ("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot")
+_GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
+
+
+class _Columns(NamedTuple):
+    """Where a line has what is read of it; `count` is known under a header."""
+
+    nodes: int = 0
+    gres: int = 1
+    state: int | None = None
+    count: int | None = None
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
-    found = [host for path in paths for host in hosts(read_text(path), str(path))]
-    return clusters.document("sinfo", paths, found, options)
+    found: list[Host] = []
+    left_out: list[LeftOut] = []
+    for path in paths:
+        there, gone = hosts(read_text(path), str(path))
+        found += there
+        left_out += gone
+    return clusters.document("sinfo", paths, found, options, left_out)
 
 
-def hosts(text: str, where: str) -> list[Host]:
-    """The nodes with GPUs; a line that is none of sinfo's is an `InstanceError`."""
+def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
+    """Return the nodes with GPUs, and those whose state keeps jobs away.
+
+    A line that is none of sinfo's is an `InstanceError`, as is a file without any.
+    """
+    columns = _Columns()
     found: dict[str, Host] = {}
+    left_out: dict[str, LeftOut] = {}
+    has_gres = False
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words:
             continue
         place = f"{where}: line {number}"
-        if len(words) < 2:
+        if _GRES in words or any(name in words for name in _NODES):
+            columns = _header(words, place)
+            continue
+        if len(words) < 2 or columns.count not in (None, len(words)):
+            expected = "`NODES GRES ...`"
+            if columns.count is not None:
+                expected = f"a word in each of the {columns.count} columns"
             raise InstanceError(
-                f"{place}: found {line.strip()!r}, expected `NODES GRES ...`; print it "
-                'with sinfo -N -h -o "%N %G %c %m"'
+                f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
-        gpus = _gpus(words[1], place)
+        gres = words[columns.gres]
+        has_gres = has_gres or _GRES_FORM.fullmatch(gres) is not None
+        gpus = _gpus(gres, place)
         if gpus is None:
             continue
-        for name in expanded(words[0], place):
+        state = "" if columns.state is None else words[columns.state]
+        for name in expanded(words[columns.nodes], place):
+            if state.lower().startswith(_OUT) or state.endswith("*"):
+                left_out[name] = LeftOut(name, f"its state is {state}", _COMMAND)
+                continue
             host = Host(name, *gpus, place)
             before = found.setdefault(name, host)
             if before[:3] != host[:3]:
                 raise InstanceError(
-                    f"{place}: found node {name!r} with {words[1]}, expected the same "
+                    f"{place}: found node {name!r} with {gres}, expected the same "
                     f"as in {before.place.rpartition(': ')[2]}; remove one"
                 )
-    return list(found.values())
+    if not found:
+        raise InstanceError(_no_host(where, columns, has_gres, list(left_out.values())))
+    return list(found.values()), list(left_out.values())
+
+
+def _header(words: list[str], place: str) -> _Columns:
+    """Return the columns that a header names."""
+    nodes = next((words.index(name) for name in _NODES if name in words), None)
+    if nodes is None or _GRES not in words:
+        missing = "GRES" if nodes is not None else "nodes"
+        raise InstanceError(
+            f"{place}: No GPU nodes found: none of the columns {', '.join(words)} is "
+            f"that of {missing}. Run: {_COMMAND}"
+        )
+    state = words.index(_STATE) if _STATE in words else None
+    return _Columns(nodes, words.index(_GRES), state, len(words))
+
+
+def _no_host(
+    where: str, columns: _Columns, has_gres: bool, left_out: Sequence[LeftOut]
+) -> str:
+    """Return the message of a file that has no node with GPUs to plan on."""
+    if left_out:
+        told = "; ".join(str(one) for one in left_out[:3])
+        return f"{where}: No usable GPU nodes found: {told}. List nodes that are up"
+    if has_gres:
+        return (
+            f"{where}: No GPU nodes found: no GRES in column {columns.gres + 1} is a "
+            f"gpu. List the nodes that have GPUs, by: {_COMMAND}"
+        )
+    return (
+        f"{where}: No GPU nodes found: column {columns.gres + 1} is not a GRES. "
+        f"Run: {_COMMAND}"
+    )
 
 
 def _gpus(gres: str, place: str) -> tuple[str | None, int] | None:

@@ -1,6 +1,7 @@
 """Importers: what people have of their machines and models becomes an instance."""
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hetopt.files import load_instance
 from hetopt.formats import hostfile, huggingface, nvidia_smi, sinfo
 from hetopt.schema import Cluster, ModelSpec
 
+RUN = "sinfo -N -h -o '%N %G'"
 A100 = "NVIDIA A100-SXM4-80GB"
 HEADER = "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\x1b[0m"
 
@@ -207,17 +209,78 @@ def test_sinfo_is_read_with_ranges_sockets_and_other_resources(tmp_path: Path) -
     ]
 
 
+COLUMNS = {
+    "NODELIST": "gpu[01-02]",
+    "CPUS": "64",
+    "AVAIL_FEATURES": "amd,ib",
+    "GRES": "gpu:h100:4(S:0-1)",
+}
+
+
+@pytest.mark.parametrize("order", list(permutations(COLUMNS)))
+def test_sinfo_is_read_by_the_names_of_its_columns(
+    tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    login = {**COLUMNS, "NODELIST": "cpu[01-09]", "GRES": "(null)"}
+    lines = [order, *([row[name] for name in order] for row in (login, COLUMNS))]
+    path = put(tmp_path, "sinfo.txt", *map("  ".join, lines))
+    found = cluster(
+        sinfo.read(
+            [path],
+            gpu="H100-80GB",
+            types="h100:H100-80GB-SXM5",
+            inter_gbytes_per_s=25.0,
+        )
+    )
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
+        ("gpu01", "H100-80GB-SXM5", 4),
+        ("gpu02", "H100-80GB-SXM5", 4),
+    ]
+
+
+def test_nodes_that_no_job_starts_on_are_left_out_and_told(tmp_path: Path) -> None:
+    states = {"a": "idle", "b": "drained", "c": "mix", "d": "drained", "e": "alloc*"}
+    lines = [f"{name} {state} gpu:l4:2" for name, state in states.items()]
+    path = put(tmp_path, "sinfo.txt", "HOSTNAMES STATE GRES", *lines)
+    read = sinfo.read([path], inter_gbytes_per_s=1.0)
+    assert [node.name for node in cluster(read).nodes] == ["a", "c"]
+    rows = [row[:3] for row in read["assumed"] if row.value == "left out"]
+    assert rows == [
+        ("b, d", "left out", "its state is drained"),
+        ("e", "left out", "its state is alloc*"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["n1"], "line 1: found 'n1', expected `NODES GRES ...`"),
+        (["n1"], "line 1: found 'n1', expected `NODES GRES ...`. Run: sinfo"),
         (["n1 gpu:a:b:c 1 1"], "line 1: found 'gpu:a:b:c'"),
         (["n1 gpu:t4:2,gpu:l4:2 1 1"], "line 1: found GPUs of 2 types on a node"),
         (["n1 gpu:t4:2", "n1 gpu:t4:3"], "line 2: found node 'n1' with gpu:t4:3"),
         (["n[4-1] gpu:t4:2"], "line 1: found the range 4-1"),
         (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
         (["n[a] gpu:t4:2"], "line 1: found the range [a]"),
-        (["n1 (null)"], "no host with GPUs"),
+        (["n1 (null)"], "No GPU nodes found: no GRES in column 2 is a gpu"),
+        (["n1 64 gpu:t4:2"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
+        (
+            [
+                "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
+                "gpu*         up 2-00:00:00      3    mix gpu[01-03]",
+            ],
+            "line 1: No GPU nodes found: none of the columns PARTITION, AVAIL, "
+            f"TIMELIMIT, NODES, STATE, NODELIST is that of GRES. Run: {RUN}",
+        ),
+        (["CPUS GRES", "4 gpu:t4:2"], "is that of nodes. Run"),
+        (
+            ["NODELIST REASON GRES", "n1 not responding gpu:t4:2"],
+            "line 2: found 'n1 not responding gpu:t4:2', expected a word in each of "
+            f"the 3 columns. Run: {RUN}",
+        ),
+        (
+            ["NODELIST GRES STATE", "n1 gpu:t4:2 drained"],
+            "No usable GPU nodes found: n1: its state is drained",
+        ),
     ],
 )
 def test_what_is_wrong_with_sinfo_is_told_by_line(

@@ -8,13 +8,13 @@ a card reaches of its peak, and how much of its memory is not for tensors, is th
 catalogue's where the options do not say. `assumed` tells what of it was assumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
-from ...errors import InstanceError
+from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
 from . import assumptions
 from .assumptions import Assumed, Assumption
@@ -53,6 +53,17 @@ class Host(NamedTuple):
     worst_link: str | None = None
 
 
+class LeftOut(NamedTuple):
+    """A machine with GPUs that is not planned on, why, and how it is taken in."""
+
+    name: str
+    why: str
+    change: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
 class Card(NamedTuple):
     """A card: its name in the instance, its figures, its sheet where there is one."""
 
@@ -63,7 +74,11 @@ class Card(NamedTuple):
 
 
 def document(
-    tool: str, paths: Sequence[Path], hosts: Sequence[Host], options: dict[str, Any]
+    tool: str,
+    paths: Sequence[Path],
+    hosts: Sequence[Host],
+    options: dict[str, Any],
+    left_out: Iterable[LeftOut] = (),
 ) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
@@ -71,8 +86,17 @@ def document(
     return {
         "source": f"{tool} {names}{_less(settings)}",
         "cluster": cluster(hosts, settings),
-        "assumed": assumed(hosts, settings),
+        "assumed": [*assumed(hosts, settings), *_unplanned(left_out)],
     }
+
+
+def _unplanned(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
+    """Yield a row for each reason that machines are left out for."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for one in left_out:
+        names.setdefault((one.why, one.change), []).append(one.name)
+    for (why, change), those in names.items():
+        yield Assumption(cut(", ".join(those)), "left out", why, change)
 
 
 def _less(settings: Settings) -> str:
