@@ -17,7 +17,7 @@ from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
-from ..schema import Instance
+from ..schema import Instance, Split
 from ..solving.certificates import TrainingCertificate, joined
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
@@ -110,7 +110,7 @@ def solved(
     end = None if limits.time_s is None else start + limits.time_s
     results: list[Result] = []
     bounds: list[Bound] = []
-    proofs: dict[object, object] = {}
+    proofs: dict[Split, object] = {}
     for (way, bound), until in _in_turn(_by_bound(ways), end):
         best = _best(results)
         interrupted = bool(results) and results[-1].stop is Stop.INTERRUPTED
@@ -119,25 +119,29 @@ def solved(
             continue
         left = None if until is None else max(0.0, until - monotonic())
         results.append(solve(way, replace(limits, time_s=left)))
-        proofs[way.workload.splits[0]] = results[-1].certificate
+        proofs[way.workload.costs.split] = results[-1].certificate
         if results[-1].status is not Status.INFEASIBLE:
             bounds.append(results[-1].bound or bound)
     spent = {"solve": monotonic() - start}
-    whole = _joined([proofs.get(way.workload.splits[0]) for way in ways])
+    whole = _joined([(way, proofs.get(way.workload.costs.split)) for way in ways])
     return replace(_together(results, bounds), certificate=whole, seconds=spent)
 
 
-def _joined(proofs: Sequence[object]) -> TrainingCertificate | None:
-    """One certificate of those of all ways; None where one of them has none.
+def _joined(proofs: Sequence[tuple[Instance, object]]) -> TrainingCertificate | None:
+    """One certificate of those of all ways, in the order of `settings.variants`.
 
-    Each has its stages of ZeRO in order; all together have the ways of each.
+    None where one of them has none, or not one for each of its own variants.
     """
-    rows: list[tuple[TrainingCertificate, ...]] = []
-    for proof in proofs:
+    pairs: list[tuple[int, TrainingCertificate]] = []
+    for way, proof in proofs:
         if not isinstance(proof, TrainingCertificate):
             return None
-        rows.append((proof.model_copy(update={"further": ()}), *proof.further))
-    return joined([one for column in zip(*rows, strict=True) for one in column])
+        each = (proof.model_copy(update={"further": ()}), *proof.further)
+        zeros = [one.workload.costs.zero for one in settings.variants(way)]
+        if len(each) != len(zeros):
+            return None
+        pairs += zip(zeros, each, strict=True)
+    return joined([one for _, one in sorted(pairs, key=lambda pair: pair[0])])
 
 
 def _best(results: Sequence[Result]) -> Result | None:
@@ -147,15 +151,17 @@ def _best(results: Sequence[Result]) -> Result | None:
 
 def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
     """The best result, with what no way beats; `bounds` of all that may have plans."""
+    if not bounds:
+        return results[0]  # no way has any plan
+    least = min(bounds, key=lambda bound: bound.value)
+    interrupted = [each for each in results if each.stop is Stop.INTERRUPTED]
     best = _best(results)
     if best is None or best.objective is None:
-        unknown = [r for r in results if r.status is not Status.INFEASIBLE]
-        return unknown[0] if unknown else results[0]
-    least = min(bounds, key=lambda bound: bound.value)
+        unknown = (r for r in results if r.status is not Status.INFEASIBLE)
+        return replace([*interrupted, *unknown][0], bound=least)
     if least.value >= best.objective:
         proved = Bound(best.objective, least.source)
         return replace(best, status=Status.OPTIMAL, stop=Stop.PROVED, bound=proved)
     stop = Stop.FINISHED if best.stop is Stop.PROVED else best.stop
-    if any(result.stop is Stop.INTERRUPTED for result in results):
-        stop = Stop.INTERRUPTED
+    stop = Stop.INTERRUPTED if interrupted else stop
     return replace(best, status=Status.FEASIBLE, stop=stop, bound=least)

@@ -77,12 +77,11 @@ def training_plan_bound(instance: Instance) -> Bound:
 
 
 def _bound(instance: Instance) -> Bound:
-    instance = settings.runnable(instance)
-    workload = instance.workload
-    if (
-        len(ways := settings.variants(instance)) > 1
-    ):  # of every one by itself, the least
+    if len(ways := settings.variants(instance)) > 1:
+        # Of every one by itself, the least.
         return min(map(training_plan_bound, ways), key=lambda bound: bound.value)
+    (instance,) = ways
+    workload = instance.workload
     own = CostTable(instance)
     tables = [own.under(rule) for rule in workload.recomputes]
     # With the fewest FLOPs; what else is asked of it does not depend on the choice.
@@ -111,11 +110,11 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     all GPUs do on layer l, in shares x[c, l] of the batch on each kind c, takes at
     least w[c, l] x[c, l]. Each layer's work done where it is cheapest is the least.
     """
-    instance = settings.runnable(instance)
-    workload = instance.workload
     if len(ways := settings.variants(instance)) > 1:
         bounds = (spending_bound(way, prices) for way in ways)
         return min(bounds, key=lambda bound: bound.value)
+    (instance,) = ways
+    workload = instance.workload
     own = CostTable(instance)
     tables = [own.under(rule) for rule in workload.recomputes]
     kinds, columns = _columns(tables)
@@ -407,11 +406,16 @@ def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]
 
 
 def _states_mib(table: CostTable) -> int:
-    """What a pipeline holds at the least, on all of its GPUs together."""
+    """What a pipeline holds at the least, on all of its GPUs together.
+
+    Of experts that e GPUs divide it may have an e-th: others lie in other pipelines.
+    """
     costs = table.workload.costs
     if table.profile.weighs:
         return sum(map(table.profile.least_group_mib, range(table.layers)))
-    return int(costs.kept_bytes * sum(table.model.parameters) // memory.MIB)
+    routed = sum(table.divided_parameters)
+    held = sum(table.model.parameters) - routed + Fraction(routed, table.split.experts)
+    return int(costs.kept_bytes * held // memory.MIB)
 
 
 def most_pipelines(table: CostTable) -> int:

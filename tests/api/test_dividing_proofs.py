@@ -1,9 +1,33 @@
-"""One certificate of all ways to divide, in the order in which a check wants them."""
+"""One certificate and one bound of all ways to divide."""
 
+import json
 from itertools import product
 
+import pytest
+from mixtures import mixture
+from places import TESTS
+
 from hetopt.api import dividing
+from hetopt.problems.training_plan import settings
+from hetopt.result import Bound, Method, Result, Status, Stop
+from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
+
+OPTIONS = {"context_parallel": [2], "interleave": [2]}
+
+
+def chosen(zeros: list[int]) -> Instance:
+    """A mixture whose plans choose a stage of ZeRO, and between four ways."""
+    tree = mixture([4]).model_dump(mode="json")
+    tree["workload"]["costs"]["zero"] = zeros[0]
+    tree["workload"]["alternatives"] = OPTIONS | {"zero": zeros}
+    return Instance.model_validate(tree, strict=False)
+
+
+def in_groups() -> Instance:
+    """Ways with other stages of ZeRO each: without any there are no groups."""
+    path = TESTS / "defects" / "zero-groups-certificates-crash.json"
+    return Instance.model_validate(json.loads(path.read_text()), strict=False)
 
 
 def proof(zero: int, way: int) -> TrainingCertificate:
@@ -12,17 +36,72 @@ def proof(zero: int, way: int) -> TrainingCertificate:
     return TrainingCertificate(time_us=10 * zero + way, most_sync_us=1, cases=cases)
 
 
-def test_ways_stand_within_stages_of_zero() -> None:
-    ways = [
-        proof(0, way).model_copy(update={"further": (proof(1, way),)})
-        for way in range(3)
-    ]
-    whole = dividing._joined(ways)
+def proofs(instance: Instance) -> list[tuple[Instance, object]]:
+    """Each way with its certificate."""
+    found: list[tuple[Instance, object]] = []
+    for number, way in enumerate(settings.divided(instance)):
+        first, *further = [
+            proof(one.workload.costs.zero, number) for one in settings.variants(way)
+        ]
+        found.append((way, first.model_copy(update={"further": tuple(further)})))
+    return found
+
+
+@pytest.mark.parametrize("zeros", [[0], [0, 1]])
+def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
+    whole = dividing._joined(proofs(chosen(zeros)))
     assert whole is not None
     found = [one.time_us for one in (whole, *whole.further)]
-    assert found == [10 * zero + way for zero, way in product(range(2), range(3))]
+    assert found == [10 * zero + way for zero, way in product(zeros, range(4))]
     assert not any(one.further for one in whole.further)
 
 
+def test_ways_with_other_stages_of_zero_stand_where_they_are_checked() -> None:
+    instance = in_groups()
+    whole = dividing._joined(proofs(instance))
+    assert whole is not None
+    variants = settings.variants(instance)
+    assert [one.time_us // 10 for one in (whole, *whole.further)] == [
+        one.workload.costs.zero for one in variants
+    ]
+    # Without ZeRO there is one way; in groups nothing synchronises for long.
+    assert [one.time_us % 10 for one in (whole, *whole.further)] == [
+        one.workload.costs.sync_factor == 0 for one in variants
+    ]
+
+
 def test_a_way_without_a_proof_leaves_none() -> None:
-    assert dividing._joined([proof(0, 0), None]) is None
+    rows = proofs(chosen([0]))
+    assert dividing._joined([*rows[:-1], (rows[-1][0], None)]) is None
+
+
+def test_a_way_with_a_proof_too_few_leaves_none() -> None:
+    (way, whole), *rest = proofs(chosen([0, 1]))
+    assert isinstance(whole, TrainingCertificate)
+    alone = whole.model_copy(update={"further": ()})
+    assert dividing._joined([(way, alone), *rest]) is None
+
+
+def undecided(instance: Instance, us: int, stop: Stop = Stop.TIME) -> Result:
+    method = Method("training_plan", "exact")
+    bound = Bound(us, "a test")
+    return Result(
+        "training_plan", instance, method, Status.UNDECIDED, stop, bound=bound
+    )
+
+
+@pytest.mark.parametrize("each", [(7, 3), (3, 7)])
+def test_an_undecided_result_has_the_least_bound_of_all_ways(
+    each: tuple[int, int],
+) -> None:
+    results = [undecided(mixture([4]), us) for us in each]
+    found = dividing._together(results, [Bound(us, "a test") for us in each])
+    assert found.status is Status.UNDECIDED
+    assert found.bound is not None
+    assert found.bound.value == 3
+
+
+def test_an_interruption_of_any_way_is_told() -> None:
+    results = [undecided(mixture([4]), 7), undecided(mixture([4]), 9, Stop.INTERRUPTED)]
+    found = dividing._together(results, [Bound(7, "a test"), Bound(9, "a test")])
+    assert found.stop is Stop.INTERRUPTED

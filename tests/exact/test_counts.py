@@ -32,9 +32,9 @@ from hetopt.exact.training_plan.counts.replicas import Runs
 from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
 from hetopt.exact.training_plan.node_kinds import Fleet, fleet
-from hetopt.exact.training_plan.patterns.bound import variants
 from hetopt.files.clusters import generate
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
 

@@ -23,11 +23,12 @@ from hetopt.exact.training_plan import node_kinds
 from hetopt.exact.training_plan.apart import sites
 from hetopt.exact.training_plan.node_kinds import Spread
 from hetopt.exact.training_plan.patterns import side_by_side
-from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import autohet, islands, megatron
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search.improving import improve

@@ -14,9 +14,9 @@ from hetopt.exact.training_plan.again.stages import Case as AskedAgain
 from hetopt.exact.training_plan.counts import bound, homes
 from hetopt.exact.training_plan.counts.bound import CountBound, Range, Synchronising
 from hetopt.exact.training_plan.node_kinds import fleet
-from hetopt.exact.training_plan.patterns.bound import variants
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Cluster, Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
 

@@ -24,10 +24,11 @@ from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.training_plan.again import on_nodes
 from hetopt.exact.training_plan.alone import of_one_sequence
-from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate

@@ -11,7 +11,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.levelling import levelled
-from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.exact.training_plan.refuting import (
     Clock,
     Way,
@@ -21,6 +21,7 @@ from hetopt.exact.training_plan.refuting import (
     ways_of,
 )
 from hetopt.files.clusters import generate
+from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Bound
 from hetopt.schema import Instance
 

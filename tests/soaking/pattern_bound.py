@@ -12,8 +12,9 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.training_plan.counts import bound as counts
-from hetopt.exact.training_plan.patterns.bound import PatternBound, variants
+from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
 from soaking import Contradiction
 
 _STEPS = 6

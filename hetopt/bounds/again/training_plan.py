@@ -22,10 +22,9 @@ recomputation and splits it is the least over all that the target runs.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import product
 from math import ceil, inf
 
-from ...costs import CostTable, compute, under
+from ...costs import CostTable, compute
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
@@ -45,12 +44,7 @@ _Row = tuple[Fraction | None, ...]  # of a layer by kind; None: none can hold it
 
 def derived(instance: Instance) -> list[Bound]:
     """Times in us that no plan of the instance is below, by up to three arguments."""
-    instance = settings.runnable(instance)
-    workload = instance.workload
-    each = [
-        _all(under(instance, zero=zero, split=split))
-        for zero, split in product(workload.zeros, workload.splits)
-    ]
+    each = map(_all, settings.variants(instance))
     return [
         Bound(min(values), name)
         for values, name in zip(zip(*each, strict=True), _NAMES, strict=True)
@@ -289,8 +283,20 @@ def _chain_us(tables: list[CostTable], once: list[Fraction]) -> Fraction:
     return first + (passes - 1) * slowest
 
 
+def _held_of_every_layer(table: CostTable) -> Fraction:
+    """Parameters that a GPU has at the least that holds one of each layer's parts.
+
+    An e-th of the experts lies on each of e GPUs, which may be of e pipelines.
+    """
+    e, model = table.workload.costs.expert_parallel, table.model
+    pairs = zip(model.parameters, model.routed_parameters, strict=True)
+    return sum(
+        (whole - routed + Fraction(routed, e) for whole, routed in pairs), Fraction(0)
+    )
+
+
 def _most_pipelines(tables: list[CostTable]) -> int:
-    """Each has a GPU, a sequence, and all states in its memory."""
+    """Each has a GPU, a sequence, and its part of all states in its memory."""
     table = tables[0]
     most = min(table.cluster.gpu_count, table.workload.global_batch)
     room = sum(n.count * table.memory_mib(n.name) for n in table.cluster.nodes)
@@ -300,5 +306,5 @@ def _most_pipelines(tables: list[CostTable]) -> int:
         )
     else:
         kept = min(each.workload.costs.kept_bytes for each in tables)
-        held = Fraction(kept * sum(table.model.parameters), _MIB)
+        held = Fraction(kept) * _held_of_every_layer(table) / _MIB
     return max(1, min(most, int(room / held))) if held else most

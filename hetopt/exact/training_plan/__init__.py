@@ -476,7 +476,7 @@ def _refute(
                 pattern_bound.PatternBound(
                     *(variant, lowest, highest, clock.check, known, alone_us)
                 )
-                for variant in pattern_bound.variants(instance)
+                for variant in settings.variants(instance)
             ]
             ways = ways_of(bounds, highest, clock, several)
             if small.is_rather_small(instance) and not _alike(instance):

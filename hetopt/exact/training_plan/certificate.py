@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...costs import CostTable, under
+from ...costs import CostTable
 from ...errors import Unsupported
 from ...problems import Objective
 from ...problems.training_plan import settings
@@ -133,19 +133,16 @@ def missing(
 
     `Unsupported` where tables would be too large.
     """
-    instance = settings.runnable(instance)
-    workload = instance.workload
-    chosen = list(product(sorted(set(workload.zeros)), workload.splits))
+    chosen = settings.variants(instance)
     each = (certificate, *certificate.further)
     if len(each) != len(chosen):
         return [f"{len(each)} certificates for {len(chosen)} choices of settings"]
     found: list[str] = []
-    for (zero, split), mine in zip(chosen, each, strict=True):
+    for given, mine in zip(chosen, each, strict=True):
         if not bound <= int(mine.time_us) + 1:
             return [f"the certificate is of {mine.time_us} us, not of {bound}"]
-        whole = _with_least_latency(instance) if mine.levelled else instance
-        given = under(instance, zero=zero, split=split)
-        found += _Check(under(whole, zero=zero, split=split), mine, given).run()
+        whole = _with_least_latency(given) if mine.levelled else given
+        found += _Check(whole, mine, given).run()
     return found
 
 

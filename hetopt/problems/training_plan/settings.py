@@ -50,36 +50,33 @@ def divided(instance: Instance) -> list[Instance]:
 
 
 def variants(instance: Instance) -> list[Instance]:
-    """The instance under every stage of ZeRO and every split that a plan may choose.
+    """What bounds are told of: the instance under all that a whole plan may choose.
 
-    How stages recompute is left to them.
+    Stages of ZeRO come in order, within each the ways to be divided; the target runs
+    them all. How stages recompute is left to them.
     """
-    workload = instance.workload
-    return [
-        under(instance, zero=zero, split=split)
-        for zero in sorted(set(workload.zeros))
-        for split in workload.splits
-    ]
+    found = []
+    for way in map(on_target, divided(instance)):
+        loose = _without_groups(way)
+        zeros = sorted(set(loose.workload.zeros))
+        found += [under(loose, zero=z) for z in zeros] if zeros[1:] else [loose]
+    return sorted(found, key=lambda one: one.workload.costs.zero)
 
 
-def runnable(instance: Instance) -> Instance:
-    """What bounds are told of: `on_target`, and no groups of ZeRO.
+def _without_groups(way: Instance) -> Instance:
+    """The instance itself where it has no groups of ZeRO, else one of faster plans.
 
     Groups take more memory than ZeRO among all replicas, and updates no less time, but
-    little of what they exchange is between nodes. So where plans may have groups,
-    bounds are of ZeRO among all replicas that exchange for nothing.
+    little of what they exchange is between nodes. So bounds are of ZeRO among all
+    replicas that exchange for nothing.
     """
-    instance = on_target(instance)
-    workload = instance.workload
-    if max(split.groups for split in workload.splits) == 1:
-        return instance
+    workload = way.workload
+    if workload.costs.zero_groups == 1:
+        return way
     loose = {"zero_groups": 1, "sync_factor": 0}
-    fields = {
-        "costs": workload.costs.model_copy(update=loose),
-        "alternatives": workload.alternatives.model_copy(update={"zero_groups": ()}),
-    }
-    workload = workload.model_copy(update=fields)
-    return instance.model_copy(update={"workload": workload})
+    costs = workload.costs.model_copy(update=loose)
+    workload = workload.model_copy(update={"costs": costs})
+    return way.model_copy(update={"workload": workload})
 
 
 def on_target(instance: Instance) -> Instance:

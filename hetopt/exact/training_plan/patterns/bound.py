@@ -66,7 +66,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from ....problems.training_plan import settings
 from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
@@ -96,11 +95,6 @@ _WIDE_SITE, _NARROW_SITE = 1 / 4, 1 / 32  # those of sites, before s is fine and
 _FEW_SITES, _WHOLE_SITE = 2, 7 / 8
 _NEARLY = 1.03  # times the batch, that patterns take: counts may tell what is left
 _WIDE, _CLOSE = 1.1, 1.02  # ranges of a bottleneck before the replicas', and after
-
-
-def variants(instance: Instance) -> list[Instance]:
-    """The instance under all settings of whole plans: its bound is their least."""
-    return settings.variants(settings.runnable(instance))
 
 
 # A kind of nodes, their site, and the share that they may have.
