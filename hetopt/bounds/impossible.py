@@ -5,9 +5,10 @@ batch     pipelines share the global batch in micro-batches of the sizes that th
           workload lists and that can be timed, a pipeline having one size and a GPU;
 layers    interleaved, a stage has at least as many layers as runs;
 memory    a plan holds the states of every layer, of embedding and of head once at
-          least, however they are divided; a layer lies within a node. ZeRO divides
-          among replicas, which hold all states together: only what one node holds
-          depends on it, and there the highest stage that a plan may have counts.
+          least, however they are divided; a replica of a layer lies within a node. What
+          it holds there, ZeRO divides among replicas, where the highest stage that a
+          plan may have counts, and experts may lie in other nodes, where the way to be
+          divided counts that leaves the least.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,8 @@ def unfit_target(instance: Instance) -> str | None:
 
 def unfit_settings(instance: Instance) -> str | None:
     """Why sizes and settings allow no plan, whatever the memory."""
-    runs, layers = instance.workload.costs.interleave, instance.model.layers
+    runs = min(split.interleave for split in settings.splits(instance))
+    layers = instance.model.layers
     if runs > layers:
         return (
             f"layers: workload.costs.interleave asks for {runs} runs of layers in each "
@@ -209,17 +211,40 @@ def too_little_memory(instance: Instance) -> str | None:
             f"memory: the states of all {held} need {need} MiB, "
             f"all GPUs together have {room} MiB: {need - room} MiB short"
         )
-    # Of what is divided, a replica holds a share among as many as there can be.
-    share = memory.bytes_each(costs, table.most_replicas) / costs.layer_states.whole
-    if not table.profile.weighs:
-        layers = [share * mib for mib in layers]
-    largest, widest = ceil(max(layers)), max(rooms)
+    ways = (table.under(split=split) for split in settings.splits(instance))
+    largest, widest = ceil(min(map(_largest_mib, ways))), max(rooms)
     if largest > widest:
         return (
-            f"memory: the states of the largest layer need {largest} MiB, the largest "
-            f"node has {widest} MiB: {largest - widest} MiB short"
+            f"memory: the states of the largest layer need {largest} MiB in one node, "
+            f"the largest has {widest} MiB: {largest - widest} MiB short"
         )
     return None
+
+
+def _largest_mib(table: CostTable) -> Fraction:
+    """What a replica of the largest layer takes at the least, on all its GPUs.
+
+    Of what is divided, it holds a share among as many as there can be. Of experts that
+    are divided among e GPUs each of its GPUs holds an e-th; those of more than e GPUs
+    hold no less than those of e.
+    """
+    if table.profile.weighs:
+        return max(_layers_mib(table))
+    costs, replicas = table.workload.costs, table.most_replicas
+    widest = max(node.count for node in table.cluster.nodes)
+    degrees = range(1, min(widest, table.split.experts) + 1)
+
+    def least(whole: int, routed: int) -> Fraction:
+        return min(
+            sum(
+                t * memory.bytes_each(costs, n) * held
+                for held, n in memory.shares(costs, whole, routed, t, replicas)
+            )
+            for t in degrees
+        )
+
+    layers = {*zip(table.model.parameters, table.divided_parameters, strict=True)}
+    return max(least(*layer) for layer in layers) / memory.MIB
 
 
 def _layers_mib(table: CostTable) -> list[Fraction]:

@@ -1,0 +1,92 @@
+"""What is proved of experts, sequences, layers and states that plans may divide."""
+
+import json
+
+import pytest
+from places import TESTS
+
+import hetopt
+from hetopt import registry
+from hetopt.bounds import again, impossible
+from hetopt.bounds.again.training_plan import derived
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+DEFECTS = TESTS / "defects"
+PLANS = {
+    "expert-parallel-chain-bound": "expert-parallel-chain-bound.better-plan",
+    "expert-parallel-false-infeasible": "expert-parallel-false-infeasible.plan",
+    "interleave-alternative-false-infeasible": (
+        "interleave-alternative-false-infeasible.plan"
+    ),
+    "undecided-bound-of-one-way": "undecided-bound-of-one-way.better-plan",
+}
+# Twelve layers of ten experts on ten GPUs, and what five pipelines take there.
+MIXTURES = ("expert-parallel-bound-contradicted", "expert-parallel-bound-proved-again")
+
+
+def instance_of(name: str) -> Instance:
+    tree = json.loads((DEFECTS / f"{name}.json").read_text())
+    return Instance.model_validate(tree.get("instance", tree), strict=False)
+
+
+def plan_of(name: str) -> TrainingPlan:
+    tree = json.loads((DEFECTS / f"{PLANS[name]}.json").read_text())
+    return TrainingPlan.model_validate(tree["plan"], strict=False)
+
+
+def found(name: str) -> tuple[Instance, int]:
+    """The instance, and the time of a valid plan."""
+    instance = instance_of(name)
+    plan = plan_of(name) if name in PLANS else hetopt.plan(instance, "megatron").plan
+    assert plan is not None
+    judged = training_plan.evaluate(instance, plan)
+    assert judged.valid
+    assert isinstance(judged.objective, int)
+    return instance, judged.objective
+
+
+@pytest.mark.parametrize("name", [*PLANS, *MIXTURES])
+def test_no_bound_and_no_reason_excludes_a_valid_plan(name: str) -> None:
+    instance, us = found(name)
+    assert impossible.reason(instance) is None
+    assert training_plan_bound(instance).value <= us
+    assert all(bound.value <= us for bound in derived(instance))
+
+
+def test_a_bound_beyond_a_plan_is_not_proved_again() -> None:
+    tree = json.loads((DEFECTS / f"{MIXTURES[1]}.json").read_text())
+    instance, us = found(MIXTURES[1])
+    assert us < tree["bound"]
+    assert again.reaching("training_plan", instance, tree["bound"]) is None
+
+
+@pytest.mark.parametrize("name", [*PLANS, MIXTURES[0]])
+def test_the_exact_method_excludes_no_valid_plan(name: str) -> None:
+    instance, us = found(name)
+    result = hetopt.solve(instance, limits=Limits(time_s=2))
+    assert result.status is not Status.INFEASIBLE
+    assert result.bound is not None
+    assert result.bound.value <= us
+
+
+@pytest.mark.parametrize("planner", registry.entries_for("planners", "training_plan"))
+@pytest.mark.parametrize("name", ["interleave-alternative-false-infeasible"])
+def test_no_planner_says_that_there_is_none(name: str, planner: str) -> None:
+    result = hetopt.plan(instance_of(name), planner, limits=3)
+    assert result.status is not Status.INFEASIBLE
+
+
+def test_stages_of_too_few_layers_are_told_under_every_alternative() -> None:
+    tree = json.loads((DEFECTS / "interleave-whale-crash.json").read_text())
+    tree = tree.get("instance", tree)
+    layers = tree["model"]["layers"]
+    tree["workload"]["costs"]["interleave"] = layers + 2
+    tree["workload"]["alternatives"] = {"interleave": [layers + 1]}
+    reason = impossible.reason(Instance.model_validate(tree, strict=False))
+    assert reason is not None
+    assert f"{layers + 1} runs" in reason
