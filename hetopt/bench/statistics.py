@@ -10,6 +10,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
+from ..files.best import number
 from ..performance_profiles import Growth, Profile, growth, profiles, quantile
 from ..result import known_gap
 
@@ -100,14 +101,6 @@ def method_of(row: Row) -> str:
     """The method of a row, and the back end of a statement."""
     backend = row.get("backend")
     return f"{row['method']} on {backend}" if backend else str(row["method"])
-
-
-def number(row: Row, name: str) -> Fraction | None:
-    """An objective or a bound of a row, exactly."""
-    if (exactly := row.get(f"{name}_exact")) is not None:
-        return Fraction(*exactly)
-    value = row.get(name)
-    return None if value is None else Fraction(value)
 
 
 # Of data, by digest: the strongest bound and the best plan known from elsewhere.

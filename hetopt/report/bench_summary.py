@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from ..bench import best, statistics
+from ..bench import statistics
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary
+from ..files import best
 
 
 @dataclass(frozen=True)

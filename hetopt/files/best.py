@@ -1,0 +1,89 @@
+"""The best that is known of the library's instances: `<name>.best.json` beside each.
+
+A file holds the best plan and the strongest bound, each with who found it, by which
+versions and when. It is a plan file: `hetopt check` judges it, with `--bound` the bound
+as well where its method left a certificate. `hetopt bench --update-best` writes it.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..schema import Name, Record
+from ..text.complaints import validated
+from ..text.parsing import read_tree
+from . import in_library, instance_names, load_problem, path_of_known, problem_names
+
+Exact = Annotated[tuple[int, int], Field(description="Numerator and denominator.")]
+Number = int | float
+
+
+class Finder(Record):
+    """Who found a plan or a bound, by which versions, and when."""
+
+    method: Name
+    versions: dict[str, str]
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a date")]
+
+
+class Best(BaseModel):
+    """What is best known of one instance; `bound` absent where none is proved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    problem: Name
+    instance: Name
+    digest: Name
+    sense: Name
+    unit: Name
+    objective: Number
+    objective_exact: Exact | None = None
+    found_by: Finder
+    bound: Number | None = None
+    bound_exact: Exact | None = None
+    bound_source: str | None = None
+    bound_by: Finder | None = None
+    plan: dict[str, Any]
+    certificate: dict[str, Any] | None = None
+
+    def value(self, name: str) -> Fraction | None:
+        """`objective` or `bound`, exactly."""
+        return number(self.model_dump(), name)
+
+
+def number(row: Mapping[str, Any], name: str) -> Fraction | None:
+    """An objective or a bound of a document, exactly."""
+    if (exactly := row.get(f"{name}_exact")) is not None:
+        return Fraction(*exactly)
+    value = row.get(name)
+    return None if value is None else Fraction(value)
+
+
+def names() -> list[str]:
+    """Instances of the library of which a best is known."""
+    every = [*instance_names(), *problem_names()]
+    return sorted(name for name in every if place(name).is_file())
+
+
+def place(instance: str) -> Path:
+    """Where the best of a library's instance is kept."""
+    path = path_of_known(instance)
+    return path.with_name(f"{path.stem}.best.json")
+
+
+@cache
+def known(instance: str) -> Best | None:
+    """The best of an instance; None where none is kept, or one of other data.
+
+    `InstanceError` for a file that is none.
+    """
+    if not in_library(instance) or not place(instance).is_file():
+        return None
+    file = place(instance)
+    found = validated(Best, read_tree(file), str(file))
+    _, data = load_problem(instance)
+    return found if found.digest == data.digest else None
