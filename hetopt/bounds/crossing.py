@@ -59,7 +59,7 @@ class Crossing:
             return None
         if costs.sync_overlap != "none" or costs.layer_times != "analytic":
             return None
-        if not costs.hop_factor or costs.lora is not None:
+        if not costs.shown_hop_factor or costs.lora is not None:
             return None
         model = table.model
         flops = [
@@ -145,7 +145,7 @@ def _links(table: CostTable) -> dict[str, tuple[float, float]]:
 
 def _hop_us(table: CostTable, latency: float, bandwidth: float) -> float:
     size = 2 * table.workload.sequence_length * table.model.hidden
-    factor = float(exact(table.workload.costs.hop_factor))
+    factor = float(exact(table.workload.costs.shown_hop_factor))
     return factor * 2 * (latency + size / bandwidth) * 1e6
 
 
