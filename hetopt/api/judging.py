@@ -17,6 +17,7 @@ from ..bounds.training_plan import training_plan_bound
 from ..errors import InstanceError, MixedData, NoPlan, Unsupported
 from ..plans import Plan, TrainingPlan
 from ..problems import Evaluation, Objective
+from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
@@ -60,9 +61,12 @@ def check(plan: AnyPlan, instance: AnyProblem | None = None) -> Evaluation:
 
     `plan` is a result, a plan file or a result file, or a plan with its instance (or
     problem); each of these may be a dict of what the file would say. Raises `NoPlan`
-    for a result without one.
+    for a result without one, `Unsupported` where the program that has to run the plan
+    can run none of the instance.
     """
     name, data, made = posed_plan(plan, instance)
+    if isinstance(data, Instance):
+        support.require(data)
     return problems.get(name).evaluate(data, made)
 
 

@@ -18,6 +18,7 @@ from ..errors import BoundContradicted, InstanceError
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
+from ..problems.training_plan import support
 from ..result import Bound, Result, Status, Stop, gap
 from ..schema import Instance, exact
 from . import planning
@@ -285,6 +286,9 @@ class _Search:
         cluster = self._data.planned_cluster
         kept = [node for node in cluster.nodes if node.name not in gone]
         some = self._data.model_copy(update={"cluster": cluster.only(kept)})
+        if why := support.reason(some):
+            self.sets.append(NodeSet(without, None, None, None, None, (why,)))
+            return
         if self._prices is not None:
             best, least = self._best(), self.least_of(some).value
             reached = None if best is None else best.value(self._objective)

@@ -5,10 +5,11 @@ from dataclasses import replace
 from time import monotonic
 
 from .. import registry
-from ..bounds.impossible import unfit_settings, unfit_target
+from ..bounds.impossible import unfit_settings
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
 from ..modelling import Limits
+from ..problems.training_plan import support
 from ..result import Result, Status, Stop
 from ..schema import Instance
 from ..search import choosing
@@ -79,8 +80,9 @@ def plan(
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
     best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
-    Raises what `load` raises, `InstanceError` for an instance with offers, and
-    `UnknownName` for an unknown planner.
+    Raises what `load` raises, `InstanceError` for an instance with offers,
+    `UnknownName` for an unknown planner, and `Unsupported` where the program that has
+    to run the plan can run none of the instance.
     """
     start = monotonic()
     whole, heard = limits_of(limits), progress_of(progress)
@@ -90,6 +92,7 @@ def plan(
     # What took long to read takes as long to judge and to write at the end.
     left = less(whole, 2 * (monotonic() - start))
     _ = data.planned_cluster
+    support.require(data)
     name = None if planner is None else named(planner)
     if name is not None:
         if exact:
@@ -138,6 +141,7 @@ def compare(
         loaded = [instance.on(runs_on) for instance in loaded]
     for instance in loaded:
         _ = instance.planned_cluster
+        support.require(instance)
     _refuse_one_name_for_two(loaded)
     given = None if planners is None else [named(one) for one in planners]
     everyone = planners_for("training_plan") if given is None else given
@@ -338,7 +342,7 @@ def remedied(result: Result, limits: Limits) -> Result:
         return result
     if result.problem != "training_plan" or not isinstance(result.data, Instance):
         return result
-    if unfit_target(result.data) or unfit_settings(result.data):
+    if unfit_settings(result.data):
         return result  # memory is not what is short
     seconds = _MOST_S if limits.time_s is None else min(_MOST_S, limits.time_s)
     start = monotonic()

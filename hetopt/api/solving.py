@@ -16,7 +16,7 @@ from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
-from ..problems.training_plan import settings, shapes
+from ..problems.training_plan import settings, shapes, support
 from ..result import Result, Status, Stop
 from ..schema import Instance
 from ..search import choices
@@ -66,6 +66,8 @@ def solve(
     """
     asked, report = limits_of(limits), progress_of(progress).report
     name, data = posed(problem)
+    if isinstance(data, Instance):
+        support.require(data)
     named = None if method is None else placed(method)[1]
     if options and (backend or named not in registry.known_for("planners", name)):
         raise Unsupported(NO_PLANNER)

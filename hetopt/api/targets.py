@@ -6,8 +6,8 @@ from typing import Any
 
 from ..modelling import Limits
 from ..problems import training_plan
-from ..problems.training_plan import settings, shapes
-from ..result import Bound, Result, Status, Stop, known_gap
+from ..problems.training_plan import settings, shapes, support
+from ..result import Bound, Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..schema.targets import TARGETS
 from .calling import (
@@ -35,7 +35,9 @@ class TargetRow:
 
     `slower` compares the plan with the best plan that was found for any target;
     `slower_at_least` and `slower_at_most` are proved of the best plans of both: shares
-    of an iteration, None where there is no plan or no bound.
+    of an iteration, None where there is no plan or no bound. `unsupported` is why the
+    target runs no plan of the instance, whatever it is: nothing is searched then, and
+    nothing is proved.
     """
 
     instance: str
@@ -44,6 +46,7 @@ class TargetRow:
     slower: float | None
     slower_at_least: float | None
     slower_at_most: float | None
+    unsupported: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class TargetReport:
                     "slower": row.slower,
                     "slower_at_least": row.slower_at_least,
                     "slower_at_most": row.slower_at_most,
+                    "unsupported": row.unsupported,
                     "result": row.result.to_json(),
                 }
                 for row in self.rows
@@ -81,7 +85,8 @@ def compare_targets(
 
     All targets by default, `executor` always among them: it runs plans of every shape,
     so where it runs any, its bound holds for all. The limits are of each target.
-    Raises as `plan` does.
+    A target that the instance asks too much of is a row that says so. Raises as `plan`
+    does otherwise.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     loaded = [load(instance) for instance in several(instances)]
@@ -100,7 +105,7 @@ def _results(
     found: dict[str, Result] = {}
     for name in names:
         progress.started(f"{instance.name}: {name}")
-        found[name] = plan(instance.on(name), limits=limits)
+        found[name] = _planned(instance.on(name), limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
     for name, result in found.items():
@@ -110,6 +115,20 @@ def _results(
             if _runs_less(result.data, freest.data):
                 found[name] = _bounded_by(result, freest.bound)
     return found
+
+
+def _planned(data: Instance, limits: Limits) -> Result:
+    """The best plan for the instance's target, or why it runs none whatever it is."""
+    if (why := support.reason(data)) is None:
+        return plan(data, limits=limits)
+    return Result(
+        "training_plan",
+        data,
+        Method("training_plan", "exact", seed=limits.seed, threads=limits.threads),
+        Status.UNDECIDED,
+        Stop.FINISHED,
+        reasons=(why,),
+    )
 
 
 def _best_for(result: Result, others: Iterable[Result]) -> Result:
@@ -165,4 +184,5 @@ def _rows(instance: Instance, found: dict[str, Result]) -> Iterator[TargetRow]:
             slower=known_gap(result.objective, best),
             slower_at_least=least,
             slower_at_most=known_gap(result.objective, bound),
+            unsupported="; ".join(support.lacking(result.data)) or None,
         )

@@ -1,6 +1,5 @@
 """Why an instance can have no plan at all, where arithmetic alone proves it.
 
-target    the program that runs the plan has what the settings ask of every plan;
 batch     pipelines share the global batch in micro-batches of the sizes that the
           workload lists and that can be timed, a pipeline having one size and a GPU;
 layers    interleaved, a stage has at least as many layers as runs;
@@ -16,46 +15,14 @@ from fractions import Fraction
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import models, settings, shapes, targets
 from ..schema import Instance
-from ..schema.targets import UNTOLD
 
 _SHOWN = 6  # numbers of a list in a message
 
 
 def reason(instance: Instance) -> str | None:
     """The first proof that there is no plan, as a sentence; None where none is seen."""
-    return (
-        unfit_target(instance)
-        or unfit_settings(instance)
-        or too_little_memory(instance)
-    )
-
-
-def unfit_target(instance: Instance) -> str | None:
-    """Why the program that has to run the plan can run none of the instance."""
-    name = instance.workload.runs_on
-    has = instance.workload.target.supports
-    types = {node.gpu for node in instance.planned_cluster.nodes}
-    bad = {one: targets.bad_cards(name, instance, [one]) for one in types}
-    if name != "any" and all(bad.values()):
-        listed = "; ".join(text for one in sorted(bad) for text in bad[one])
-        return f"target: {name} has no use for them: {listed}; change runs_on"
-    if told := models.unfit(name, instance):
-        return f"target: {name} cannot train it: {'; '.join(told)}; change runs_on"
-    asked = shapes.of_instance(instance) - UNTOLD - has
-    if asked:
-        what = " and ".join(sorted(feature.value for feature in asked))
-        return f"target: {name} has no {what}: change workload.costs, or runs_on"
-    if not settings.offered(instance):
-        costs, zero = instance.workload.costs, instance.workload.zeros[0]
-        choice = shapes.of_choice(zero, instance.workload.recomputes[0])
-        needed = sorted((choice | shapes.of_states(costs, zero)) - has)
-        return (
-            f"target: {name} has no {' and '.join(needed)}: offer another setting in "
-            "workload.alternatives, or change runs_on"
-        )
-    return None
+    return unfit_settings(instance) or too_little_memory(instance)
 
 
 def unfit_settings(instance: Instance) -> str | None:

@@ -382,6 +382,8 @@ def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
         has = dict(zip(columns, row["features"].values(), strict=True))
         lacking = ", ".join(column for column, each in has.items() if not each)
         told = f"lacks {lacking}" if lacking else "; ".join(row["reasons"])
+        if (unsupported := row["unsupported"]) is not None:
+            told = f"not supported: {unsupported}"
         marks = ("yes" if each else "NO" for each in has.values())
         releases = f"{row['oldest']} on; {', '.join(row['held_against'])}"
         cells.append((row["name"], releases, *marks, told or "can run it"))

@@ -286,8 +286,9 @@ def _deliver_targets(
     # That one trainer runs no plan of an instance is an answer beside the others.
     codes: dict[str, list[int]] = {}
     for row in report.rows:
-        code = output.exit_of(row.result.status)
-        codes.setdefault(row.instance, []).append(code)
+        known = codes.setdefault(row.instance, [])
+        if row.unsupported is None:
+            known.append(output.exit_of(row.result.status))
     raise typer.Exit(max(map(_exit_of_instance, codes.values())))
 
 
@@ -429,7 +430,7 @@ def check(
     `hetopt check --from-megatron args.txt --instance hosts.yaml`, whose bound says how
     far the run is from the best one.
     """
-    from .. import api, problems
+    from .. import api
 
     asked = runs.length(tokens, dataset, epochs)
     if again and not bound:
@@ -449,12 +450,11 @@ def check(
     else:
         name, data, made = api.posed_plan(plan, instance)
         other = None if instance is None else _other_origin(plan, data)
-    problem = problems.get(name)
     if runs_on is not None:
         if name != "training_plan":
             raise Unsupported(f"--for: {plan} has a plan of {name}, no training plan")
         data = data.on(runs_on)
-    found = problem.evaluate(data, made)
+    found = api.check(made, data)
     beside = runs.answers(data, made, found, asked)
     proof = None
     if plan is not None and bound:
@@ -661,7 +661,12 @@ def _exit_of_comparison(results: Iterable["Result"]) -> int:
 
 
 def _exit_of_instance(codes: list[int]) -> int:
-    """Of one instance: that there is no plan is said where nobody has one."""
+    """Of one instance: that there is no plan is said where nobody has one.
+
+    Without a code nobody supports it.
+    """
+    if not codes:
+        return output.BAD_INPUT
     if output.PLAN not in codes and output.NO_PLAN in codes:
         return output.NO_PLAN
     return min(codes)

@@ -11,6 +11,7 @@ from typing import Literal
 from ..bounds import impossible
 from ..errors import NoPlan
 from ..plans import TrainingPlan
+from ..problems.training_plan import support
 from ..schema import Instance
 from ..search import grid
 
@@ -28,6 +29,6 @@ def plan(
     found = grid.search(data, deadline=deadline, seed=seed)
     if found.plan is not None:
         return found.plan
-    proved = impossible.reason(data)
+    proved = support.reason(data) or impossible.reason(data)
     late = "was found in time" if found.bound_us < float("inf") else "fits"
     raise NoPlan(proved or f"grid: no plan that cuts all pipelines alike {late}")

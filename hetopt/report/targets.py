@@ -54,7 +54,6 @@ def _cells(row: TargetRow) -> list[Cell]:
     pipelines = result.plan.pipelines if result.plan else None
     replicas = pipelines and sum(len(p.stages[0].replicas) for p in pipelines)
     stages = pipelines and max(len(p.stages) for p in pipelines)
-    reason = f": {'; '.join(result.reasons)}" if result.reasons else ""
     return [
         Cell.of(row.target),
         Cell.of(result.objective, words.amount(result.objective, "us")),
@@ -65,14 +64,24 @@ def _cells(row: TargetRow) -> list[Cell]:
         Cell.of(row.slower_at_most, words.share(row.slower_at_most)),
         Cell.of(replicas),
         Cell.of(stages),
-        Cell.of(result.status.value + reason),
+        Cell.of(_status(row)),
     ]
+
+
+def _status(row: TargetRow) -> str:
+    """What is known of the target's plans, and why there is none."""
+    if row.unsupported is not None:
+        return f"not supported: {row.unsupported}"
+    result = row.result
+    reason = f": {'; '.join(result.reasons)}" if result.reasons else ""
+    return result.status.value + reason
 
 
 def _fields(row: TargetRow) -> dict[str, object]:
     result = row.result
+    status = "not supported" if row.unsupported else result.status.value
     values = (
-        *(row.instance, row.target, result.status.value, result.objective),
+        *(row.instance, row.target, status, result.objective),
         *(result.bound.value if result.bound else None, result.gap),
         *(row.slower, row.slower_at_least, row.slower_at_most),
         *(sum(result.seconds.values()), "; ".join(result.reasons)),

@@ -105,11 +105,12 @@ class Rule(StrEnum):
 
 
 class Target(NamedTuple):
-    """The features that a target has, and its further rules."""
+    """The features that a target has, its further rules, and how messages name it."""
 
     supports: frozenset[Feature]
     rules: frozenset[Rule] = frozenset()
     symmetric: bool = False  # every plan is a grid of stages x replicas x degree
+    program: str = "this cluster"
 
     @property
     def free(self) -> bool:
@@ -189,7 +190,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "any": Target(frozenset(Feature)),
         "architecture": Target(frozenset(Feature)),
         "executor": Target(
-            frozenset(Feature) - _NOT_EXECUTED, frozenset({Rule.TOGETHER})
+            frozenset(Feature) - _NOT_EXECUTED,
+            frozenset({Rule.TOGETHER}),
+            program="our executor (hetopt run)",
         ),
         # Its distributed optimiser is Adam's alone, and only that goes to hosts
         # (megatron/core/optimizer, core 0.12 to 0.20); Muon since core 0.16.
@@ -208,6 +211,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 }
             ),
             symmetric=True,
+            program="our Megatron-LM export",
         ),
         # Optimisers by name are its own or torch.optim's; ZeRO flattens what they
         # update, and has it on hosts (deepspeed/runtime/engine.py).
@@ -227,6 +231,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             ),
             frozenset({Rule.NEIGHBOURS}),
             symmetric=True,
+            program="our DeepSpeed export",
         ),
         "torchtitan": Target(
             frozenset(
@@ -244,6 +249,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             ),
             frozenset({Rule.FILLED, Rule.TIED_TOGETHER}),
             symmetric=True,
+            program="our torchtitan export",
         ),
         "flagscale": Target(
             frozenset(
@@ -257,6 +263,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 | _MEGATRON
             ),
             frozenset({Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE}),
+            program="our FlagScale export",
         ),
         "galvatron": Target(
             frozenset(
@@ -272,9 +279,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 | _LAYERS
             ),
             frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
+            program="our Galvatron export",
         ),
         "hexiscale": Target(
-            _SHAPES | _LAYERS | {Feature.FLOAT16}, frozenset({Rule.HANDED_ON})
+            _SHAPES | _LAYERS | {Feature.FLOAT16},
+            frozenset({Rule.HANDED_ON}),
+            program="our HexiScale export",
         ),
         "sailor": Target(
             frozenset(
@@ -290,6 +300,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 | _LAYERS
             ),
             frozenset({Rule.ALONE}),
+            program="our Sailor export",
         ),
     }
 )

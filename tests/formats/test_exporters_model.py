@@ -10,10 +10,10 @@ import yaml
 from exporter_plans import EVEN, instance, one
 from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN, made_of
 
-from hetopt.bounds.impossible import unfit_target
 from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan import support
 from hetopt.schema.targets import TARGETS, UNTOLD, Feature
 
 
@@ -137,7 +137,7 @@ def test_adapters_are_written_where_they_are_the_judged_ones(
     reasons = exporting.reasons("megatron-bridge", data, whole)
     assert (reasons == []) is taken
     assert Feature.LORA.value in exporting.reasons("megatron", data, whole)
-    assert (unfit_target(data.on("megatron")) is None) is taken
+    assert (support.reason(data.on("megatron")) is None) is taken
     if taken:
         told = exporting.exported("megatron-bridge", data, whole)["settings.json"]
         made = json.loads(told)["peft"]
@@ -157,7 +157,7 @@ def test_what_a_trainer_cannot_be_told_is_known_before_there_is_a_plan(
     for target, kind in product(TARGETS, ("bf16_mixed", "fp16_mixed")):
         data = made_of(config, {"precision": kind}).on(target)
         whole = one([(data.model.layers, 1, 1)])
-        why = unfit_target(data)
+        why = support.reason(data)
         broken = training_plan.evaluate(data, whole).violations
         assert (why is None) == (not broken), (target, why, broken)
         if why is None and target in exporting.names():

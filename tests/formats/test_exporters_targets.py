@@ -13,11 +13,10 @@ from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance, instance_for
 from exporter_plans import one as pipelined
 
 from hetopt import formats
-from hetopt.bounds.impossible import unfit_target
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.problems.training_plan import settings
+from hetopt.problems.training_plan import settings, support
 from hetopt.schema import Alternatives, Instance
 
 TARGETS = list(formats.exporters())
@@ -314,12 +313,12 @@ def test_states_are_divided_where_the_target_can_divide_them(
     assert reason in why
     name = "deepspeed" if target == "deepspeed" else "megatron"
     data = instance(costs=costs).on(name)
-    assert reason in str(unfit_target(data))
+    assert reason in str(support.reason(data))
     assert any(reason in x.by for x in training_plan.evaluate(data, EVEN).violations)
     other = Alternatives(zero=(0, 1))
     work = data.workload.model_copy(update={"alternatives": other})
     data = data.model_copy(update={"workload": work})
-    assert unfit_target(data) is None
+    assert support.reason(data) is None
     assert settings.offered(data) == [(1 - costs["zero"], "full")]
 
 

@@ -8,10 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.bounds.impossible import unfit_target
 from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
-from hetopt.problems.training_plan import evaluate
+from hetopt.problems.training_plan import evaluate, support
 from hetopt.runtime import supervisor
 from hetopt.runtime.decoder import of_config
 from hetopt.runtime.jobs import Settings, job
@@ -96,7 +95,7 @@ def test_what_is_not_run_is_a_rule_of_the_target(
 ) -> None:
     """Known before there is a plan, said of a plan, and no rule of `architecture`."""
     data = instance(model, **costs).on("executor")
-    assert words in str(unfit_target(data))
+    assert words in str(support.reason(data))
     (broken,) = evaluate(data, plan()).violations
     assert (broken.rule, words in broken.by) == ("target", True)
     assert evaluate(data.on("architecture"), plan()).valid
@@ -104,7 +103,7 @@ def test_what_is_not_run_is_a_rule_of_the_target(
 
 def test_a_window_of_a_whole_sequence_is_none() -> None:
     wide = {"layer_kinds": ["window+dense"], "window": 8}
-    assert unfit_target(instance(wide).on("executor")) is None
+    assert support.reason(instance(wide).on("executor")) is None
     assert job(instance(wide), plan(), SETTINGS).decoder.layers == 2
 
 

@@ -31,7 +31,7 @@ from ...errors import OutOfTime, PlanRejected, SolverFailed
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
-from ...problems.training_plan import settings
+from ...problems.training_plan import settings, support
 from ...result import Result
 from ...schema import Instance
 from ...search import choosing, grid, sites
@@ -90,8 +90,10 @@ def solve(
     `limits.threads` is how many processes refute side by side, `limits.dask` a cluster
     whose workers do; the search has one process.
     Proved where the cluster has at most 8 GPUs and the limits allow, often up to 12.
-    Raises `InstanceError` for an instance without a cluster and for a bad warm start.
+    Raises `InstanceError` for an instance without a cluster and for a bad warm start,
+    `Unsupported` where the program that has to run the plan can run none.
     """
+    support.require(data)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run, side_by_side.processes(limits.threads, limits.dask) as several:

@@ -11,7 +11,7 @@ from ... import formats
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
 from ...problems import training_plan
-from ...problems.training_plan import models, targets
+from ...problems.training_plan import models, support, targets
 from ...problems.training_plan.shapes import features
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
@@ -72,13 +72,16 @@ def _types(data: Instance, plan: TrainingPlan) -> list[str]:
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
-    """One row a target: the plan's features that it has or lacks, and its reasons."""
+    """One row a target: the plan's features that it has or lacks, and its reasons.
+
+    `unsupported` is what the target lacks for any plan of the instance.
+    """
     used = features(data, plan)
     rows = []
     for target in names():
         rules = _rules(target)
-        supports = TARGETS[rules if rules in TARGETS else "any"].supports
-        supports -= _without(target)
+        on = rules if rules in TARGETS else "any"
+        supports = TARGETS[on].supports - _without(target)
         held = HELD[target]
         rows.append(
             {
@@ -89,6 +92,7 @@ def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
                 "features": {
                     str(one.value): one in supports for one in Feature if one in used
                 },
+                "unsupported": "; ".join(support.lacking(data.on(on))) or None,
                 "reasons": reasons(target, data, plan),
             }
         )
@@ -106,23 +110,27 @@ def exported(
     """
     exporter: Any = formats.exporter(target)
     told = typed(getattr(exporter, "OPTIONS", {}), options)
+    support.require(data)
     if broken := training_plan.evaluate(data, plan).violations:
         listed = "; ".join(map(str, broken[:5]))
         raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
     if why := reasons(target, data, plan):
-        raise Unsupported(
-            f"{target} cannot run this plan: {'; '.join(why)}; choose another target "
-            f"(hetopt export --explain) or another plan{_made_for(target)}"
-        )
+        raise Unsupported(_refused(target, data, why))
     data, plan = choices.settled(data, plan)
     files: dict[str, str] = exporter.export(data, plan, **told)
     return files
 
 
-def _made_for(target: str) -> str:
-    """How to ask for a plan that the target runs."""
-    name = _rules(target)
-    return f" (hetopt plan --for {name})" if name in TARGETS else ""
+def _refused(target: str, data: Instance, why: list[str]) -> str:
+    """A message of the reasons; another plan helps where they blame the plan."""
+    name, other = _rules(target), "choose another target (hetopt export --explain)"
+    told = "; ".join(why)
+    if name not in TARGETS:
+        return f"{target} cannot run this plan: {told}; {other} or another plan"
+    if support.lacking(data.on(name)):
+        return f"not supported by {TARGETS[name].program}: {told}; {other}"
+    remedy = f"another plan (hetopt plan --for {name})"
+    return f"{target} cannot run this plan: {told}; {other} or {remedy}"
 
 
 def write(out: Path, files: dict[str, str]) -> list[Path]:

@@ -24,6 +24,7 @@ from pydantic import Field
 from ...bounds import impossible
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
+from ...problems.training_plan import support
 from ...schema import Instance
 from ...search.balancing import Balancer, shared
 from ...search.fast_cost import FastCost, Pipe
@@ -78,7 +79,8 @@ def plan_with(
     if (best := search.plan()) is None:
         late = " in time" * (len(history) < rounds)
         raise NoPlan(
-            impossible.reason(data)
+            support.reason(data)
+            or impossible.reason(data)
             or f"instance {data.name!r}: no partition in {len(history)} rounds{late} "
             "holds the model and its activations and shares the global batch"
         )

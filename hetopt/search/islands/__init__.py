@@ -19,6 +19,7 @@ from random import Random
 from ...bounds import impossible
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
+from ...problems.training_plan import support
 from ...schema import Instance, Inter
 from ...schema.rates import slower
 from ..balancing import Balancer, with_batch
@@ -69,7 +70,7 @@ def search(
         except OutOfTime:
             reason = "no set of whole nodes that holds the model was found in time"
     if best is None:
-        proved = impossible.reason(cost.instance)
+        proved = support.reason(cost.instance) or impossible.reason(cost.instance)
         raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
     return best[1]
 

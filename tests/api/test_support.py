@@ -1,0 +1,177 @@
+"""What a program lacks is an error of the request, never a proof of anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt.bounds import impossible
+from hetopt.cli import app
+from hetopt.errors import Unsupported
+from hetopt.exact import training_plan
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems.training_plan import support
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.schema.targets import TARGETS
+
+LATENT = {"key_rank": 64, "plain": 64, "rotary": 32, "value_dim": 64}
+#: What is asked of a program, and one that lacks it.
+ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "latent attention (MLA)": (
+        "executor",
+        {"latent": LATENT},
+        {},
+    ),
+    "training in single precision": ("torchtitan", {}, {"precision": "fp32"}),
+    "SGD in place of AdamW": (
+        "sailor",
+        {},
+        {"precision": "bf16_mixed", "optimiser": "sgd"},
+    ),
+    "its models are llama-7b": ("hexiscale", {}, {"precision": "fp16_mixed"}),
+    "has no bf16": ("megatron", {}, {"precision": "bf16_mixed"}),
+    "layers that are not recomputed": ("hexiscale", {}, {"recompute": "none"}),
+}
+
+
+def asking(words: str, target: str | None = None) -> Instance:
+    """A small instance that asks for that of a target; memory would be ample."""
+    lacking, model, costs = ASKED[words]
+    card = "V100-32GB-SXM2" if words == "has no bf16" else "A100-80GB-SXM4"
+    tree = {
+        "name": "asking",
+        "model": {
+            "name": "m",
+            "layers": 4,
+            "hidden": 512,
+            "heads": 8,
+            "vocabulary": 32_000,
+        }
+        | model,
+        "cluster": {
+            "gpus": {card: {"peak_tflops": 100, "memory_gib": 32}},
+            "nodes": [
+                {"name": f"n{i}", "gpu": card, "count": 2, "intra_gbytes_per_s": 50}
+                for i in range(2)
+            ],
+            "inter": {"gbytes_per_s": 5},
+        },
+        "workload": {
+            "sequence_length": 128,
+            "global_batch": 8,
+            "costs": costs,
+            "runs_on": target or lacking,
+        },
+    }
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+PLAN = TrainingPlan.model_validate_json(
+    json.dumps(
+        {
+            "pipelines": [
+                {
+                    "micro_batches": 8,
+                    "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["n0:0"]}]}],
+                }
+            ]
+        }
+    )
+)
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_every_command_refuses_what_the_program_lacks(
+    words: str, tmp_path: Path
+) -> None:
+    data = asking(words)
+    file, plan = tmp_path / "asking.json", tmp_path / "plan.json"
+    file.write_text(data.model_dump_json())
+    made = {"instance": data.model_dump(mode="json")}
+    plan.write_text(json.dumps(made | {"plan": PLAN.model_dump(mode="json")}))
+    out = str(tmp_path / "out")
+    commands = [
+        ["plan", str(file), "--time-limit", "2"],
+        ["solve", str(file), "--time-limit", "2"],
+        ["compare", str(file), "--time-limit", "2"],
+        ["check", str(plan)],
+        ["check", str(plan), "--for", data.workload.runs_on],
+    ]
+    told = CliRunner().invoke(app, ["export", str(plan), "--to", "slurm", "--out", out])
+    assert told.exit_code == 2
+    assert not Path(out).exists()
+    for command in commands:
+        answer = CliRunner().invoke(app, [*command, "--json"])
+        assert answer.exit_code == 2, (command, answer.output)
+        error = json.loads(answer.stdout)["error"]
+        assert error["kind"].lower() == "unsupported"
+        assert "not supported by our" in error["message"]
+        assert words in error["message"]
+        assert "proved" not in answer.output
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_arithmetic_and_the_exact_method_prove_nothing_of_it(words: str) -> None:
+    data = asking(words)
+    assert impossible.reason(data) is None
+    with pytest.raises(Unsupported, match="not supported by our"):
+        training_plan.solve(data, limits=Limits(time_s=2))
+    assert support.reason(asking(words, "any")) is None
+    assert hetopt.plan(asking(words, "any"), "megatron", limits=5).plan is not None
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_named_targets_have_what_the_others_lack(words: str) -> None:
+    why = str(support.reason(asking(words)))
+    named = why.partition("or with --for ")[2]
+    for target in [word for word in named.split(" or ") if word]:
+        assert support.reason(asking(words, target)) is None, target
+
+
+def test_targets_side_by_side_say_which_is_not_supported(tmp_path: Path) -> None:
+    data = asking("latent attention (MLA)")
+    file = tmp_path / "asking.json"
+    file.write_text(data.model_dump_json())
+    given = ["compare", str(file), "--targets", "--time-limit", "1"]
+    answer = CliRunner().invoke(app, [*given, "--json"])
+    rows = {row["target"]: row for row in json.loads(answer.stdout)["rows"]}
+    for target, row in rows.items():
+        lacks = support.lacking(data.on(target))
+        assert row["unsupported"] == ("; ".join(lacks) or None)
+        assert row["result"]["status"] != "infeasible"
+        assert not lacks or row["result"]["status"] == Status.UNDECIDED.value
+    assert rows["executor"]["unsupported"] == "latent attention (MLA)"
+    assert rows["deepspeed"]["unsupported"] is None
+    out = tmp_path / "targets.md"
+    CliRunner().invoke(app, [*given, "--out", str(out)])
+    assert "not supported: latent attention" in out.read_text()
+    assert "infeasible" not in out.read_text()
+
+
+def test_a_table_of_who_can_run_a_plan_says_not_supported() -> None:
+    from hetopt.formats import exporting
+
+    data = asking("latent attention (MLA)", "any")
+    rows = {row["name"]: row for row in exporting.explained(data, PLAN)}
+    assert rows["torchrun"]["reasons"]
+    for name, row in rows.items():
+        if name in TARGETS:
+            lacks = support.lacking(data.on(name))
+            assert row["unsupported"] == ("; ".join(lacks) or None)
+
+
+def test_shapes_that_a_program_lacks_leave_a_space_of_which_things_are_proved() -> None:
+    """One node has no room for half the layers: a grid has none, others might."""
+    data = asking("training in single precision", "executor")
+    tree = data.model_dump(mode="json")
+    tree["cluster"]["gpus"]["A100-80GB-SXM4"]["memory_gib"] = 0.05
+    small = Instance.model_validate_json(json.dumps(tree))
+    for target in ("executor", "megatron"):
+        result = hetopt.plan(small.on(target), limits=5)
+        assert result.status is Status.INFEASIBLE
+        assert "MiB" in result.reasons[0]
