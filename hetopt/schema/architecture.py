@@ -63,6 +63,13 @@ class Architecture(Record):
     attention_dropout: Share = 0.0
     router: Router | None = None
 
+    def positions_for(self, length: int) -> int:
+        """Return the most positions that a trainer on sequences of `length` is told.
+
+        Rotary ones are computed for any length, learned ones are parameters.
+        """
+        return max(self.longest, length) if self.positions == "rope" else self.longest
+
     @model_validator(mode="after")
     def _rotates(self) -> Self:
         if (self.positions == "rope") != (self.rope_base is not None):

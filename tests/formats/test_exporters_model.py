@@ -14,6 +14,7 @@ from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
+from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS, UNTOLD, Feature
 
 
@@ -108,6 +109,39 @@ def test_flagscale_and_galvatron_are_told_the_same() -> None:
     assert str(model["moe_aux_loss_coeff"]) == "0.02"
     (why,) = exporting.reasons("galvatron", made_of(LLAMA_31), EVEN)
     assert "rope scaling llama3" in why
+
+
+def long_of(config: dict[str, Any], length: int) -> Instance:
+    tree = made_of(config, {"precision": "bf16_fp32_gradients"}).model_dump(mode="json")
+    tree["workload"]["sequence_length"] = length
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+@pytest.mark.parametrize("length", [128, 2048, 4096, 200_000])
+@pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL, QWEN], ids=["3.1", "x", "q"])
+def test_trainers_are_told_positions_for_the_whole_sequence(
+    config: dict[str, Any], length: int
+) -> None:
+    """Also where the file is silent, and transformers' own default is shorter."""
+    silent = {k: v for k, v in config.items() if k != "max_position_embeddings"}
+    for told in (config, silent):
+        data, name = long_of(told, length), "max_position_embeddings"
+        text = exporting.exported("megatron", data, EVEN)["arguments.txt"]
+        (line,) = [x for x in text.splitlines() if x.startswith("--max-position")]
+        assert int(line.split()[1]) >= max(length, told.get(name, 0))
+        tree = yaml.safe_load(
+            exporting.exported("flagscale", data, EVEN)["train/plan.yaml"]
+        )
+        assert tree["model"][name] == int(line.split()[1])
+    if config is LLAMA_31:
+        made = exporting.exported("torchtitan", long_of(silent, length), EVEN)
+        assert f'"max_seq_len": {max(length, 2048)}' in made["hetopt_plan.py"]
+
+
+def test_learned_positions_are_parameters_and_are_no_more_than_the_model_has() -> None:
+    assert support.reason(long_of(GPT, 1024).on("megatron")) is None
+    why = support.reason(long_of(GPT, 2048).on("megatron"))
+    assert "learned positions of 1024 tokens on sequences of 2048" in str(why)
 
 
 def test_weights_are_converted_before_they_are_loaded(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
     if model.vocabulary and model.vocabulary % degree == 0:
         made |= {"vocab_size": model.vocabulary, "make_vocab_size_divisible_by": 1}
     if model.architecture is not None:
-        made |= architecture(model.architecture)
+        made |= architecture(model.architecture, workload.sequence_length)
     return made
 
 
@@ -76,14 +76,14 @@ def _updated(costs: CostSettings) -> dict[str, Any]:
     return made
 
 
-def architecture(told: Architecture) -> dict[str, Any]:
-    """Arguments of what the shape does not tell."""
+def architecture(told: Architecture, length: int) -> dict[str, Any]:
+    """Arguments of what the shape does not tell, for sequences of that length."""
     made: dict[str, Any] = {
         "normalization": "RMSNorm" if told.normalization == "rms" else "LayerNorm",
         "norm_epsilon": told.norm_epsilon,
         "hidden_dropout": told.dropout,
         "attention_dropout": told.attention_dropout,
-        "max_position_embeddings": told.longest,
+        "max_position_embeddings": told.positions_for(length),
     }
     if told.rope_base is not None:
         made |= {"position_embedding_type": "rope", "rotary_base": int(told.rope_base)}

@@ -106,8 +106,8 @@ def _has_flavour(told: dict[str, Any]) -> bool:
     return bool(model["head_dim"] * model["n_heads"] == model["dim"])
 
 
-def _model(model: ModelSpec) -> dict[str, Any]:
-    """The shape of a model that is one of Llama 3's kind, else nothing.
+def _model(model: ModelSpec, length: int) -> dict[str, Any]:
+    """The shape of a model of Llama 3's kind, on sequences of `length`; else nothing.
 
     By the names of torchtitan's arguments; what is absent is not so.
     """
@@ -127,7 +127,7 @@ def _model(model: ModelSpec) -> dict[str, Any]:
         "vocab_size": model.vocabulary,
         "norm_eps": of.norm_epsilon,
         "rope_theta": of.rope_base,
-        "max_seq_len": of.longest,
+        "max_seq_len": of.positions_for(length),
     }
     scaling = of.rope_scaling
     if scaling is not None and scaling.kind != "llama3":
@@ -157,7 +157,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     costs = data.workload.costs
     groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
     return {
-        **_model(data.model),
+        **_model(data.model, data.workload.sequence_length),
         "pipeline_parallel_degree": len(pipeline.stages),
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),

@@ -75,9 +75,11 @@ def _with_adapters(data: Instance) -> Iterator[str]:
 
 
 def _megatron(data: Instance) -> Iterator[str]:
-    told = data.model.architecture
+    told, length = data.model.architecture, data.workload.sequence_length
     if told is None:
         return
+    if told.positions_for(length) < length:
+        yield f"learned positions of {told.longest} tokens on sequences of {length}"
     if told.rope_base is not None and told.rope_base != int(told.rope_base):
         yield f"a rope base that is no whole number, {told.rope_base}"
     scaling = told.rope_scaling
