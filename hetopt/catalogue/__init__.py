@@ -285,8 +285,8 @@ def gpu(name: str, place: str) -> Gpu:
     fits = near(name)
     raise InstanceError(
         f"{place}: found GPU {name!r}, expected one of {', '.join(fits)}; say which it "
-        f"is with the option types={name}:{fits[0]}, or give its figures, "
-        f"types={name}:TFLOPS/GIB"
+        f"is with -o types={name}:{fits[0]}, or give its figures, "
+        f"-o types={name}:TFLOPS/GIB"
     )
 
 

@@ -148,9 +148,9 @@ def export(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="What the target is told besides. slurm: partition, time, account, "
-            "cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, "
-            "queue; megatron, torchtitan: init_from, a folder of Hugging Face weights.",
+            help="What the target is told besides. slurm: gres, partition, time, "
+            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, queue; "
+            "megatron, torchtitan: init_from, a folder of Hugging Face weights.",
         ),
     ] = None,
     as_json: AsJson = False,

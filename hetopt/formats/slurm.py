@@ -1,10 +1,17 @@
 """Slurm: a heterogeneous job with one component for each GPU type.
 
 `job.sbatch` is submitted in its own folder, `sbatch job.sbatch`. A component asks for
-nodes by `--gres=gpu:TYPE:N`, where TYPE is the instance's name of the GPU type; nodes
-of one type that take part with different numbers of GPUs are components of their own.
-The names of the plan's nodes are given to the nodes that Slurm grants, in order
+nodes by `--gres=gpu:TYPE:N`; nodes of one type that take part with different numbers of
+GPUs are components of their own. Where Slurm grants the nodes that the plan names, each
+is itself; other nodes get the names of the plan's in order
 (https://slurm.schedmd.com/heterogeneous_jobs.html).
+
+TYPE is Slurm's: what the option `gres` says (a name, or one for each type,
+`A100-80GB-SXM4:a100,L40S:l40s`; `gpu` where GPUs have no type), else the node's `gres`,
+which `assemble --from sinfo` writes. Where neither tells, it is the instance's name of
+the type; but a name that is hetopt's for a card is hardly Slurm's, and then the nodes
+are asked for by their own names, `--nodelist`, with `--gres=gpu:N`. The job's first
+lines say which of these was assumed.
 
 Nodes are asked for whole, with all of their processors and memory: a task of Slurm has
 one processor by default, whatever its GPUs. The options `cpus_per_gpu` and
@@ -13,37 +20,44 @@ each type, `A100:fast,V100:old`; `time` (as 2-00:00:00) and `account` are the jo
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..catalogue import gpus
 from ..errors import InstanceError, UnknownName, quoted
 from ..plans import TrainingPlan
-from ..schema import Instance
+from ..problems.training_plan.shapes import place
+from ..schema import Instance, Node
 from .exporting import allocation
 from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
 from .exporting.launching import WAIT
 
-refusals = allocation.refusals
 OPTIONS: dict[str, Any] = {
+    "gres": str,
     "partition": str,
     "time": str,
     "account": str,
     "cpus_per_gpu": int,
     "mem_per_gpu": str,
 }
+_BY_TYPE = rf"{LABEL}|{LABEL}:{LABEL}(,{LABEL}:{LABEL})*"
 _WORD = {
-    "partition": rf"{LABEL}|{LABEL}:{LABEL}(,{LABEL}:{LABEL})*",
+    "gres": _BY_TYPE,
+    "partition": _BY_TYPE,
     "time": r"[0-9]+(-[0-9]+)?(:[0-9]+){0,2}",
     "account": LABEL,
     "cpus_per_gpu": r"[1-9][0-9]*",
     "mem_per_gpu": r"[1-9][0-9]*[KMGT]?",
 }
 _EXPECTED = {
+    "gres": "a name, or TYPE:NAME,TYPE:NAME",
     "partition": "a name, or TYPE:NAME,TYPE:NAME",
     "time": "a time as 2-00:00:00 or 12:00:00",
     "account": "a name",
     "cpus_per_gpu": "a positive whole number",
     "mem_per_gpu": "a size as 64G",
 }
+UNTYPED = "gpu"
 JOB = "job.sbatch"
 _RUN = """\
 
@@ -53,11 +67,19 @@ plan="${{SLURM_SUBMIT_DIR:-$PWD}}/plan.json"
 names=({names})
 lists=({lists})
 processors=({processors})
-read -r MASTER_ADDR < <(scontrol show hostnames "${{lists[0]}}")
-export MASTER_ADDR MASTER_PORT="${{MASTER_PORT:-29500}}"
+# The hosts of a component in the order of the plan's names, which may be their own.
+grant() {{
+  mapfile -t hosts < <(scontrol show hostnames "${{lists[$1]}}")
+  local named
+  read -r -a named <<< "${{names[$1]}}"
+  if [ "$(printf '%s\\n' "${{hosts[@]}}" | sort)" = \
+    "$(printf '%s\\n' "${{named[@]}}" | sort)" ]; then hosts=("${{named[@]}}"); fi
+}}
+grant 0
+export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT="${{MASTER_PORT:-29500}}"
 pids=()
 for group in "${{!names[@]}}"; do
-  mapfile -t hosts < <(scontrol show hostnames "${{lists[$group]}}")
+  grant "$group"
   i=0
   for name in ${{names[$group]}}; do
     srun {group}--nodes=1 --ntasks=1 --nodelist="${{hosts[$i]}}" \\
@@ -69,10 +91,22 @@ done
 """
 
 
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Return the names of GPU types, ours and Slurm's, that Slurm does not take."""
+    found = allocation.refusals(data, plan)
+    named = {node.gres for node in data.planned_cluster.nodes if node.gres is not None}
+    return found + [
+        f"gres {name!r} is no type of Slurm's: correct it in cluster.nodes"
+        for name in sorted(named)
+        if not re.fullmatch(LABEL, name)
+    ]
+
+
 def export(
     data: Instance,
     plan: TrainingPlan,
     *,
+    gres: str | None = None,
     partition: str | None = None,
     **asked: Any,
 ) -> dict[str, str]:
@@ -80,14 +114,22 @@ def export(
 
     Raises `InstanceError` for an option that is none of Slurm's words.
     """
-    for name, word in {"partition": partition, **asked}.items():
+    for name, word in {"gres": gres, "partition": partition, **asked}.items():
         if word is not None and not re.fullmatch(_WORD[name], str(word)):
             raise InstanceError(
                 f"option {name}: found {quoted(str(word))}, expected {_EXPECTED[name]}"
             )
-    found = shares(data, plan)
-    partitions = _partitions(partition, [share.gpu for share in found])
-    lines = ["#!/usr/bin/env bash", "#SBATCH --job-name=hetopt"]
+    types = [share.gpu for share in shares(data, plan)]
+    named = _by_type(gres, types)
+    if gres is not None and len(set(types)) > 1 and ":" not in gres:
+        raise InstanceError(
+            f"option gres: found one name, {gres}, for GPUs of several types, expected "
+            f"one for each; write gres={','.join(f'{x}:NAME' for x in [*named])}"
+        )
+    found = shares(data, plan, lambda node: named.get(node.gpu) or _gres(node))
+    partitions = _by_type(partition, types)
+    lines = ["#!/usr/bin/env bash", *_assumed(data, plan, named)]
+    lines.append("#SBATCH --job-name=hetopt")
     lines += [
         f"#SBATCH --{name}={asked[name]}"
         for name in ("time", "account")
@@ -97,8 +139,7 @@ def export(
         if number:
             lines.append("#SBATCH hetjob")
         lines.append(
-            f"#SBATCH --nodes={len(share.nodes)} --ntasks-per-node=1 "
-            f"--gres=gpu:{share.gpu}:{share.gpus}"
+            f"#SBATCH --nodes={len(share.nodes)} --ntasks-per-node=1 {_gpus(share)}"
         )
         lines.append(f"#SBATCH {_size(share, asked)}")
         if share.gpu in partitions:
@@ -110,6 +151,33 @@ def export(
         group='--het-group="$group" ' if len(found) > 1 else "",
     )
     return {JOB: "\n".join(lines) + "\n" + run + WAIT, PLAN: plan_text(data, plan)}
+
+
+def _gres(node: Node) -> str | None:
+    """Return the type that Slurm is asked for without the option; None for no type."""
+    return node.gres or (None if node.gpu in gpus() else node.gpu)
+
+
+def _assumed(
+    data: Instance, plan: TrainingPlan, named: dict[str, str]
+) -> Iterator[str]:
+    """Yield a comment for each type whose name in Slurm nothing tells."""
+    used = {place(gpu)[0] for replica in plan.replicas() for gpu in replica.gpus}
+    nodes = (node for node in data.planned_cluster.nodes if node.name in used)
+    silent = (x for x in nodes if x.gres is None and x.gpu not in named)
+    for gpu, name in {node.gpu: _gres(node) for node in silent}.items():
+        done = (
+            "its nodes are asked for by name" if name is None else f"{name} is assumed"
+        )
+        yield f"# Nothing tells Slurm's type of {gpu}: {done} (-o gres={gpu}:TYPE)."
+
+
+def _gpus(share: Share) -> str:
+    """Return the words that ask for the GPUs of a node."""
+    if share.called is None:
+        return f"--gres=gpu:{share.gpus} --nodelist={','.join(share.nodes)}"
+    kind = "" if share.called == UNTYPED else f"{share.called}:"
+    return f"--gres=gpu:{kind}{share.gpus}"
 
 
 def _size(share: Share, asked: dict[str, Any]) -> str:
@@ -127,12 +195,12 @@ def _granted(name: str, components: int) -> str:
     return " ".join(f'"${name}_HET_GROUP_{number}"' for number in range(components))
 
 
-def _partitions(told: str | None, types: list[str]) -> dict[str, str]:
-    """The partition of each type that has one."""
+def _by_type(told: str | None, types: Sequence[str]) -> dict[str, str]:
+    """Return what an option says of each type, `NAME` or `TYPE:NAME,TYPE:NAME`."""
     if told is None or ":" not in told:
         return dict.fromkeys(types, told) if told else {}
     pairs = dict(word.split(":") for word in told.split(","))
     for name in pairs:
         if name not in types:
-            raise UnknownName("GPU type", name, types)
+            raise UnknownName("GPU type", name, list(dict.fromkeys(types)))
     return pairs

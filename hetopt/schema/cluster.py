@@ -78,6 +78,7 @@ class Node(Record):
 
     With `adapters`, the link to another node is what all of them carry together, and
     a hop or a ring has the share of it that its GPUs reach; without, all of it.
+    `gres` is what Slurm calls its GPUs, which no figure depends on.
     """
 
     name: Name
@@ -86,8 +87,9 @@ class Node(Record):
     intra_gbytes_per_s: GbytesPerS | None = None
     intra_latency_us: LatencyUs = 0
     adapters: Annotated[int, Field(ge=1, le=4096)] | None = None
+    gres: Name | None = None
 
-    _later = frozenset({"adapters"})
+    _later = frozenset({"adapters", "gres"})
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:

@@ -1,11 +1,18 @@
 """What a Slurm job asks for besides nodes and GPUs."""
 
+import json
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 from exported import reader
 from exporter_plans import EVEN, MIXED, instance
 
-from hetopt.errors import InstanceError, UnknownName
-from hetopt.formats import exporting
+from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.formats import exporting, importing
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
 
 
 def directives(*options: str) -> list[str]:
@@ -60,3 +67,91 @@ def test_options_of_another_target_or_type_are_refused() -> None:
         directives("partition=tiny:x")
     with pytest.raises(UnknownName, match="partition"):
         exporting.exported("megatron", instance(), EVEN, ["partition=x"])
+
+
+# --- what Slurm calls the GPUs -------------------------------------------------------
+
+
+def planned(tmp_path: Path, lines: str, types: str = "") -> tuple[Instance, Any]:
+    """An instance with the cluster of a list, and a plan that uses all of its GPUs."""
+    (tmp_path / "nodes").write_text(lines, encoding="utf-8")
+    options = ["inter_gbytes_per_s=12.5", *([types] if types else [])]
+    read = importing.document("sinfo", [tmp_path / "nodes"], options, None)
+    tree = instance().model_dump(mode="json")
+    data = Instance.model_validate({**tree, "cluster": read["cluster"]}, strict=False)
+    gpus = iter(data.planned_cluster.gpu_ids())
+    replicas = [{"gpus": pair, "samples": 1} for pair in zip(gpus, gpus, strict=True)]
+    stage, count = {"layers": [0, 12], "replicas": replicas}, len(replicas)
+    pipeline = {"micro_batches": 32 // count, "micro_batch_size": count}
+    tree = {"pipelines": [{**pipeline, "stages": [stage]}]}
+    return data, TrainingPlan.model_validate_json(json.dumps(tree))
+
+
+def asked(data: Instance, plan: TrainingPlan, *options: str) -> list[str]:
+    """What every component says of its GPUs."""
+    files = exporting.exported("slurm", data, plan, options)
+    if not options:
+        assert reader("slurm").validate(files) == []
+    return re.findall(r"--gres=.*", files["job.sbatch"])
+
+
+CARDS = "types=a100:A100-80GB-SXM4,old:V100-32GB-SXM2,big:A100-80GB-SXM4"
+
+
+def test_slurm_is_asked_by_the_types_of_its_own_list(tmp_path: Path) -> None:
+    lines = "gpu[01-02] gpu:a100:8(S:0-1) 128 1031000\n"
+    data, plan = planned(tmp_path, lines, CARDS)
+    assert {node.gpu for node in data.planned_cluster.nodes} == {"A100-80GB-SXM4"}
+    assert asked(data, plan) == ["--gres=gpu:a100:8"]
+
+
+def test_two_types_of_one_card_are_two_components(tmp_path: Path) -> None:
+    lines = "n1 gpu:a100:4\nn2 gpu:big:4\nn3 gpu:old:4\nn4 gpu:a100:4\n"
+    data, plan = planned(tmp_path, lines, CARDS)
+    assert asked(data, plan) == [f"--gres=gpu:{x}:4" for x in ("a100", "big", "old")]
+
+
+def test_the_option_says_what_slurm_calls_gpus(tmp_path: Path) -> None:
+    data, plan = planned(tmp_path, "n1 gpu:a100:4\nn2 gpu:old:4\n", CARDS)
+    found = asked(data, plan, "gres=A100-80GB-SXM4:fast,V100-32GB-SXM2:gpu")
+    assert found == ["--gres=gpu:fast:4", "--gres=gpu:4"]
+    assert asked(data, plan, "gres=V100-32GB-SXM2:v") == [
+        "--gres=gpu:a100:4",
+        "--gres=gpu:v:4",
+    ]
+    assert asked(instance(), EVEN, "gres=a100") == ["--gres=gpu:a100:8"]
+    for option, error in {
+        "gres=a100": "one name, a100, for GPUs of several types",
+        "gres=a b": "option gres: found 'a b', expected a name",
+        "gres=other:x": "GPU type",
+    }.items():
+        with pytest.raises((InstanceError, UnknownName), match=error):
+            asked(data, plan, option)
+
+
+def job(data: Instance, plan: TrainingPlan) -> str:
+    return exporting.exported("slurm", data, plan)["job.sbatch"]
+
+
+def test_where_nothing_tells_the_type_nodes_are_asked_for_by_name(
+    tmp_path: Path,
+) -> None:
+    data, plan = planned(tmp_path, "n1,n2 gpu:4\n", "gpu=L40S")
+    assert asked(data, plan) == ["--gres=gpu:4 --nodelist=n1,n2"]
+    said = "# Nothing tells Slurm's type of L40S: its nodes are asked for by name"
+    assert said in job(data, plan)
+
+
+def test_a_type_that_is_assumed_is_said(tmp_path: Path) -> None:
+    assert asked(instance(), EVEN) == ["--gres=gpu:big:8"]
+    said = "# Nothing tells Slurm's type of big: big is assumed (-o gres=big:TYPE)."
+    assert said in job(instance(), EVEN)
+    data, plan = planned(tmp_path, "n1 gpu:a100:8\n", CARDS)
+    assert "Nothing tells" not in job(data, plan)
+
+
+def test_a_type_that_slurm_cannot_have_is_refused() -> None:
+    text = instance().model_dump_json()
+    wrong = text.replace('"gres":null', '"gres":"a100 # x"', 1)
+    with pytest.raises(Unsupported, match="is no type of Slurm's"):
+        job(Instance.model_validate_json(wrong), EVEN)

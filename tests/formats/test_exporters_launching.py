@@ -103,6 +103,28 @@ def test_slurm_starts_the_program_on_every_node_of_every_component(
     assert all(Path(words[-2]).name == "plan.json" for _, words, _ in calls)
 
 
+def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
+    started: Callable[..., list[Any]],
+) -> None:
+    calls = started(
+        "slurm",
+        UNEVEN,
+        "bash job.sbatch",
+        {"srun": TELLS, "scontrol": SCONTROL},
+        SLURM_JOB_NODELIST_HET_GROUP_0="a1 a0",
+        SLURM_JOB_NODELIST_HET_GROUP_1="b0 c1",
+        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
+        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4(x2)",
+    )
+    rows = {words[-1]: words[3] for _, words, _ in calls}
+    assert rows == {
+        **{"a0": "--nodelist=a0", "a1": "--nodelist=a1"},
+        # One of them is not the plan's: then all are what comes in order.
+        **{"b0": "--nodelist=b0", "b1": "--nodelist=c1"},
+    }
+    assert {told["MASTER_ADDR"] for *_, told in calls} == {"a0"}
+
+
 def test_slurm_fails_where_a_node_fails(started: Callable[..., list[Any]]) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         started(

@@ -12,22 +12,27 @@ Every feature of a plan can be carried so.
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
-from ...schema import Instance
+from ...schema import Instance, Node
 
 PLAN = "plan.json"
 LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 
 
 class Share(NamedTuple):
-    """Nodes of one GPU type that take part with as many GPUs each."""
+    """Nodes of one GPU type that take part with as many GPUs each.
+
+    `called` is what the scheduler calls their GPUs, where `shares` was told.
+    """
 
     gpu: str
     gpus: int
     nodes: tuple[str, ...]
+    called: str | None = None
 
     @property
     def label(self) -> str:
@@ -35,14 +40,25 @@ class Share(NamedTuple):
         return f"{self.gpu.lower()}-{self.gpus}".replace(".", "-").replace("_", "-")
 
 
-def shares(data: Instance, plan: TrainingPlan) -> list[Share]:
-    """The machines of a plan by type and number of GPUs, in the cluster's order."""
+def shares(
+    data: Instance,
+    plan: TrainingPlan,
+    called: Callable[[Node], str | None] = lambda node: None,
+) -> list[Share]:
+    """Return the machines of a plan by type and number of GPUs, in the cluster's order.
+
+    Nodes whose GPUs a scheduler calls differently are shares of their own.
+    """
     used = Counter(place(gpu)[0] for r in plan.replicas() for gpu in r.gpus)
-    found: dict[tuple[str, int], list[str]] = {}
+    found: dict[tuple[str, int, str | None], list[str]] = {}
     for node in data.planned_cluster.nodes:
         if node.name in used:
-            found.setdefault((node.gpu, used[node.name]), []).append(node.name)
-    return [Share(gpu, gpus, tuple(names)) for (gpu, gpus), names in found.items()]
+            kind = node.gpu, used[node.name], called(node)
+            found.setdefault(kind, []).append(node.name)
+    return [
+        Share(gpu, gpus, tuple(names), name)
+        for (gpu, gpus, name), names in found.items()
+    ]
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:

@@ -51,6 +51,7 @@ class Host(NamedTuple):
     place: str
     memory_mib: int | None = None
     worst_link: str | None = None
+    gres: str | None = None  # what Slurm calls its GPUs
 
 
 class LeftOut(NamedTuple):
@@ -121,9 +122,11 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     nodes = []
     for host, held in zip(hosts, cards, strict=True):
         named_well(host.place, "type of GPU", held.name)
-        nodes.append(
-            node(host.name, held.name, host.gpus, _intra(host, held, settings))
-        )
+        one = node(host.name, held.name, host.gpus, _intra(host, held, settings))
+        if host.gres is not None:
+            named_well(host.place, "type of GPU", host.gres)
+            one["gres"] = host.gres
+        nodes.append(one)
     for name, (held, counted) in _counted(hosts, settings).items():
         gpus[name] = {
             "peak_tflops": held.peak_tflops,

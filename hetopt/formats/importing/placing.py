@@ -62,7 +62,7 @@ def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
                     return kind
     raise InstanceError(
         f"{place}: found type {word!r}, expected one of the instance: "
-        f"{', '.join(sorted(set(named.values())))}; name it with types={word}:NAME"
+        f"{', '.join(sorted(set(named.values())))}; name it with -o types={word}:NAME"
     )
 
 

@@ -3,8 +3,9 @@
 import re
 
 from hetopt.errors import InstanceError
+from hetopt.schema import Node
 
-from .machines import PLAN, Share, disagreements, read
+from .machines import PLAN, Share, carried, disagreements, read
 
 __all__ = ["read", "validate"]
 
@@ -13,15 +14,30 @@ JOB = "job.sbatch"
 
 def validate(files: dict[str, str]) -> list[str]:
     """Where the job asks for other machines than the plan has, or forgets the plan."""
-    broken = disagreements(files, _asked(files[JOB]))
-    if _directives(files[JOB]).count("--exclusive --mem=0") not in (
-        0,
-        len(_asked(files[JOB])),
-    ):
+    nodes = carried(files)[0].planned_cluster.node
+    asked = _asked(files[JOB])
+    broken = disagreements(files, _of_cards([one for one, _ in asked], nodes))
+    for one, listed in asked:
+        for name in one.nodes:
+            wanted = nodes[name].gres or nodes[name].gpu
+            if one.gpu != wanted and listed != one.nodes:
+                broken.append(f"{name} has GPUs of type {wanted}, not {one.gpu}")
+    if _directives(files[JOB]).count("--exclusive --mem=0") not in (0, len(asked)):
         broken.append("some components ask for whole nodes, others for a share")
     if f"/{PLAN}" not in files[JOB]:
         broken.append(f"{JOB} does not name {PLAN}")
     return broken
+
+
+def _of_cards(asked: list[Share], nodes: dict[str, Node]) -> list[Share]:
+    """What is asked for by the instance's types: several of Slurm's may be one."""
+    order, found = list(nodes), dict[tuple[str, int], list[str]]()
+    for one in asked:
+        found.setdefault((nodes[one.nodes[0]].gpu, one.gpus), []).extend(one.nodes)
+    return [
+        Share(*kind, tuple(sorted(names, key=order.index)))
+        for kind, names in found.items()
+    ]
 
 
 def _directives(text: str) -> list[str]:
@@ -32,15 +48,17 @@ def _directives(text: str) -> list[str]:
     ]
 
 
-def _asked(text: str) -> list[Share]:
-    """The components and the nodes that they stand for."""
+def _asked(text: str) -> list[tuple[Share, tuple[str, ...]]]:
+    """The components by Slurm's type, and the nodes that they ask for by name."""
     directives = _directives(text)
     names = re.search(r"^names=\((.*)\)$", text, re.MULTILINE)
     rows = re.findall(r'"([^"]*)"', names[1]) if names else []
-    asked: list[Share] = []
+    asked: list[tuple[Share, tuple[str, ...]]] = []
     for line in directives:
         match = re.fullmatch(
-            r"--nodes=(\d+) --ntasks-per-node=1 --gres=gpu:([^:]+):(\d+)", line
+            r"--nodes=(\d+) --ntasks-per-node=1 "
+            r"--gres=gpu:(?:([^:]+):)?(\d+)(?: --nodelist=(\S+))?",
+            line,
         )
         if match is None:
             continue
@@ -50,7 +68,8 @@ def _asked(text: str) -> list[Share]:
                 f"{JOB}: found {match[1]} nodes and {len(nodes)} names for them, "
                 "expected as many; export the plan again"
             )
-        asked.append(Share(match[2], int(match[3]), nodes))
+        listed = tuple((match[4] or "").split(","))
+        asked.append((Share(match[2] or "", int(match[3]), nodes), listed))
     if directives.count("hetjob") != len(asked) - 1:
         raise InstanceError(
             f"{JOB}: found {directives.count('hetjob')} lines hetjob between "
