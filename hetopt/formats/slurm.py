@@ -72,7 +72,7 @@ grant() {{
   mapfile -t hosts < <(scontrol show hostnames "${{lists[$1]}}")
   local named
   read -r -a named <<< "${{names[$1]}}"
-  if [ "$(printf '%s\\n' "${{hosts[@]}}" | sort)" = \
+  if [ "$(printf '%s\\n' "${{hosts[@]}}" | sort)" = \\
     "$(printf '%s\\n' "${{named[@]}}" | sort)" ]; then hosts=("${{named[@]}}"); fi
 }}
 grant 0

@@ -358,6 +358,23 @@ def test_the_command_writes_files_that_are_read_back(
     assert normal(reader("flagscale").read(files)) == normal(MIXED)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_scripts_can_be_executed_wherever_they_are_written(
+    target: str, tmp_path: Path
+) -> None:
+    data = instance_for(target)
+    able = (
+        x for x in [*SHAPES, asymmetric()] if not exporting.reasons(target, data, x)
+    )
+    files = exporting.exported(target, data, next(able))
+    scripts = {name for name, text in files.items() if text.startswith("#!")}
+    assert scripts >= {name for name in files if name.endswith((".sh", ".sbatch"))}
+    for _ in ("a new folder", "one that is there"):
+        for path in exporting.write(tmp_path / "run", files):
+            name = str(path.relative_to(tmp_path / "run"))
+            assert os.access(path, os.X_OK) == (name in scripts), name
+
+
 def test_explain_says_which_target_can_run_the_plan(
     plan_file: Callable[[TrainingPlan], Path],
 ) -> None:

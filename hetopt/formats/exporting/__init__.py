@@ -137,7 +137,8 @@ def write(out: Path, files: dict[str, str]) -> list[Path]:
     """Write texts into a folder, all of them or none.
 
     They go to a folder that takes the name when it is whole. Of a folder that is there
-    already, the files of these names are replaced, once all are on the disk.
+    already, the files of these names are replaced, once all are on the disk. Scripts,
+    whose first line names a program, can be executed by whoever can read them.
     """
     place = Path(os.path.realpath(out))
     with writable(out):
@@ -150,6 +151,9 @@ def write(out: Path, files: dict[str, str]) -> list[Path]:
             with writable(out / file):
                 (draft / file).parent.mkdir(parents=True, exist_ok=True)
                 (draft / file).write_text(files[file], encoding="utf-8")
+                if files[file].startswith("#!"):
+                    mode = (draft / file).stat().st_mode
+                    (draft / file).chmod(mode | (mode & 0o444) >> 2)
         with writable(out):
             if there:
                 _put(draft, place, files)
