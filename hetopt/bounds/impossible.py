@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
+from ..problems.training_plan import settings
 from ..schema import Instance
 
 _SHOWN = 6  # numbers of a list in a message
