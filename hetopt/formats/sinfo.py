@@ -4,8 +4,8 @@ Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nod
 resources are `(null)`, are left out. A node that several partitions list counts once.
 Nodes may be ranges, `n[01-04,07]`. Without a header the first two columns are nodes and
 resources; under one they are those called NODELIST (or HOSTNAMES) and GRES, and nodes
-whose STATE is down, drained or the like are left out and told. The type is kept as `gres`
-of the node, by which `hetopt export --to slurm` asks for it. Options are those of all
+whose STATE is down, drained or the like are left out and told. The type is kept as the
+node's `gres`, by which `hetopt export --to slurm` asks for it. Options are those of all
 importers of clusters; a node whose GPUs have no type gets the option `gpu`.
 """
 
