@@ -31,6 +31,17 @@ sync   the t_min rings of a layer run at once, d members of each on the node: a 
 The end of a link that reaches less decides. Where a node has no adapters told, a hop
 and each ring has all of beta: adapters only ever make what crosses nodes slower. Links
 whose directions differ: a hop goes one way and the other, a ring waits for the slower.
+
+What several stages of a node send at once shares its adapters, too. A node sends
+
+passes  e b S H for each micro-batch of each of its stages, forward to the next stage
+        and backward to the one before, where that lies on another node (each copy);
+sync    (n - d) / n g p in each pass over each layer of which d of n replicas lie on it,
+
+and no phase is shorter than these bytes take at beta: pipelines last as long as the
+slowest one or the busiest node's adapters, synchronisation as long as the slowest stage
+or those. (It receives as much at the same time. Links of another beta are another
+network; what of hops and latency nothing hides does not matter here.)
 """
 
 from collections import Counter

@@ -208,7 +208,7 @@ class CostTable:
         """
         whole = self.workload.costs.hop_parts == "whole"
         latency, rate = self._to_and_fro(sender, receiver)
-        copies = max(1, t // self.split.context) if whole else 1
+        copies = self._copies(t)
         if by is not None and sender != receiver:
             ends = (sender, by), (receiver, t)
             rate /= max(
@@ -221,6 +221,15 @@ class CostTable:
         size = self._activation(b)
         seconds = communication.hop_s(size, (latency, rate), within, t, parts)
         return self._exposed_us(seconds)
+
+    def _copies(self, t: int) -> int:
+        """How often a stage sends its activations to `t` GPUs."""
+        whole = self.workload.costs.hop_parts == "whole"
+        return max(1, t // self.split.context) if whole else 1
+
+    def hop_bytes(self, t: int, b: int) -> int:
+        """Bytes that a hop to `t` GPUs takes over the link, in each direction."""
+        return self._copies(t) * self._activation(b)
 
     def _to_and_fro(self, a: str, b: str) -> LinkRate:
         if a == b or not self.cluster.inter.pairs:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..costs import CostTable
@@ -36,6 +36,8 @@ class Explanation:
     layers: tuple[LayerTime, ...] = ()  # of each sort, where times are calibrated
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
     kinds: tuple[LayersOfKind, ...] = ()  # of layers, where they differ
+    #: By phase, the node whose network ports are busy longest: `node` and `us`.
+    ports: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
@@ -101,6 +103,7 @@ class Explanation:
             "gpu_time_us": self.gpu_time,
             "stages": [asdict(row) for row in self.stages],
             "memory": [_memory(row) for row in self.memory],
+            "ports": self.ports,
             "bottleneck": {"pipeline": slow.pipeline, "stage": slow.stage},
             "tightest": {
                 "pipeline": tight.pipeline,
@@ -163,6 +166,7 @@ def explained(
         tuple(layer_times(table, plan)),
         interrupted,
         tuple(layers_by_kind(table, plan)),
+        judged.parts.get("ports", {}),
     )
 
 

@@ -58,6 +58,7 @@ class Simulation:
     tied_us: int = 0
     overhead_us: int = 0
     memory: tuple[tuple[StageMemory, ...], ...] = ()
+    port_us: int = 0  # of the busiest network port, while pipelines run
 
     @property
     def iteration_us(self) -> Fraction:
@@ -66,8 +67,9 @@ class Simulation:
 
     @property
     def passes_us(self) -> Fraction:
-        """Of the slowest pipeline."""
-        return self.pipeline_factor * max(line.total_us for line in self.timelines)
+        """Of the slowest pipeline, or of the network port that is busy longer."""
+        lines = (line.total_us for line in self.timelines)
+        return self.pipeline_factor * max(*lines, Fraction(self.port_us))
 
     @property
     def sums_us(self) -> Fraction:
@@ -197,6 +199,7 @@ def simulate(
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
         _memory(table, plan, lines, schedule),
+        found.parts.get("ports", {}).get("pipelines", {"us": 0})["us"],
     )
 
 

@@ -2,9 +2,10 @@
 
 A stage's GPUs do `n` micro-batches of layers, tensor-parallel all-reduces, the head
 and hops; then they wait: for a slower stage of their pipeline (n times the difference),
-while the pipeline fills and drains, and for a slower pipeline. They synchronise
-gradients, as far as no backward pass hides it, wait for the stage where that takes
-longest, sum tied embeddings, run the optimiser, and wait for the slowest one.
+while the pipeline fills and drains, for a slower pipeline, and for network ports that
+are busy longer than any pipeline. They synchronise gradients, as far as no backward
+pass hides it, wait for the stage where that takes longest, and for ports that are busy
+longer still, sum tied embeddings, run the optimiser, and wait for the slowest one.
 `pipeline_factor` and `sync_factor` stretch what they multiply in proportion.
 
 All times are in us. Source of the model: HexiScale, Appendix A, as `costs` has it.
@@ -31,6 +32,7 @@ PARTS = {
     "slower_stage": "waiting for a slower stage of the pipeline",
     "filling": "waiting while the pipeline fills and drains",
     "slower_pipeline": "waiting for a slower pipeline",
+    "ports": "waiting for the network ports of a node, which its stages share",
     "sync": "gradients, as far as no backward pass hides them",
     "slower_sync": "waiting for a stage that synchronises longer",
     "update": "the optimiser",
@@ -59,7 +61,10 @@ def stage_times(
     table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
     costs = table.workload.costs
     slowest_us = max(judged["pipeline_us"])
+    passes_us = judged.get("ports", {}).get("pipelines", {"us": 0})["us"]
+    shared_us = max(0, passes_us - slowest_us)
     syncs = _syncs(table, plan, judged)
+    longest = max(max(mine) for mine in syncs)
     updates = _updates(table, plan)
     found = []
     for number, (pipeline, rows, pipeline_us) in enumerate(
@@ -75,9 +80,16 @@ def stage_times(
                 "slower_stage": n * (max(busy) - busy[j]),
                 "filling": pipeline_us - n * max(busy),
                 "slower_pipeline": slowest_us - pipeline_us,
+                "ports": shared_us,
             }
             own, update = syncs[number][j], updates[number][j]
-            waits = {"sync": own, "slower_sync": judged["sync_us"] - own}
+            waits = {
+                "sync": own,
+                "slower_sync": longest - own,
+                "ports": judged["sync_us"] - longest,
+            }
+            pipelined = _scaled(parts, exact(costs.pipeline_factor))
+            summed = _scaled(waits, exact(costs.sync_factor))
             found.append(
                 StageTime(
                     number,
@@ -85,8 +97,9 @@ def stage_times(
                     sum(replica.degree for replica in stage.replicas),
                     busy[j],
                     {
-                        **_scaled(parts, exact(costs.pipeline_factor)),
-                        **_scaled(waits, exact(costs.sync_factor)),
+                        **pipelined,
+                        **summed,
+                        "ports": pipelined["ports"] + summed["ports"],
                         "update": update,
                         "slower_update": judged["update_us"] - update,
                         "tied": judged["tied_us"],

@@ -17,6 +17,7 @@ from .sheet import Figure, Section, Sheet, Table
 from .stacked import Bar, Panel
 
 _WIDTH = 11.0  # inches of a picture in a file of its own
+_SENT = {"pipelines": "activations", "sync": "gradients"}
 _MOST_BARS = 120  # in a picture; a page and tables show all
 
 
@@ -89,6 +90,12 @@ def limits(found: Explanation) -> Iterator[str]:
     if found.interval_s is not None:
         low, high = map(words.duration, found.interval_s)
         yield f"80 % of runs: {low} to {high}, by the spread of measured runs"
+    if found.ports:
+        busy = (
+            f"{_SENT[phase]} {words.amount(port['us'], 'us')} at {port['node']}"
+            for phase, port in found.ports.items()
+        )
+        yield f"busiest network ports: {', '.join(busy)}"
     total = sum(found.gpu_time.values())
     largest = sorted(found.gpu_time.items(), key=lambda pair: -pair[1])[:3]
     shares = ", ".join(

@@ -18,6 +18,7 @@ COLOURS = {
     "slower_stage": "#d0d5dd",
     "filling": "#b3bac5",
     "slower_pipeline": "#8d96a5",
+    "ports": "#6c8a72",
     "sync": "#d9722e",
     "slower_sync": "#f3d9c6",
     "update": "#8a63d2",
@@ -36,7 +37,7 @@ COLOURS = {
     "reserve": "#8d96a5",
 }
 WAITING = {"slower_stage", "filling", "slower_pipeline", "slower_sync", "slower_update"}
-WAITING |= {"idle"}
+WAITING |= {"ports", "idle"}
 _LETTER, _ROW = 0.085, 0.3  # inches
 _DARK, _LIGHT = "#10151c", "#ffffff"
 

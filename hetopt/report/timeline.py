@@ -130,9 +130,12 @@ def sentences(found: Simulation) -> Iterator[str]:
     sending = "not " if found.transfers == "charged" else ""
     yield f"{name}; stages do {sending}compute while they send."
     last = max(line.total_us for line in found.timelines)
+    longest = f"the slowest pipeline, {amount(last)}"
+    if found.port_us > last:
+        longest = f"the busiest network port, {amount(found.port_us)}"
     yield (
-        f"The iteration: {_times(found.pipeline_factor)}the slowest pipeline, "
-        f"{amount(last)}; {_times(found.sync_factor)}synchronisation, "
+        f"The iteration: {_times(found.pipeline_factor)}{longest}; "
+        f"{_times(found.sync_factor)}synchronisation, "
         f"{amount(found.sync_us)}; update, {amount(found.update_us)}"
         + (f"; tied embeddings, {amount(found.tied_us)}" if found.tied_us else "")
         + (f"; overhead, {amount(found.overhead_us)}" if found.overhead_us else "")

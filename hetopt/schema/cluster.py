@@ -76,8 +76,9 @@ class GpuType(Record):
 class Node(Record):
     """A machine with GPUs of one type, joined by one intra-node link.
 
-    With `adapters`, the link to another node is what all of them carry together, and
-    a hop or a ring has the share of it that its GPUs reach; without, all of it.
+    With `adapters`, the link to another node is what all of them carry together, which
+    all stages of the node share, and a hop or a ring has the part of it that its GPUs
+    reach; without, each has all of it.
     `gres` is what Slurm calls its GPUs, which no figure depends on.
     """
 

@@ -25,7 +25,8 @@ from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute, exact
-from .synchronisation import KEPT, Slot, SyncTimes
+from .ports import Sent, added
+from .synchronisation import KEPT, Slot, Sums, SyncTimes
 
 _NEVER_MIB = 1 << 40
 
@@ -50,6 +51,7 @@ class Timing(NamedTuple):
     slowest: int
     taus: tuple[int, ...]  # each stage's, with what it sends and what keeps it busy
     behind: tuple[int, ...]  # backward times of all stages before each
+    sent: Sent = ()  # bytes of a micro-batch through each port
 
 
 class FastCost:
@@ -197,7 +199,34 @@ class FastCost:
             taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
         slowest = max(taus)
         total = slowest - (slowest - whole) // runs  # filling is runs times as fast
-        return Timing(total, slowest, tuple(taus), behind_all)
+        sent = self._sent(b, slots) if self.syncs.ports.any else ()
+        return Timing(total, slowest, tuple(taus), behind_all, sent)
+
+    def _sent(self, b: int, slots: tuple[Slot, ...]) -> Sent:
+        """Activations and their gradients of a micro-batch, where ports are shared."""
+        final, runs, sent = len(slots) - 1, self.costs.interleave, []
+        for j, slot in enumerate(slots):
+            receiver = slots[j + 1] if j < final else slots[0]
+            crossings = runs if j < final else runs - 1
+            if not crossings or receiver.node == slot.node:
+                continue
+            size = crossings * self.table.hop_bytes(receiver.t, b)
+            for ends in ((slot.node, receiver.node), (receiver.node, slot.node)):
+                if (port := self.syncs.ports.toward(*ends)) is not None:
+                    sent.append((port, size))
+        return tuple(added([(1, tuple(sent))]).items())
+
+    def passes_us(self, counts: Iterable[int], timings: Iterable[Timing]) -> int:
+        """Time of all pipelines: the slowest one's, or the busiest port's.
+
+        `counts` are the micro-batches of each.
+        """
+        pairs = list(zip(counts, timings, strict=True))
+        slowest = max(self.pipeline_us(n, timing) for n, timing in pairs)
+        if not self.syncs.ports.any:
+            return slowest
+        sent = added((n, timing.sent) for n, timing in pairs)
+        return max(slowest, self.syncs.ports.busiest_us(sent))
 
     def _stage_us(
         self, b: int, slot: Slot, receiver: Slot, crossings: int, last: bool
@@ -221,7 +250,7 @@ class FastCost:
         return lockstep_us(n, timing.taus)
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
-        """Iteration time from the slowest pipeline, stage's sync, and what ends it."""
+        """Iteration time from what pipelines and sync take, and what ends it."""
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
         syncs = -(-b.numerator * sync_us // b.denominator)
@@ -231,8 +260,10 @@ class FastCost:
         """Tied embeddings summed, and the optimiser where it takes longest."""
         end = 0
         if self._ties:
-            pairs = ((slots[0], slots[-1]) for slots in pipes if len(slots) > 1)
+            pairs = [(slots[0], slots[-1]) for slots in pipes if len(slots) > 1]
             end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
+            if self.syncs.ports.any:
+                end = max(end, self.syncs.ties_us(pairs))
         if not self._updates:
             return end
         return end + max(
@@ -387,28 +418,36 @@ class FastCost:
         """Iteration time of a plan, computed afresh; memory is not looked at."""
         self.check()
         timings = [self.timing(pipe.size, pipe.slots) for pipe in pipes]
-        slowest = max(
-            self.pipeline_us(pipe.micro_batches, timing)
-            for pipe, timing in zip(pipes, timings, strict=True)
-        )
+        passes = self.passes_us((pipe.micro_batches for pipe in pipes), timings)
         signatures = self.syncs.signatures(pipe.slots for pipe in pipes)
         sync = self.sync_us(
             [(p.slots, t) for p, t in zip(pipes, timings, strict=True)],
             self.syncs.times(signatures),
         )
         sync *= rounds(self.costs, [(p.micro_batches, len(p.slots)) for p in pipes])
-        return self.whole_us(slowest, sync, self.end_us([p.slots for p in pipes]))
+        return self.whole_us(passes, sync, self.end_us([p.slots for p in pipes]))
 
     def sync_us(
         self,
         pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
-        times: tuple[list[int], int, int],
+        times: Sums,
     ) -> int:
-        """The slowest stage's synchronisation, less what backward passes hide.
+        """The slowest stage's synchronisation, or the busiest port's.
 
-        `times` are those of `SyncTimes.times`.
+        Both less what backward passes hide. `times` are those of `SyncTimes.times`.
         """
-        behind, embedding, head = times
+        pipes, hidden = list(pipes), dict[int, int]()
+        if times.sent and self.costs.sync_overlap == "backward":
+            for slots, timing in pipes:
+                for slot, idle in zip(slots, timing.behind, strict=True):
+                    hidden[slot.node] = max(hidden.get(slot.node, 0), idle)
+        busiest = self.syncs.ports.busiest_us(times.sent, times.share, hidden)
+        return max(busiest, self._stages_us(pipes, times))
+
+    def _stages_us(
+        self, pipes: Sequence[tuple[tuple[Slot, ...], Timing]], times: Sums
+    ) -> int:
+        behind, embedding, head = times[:3]
         overlap = self.costs.sync_overlap == "backward"
         if not (overlap or embedding or head):
             spans = {(s.first, s.last) for slots, _ in pipes for s in slots}

@@ -104,13 +104,13 @@ class State:
 
     def _values(self) -> tuple[int, float]:
         cost = self.cost
-        slowest = max(map(cost.pipeline_us, self.counts, self.timings))
+        passes = cost.passes_us(self.counts, self.timings)
         sync, mean = self._sync()
         end = cost.end_us([line.slots for line in self.lines])
         stages = [len(line.slots) for line in self.lines]
         sync *= rounds(cost.costs, zip(self.counts, stages, strict=True))
-        whole = cost.whole_us(slowest, sync, end)
-        fluid = self._fluid_us() - slowest
+        whole = cost.whole_us(passes, sync, end)
+        fluid = self._fluid_us() - passes
         return whole, (
             whole
             + SMOOTH * fluid * float(cost.pipeline_factor)
@@ -124,7 +124,7 @@ class State:
             for line, timing in zip(self.lines, self.timings, strict=True)
         ]
         times = self.cost.syncs.times(self.signatures)
-        behind, total = times[0], 0
+        behind, total = times.behind, 0
         for slots, _ in pairs:
             total += max([behind[s.last] - behind[s.first] for s in slots])
         return self.cost.sync_us(pairs, times), total / len(pairs)

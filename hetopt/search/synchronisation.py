@@ -21,6 +21,7 @@ from ..costs import CostTable
 from ..costs.compute import LinkRate
 from ..schema import Recompute
 from ..schema.links import ROUNDING, LinkTable
+from .ports import PortTable, Sent, added
 
 KEPT = 400_000  # entries of a cache before it is emptied
 _ALL = Fraction(1)  # a link is all a ring's
@@ -40,6 +41,20 @@ class Slot(NamedTuple):
     first: int
     last: int
     recompute: Recompute | None = None
+
+
+class Sums(NamedTuple):
+    """What the layers of a plan take, and what that sends through ports.
+
+    `behind` are sums of times over the layers before each; ports send a `share`-th of
+    the bytes of `sent`.
+    """
+
+    behind: list[int]
+    embedding: int
+    head: int
+    share: int
+    sent: dict[int, int]
 
 
 class SyncTimes:
@@ -75,6 +90,9 @@ class SyncTimes:
         self._weights: dict[tuple[Slot, ...], list[int]] = {}
         self._adapters = [node.adapters for node in cluster.nodes]
         self._shared = any(self._adapters)
+        #: The ports of nodes, which all layers' rings share.
+        self.ports = PortTable(table)
+        self._sending: dict[tuple[int, bool], tuple[int, Sent]] = {}
         self._links(table)
 
     def _links(self, table: CostTable) -> None:
@@ -145,8 +163,8 @@ class SyncTimes:
             signatures = list(map(add, signatures, self.weights(slots)))
         return signatures
 
-    def times(self, signatures: Sequence[int]) -> tuple[list[int], int, int]:
-        """Sums of sync times over the layers before each; embedding's; head's."""
+    def times(self, signatures: Sequence[int]) -> Sums:
+        """Sync times of layers, embedding and head, and what they send."""
         embedding = head = 0
         if self._end_parameters is not None:
             embedding = self._time(self._end_parameters, signatures[0])
@@ -158,7 +176,92 @@ class SyncTimes:
             each: Iterable[int] = map(one.__getitem__, signatures)
         else:
             each = map(self._layer, self._parameters, self._routed, signatures)
-        return list(accumulate(each, initial=0)), embedding, head
+        sent = self._sent(signatures) if self.ports.any else (1, {})
+        return Sums(list(accumulate(each, initial=0)), embedding, head, *sent)
+
+    # --- ports -------------------------------------------------------------------
+
+    def _sent(self, signatures: Sequence[int]) -> tuple[int, dict[int, int]]:
+        """What all rings send through each port: of so many times the bytes, a share.
+
+        Layers of one signature send alike, each in proportion to its parameters.
+        """
+        held: dict[tuple[int, bool], int] = {}
+        rows = zip(signatures, self._parameters, self._routed, strict=True)
+        for signature, whole, routed in rows:
+            key = signature, False
+            held[key] = held.get(key, 0) + whole
+            if routed:
+                key = signature, True
+                held[key] = held.get(key, 0) + routed
+        if self._end_parameters is not None:
+            for signature in (signatures[0], signatures[-1]):
+                held[signature, False] += self._end_parameters
+        parts = [(p, *self._sent_each(*key)) for key, p in held.items()]
+        share = lcm(*(own for _, own, _ in parts))
+        return share, added((p * share // own, sent) for p, own, sent in parts)
+
+    def _sent_each(self, signature: int, divided: bool) -> tuple[int, Sent]:
+        """The same of one parameter, which may be an expert's that is divided."""
+        key = signature, divided
+        found = self._sending.get(key)
+        if found is None:
+            if len(self._sending) >= KEPT // 4:
+                self._sending.clear()
+            total = Counter[int]()
+            for counts, each in self._rings(signature, divided):
+                n = sum(counts)
+                for port, others in self.ports.ring(counts):
+                    total[port] += each(self.ports.node(port)) * others / n
+            share = lcm(*(part.denominator for part in total.values()))
+            sent = tuple((port, int(part * share)) for port, part in total.items())
+            found = self._sending[key] = share, sent
+        return found
+
+    def _rings(
+        self, signature: int, divided: bool
+    ) -> Iterable[tuple[Sequence[int], Callable[[int], Fraction]]]:
+        """Rings of a parameter: members by node, and bytes that they pass on a node."""
+        digits = self._decoded(signature)
+        counts: Sequence[int] = digits[: self._count]
+        whole = Fraction(self._passes * self._each)
+        if divided:
+            t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
+            e = self._costs.split.experts
+            gpus = self._in_order([t * count for count in counts])
+            at_once = [min(e, t * count) for count in counts]
+            yield self._counted(gpus[::e]), lambda a: whole * at_once[a] / e
+        elif self._grouped:
+            nodes = self._in_order(counts)
+            m = self._costs.workload.costs.sharers(len(nodes))
+            for i in range(0, len(nodes), m):
+                yield self._counted(nodes[i : i + m]), lambda _: whole
+            for i in range(m):
+                yield self._counted(nodes[i::m]), lambda _: Fraction(2 * self._each, m)
+        else:
+            yield counts, lambda _: whole
+
+    def _in_order(self, counts: Sequence[int]) -> list[int]:
+        """Every node so many times, by name."""
+        nodes = sorted(range(self._count), key=self._names.__getitem__)
+        return [a for a in nodes for _ in range(counts[a])]
+
+    def _counted(self, nodes: Sequence[int]) -> list[int]:
+        counts = [0] * self._count
+        for a in nodes:
+            counts[a] += 1
+        return counts
+
+    def ties_us(self, pairs: Iterable[tuple[Slot, Slot]]) -> int:
+        """The busiest port's time to sum tied embeddings of first and last stages."""
+        size, ports = self._passes * self._each * self._embedding, []
+        for first, last in pairs:
+            for a, b in ((first.node, last.node), (last.node, first.node)):
+                if (port := self.ports.toward(a, b)) is not None:
+                    ports.append((port, size))
+        return self.ports.busiest_us(added([(1, tuple(ports))]), 2)
+
+    # --- rings -------------------------------------------------------------------
 
     def tied_us(self, first: Slot, last: Slot) -> int:
         """Time to sum tied embeddings of a pipeline's first and last stage."""

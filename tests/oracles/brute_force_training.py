@@ -108,7 +108,7 @@ def _best(
     )
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
-    overlap = costs.sync_overlap != "none"
+    overlap, shared = costs.sync_overlap != "none", _has_ports(instance)
     behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
         floor = judge._up(factor * slowest.us) + over
@@ -119,7 +119,11 @@ def _best(
             if key not in behind:
                 behind[key] = _sync_and_end_us(table, chosen)
             sync_us, end_us = behind[key]
-            value = floor + judge._up(sync_factor * sync_us) + end_us
+            passes = floor
+            if shared:
+                busy = judge.ports.passes(table, _plan(chosen)).us
+                passes = max(floor, judge._up(factor * busy) + over)
+            value = passes + judge._up(sync_factor * sync_us) + end_us
             if (below is None or value < below) and _held(table, chosen):
                 best, below = (value, chosen), value
     if best is None:
@@ -129,6 +133,10 @@ def _best(
     assert judged.valid, judged.violations
     assert judged.objective == best[0]
     return best[0], plan
+
+
+def _has_ports(instance: Instance) -> bool:
+    return any(node.adapters for node in instance.planned_cluster.nodes)
 
 
 def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
@@ -193,6 +201,7 @@ def _options(
     factor = exact(costs.pipeline_factor)
     over = judge._up(exact(costs.iteration_overhead_us))
     told_apart = costs.sync_overlap != "none" or costs.zero or costs.flat_gradients
+    told_apart |= _has_ports(instance)  # which samples a node has tells what it sends
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
         stage_places = (
@@ -328,7 +337,8 @@ def _sync_and_end_us(table: CostTable, chosen: tuple[Option, ...]) -> tuple[int,
     timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
     holders = judge._holders(table.layers, plan)
     end = judge._tied_us(table, plan) + judge._update_us(table, plan, holders)
-    return judge._sync_us(table, plan, timed), end
+    stage_us, port = judge._sync_us(table, plan, timed)
+    return max(stage_us, port.us), end
 
 
 def tiny_instance(seed: int) -> Instance:

@@ -223,8 +223,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
             else d.maybe(None, 7)
         ),
         "intra_latency_us": lambda d: 0 if d.even else d.maybe(0, 5.5),
-        # Rare, as other prices that most exact methods do not state.
-        "adapters": lambda d: d.maybe(None, None, None, None, 1, 2, 3),
+        "adapters": lambda d: d.maybe(None, None, 1, 2, 3),
     },
     schema.Inter: {
         "gbytes_per_s": lambda d: d.limit(d.rng.choice([0.5, 5, 50]), 1e-6, 1e9),

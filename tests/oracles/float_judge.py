@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median_low
 from typing import Any
 
+import float_ports
 from calibrated_floats import FloatTimes
 
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
@@ -567,6 +568,7 @@ class FloatJudge:
     def iteration(self, plan: TrainingPlan) -> float:
         """Seconds of one iteration."""
         slowest = max(self.pipeline(p) for p in plan.pipelines)
+        slowest = max(slowest, float_ports.passes(self, plan))
         sync = self.synchronisation(plan)
         alone = all(len(p.stages) == 1 for p in plan.pipelines)
         if self.costs.zero == 3 and self.costs.gathers == "micro_batch" and alone:
@@ -587,7 +589,7 @@ class FloatJudge:
                 ends = [pipeline.stages[0], pipeline.stages[-1]]
                 both = [(r.node, len(r.gpus)) for end in ends for r in end.replicas]
                 times.append(self.ring_of(self.model.vocabulary * self.H, both))
-        return max(times)
+        return max(*times, float_ports.ties(self, plan))
 
     def roundings(self, plan: TrainingPlan) -> float:
         """Microseconds by which whole numbers can differ: each term is rounded up."""
@@ -724,16 +726,18 @@ class FloatJudge:
                 for key in self._tensors(pipeline, j):
                     for r in stage.replicas:
                         holders.setdefault(key, []).append((r.node, len(r.gpus)))
-        slowest = 0.0
+        slowest, idle = 0.0, dict[str, float]()
         for pipeline in plan.pipelines:
             hidden = 0.0
             for j in range(len(pipeline.stages)):
+                for r in pipeline.stages[j].replicas:
+                    idle[r.node] = max(idle.get(r.node, 0.0), hidden)
                 keys = self._tensors(pipeline, j)
                 own = sum(self.sync(self._size(key), holders[key]) for key in keys)
                 slowest = max(slowest, own - hidden)
                 if self.costs.sync_overlap == "backward":
                     hidden += self._backward(pipeline, j)
-        return slowest
+        return max(slowest, float_ports.sums(self, holders, idle))
 
     def _tensors(self, pipeline: Pipeline, j: int) -> list[Any]:
         """What stage `j` holds and synchronises: layers, embedding, head."""

@@ -22,7 +22,9 @@ embeddings are summed over each pipeline's first and last stage (`tied_sync`), a
 `iteration_overhead_us` is added once.
 
 A hop goes one way and comes back over links whose directions may differ; what of a
-link between nodes it reaches depends on the adapters at both ends (`adapters`).
+link between nodes it reaches depends on the adapters at both ends (`adapters`). A node
+with adapters has their rate once for all its stages: neither the pipelines nor the
+synchronisation are done before its port is (`ports`).
 """
 
 from collections import Counter
@@ -40,7 +42,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from ...schema.splits import FIELDS
 from .. import Evaluation, Violation
-from . import divided, shapes, targets
+from . import divided, ports, shapes, targets
 from . import links as plan_links
 
 sense: Literal["minimise"] = "minimise"
@@ -85,13 +87,15 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         _pipeline_us(costs, pipeline.micro_batches, rows)
         for pipeline, rows in zip(plan.pipelines, timed, strict=True)
     ]
-    sync_us = _rounds(costs, plan) * _sync_us(table, plan, timed)
+    times, passing = _rounds(costs, plan), ports.passes(table, plan)
+    stage_us, summing = _sync_us(table, plan, timed)
+    sync_us = times * max(stage_us, summing.us)
     update_us = _update_us(table, plan, holders)
     tied_us = _tied_us(table, plan)
     overhead_us = _up(exact(costs.iteration_overhead_us))
-    iteration_us = _up(exact(costs.pipeline_factor) * max(pipeline_us)) + _up(
-        exact(costs.sync_factor) * sync_us
-    )
+    iteration_us = _up(
+        exact(costs.pipeline_factor) * max(*pipeline_us, passing.us)
+    ) + _up(exact(costs.sync_factor) * sync_us)
     iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
@@ -101,6 +105,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "tied_us": tied_us,
         "update_us": update_us,
         "overhead_us": overhead_us,
+        **_ports(passing, summing._replace(us=times * summing.us)),
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
@@ -117,6 +122,13 @@ def _degrees(table: CostTable) -> dict[str, int]:
     if told["groups"] == 1:
         del told["groups"]
     return told
+
+
+def _ports(passing: ports.Busy, summing: ports.Busy) -> dict[str, Any]:
+    """The busiest ports in both phases, where nodes have ports that send anything."""
+    phases = {"pipelines": passing, "sync": summing}
+    told = {name: busy._asdict() for name, busy in phases.items() if busy.us}
+    return {"ports": told} if told else {}
 
 
 def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
@@ -379,8 +391,11 @@ def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int
 
 def _sync_us(
     table: CostTable, plan: TrainingPlan, timed: list[list[dict[str, int]]]
-) -> int:
-    """The slowest stage's synchronisation, less what backward passes hide."""
+) -> tuple[int, ports.Busy]:
+    """The slowest stage's synchronisation and the busiest port's.
+
+    Both less what backward passes hide.
+    """
     layers = table.layers
     holders: list[list[Replica]] = [[] for _ in range(layers)]
     for stage, replica in _all_replicas(plan):
@@ -414,7 +429,7 @@ def _sync_us(
     if sent.end is not None:
         embedding = among(sent.end, holders[0])
         head = among(sent.end, holders[-1])
-    slowest = 0
+    slowest, idle = 0, dict[str, int]()
     for pipeline, rows in zip(plan.pipelines, timed, strict=True):
         hidden = 0
         for j, (stage, row) in enumerate(zip(pipeline.stages, rows, strict=True)):
@@ -424,9 +439,17 @@ def _sync_us(
             if j == len(rows) - 1:
                 sync += head
             slowest = max(slowest, sync - hidden)
+            for replica in stage.replicas:  # a port may begin with the first of them
+                idle[replica.node] = max(idle.get(replica.node, 0), hidden)
             if costs.sync_overlap == "backward":
                 hidden += row["backward_us"]
-    return slowest
+    held = [
+        (replicas, sent.layers[x] - divided[x], divided[x])
+        for x, replicas in enumerate(holders)
+    ]
+    if sent.end is not None:
+        held += [(holders[0], sent.end, 0), (holders[-1], sent.end, 0)]
+    return slowest, ports.sums(table, held, idle)
 
 
 def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
@@ -449,7 +472,7 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
             places = tuple((r.node, r.degree) for r in both)
             embedding = table.model.embedding_parameters
             slowest = max(slowest, _layer_sync_s(table, embedding, places))
-    return _up(slowest * 10**6)
+    return max(_up(slowest * 10**6), ports.ties(table, plan).us)
 
 
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
