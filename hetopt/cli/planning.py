@@ -409,7 +409,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Judge a run of Megatron-LM by its arguments, in place of a plan.",
+            help="Judge a run of Megatron-LM by its arguments, in place of a plan: a "
+            "command, a launch script, a log, YAML.",
         ),
     ] = None,
     from_torchtitan: Annotated[

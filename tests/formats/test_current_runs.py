@@ -125,6 +125,130 @@ def arguments(tmp_path: Path, *changes: str) -> Path:
     return path
 
 
+RUN = {
+    "num_layers": 12,
+    "hidden_size": 512,
+    "tensor_model_parallel_size": 4,
+    "pipeline_model_parallel_size": 3,
+    "micro_batch_size": 2,
+    "global_batch_size": 32,
+    "seq_length": 128,
+    "recompute_granularity": "full",
+    "use_distributed_optimizer": True,
+}
+
+
+def dump(run: dict[str, Any]) -> str:
+    """What Megatron prints of its arguments, by its own rule."""
+    rest = {"fp16": False, "num_experts": None, "recompute_modules": ["core_attn"]}
+    lines = [
+        "  {} {} {}".format(name, "." * (48 - len(name)), value)
+        for name, value in sorted((run | rest).items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def titled(run: dict[str, Any]) -> str:
+    """The same within a log, once before a restart with other arguments."""
+    rule = "-" * 24
+    parts = [
+        f"{rule} arguments {rule}\n{dump(one)}{rule[:20]} end of arguments {rule}-\n"
+        for one in (run | {"micro_batch_size": 1}, run)
+    ]
+    return f"building GPT model ...\n{parts[0]}it's restarted\n{parts[1]}"
+
+
+def flags(run: dict[str, Any]) -> list[str]:
+    return [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in run.items()
+    ]
+
+
+def arrays(run: dict[str, Any]) -> str:
+    """A script as Megatron's examples are."""
+    half, rest = flags(run)[:4], flags(run)[4:]
+    lines = "\n  ".join(half)
+    return (
+        f"#!/bin/bash\nDATA=$1\nexport A=(\n  {lines}\n)\nB=({' '.join(rest)})\n"
+        "torchrun --nproc_per_node $(nvidia-smi -L | wc -l) pretrain_gpt.py \\\n"
+        '  ${A[@]} --data-path $DATA "${B[@]}" 2>&1 | tee log\n'
+    )
+
+
+FORMS = {
+    "words": ("txt", lambda run: " ".join(flags(run))),
+    "lines": ("txt", lambda run: "\n".join(flags(run)).replace(" ", "\n")),
+    "arrays": ("sh", arrays),
+    "dump": ("txt", dump),
+    "log": ("log", titled),
+    "yaml": ("yaml", lambda run: "\n".join(f"{k}: {v}" for k, v in run.items())),
+    "tests": (
+        "yaml",
+        lambda run: json.dumps({"ENV": {"A": 1}, "MODEL_ARGS": dashed(run)}),
+    ),
+    "json": ("json", json.dumps),
+}
+
+
+def dashed(run: dict[str, Any]) -> dict[str, Any]:
+    return {f"--{name.replace('_', '-')}": value for name, value in run.items()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_is_the_same_in_whichever_form_it_is_kept(
+    form: str, tmp_path: Path
+) -> None:
+    suffix, write = FORMS[form]
+    path = tmp_path / f"run.{suffix}"
+    path.write_text(write(RUN))
+    data = instance(costs={"zero": 1})
+    assert read("megatron", path, data) == read(
+        "megatron", arguments(tmp_path, "--use-distributed-optimizer"), data
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--num-layers 12 $EXTRA", "found '$EXTRA', which may hold further arguments"),
+        ("--bf16 $EXTRA_ARGS", "found '$EXTRA_ARGS', which may hold further"),
+        ("--bf16 ${MORE[@]}", "found '${MORE[@]}', which may hold further"),
+        ('--bf16 "$@"', "found '$@', which may hold further"),
+        ("--seq-length 1 $(cat args)", "found '$(cat args)', which may hold further"),
+        ("--micro-batch-size $MBS", "micro-batch-size: found '$MBS', expected a whole"),
+        ("$FLAG--x", "found no argument, expected some as --num-layers"),
+        ("--$FLAG 1", "found '$FLAG', which may hold further"),
+    ],
+)
+def test_what_a_script_leaves_open_is_refused_by_name(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"torchrun pretrain_gpt.py {text}\n")
+    with pytest.raises(InstanceError) as caught:
+        read("megatron", path, instance())
+    assert message in str(caught.value)
+    assert "paste the expanded command" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (dump(RUN | {"world_size": 16}), "world_size: found 16, expected 24"),
+        ("a:\n  tp: 1\nb:\n  tp: 2\n", "tp: found 1 and 2, expected one value"),
+    ],
+)
+def test_a_run_on_other_gpus_or_of_two_values_is_refused(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("run.yaml" if ":\n" in text else "run.txt")
+    path.write_text(text)
+    with pytest.raises(InstanceError) as caught:
+        read("megatron", path, instance(costs={"zero": 1}))
+    assert message in str(caught.value)
+
+
 def test_layers_lie_as_older_arguments_tell(tmp_path: Path) -> None:
     path = arguments(
         tmp_path,

@@ -1,23 +1,20 @@
 """Arguments of a Megatron-LM run that goes on, against its instance.
 
-The file has the words of the command line, as `pretrain_gpt.py` gets them, with
-comments and line breaks of the shell; variables are no words. Ranks are the GPUs of the
-hosts in the order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.
+`arguments` says in which forms they are read. Ranks are the GPUs of the hosts in the
+order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.
 Layers lie as `--pipeline-model-parallel-layout`, `--decoder-first-pipeline-num-layers`
 and `-last` tell, else equally; interleaved ones by their layout or in equal runs.
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
-from ...text.parsing import read_text
 from ..importing.current import Layout, cut, gpus, plan_of, replicas_of, same
 from ..importing.placing import Claim
+from .arguments import read_arguments
 
 OPTIONS: dict[str, type] = {"hosts": str}
 _RECOMPUTE: dict[str | None, Recompute] = {
@@ -32,8 +29,14 @@ _RUNS = "num-virtual-stages-per-pipeline-rank"
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """The one plan of the file, which claims no time."""
     place = str(path)
-    given = _arguments(read_text(path), place)
+    given = read_arguments(path)
     ranks = gpus(data, hosts)
+    world = _number(given, "world-size", place, len(ranks))
+    if world != len(ranks):
+        raise InstanceError(
+            f"{place}: world_size: found {world}, expected {len(ranks)}, the GPUs of "
+            "the hosts; name the hosts of the run (hosts=A,B)"
+        )
     stages, degree = (
         _number(given, f"{name}-model-parallel-size", place, 1)
         for name in ("pipeline", "tensor")
@@ -142,28 +145,6 @@ def _unrolled(layout: str) -> str:
     return text
 
 
-def _arguments(text: str, place: str) -> dict[str, str]:
-    """Words by the names of their arguments; those of a flag are empty."""
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise InstanceError(f"{place}: {error}; quote it as a shell does") from None
-    given: dict[str, Any] = {}
-    name = None
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            name = name.replace("_", "-")
-            given[name] = value
-        elif name is not None:
-            given[name] = f"{given[name]} {word}".strip()
-    if not given:
-        raise InstanceError(
-            f"{place}: found no argument, expected some as --num-layers"
-        )
-    return given
-
-
 def _number(
     given: dict[str, str], name: str, place: str, default: int | None = None
 ) -> int:
@@ -171,7 +152,8 @@ def _number(
         return default
     text = given.get(name, "")
     if not re.fullmatch(r"[0-9]{1,12}", text):
+        remedy = "paste the expanded command" if "$" in text else "correct it"
         raise InstanceError(
-            f"{place}: {name}: found {text!r}, expected a whole number; correct it"
+            f"{place}: {name}: found {text!r}, expected a whole number; {remedy}"
         )
     return int(text)

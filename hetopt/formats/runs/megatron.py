@@ -94,6 +94,17 @@ def _runs(source: Source, given: Given) -> list[Run]:
     return [facts.run()]
 
 
+def printed(source: Source) -> Arguments:
+    """Return the arguments that a log, or a part of it, shows; the last of several."""
+    if found := [arguments for _, arguments in _dumps(source.lines)]:
+        return found[-1]
+    matches = [_ARGUMENT.fullmatch(line.text) for line in source.lines if line.text]
+    # Without its title a dump is known by its dots.
+    if all(one is not None and " .." in one[0] for one in matches):
+        return {one[1]: logs.literal(one[2]) for one in matches if one is not None}
+    return {}
+
+
 def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
     """What is printed of the arguments, with its place: once, or once a restart."""
     held: dict[str, Any] | None = None

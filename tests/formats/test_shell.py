@@ -1,0 +1,160 @@
+"""Launch scripts are read as bash itself expands them, and no shell is run for it."""
+
+import subprocess
+from itertools import product
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from hetopt.errors import InstanceError
+from hetopt.formats.importing.shell import Word, commands
+
+EXAMPLE = """#!/bin/bash
+# Runs a model on one node
+export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
+GPUS_PER_NODE=8
+NUM_NODES=2 # more than one
+WORLD_SIZE=$(($GPUS_PER_NODE*$NUM_NODES))
+TP_SIZE=${TP_SIZE:-"2"}
+DTYPE="fp8"
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --master_addr ${MASTER_ADDR:-localhost}
+)
+MODEL_ARGS=(
+    --num-layers 4  # of them
+    # --hidden-size 1
+    --hidden-size 1024 \\
+    --split '99,1,0' "--title" "two words"
+)
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=(
+        "--fp8-format hybrid"
+        "--fp8-param-gather"
+    )
+else
+    DTYPE_ARGS=(--bf16)
+fi
+if [ -n "${WANDB_API_KEY}" ]; then
+    MODEL_ARGS+=( --wandb-project ${WANDB_PROJECT:-"mine"} )
+fi
+DDP_ARGS=(--use-distributed-optimizer)
+MODEL_ARGS+=("${DDP_ARGS[@]}")
+OPTIONS=" --bf16 \\
+    --lr 1e-4 "
+mkdir -p logs 2>/dev/null || exit 1
+cd . && torchrun ${DISTRIBUTED_ARGS[@]} \\
+    pretrain_gpt.py ${MODEL_ARGS[@]} ${DTYPE_ARGS[@]} \\
+    --tensor-model-parallel-size ${TP_SIZE} --world $WORLD_SIZE \\
+    ${OPTIONS} 2>&1 | cat
+"""
+LINES = (
+    "torchrun 'a  b' \"c  d\" e\\ f 'g'\"h\"i # no",
+    'A=1; B="$A 2"; torchrun $B "$B" \'$B\' "\\$B" x${A}y ""',
+    'A=(1 "2 3"); torchrun ${A[@]} "${A[@]}" "x${A[@]}y" $A ${A[1]} "${A[*]}"',
+    'A=(); torchrun a ${A[@]} "${A[@]}" b',
+    "A=1; A+=2; B=(1); B+=(2 3); torchrun $A ${B[@]}",
+    'torchrun ${A:-x y} "${A:-x y}" ${A-z} ${A:=q} $A; torchrun $A',
+    "A=; torchrun a${A:-1}b a${A-1}b a$A",
+    "A=3; torchrun $((A * (2 + $A) - ${A} / 2)) $((7 % A))",
+    "if [ 3 -gt 2 ] && ! [ a = b ]; then torchrun a; fi; torchrun b",
+    "if [ a = b ]; then torchrun a; elif [[ -z $X ]]; then torchrun b; else :; fi",
+    "if [[ a != b ]]; then if [ '' ]; then torchrun a; else torchrun b; fi; fi",
+    "[ 1 = 2 ] && A=1; [ 1 = 2 ] || B=2; torchrun ${A:-0} ${B:-0}",
+    "[ 1 = 1 ] || [ 1 = 2 ] && A=1; torchrun ${A:-0}",
+    "A=1; unset A; torchrun ${A:-none}",
+    "export A=1 B='2 3'; C=4 torchrun \"$A\" $B >/dev/null; torchrun $B 2>&1",
+    "torchrun a;torchrun b&&torchrun c || torchrun d",
+    "X=' a  b '; torchrun c${X}d \"$X\" $X",
+    'A=(\n 1\n\n 2 # two\n)\ntorchrun "${A[@]}"',
+)
+BASH = which("bash")
+
+
+def bash(script: str, folder: Path) -> list[list[str]]:
+    """What torchrun gets of bash, which has nothing in its environment."""
+    log = folder / "log"
+    log.touch()
+    stub = f"torchrun() {{ printf '%s\\0' torchrun \"$@\" $'\\n' >> '{log}'; }}\n"
+    path = folder / "script.sh"
+    path.write_text(stub + script)
+    env = {"PATH": "/usr/bin:/bin"}
+    subprocess.run([str(BASH), str(path)], cwd=folder, env=env, check=False)
+    calls = log.read_text().split("\0\n\0")[:-1]
+    return [call.split("\0") for call in calls]
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash here")
+@pytest.mark.parametrize("script", [EXAMPLE, *LINES])
+def test_words_are_those_of_bash(script: str, tmp_path: Path) -> None:
+    found = [
+        [word.text for word in words]
+        for words in commands(script, "run.sh")
+        if words and words[0].text == "torchrun"
+    ]
+    assert found
+    assert found == bash(script, tmp_path)
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash here")
+def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
+    pieces = ("a", " ", "'b c'", '"$A d"', "${A}", '"${B[@]}"', "${B[@]}", "\\ ")
+    lines = ["".join(three) for three in product(pieces, repeat=3)]
+    script = "A=' 1  2 '; B=('x y' z)\n" + "\n".join(f"torchrun {x}" for x in lines)
+    found = [[word.text for word in words] for words in commands(script, "x") if words]
+    assert found == bash(script, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "unread"),
+    [
+        ("run --a $X", "$X"),
+        ("run --a ${X}", "$X"),
+        ('run --a "$1/b"', "$1"),
+        ("run --a $(cat file | head)", "$(cat file | head)"),
+        ("run --a `pwd`/b", "`pwd`"),
+        ("A=$(nproc); B=$A; run --a x$B", "$(nproc)"),
+        ("A=2; run --a ${A%x}", "$A%x"),
+        ("for A in 1 2; do B=$A; done; run --a $B", "$B (line 1, not surely set)"),
+        ("A=1\nif [ -f x ]; then A=2; fi; run --a $A", "$A (line 2, not surely set)"),
+        ("case $1 in\n x) A=1 ;;\nesac; run --a $A", "$A (line 2, not surely set)"),
+        ("f() { A=1; }; f; run --a $A", "$A (line 1, not surely set)"),
+        ("while [ $# -gt 0 ]; do A=1; shift; done; run --a $A", "$A (line 1, "),
+        ("A=1; if true; then A=2; fi; run --a $A", "$A (line 1, not surely set)"),
+        ("[[ $HOST =~ x ]] && A=2; run --a $A", "$A (line 1, not surely set)"),
+        ("run --a $((2 ** 3))", "$((2 ** 3))"),
+        ("run --a $((9999999999999 * 9))", "$((9999999999999 * 9))"),
+    ],
+)
+def test_what_is_not_read_is_named(script: str, unread: str) -> None:
+    last = commands(script, "x")[-1]
+    assert [word.unread for word in last[:2]] == [None, None]
+    assert str(last[2].unread).startswith(unread)
+
+
+def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
+    script = "A=1; if [ a = b ]; then A=$(x); fi; run $A"
+    assert commands(script, "x")[-1] == [Word("run"), Word("1")]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("run 'a", 'x: line 1: found "\'a", expected the quote that ends it'),
+        ("a\nA=(1\n2", "x: line 2: found an array that does not end"),
+        (
+            "if [ -f y ]; then\nrun --a 1\nfi",
+            "x: line 2: found '--a' of a command under a condition that is not read",
+        ),
+        ("a" * (2**17 + 1), "x: found 131073 characters, expected a launch script"),
+        ("A=1\n" + "A=$A$A\n" * 60, "found '$A$A', where words stand for more"),
+        ("A=('')\n" + 'A+=("${A[@]}")\n' * 60, "stand for more than 1048576"),
+    ],
+)
+def test_scripts_that_cannot_be_read_are_refused(script: str, message: str) -> None:
+    with pytest.raises(InstanceError) as caught:
+        commands(script, "x")
+    assert message in str(caught.value)
+    assert "paste the expanded command" in str(caught.value)
