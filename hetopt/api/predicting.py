@@ -19,7 +19,7 @@ from ..calibration.constants import plain
 from ..calibration.files import read_file, write_constants
 from ..calibration.leaving_out import LeftOut, left_out
 from ..errors import InstanceError, Place
-from ..formats.runs import read
+from ..formats.runs import completed, read
 
 Runs = Place | Sequence[Run]
 
@@ -84,15 +84,20 @@ class Calibrated:
 
 
 def predict(
-    runs: Runs, *, constants: Place | None = None, fit_on: Runs | None = None
+    runs: Runs,
+    *,
+    constants: Place | None = None,
+    fit_on: Runs | None = None,
+    **told: Any,
 ) -> Predicted:
     """Set the model's seconds and memory beside measured runs, row by row.
 
     `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
-    `InstanceError` for a file that cannot be read.
+    runs first. `told` gives fields that `runs` leave out, such as `gpu`, and files
+    beside them (`configs`). Rows that the model cannot express say why in
+    `not_modelled`. Raises `InstanceError` for a file that cannot be read.
     """
-    rows = _runs(runs)
+    rows = _runs(runs, **told)
     known = _known(constants)
     if fit_on is not None:
         known = fitted_on(_runs(fit_on), known)
@@ -137,7 +142,7 @@ def _predicted(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
 def _runs(runs: Runs, **told: Any) -> list[Run]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
         return read(runs, **told)
-    return list(runs)
+    return completed(runs, **told)
 
 
 def _known(path: Place | None) -> dict[str, Constant]:

@@ -1,7 +1,7 @@
 """The commands about measured runs, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,24 @@ _CONSTANTS = typer.Option(
     help="Constants of `hetopt calibrate` or `hetopt profile`, before those shipped.",
 )
 Constants = Annotated[Path | None, _CONSTANTS]
+Configs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A config.json, or a trainer's own, beside.",
+    ),
+]
+Told = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="What the files leave out: gpu, vocabulary, nodes, seq, zero, recompute "
+        "...",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +43,8 @@ def register(app: typer.Typer) -> None:
 def predict(
     runs: Annotated[Path, typer.Argument(help="Measured runs: rows, or a log.")],
     constants: Constants = None,
+    config: Configs = None,
+    told: Told = None,
     fit_on: Annotated[
         Path | None,
         typer.Option(metavar="RUNS", help="Fit constants to these runs first."),
@@ -36,12 +56,14 @@ def predict(
     Seconds of an iteration with an interval that holds 4 of 5 runs, memory of the
     fullest GPU, whether it fits; or why the model cannot express a row.
 
-    Example: `hetopt predict runs.json`
+    Examples: `hetopt predict runs.json`; `hetopt predict train.log -o gpu=a100_80gb`,
+    as a log seldom names its GPUs.
     """
     from .. import api
     from ..report import predicted
 
-    found = api.predict(runs, constants=constants, fit_on=fit_on)
+    beside = _beside(config, told)
+    found = api.predict(runs, constants=constants, fit_on=fit_on, **beside)
     output.give(found.to_json(), predicted.terminal(found), as_json)
 
 
@@ -51,19 +73,8 @@ def calibrate(
         typer.Argument(help="Runs of yours: rows as JSON or CSV, logs of trainers."),
     ],
     constants: Constants = None,
-    config: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A config.json, or a trainer's own, beside."),
-    ] = None,
-    told: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="What the files leave out: gpu, nodes, seq, zero, recompute ...",
-        ),
-    ] = None,
+    config: Configs = None,
+    told: Told = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the constants.")
     ] = None,
@@ -78,12 +89,16 @@ def calibrate(
     """
     from .. import api
     from ..report import predicted
-    from ..text.options import pairs
 
     output.check_writable(out)
-    fields = pairs(told or ())
-    found = api.calibrate(
-        runs, constants=constants, **({"configs": config} if config else {}), **fields
-    )
+    found = api.calibrate(runs, constants=constants, **_beside(config, told))
     failed = written(out, found.write, "constants ")
     output.give(found.to_json(), predicted.calibrated(found), as_json, failed)
+
+
+def _beside(config: list[Path] | None, told: list[str] | None) -> dict[str, Any]:
+    """Return what is told beside files of runs, by the names that the API has."""
+    from ..text.options import pairs
+
+    fields: dict[str, Any] = {**pairs(told or ())}
+    return fields | ({"configs": config} if config else {})

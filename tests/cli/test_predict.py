@@ -8,9 +8,11 @@ import pytest
 from synthetic_runs import measured, row
 from typer.testing import CliRunner
 
-from hetopt.calibration import shipped
+import hetopt
+from hetopt.calibration import Run, shipped
 from hetopt.calibration.constants import plain
 from hetopt.cli import app
+from hetopt.errors import InstanceError
 
 RUNNER = CliRunner()
 
@@ -58,6 +60,68 @@ def test_constants_of_calibrate_are_what_predict_takes(
     fitted = document("predict", runs, "--fit-on", runs)["summary"]["all"]
     for line in (with_file, fitted):
         assert line["mean_error"] == pytest.approx(told["after"]["mean_error"], 1e-6)
+
+
+def test_what_runs_leave_out_is_told_beside_them(runs: Path, tmp_path: Path) -> None:
+    row = json.loads(runs.read_text("utf-8"))[0]
+    names = ("gpu", "vocabulary")
+    known = {name: row[name] for name in names}
+    lacking = {name: value for name, value in row.items() if name not in names}
+    file = tmp_path / "lacking.json"
+    file.write_text(json.dumps([lacking]))
+    assert document("predict", file)["rows"][0]["iteration_s"] is None
+    options = [f"-o{name}={value}" for name, value in known.items()]
+    expected = document("predict", runs)["rows"][:1]
+    assert document("predict", file, *options)["rows"] == expected
+    listed = hetopt.predict([Run(**lacking)], **known)
+    assert listed.to_json()["rows"] == expected
+    with pytest.raises(InstanceError, match=r"vocabulary: found 32000 .* and 7"):
+        hetopt.predict([Run(**row)], vocabulary=7)
+
+
+LOG = """\
+------------------------ arguments ------------------------
+  bf16 ............................................ True
+  ffn_hidden_size ................................. 4096
+  global_batch_size ............................... 8
+  hidden_size ..................................... 1024
+  micro_batch_size ................................ 1
+  num_attention_heads ............................. 8
+  num_layers ...................................... 4
+  seq_length ...................................... 1024
+  tensor_model_parallel_size ...................... 1
+  vocab_size ...................................... {}
+  world_size ...................................... 1
+-------------------- end of arguments ---------------------
+"""
+
+
+def test_a_log_is_predicted_with_its_card_and_its_models_configuration(
+    tmp_path: Path,
+) -> None:
+    times = "".join(
+        f" [2026-01-01 10:00:0{i}] iteration {i}/ 9 | elapsed time per iteration "
+        f"(ms): 20{i}.0 | global batch size: 8 |\n"
+        for i in range(1, 9)
+    )
+    named, unnamed, config = (tmp_path / name for name in ("a", "b", "config.json"))
+    named.write_text(LOG.format(32000) + times)
+    unnamed.write_text(LOG.format(None) + times)
+    shape = {"model_type": "llama", "vocab_size": 32000, "intermediate_size": 4096}
+    shape |= {
+        "hidden_act": "silu",
+        "hidden_size": 1024,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+    }
+    config.write_text(json.dumps(shape))
+    card = ("-o", "gpu=a100_80gb")
+    (whole,) = document("predict", named, *card, "-ogated=true")["rows"]
+    assert whole["iteration_s"] > 0
+    (alone,) = document("predict", unnamed, *card, "-ogated=true")["rows"]
+    assert alone["not_modelled"] == "vocabulary not told"
+    (beside,) = document("predict", unnamed, *card, "--config", config)["rows"]
+    assert beside == whole
 
 
 def test_for_a_terminal_both_say_errors(runs: Path) -> None:

@@ -40,12 +40,23 @@ def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[R
     line or field, and both values where two sources differ.
     """
     source = Source(Path(path))
-    beside = tuple(config(Path(place)) for place in configs)
+    given = _given(configs, fields)
     with naming(source.path):
         form = _form(source)
-        for one in beside:
+        for one in given.configs:
             _belongs(one, form)
-        return form.runs(source, Given(told(fields), beside))
+        return form.runs(source, given)
+
+
+def completed(
+    runs: Iterable[Run], *, configs: Iterable[Place] = (), **fields: Any
+) -> list[Run]:
+    """Return runs with what is given beside them, as `read` takes it, for nulls."""
+    return _given(configs, fields).filled(runs, None)
+
+
+def _given(configs: Iterable[Place], fields: dict[str, Any]) -> Given:
+    return Given(told(fields), tuple(config(Path(place)) for place in configs))
 
 
 def _form(source: Source) -> Form:

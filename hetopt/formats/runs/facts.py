@@ -28,7 +28,7 @@ _AXES = ("dp", "tp", "pp", "cp")  # of which the GPUs are the product
 class Facts:
     """The fields of one run as far as they are told, each with who told it."""
 
-    def __init__(self, where: Path) -> None:
+    def __init__(self, where: Path | None) -> None:
         self._where = where
         self._known: dict[str, tuple[Any, str]] = {}
 
@@ -109,13 +109,13 @@ class Given:
         """The configurations of one kind."""
         return [config for config in self.configs if config.kind == kind]
 
-    def filled(self, runs: Iterable[Run], where: Path) -> list[Run]:
+    def filled(self, runs: Iterable[Run], where: Path | None) -> list[Run]:
         """Rows with what is given in place of nulls; differences are errors."""
         if not self.fields:
             return list(runs)
         return [self._with(run, index, where) for index, run in enumerate(runs)]
 
-    def _with(self, run: Run, index: int, where: Path) -> Run:
+    def _with(self, run: Run, index: int, where: Path | None) -> Run:
         facts = Facts(where)
         facts.add(f"row {index + 1}", run.model_dump(exclude_none=True))
         for source, fields in self.fields:

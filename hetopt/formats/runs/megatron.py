@@ -81,13 +81,19 @@ def _runs(source: Source, given: Given) -> list[Run]:
     facts = given.facts(source.path)
     readings, batch = _seconds(source.lines)
     facts.add("the iterations", {"gbs": batch})
+    padded = [
+        (line.place, int(match[1]))
+        for line in source.lines
+        if (match := _VOCABULARY.search(line.text))
+    ]
     for place, arguments in _dumps(source.lines):
         fields = _fields(arguments)
+        if not padded:  # a tokenizer may add to what it was told
+            fields["vocabulary"] = logs.positive(arguments.get("vocab_size"))
         # A ramp that was not finished never came to the batch of the arguments.
         facts.add(place, fields if batch is None else {**fields, "gbs": None})
-    for line in source.lines:
-        if match := _VOCABULARY.search(line.text):
-            facts.add(line.place, {"vocabulary": int(match[1])})
+    for place, size in padded:
+        facts.add(place, {"vocabulary": size})
     _peaks(source.lines, facts)
     logs.name_gpus(source.lines, facts)
     logs.measured(source, facts, "iteration_s", readings)

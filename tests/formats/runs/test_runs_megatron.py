@@ -33,6 +33,19 @@ def test_a_log_of_megatron_is_the_run_it_was_written_from(tmp_path: Path) -> Non
     assert run.framework == "Megatron-LM"
 
 
+def test_the_vocabulary_is_that_of_the_arguments_unless_the_tokenizer_tells_it(
+    tmp_path: Path,
+) -> None:
+    arguments = ARGUMENTS | {"vocab_size": 32000}
+    log = megatron(arguments, TIMES)
+    assert one(put(tmp_path, "m.log", log)).vocabulary == 32000
+    # NullTokenizer has one token more than it is told.
+    log = megatron(arguments, TIMES, vocabulary=(32001, 32128))
+    assert one(put(tmp_path, "m.log", log)).vocabulary == 32001
+    log = megatron(ARGUMENTS | {"vocab_size": None}, TIMES)
+    assert one(put(tmp_path, "m.log", log)).vocabulary is None
+
+
 def test_ranks_and_a_restart_do_not_change_what_megatron_says(tmp_path: Path) -> None:
     log = megatron(ARGUMENTS, TIMES)
     plain = one(put(tmp_path, "plain.log", log))
