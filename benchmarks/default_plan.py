@@ -74,7 +74,7 @@ def rows(limit_s: float, wanted: Callable[[int, str], bool]) -> Iterator[Row]:
                 result = hetopt.plan(instance, planner, improve=improve, limits=limit_s)
                 if result.objective is not None:
                     found[planner + "+improve" * improve] = result.objective / 1e6
-        default = hetopt.plan(instance, limits=limit_s)
+        default = hetopt.plan(instance, known=False, limits=limit_s)
         own = None if default.objective is None else default.objective / 1e6
         best = min(found, key=lambda word: found[word], default=None)
         yield {

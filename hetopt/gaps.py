@@ -4,17 +4,33 @@ Each row names its reference; `bound` (proved) and `best known` are never mixed 
 one column. The summary counts unsolved and unproven apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
 from typing import Any
 
 from . import registry
 from .errors import MixedData
 from .performance_profiles import quantile
-from .result import Result, Status, gap, known_gap
+from .problems import Objective
+from .result import Bound, Result, Status, gap, known_gap
 
-__all__ = ["GapReport", "GapRow", "gap"]
+__all__ = ["GapReport", "GapRow", "Reference", "gap"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What gaps are to: the strongest bound, and the best plan's objective.
+
+    `bound_by` and `best_by` say whose they are: a method's of the report, or where they
+    were known from before.
+    """
+
+    bound: Bound | None = None
+    bound_by: str | None = None
+    best: Objective | None = None
+    best_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -26,6 +42,7 @@ class GapRow:
     result: Result
     gap_to_bound: float | None
     gap_to_best: float | None
+    reference: Reference = Reference()  # what the gaps are to
 
 
 @dataclass(frozen=True)
@@ -50,8 +67,13 @@ class GapReport:
         return registry.entry("report", "notebook").frame_of_gaps(self)
 
     @classmethod
-    def of(cls, results: Iterable[Result]) -> "GapReport":
-        """Gaps of results, each to the best bound and best plan of its instance."""
+    def of(
+        cls, results: Iterable[Result], known: Mapping[str, Reference] | None = None
+    ) -> "GapReport":
+        """Gaps of results, each to the best bound and best plan of its instance.
+
+        `known` has, by the instance's digest, what was known before them.
+        """
         by_digest: dict[str, list[Result]] = {}
         for result in results:
             by_digest.setdefault(result.digest, []).append(result)
@@ -59,7 +81,7 @@ class GapReport:
         for group in by_digest.values():
             if len({result.problem for result in group}) > 1:
                 raise MixedData("results of different problems in one gap report")
-            rows += _rows(group)
+            rows += _rows(group, (known or {}).get(group[0].digest, Reference()))
         return cls(tuple(rows))
 
     def summary(self) -> dict[str, Any]:
@@ -90,6 +112,8 @@ class GapReport:
                     "method": row.method,
                     "gap_to_bound": row.gap_to_bound,
                     "gap_to_best": row.gap_to_best,
+                    "objective": _number(row.result.objective),
+                    **referred(row.reference),
                     "result": row.result.to_json(),
                 }
                 for row in self.rows
@@ -98,23 +122,48 @@ class GapReport:
         }
 
 
-def _rows(group: list[Result]) -> list[GapRow]:
-    pick = min if group[0].sense == "minimise" else max
-    bounds = [r.bound.value for r in group if r.bound is not None]
-    plans = [r.objective for r in group if r.objective is not None]
-    # The strongest bound is the one nearest to the plans: the other extreme.
-    strongest = (max if pick is min else min)(bounds) if bounds else None
-    best = pick(plans) if plans else None
-    rows = []
-    for result in group:
-        value = result.objective
-        rows.append(
-            GapRow(
-                instance=getattr(result.data, "name", result.digest),
-                method=result.method.name,
-                result=result,
-                gap_to_bound=known_gap(value, strongest),
-                gap_to_best=known_gap(value, best),
-            )
+def referred(reference: Reference) -> dict[str, Any]:
+    """Fields of a row from which its gaps follow; absent is None."""
+    bound = reference.bound
+    return {
+        "reference_bound": None if bound is None else _number(bound.value),
+        "reference_by": reference.bound_by,
+        "best_known": _number(reference.best),
+        "best_known_by": reference.best_by,
+    }
+
+
+def _number(value: Objective | None) -> int | float | None:
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _rows(group: list[Result], known: Reference) -> list[GapRow]:
+    reference = _reference(group, known)
+    bound = reference.bound and reference.bound.value
+    return [
+        GapRow(
+            instance=getattr(result.data, "name", result.digest),
+            method=result.method.name,
+            result=result,
+            gap_to_bound=known_gap(result.objective, bound),
+            gap_to_best=known_gap(result.objective, reference.best),
+            reference=reference,
         )
-    return rows
+        for result in group
+    ]
+
+
+def _reference(group: list[Result], known: Reference) -> Reference:
+    """Strongest bound and best plan, from opposite sides; of equals the first."""
+    best, strongest = (min, max) if group[0].sense == "minimise" else (max, min)
+    bounds = [*((r.bound, r.method.name) for r in group), (known.bound, known.bound_by)]
+    proved = [(bound, by) for bound, by in bounds if bound is not None]
+    plans = [
+        *((r.objective, r.method.name) for r in group),
+        (known.best, known.best_by),
+    ]
+    found = [(plan, by) for plan, by in plans if plan is not None]
+    return Reference(
+        *strongest(proved, key=lambda one: one[0].value, default=(None, None)),
+        *best(found, key=lambda one: one[0], default=(None, None)),
+    )

@@ -93,8 +93,9 @@ class Result:
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
     the method leaves one. `failed` says which planners failed on the way, and how: a
-    bug of ours, but none that keeps the others from working. `name` is the instance's
-    name, None for a problem file.
+    bug of ours, but none that keeps the others from working. `started_from` says where
+    the plan is from that the search began with, where nothing that it found before was
+    as fast. `name` is the instance's name, None for a problem file.
     """
 
     problem: str
@@ -110,6 +111,7 @@ class Result:
     certificate: Record | None = None
     evaluation: Evaluation | None = None
     failed: tuple[str, ...] = ()
+    started_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.evaluation is None:
@@ -260,6 +262,8 @@ class Result:
             document["bound_exact"] = [exactly.numerator, exactly.denominator]
         if self.failed:
             document["failed"] = list(self.failed)
+        if self.started_from is not None:
+            document["started_from"] = self.started_from
         if self.certificate is not None:
             document["certificate"] = self.certificate.model_dump(
                 mode="json", exclude_none=True

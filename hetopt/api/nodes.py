@@ -3,7 +3,8 @@
 Nodes are equal that have as many GPUs of one type on equal links. A set leaves out
 whole groups, and is planned by itself. Its plan is one for all nodes, too, and is
 judged on all of them; what it costs is the time times the rate of the nodes that it
-uses.
+uses. So no set is ever faster than one that contains it: where its plan is, that is the
+best plan known of both, and some nodes of the larger set are idle.
 """
 
 from collections.abc import Sequence
@@ -35,11 +36,12 @@ from .calling import (
 )
 from .judging import load
 from .runs import FIELDS, US_PER_HOUR, spent, unsaid, used_nodes
+from .starts import NOTHING, AnyStart, Known, known_of
 
 OBJECTIVES = ("time", *FIELDS)
 UNITS = {"time": "us", "usd": "USD", "energy": "Wh"}
 _MOST_WHOLE = 4  # groups of which all sets are looked at: 15
-_SHARE = 0.5  # of the time, for all nodes together
+_NO_BETTER = ("proved to be no better than the best set",)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class NodeSet:
     """The best plan found without some groups, and what an iteration of it takes.
 
     Without a plan `reasons` say why; `usd` and `watt_hours` are None, too, where a
-    type of GPU that is used does not say its price or draw.
+    type of GPU that is used does not say its price or draw. `idle` are nodes that the
+    plan could use, and does not.
     """
 
     without: tuple[NodeGroup, ...]
@@ -64,6 +67,12 @@ class NodeSet:
     usd: Fraction | None
     watt_hours: Fraction | None
     reasons: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> set[str]:
+        """Names of the nodes that are left out."""
+        return {name for group in self.without for name in group.nodes}
 
     def __repr__(self) -> str:
         gone = sum(len(group.nodes) for group in self.without)
@@ -143,6 +152,7 @@ class NodeChoice:
             "sets": [
                 {
                     "without": [name for group in one.without for name in group.nodes],
+                    "idle": list(one.idle),
                     "iteration_us": one.iteration_us,
                     "usd": _float(one.usd),
                     "watt_hours": _float(one.watt_hours),
@@ -166,17 +176,24 @@ def groups_of(instance: Instance) -> tuple[NodeGroup, ...]:
 
 
 def without_each_group(
-    result: Result, *, limits: AnyLimits = 20, progress: AnyProgress = None
+    result: Result,
+    *,
+    start: AnyStart = None,
+    known: bool = True,
+    limits: AnyLimits = 20,
+    progress: AnyProgress = None,
 ) -> NodeChoice:
     """What each group of equal nodes contributes to a plan, by planning without it.
 
     Each group gets an equal share of the limits, in which the other nodes are planned
     as `plan` does; one that the plan does not use costs nothing to leave out. Where a
-    plan without a group is faster, the choice's `result` has it. `InstanceError` for a
+    plan without a group is faster, it is the best one known of all nodes, and the
+    choice's `result` has it. `start` and `known` as in `plan`. `InstanceError` for a
     result that is of no training plan.
     """
     data = _planned_on(result)
     search = _Search(data, "time", limits_of(limits), progress_of(progress), result)
+    search.known = known_of(data, data, start, library=known)
     groups = groups_of(data)
     search.look_at([(group,) for group in groups] if len(groups) > 1 else [])
     return search.choice(result.bound)
@@ -190,6 +207,8 @@ def choose_nodes(
     improve: bool = False,
     options: Options | None = None,
     runs_on: str | None = None,
+    start: AnyStart = None,
+    known: bool = True,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> NodeChoice:
@@ -197,27 +216,31 @@ def choose_nodes(
 
     `objective` is `time`, `usd` or `energy`, of the nodes that are used alone. All sets
     of up to four groups of equal nodes are looked at; of more, each without one, then
-    the best without another one, and so on. The bound is proved for all plans on all
-    nodes. Raises what `plan` raises, `UnknownName` for another objective, and
+    the best without another one, and so on. The limits are those of `plan` for all
+    nodes, and once more for the other sets together. The bound is proved for all plans
+    on all nodes. Raises what `plan` raises, `UnknownName` for another objective, and
     `InstanceError` where a type of GPU does not say its price or draw.
     """
-    start, whole, heard = monotonic(), limits_of(limits), progress_of(progress)
+    whole, heard = limits_of(limits), progress_of(progress)
     refuse_unknown("objective", [objective], list(OBJECTIVES))
     data = load(instance)
     if runs_on is not None:
         data = data.on(runs_on)
     prices = _prices(data, objective)
-    time_s = None if whole.time_s is None else whole.time_s * _SHARE
+    beforehand = None
+    if planner is None:
+        beforehand = known_of(instance, data, start, library=known)
     result = planning.plan(
         data,
         planner,
         improve=improve,
         options=options,
-        limits=replace(whole, time_s=time_s),
+        start=start if beforehand is None else beforehand,
+        limits=whole,
         progress=heard,
     )
-    left = less(whole, monotonic() - start)
-    search = _Search(data, objective, left, heard, result, planner, options, prices)
+    search = _Search(data, objective, whole, heard, result, planner, options, prices)
+    search.known = beforehand or NOTHING
     if result.stop is not Stop.INTERRUPTED:
         search.look_at_sets(groups_of(data))
     return search.choice(result.bound if prices is None else search.least_of(data))
@@ -244,6 +267,7 @@ class _Search:
         self._progress, self._result, self._prices = progress, result, prices
         self._planner, self._options = planner, options
         self._start, self._interrupted = monotonic(), False
+        self.known = NOTHING
         self.sets = [self._judged((), result, result.plan)]
 
     def look_at_sets(self, groups: Sequence[NodeGroup]) -> None:
@@ -293,8 +317,7 @@ class _Search:
             best, least = self._best(), self.least_of(some).value
             reached = None if best is None else best.value(self._objective)
             if reached is not None and least >= reached:
-                why = "proved to be no better than the best set"
-                self.sets.append(NodeSet(without, None, None, None, None, (why,)))
+                self.sets.append(NodeSet(without, None, None, None, None, _NO_BETTER))
                 return
         share = None if left.time_s is None else left.time_s / parts
         made = self._planned(some, replace(left, time_s=share))
@@ -308,7 +331,9 @@ class _Search:
         A planner that was named is followed by local search.
         """
         if self._planner is None:
-            return planning.plan(some, limits=limits)
+            found = ((self._data.name, one) for one in self._plans())
+            known = Known((*self.known.plans, *found))
+            return planning.plan(some, start=known, limits=limits)
         return planning.searched(self._planner, some, limits, options=self._options)
 
     def least_of(self, some: Instance) -> Bound:
@@ -316,19 +341,42 @@ class _Search:
         assert self._prices is not None
         return spending_bound(some, self._prices)
 
+    def _plans(self) -> list[TrainingPlan]:
+        """Plans of all sets so far."""
+        results = (one.result for one in self.sets)
+        return [r.plan for r in results if r is not None and r.plan is not None]
+
     def choice(self, bound: Bound | None) -> NodeChoice:
         """All sets that were looked at, and the result of the best of them."""
+        self.sets = [*map(self._with_fastest, self.sets)]
         best = self._best()
         result = self._result if best is None else self._as_result(best)
         if self._interrupted:
             result = replace(result, stop=Stop.INTERRUPTED)
         return NodeChoice(self._objective, result, tuple(self.sets), best, bound)
 
+    def _with_fastest(self, one: NodeSet) -> NodeSet:
+        """The set with the fastest plan of any set that needs no node it leaves out."""
+        if one.reasons == _NO_BETTER:
+            return one
+        found = [
+            (other.iteration_us, other.result)
+            for other in self.sets
+            if other.iteration_us is not None
+            and other.result is not None
+            and other.result.plan is not None
+            and not one.gone & used_nodes(other.result.plan)
+        ]
+        us, result = min(found, key=lambda other: other[0], default=(None, None))
+        if us == one.iteration_us or result is None:
+            return one
+        return self._judged(one.without, result, result.plan)
+
     def _as_result(self, best: NodeSet) -> Result:
         """The plan as one for all nodes; a bound on the time belongs to the time."""
         made, timed = best.result, self._objective == "time"
         assert made is not None
-        if best is self.sets[0] and timed:
+        if made is self._result and timed:
             return self._result
         found = replace(
             self._result,
@@ -371,8 +419,11 @@ class _Search:
             why = tuple(map(str, judged.violations))
             return NodeSet(without, None, None, None, None, why)
         us, cluster = judged.objective, self._data.planned_cluster
-        usd, watt_hours = (spent(cluster, used_nodes(plan), f, us) for f in FIELDS)
-        return NodeSet(without, result, us, usd, watt_hours)
+        used = used_nodes(plan)
+        usd, watt_hours = (spent(cluster, used, f, us) for f in FIELDS)
+        made = NodeSet(without, result, us, usd, watt_hours)
+        idle = (n.name for n in cluster.nodes if n.name not in used | made.gone)
+        return replace(made, idle=tuple(idle))
 
 
 def _planned_on(result: Result) -> Instance:

@@ -1,6 +1,6 @@
 """Training plans: by one planner, by all of them and the exact method, side by side."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -39,11 +39,20 @@ from .solving import (
     interrupted,
     planners_for,
 )
+from .starts import NOTHING, AnyStart, Known, known_of
 
-# 1 / the most of the planners' time: while there is no plan, and where there is one.
-_QUICK = {"megatron": (6, 6), "grid": (1.5, 1.5), "islands": (1.2, 1.5)}
-_GOOD = ("autohet", "whale", "hexiscale", "metis")  # asked before the others
+#: Asked first, in the order of what they cost: there is a plan soon.
+QUICK = ("autohet", "megatron", "grid", "islands")
+#: Asked behind them, before the others.
+GOOD = ("whale", "hexiscale", "metis")
+# 1 / the most of the planners' time for a quick one: without a plan, and with one. The
+# first two take a tenth of a second for hundreds of GPUs: without a plan they have all
+# the time that there is.
+_PARTS = {"grid": (1.5, 1.5), "islands": (1.2, 1.5)}
+_SOONEST, _SOON_PART = ("autohet", "megatron"), 6
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
+# Of a time so short that nothing else would find more: so many seconds, up to a part.
+_PLANNERS_LEAST_S, _PLANNERS_MOST_SHARE = 3.0, 0.8
 # Of that, and of the walks, before an exact method that searches by itself: a part of a
 # long time, and all of a time up to so many seconds, which planners need.
 _BEFORE_SEARCH, _ALL_UP_TO_S = 0.3, 12.0
@@ -62,20 +71,26 @@ def plan(
     improve: bool = False,
     options: Options | None = None,
     runs_on: str | None = None,
+    start: AnyStart = None,
+    known: bool = True,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Result:
     """Plan a training run, by one planner or by all of them and the exact method.
 
-    The planners take at most 0.4 of the time limit, and local search from the best of
-    their plans at most 0.7 of the rest, and 15 seconds; of limits beyond 12 seconds
-    less, down to 0.3 of that, where the exact method searches by itself, on more than
-    8 GPUs. Then it goes on from the best of these plans. Where it cannot carry the
-    instance, that plan is returned, with a bound; with `exact` it is an error instead
-    (`Unsupported`).
+    The planners take at most 0.4 of the time limit (of less than 8 seconds up to 0.8,
+    or 3 seconds), and local search from the best of their plans at most 0.7 of the
+    rest, and 15 seconds; of limits beyond 12 seconds less, down to 0.3 of that, where
+    the exact method searches by itself, on more than 8 GPUs. Then it goes on from the
+    best of these plans. Where it cannot carry the instance, that plan is returned, with
+    a bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
+    The search starts from the best plan that is known beforehand (`hetopt.api.starts`):
+    of those that `start` gives, those beside the instance, and the library's, whose
+    bound counts as well; the result's `started_from` names it. With `known` false only
+    `start` is used. A planner that was named is asked alone, whatever is known.
     A planner is a name, a Python file, or a function (`hetopt.api.plugins`).
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
     best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
@@ -84,13 +99,13 @@ def plan(
     `UnknownName` for an unknown planner, and `Unsupported` where the program that has
     to run the plan can run none of the instance.
     """
-    start = monotonic()
+    began = monotonic()
     whole, heard = limits_of(limits), progress_of(progress)
     data = load(instance)
     if runs_on is not None:
         data = data.on(runs_on)
     # What took long to read takes as long to judge and to write at the end.
-    left = less(whole, 2 * (monotonic() - start))
+    left = less(whole, 2 * (monotonic() - began))
     _ = data.planned_cluster
     support.require(data)
     name = None if planner is None else named(planner)
@@ -100,21 +115,29 @@ def plan(
         refuse_unknown(
             "planner", [name], registry.known_for("planners", "training_plan")
         )
+        if start is not None:
+            raise Unsupported(
+                "a planner and a start were both given: a planner makes its own plan; "
+                "leave one out"
+            )
     elif options:
         raise Unsupported(NO_PLANNER)
+    if improve and exact:
+        raise Unsupported(
+            "improve and exact were both asked for: choose one; the exact method "
+            "searches locally by itself"
+        )
+    beforehand = NOTHING
+    if name is None:
+        beforehand = known_of(instance, data, start, library=known)
     if improve:
-        if exact:
-            raise Unsupported(
-                "improve and exact were both asked for: choose one; the exact method "
-                "searches locally by itself"
-            )
-        found = searched(name, data, left, heard, options)
+        found = searched(name, data, left, heard, options, beforehand)
     elif name is not None:
         found = bounded(heuristic(name, data, left, options))
     else:
-        found = _planned(data, exact, left, heard)
+        found = planned(data, beforehand, left, heard, exact=exact)
     try:
-        return remedied(found, less(whole, monotonic() - start))
+        return remedied(found, less(whole, monotonic() - began))
     except KeyboardInterrupt:
         return interrupted(found)
 
@@ -126,17 +149,22 @@ def compare(
     *,
     exact: bool = False,
     runs_on: str | None = None,
+    start: AnyStart = None,
+    known: bool = True,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
     """Set planners side by side, and with `exact` the exact method as well.
 
-    All planners by default. Each gap is to the best bound that is proved for the
-    instance, by whatever method of this report; `runs_on` as in `plan`. Raises as
-    `plan` does, before any work is done.
+    All planners by default. The exact method's row is what `plan` finds in the same
+    time, from the best of the other rows and of what is known beforehand. Each gap is
+    to the best bound that is proved for the instance, by a method of this report or in
+    the library; `runs_on`, `start` and `known` as in `plan`. Raises as `plan` does,
+    before any work is done.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    loaded = [load(instance) for instance in several(instances)]
+    given_as = several(instances)
+    loaded = [load(instance) for instance in given_as]
     if runs_on is not None:
         loaded = [instance.on(runs_on) for instance in loaded]
     for instance in loaded:
@@ -147,42 +175,73 @@ def compare(
     everyone = planners_for("training_plan") if given is None else given
     chosen = list(dict.fromkeys(everyone))
     refuse_unknown("planner", chosen, registry.known_for("planners", "training_plan"))
+    beforehand = [
+        known_of(name, data, start, library=known)
+        for name, data in zip(given_as, loaded, strict=True)
+    ]
     results: list[Result] = []
     try:
-        for instance in loaded:
-            for result in _compared(instance, chosen, exact, asked, heard):
+        for instance, mine in zip(loaded, beforehand, strict=True):
+            for result in _compared(instance, mine, chosen, exact, asked, heard):
                 results.append(result)
                 if result.stop is Stop.INTERRUPTED:
                     raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not results:
             raise
-    return GapReport.of(results)
+    references = zip(loaded, beforehand, strict=True)
+    return GapReport.of(
+        results, {d.digest: mine.reference(d) for d, mine in references}
+    )
 
 
 # --- how it is done --------------------------------------------------------------
 
 
-def _planned(data: Instance, exact: bool, limits: Limits, progress: Progress) -> Result:
-    """By all planners, then by the exact method, which `exact` insists on."""
-    start = monotonic()
-    best = _best_of_all(data, limits, _part_before(data, limits))
-    if best.stop is Stop.INTERRUPTED:
-        return bounded(best)
-    left = less(limits, monotonic() - start)
-    try:
-        found = _exactly(data, best, left, progress)
-        failed = tuple(dict.fromkeys(best.failed + found.failed))
-        told = found.reasons
-        if found.status is Status.UNDECIDED:  # then the planners' reasons say more
-            told = best.reasons + told
-        return replace(found, failed=failed, reasons=told)
-    except KeyboardInterrupt:  # before or after the method's own work
-        return bounded(interrupted(best))
-    except Unsupported:
-        if exact:
-            raise
-        return bounded(best)
+def planned(
+    data: Instance,
+    known: Known,
+    limits: Limits,
+    progress: Progress = Listener(),  # noqa: B008 -- frozen
+    others: Sequence[Result] = (),
+    *,
+    exact: bool = False,
+) -> Result:
+    """The best plan by all planners, then by the exact method; `exact` insists on it.
+
+    The search starts from what is known and from `others`, results of the instance.
+    """
+    began = monotonic()
+    best = _best_of_all(data, limits, _part_before(data, limits), known, others)
+    found = bounded(best)
+    if best.stop is not Stop.INTERRUPTED:
+        left = less(limits, monotonic() - began)
+        try:
+            found = _exactly(data, best, left, progress)
+        except KeyboardInterrupt:  # before or after the method's own work
+            found = bounded(interrupted(best))
+        except Unsupported:
+            if exact:
+                raise
+        else:
+            told = found.reasons
+            if found.status is Status.UNDECIDED:  # then the planners' reasons say more
+                told = best.reasons + told
+            found = replace(
+                found,
+                failed=tuple(dict.fromkeys(best.failed + found.failed)),
+                reasons=told,
+                started_from=best.started_from,
+            )
+    return _waited(known.bounded(found), monotonic() - began)
+
+
+def _waited(found: Result, seconds: float) -> Result:
+    """The result with what the planners took, so that its seconds are all of them."""
+    rest = seconds - sum(found.seconds.values())
+    if rest <= 0:
+        return found
+    return replace(found, seconds={"planners": rest, **found.seconds})
 
 
 def _part_before(data: Instance, limits: Limits) -> float:
@@ -217,76 +276,105 @@ def searched(
     limits: Limits,
     progress: Progress = Listener(),  # noqa: B008 -- frozen
     options: Options | None = None,
+    known: Known = NOTHING,
 ) -> Result:
     """A planner's plan, or the best of all, then local search in the time that is left.
 
-    One planner has as long as it wants, but for the last quarter of the time.
+    One planner has as long as it wants, but for the last quarter of the time. What is
+    known counts where all are asked.
     """
     start = monotonic()
     if planner is None:
-        found = _best_of_all(data, limits)
+        found = _best_of_all(data, limits, known=known)
     else:
         most = None if limits.time_s is None else limits.time_s * _ONE_SHARE
         found = heuristic(planner, data, replace(limits, time_s=most), options)
     try:
         left = less(limits, monotonic() - start)
-        return bounded(improved(found, left, progress.report))
+        return known.bounded(bounded(improved(found, left, progress.report)))
     except KeyboardInterrupt:  # before the search, which keeps what it has
         return bounded(interrupted(found))
 
 
-def _best_of_all(data: Instance, limits: Limits, part: float = 1.0) -> Result:
+def _best_of_all(
+    data: Instance,
+    limits: Limits,
+    part: float = 1.0,
+    known: Known = NOTHING,
+    others: Sequence[Result] = (),
+) -> Result:
     """The best of all planners' results, after walks from the best of them.
 
-    In a `part` of the time that they are given.
+    In a `part` of the time that they are given. What is known counts as a result, and
+    so do `others`.
     """
     start = monotonic()
-    results = _heuristics(data, limits, part)
+    given, results, ended = [*others, *known.results(data)], list[Result](), False
+    try:
+        for result in in_turn(data, limits, part, given):
+            results.append(result)
+            ended = result.stop is Stop.INTERRUPTED
+    except KeyboardInterrupt:
+        if not results and not given:
+            raise
+        ended = True
+    # Ties are broken by name, but what was found here stands before what was known.
+    results = sorted(results, key=lambda result: result.method.name) + given
     best = _best(results)
-    if any(result.stop is Stop.INTERRUPTED for result in results):
+    if ended:
         return interrupted(best)
     left = less(limits, monotonic() - start)
     return improved_from_several(best, results, left, part)
 
 
-def _heuristics(data: Instance, limits: Limits, part: float) -> list[Result]:
-    """Every planner in turn, in a share of the time, until one is interrupted.
+def in_turn(
+    data: Instance,
+    limits: Limits,
+    part: float = 1.0,
+    known: Iterable[Result] = (),
+    started: Callable[[str], None] = lambda name: None,
+) -> Iterator[Result]:
+    """Results of every planner in a share of the time, until one is interrupted.
 
-    What a planner leaves of its share goes to those after it. Quick ones go first, so
-    that there is a plan soon; where they took all the time, the others are not asked.
+    What a planner leaves of its share goes to those after it. Quick ones go first, and
+    while there is no plan, not among the `known` either, the quickest may take all the
+    time; where they took the planners' part, the others are not asked.
     """
-    names = planners_for("training_plan")
-    names = [*dict.fromkeys((*_QUICK, *_GOOD, *names))]
+    names = [*dict.fromkeys((*QUICK, *GOOD, *planners_for("training_plan")))]
     divided = data.workload.costs.expert_parallel > 1
     if divided or not data.workload.target.free:  # the exact method searches grids
         names = ["megatron", "grid"]
-    left = most = None
-    if limits.time_s is not None:
-        whole = part * limits.time_s
-        left, most = whole * _PLANNERS_SHARE, whole * _PLANNER_SHARE
-    results: list[Result] = []
+    began, whole = monotonic(), limits.time_s
+    left = 0.0 if whole is None else part * _for_planners(whole)
+    planned = any(result.plan is not None for result in known)
     for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
         seconds = None
-        if left is not None and most is not None:
-            planned = any(result.plan is not None for result in results)
-            if name in _QUICK:
-                seconds = left / _QUICK[name][planned]
-            else:  # none of them eats the clock
-                seconds = min(left / (2 if name in _GOOD else waiting), most)
-        share = replace(limits, time_s=seconds)
-        try:
-            results.append(heuristic(name, data, share, attempt=tried))
-        except KeyboardInterrupt:
-            if not results:
-                raise
-            results[-1] = interrupted(results[-1])
-        if results[-1].stop is Stop.INTERRUPTED:
-            break
-        if left is not None:
-            left -= results[-1].seconds["solve"]
+        if whole is not None:
+            if name in _PARTS:
+                seconds = left / _PARTS[name][planned]
+            elif name not in _SOONEST:  # none of them eats the clock
+                parts = 2 if name in GOOD else waiting
+                seconds = min(left / parts, part * whole * _PLANNER_SHARE)
+            elif planned:
+                seconds = left / _SOON_PART
+            else:
+                seconds = max(0.0, whole - (monotonic() - began))
+        started(name)
+        result = heuristic(name, data, replace(limits, time_s=seconds), attempt=tried)
+        planned = planned or result.plan is not None
+        yield result
+        if result.stop is Stop.INTERRUPTED:
+            return
+        if whole is not None:
+            left -= result.seconds["solve"]
             if left <= 0:  # the tables of the others alone would take longer
-                break
-    return sorted(results, key=lambda result: result.method.name)
+                return
+
+
+def _for_planners(seconds: float) -> float:
+    """What all planners together have of the time."""
+    least = min(_PLANNERS_LEAST_S, seconds * _PLANNERS_MOST_SHARE)
+    return max(seconds * _PLANNERS_SHARE, least)
 
 
 def _best(results: list[Result]) -> Result:
@@ -305,12 +393,13 @@ def _best(results: list[Result]) -> Result:
 
 def _compared(
     instance: Instance,
+    known: Known,
     planners: list[str],
     exact: bool,
     limits: Limits,
     progress: Progress,
 ) -> Iterator[Result]:
-    """Results of the planners, then of the exact method warm-started by the best."""
+    """Results of the planners, then what `plan` finds from the best of them."""
     results: list[Result] = []
     for name in planners:
         progress.started(f"{instance.name}: {name}")
@@ -318,8 +407,7 @@ def _compared(
         yield results[-1]
     if exact:
         progress.started(f"{instance.name}: exact")
-        warm = _best(results).plan if results else None
-        yield exact_result("training_plan", instance, limits, warm, progress.report)
+        yield planned(instance, known, limits, progress, results, exact=True)
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:

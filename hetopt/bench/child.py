@@ -79,7 +79,7 @@ def solved(task: Task) -> Result:
         stated = None if method == "exact" else method
         return api.solve(data, stated, task.backend, limits=limits)
     if method == "plan":
-        return api.plan(data, limits=limits)
+        return api.plan(data, known=False, limits=limits)
     if method.endswith("+improve"):
         return api.plan(
             data, method.removesuffix("+improve"), improve=True, limits=limits

@@ -26,6 +26,7 @@ class Entry:
     row: Row
     reference: Fraction | None  # the strongest bound of the data, proved
     best: Fraction | None  # the best plan of the data, of any row
+    reference_by: str | None = None  # the method whose bound it is, or the library
 
     @property
     def method(self) -> str:
@@ -61,6 +62,15 @@ class Entry:
     def gap_to_best(self) -> float | None:
         """To the best plan, by whatever row; nothing is proved of it."""
         return known_gap(self.objective, self.best)
+
+    @property
+    def references(self) -> dict[str, Any]:
+        """Fields from which the gaps of a row follow; absent is None."""
+        return {
+            "reference_bound": _plain(self.reference),
+            "reference_by": self.reference_by,
+            "best_known": _plain(self.best),
+        }
 
     @property
     def contradicted(self) -> bool:
@@ -127,15 +137,24 @@ def _data(row: Row) -> Any:
 
 def _references(
     group: list[Row], known: tuple[Fraction | None, Fraction | None]
-) -> tuple[Fraction | None, Fraction | None]:
-    """Strongest bound and best plan: from opposite sides."""
-    found = [number(row, "bound") for row in group]
-    bounds = [bound for bound in (*found, known[0]) if bound is not None]
+) -> tuple[Fraction | None, Fraction | None, str | None]:
+    """Strongest bound and best plan, from opposite sides, and whose bound it is."""
+    proved = [(number(row, "bound"), method_of(row)) for row in group]
+    proved.append((known[0], "the library"))
+    bounds = [(bound, by) for bound, by in proved if bound is not None]
     found = [number(row, "objective") for row in group]
     plans = [plan for plan in (*found, known[1]) if plan is not None]
     minimise = group[0].get("sense") != "maximise"
     strongest, best = (max, min) if minimise else (min, max)
-    return strongest(bounds, default=None), best(plans, default=None)
+    bound, by = strongest(bounds, key=lambda one: one[0], default=(None, None))
+    return bound, best(plans, default=None), by
+
+
+def _plain(value: Fraction | None) -> int | float | None:
+    """A whole number as such, another as a float."""
+    if value is None:
+        return None
+    return value.numerator if value.denominator == 1 else float(value)
 
 
 def by_problem(found: Iterable[Entry]) -> dict[str, list[Entry]]:

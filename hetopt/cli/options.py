@@ -106,6 +106,21 @@ RunsOn = Annotated[
         "architecture (all that it allows), or any.",
     ),
 ]
+Start = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Start from this plan, too; those beside the instance are starts already.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    flag(
+        "--fresh",
+        help="Nothing that is known counts: no plan beside the instance, and not the "
+        "library's best.",
+    ),
+]
 AsJson = Annotated[
     bool,
     flag("--json", help="One JSON document on stdout, an error too, nothing else."),

@@ -13,12 +13,14 @@ from . import output, runs
 from .options import (
     AsJson,
     Dask,
+    Fresh,
     Gap,
     InstanceWord,
     Options,
     Out,
     RunsOn,
     Seed,
+    Start,
     Threads,
     TimeLimit,
     flag,
@@ -99,6 +101,8 @@ def plan(
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
     option: Options = None,
+    start: Start = None,
+    fresh: Fresh = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -109,8 +113,9 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    By default the exact method, starting from the best planner's plan. With
-    `--without` a third of the time is for that.
+    By default the exact method, starting from the best plan of the planners and of
+    the files beside the instance. `--without`, `--objective usd` and `energy` take the
+    time limit twice: for all nodes, and for the sets without some.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
@@ -130,6 +135,8 @@ def plan(
         "improve": improve,
         "options": values(option),
         "runs_on": runs_on,
+        "start": start or None,
+        "known": not fresh,
     }
     nodes = None
     with output.watch("us", time_limit) as watch:
@@ -228,6 +235,8 @@ def compare(
         flag("--targets", help="Targets in place of planners: what does each cost?"),
     ] = False,
     runs_on: RunsOn = None,
+    start: Start = None,
+    fresh: Fresh = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -263,6 +272,8 @@ def compare(
             None if planners is None else listed(planners),
             exact=exact,
             runs_on=runs_on,
+            start=start or None,
+            known=not fresh,
             limits=limits,
             progress=watch,
         )
@@ -599,14 +610,15 @@ def _with_and_without(
     watch: Any,
     how: dict[str, Any],
 ) -> "NodeChoice":
-    """A plan, then plans without each group of nodes in a third of the time."""
+    """A plan, then plans without each group of nodes in as much time again."""
     from .. import api
+    from ..api.starts import known_of
 
-    third = None if limits.time_s is None else limits.time_s / 3
-    most = replace(limits, time_s=None if third is None else 2 * third)
-    result = api.plan(instance, exact=exact, limits=most, progress=watch, **how)
-    few = replace(limits, time_s=third if result.stop.value != "interrupted" else 0.0)
-    return api.without_each_group(result, limits=few, progress=watch)
+    result = api.plan(instance, exact=exact, limits=limits, progress=watch, **how)
+    beside = known_of(instance, result.data, how["start"], library=how["known"])
+    if result.stop.value == "interrupted":
+        limits = replace(limits, time_s=0.0)
+    return api.without_each_group(result, start=beside, limits=limits, progress=watch)
 
 
 def _deliver_plan(

@@ -132,6 +132,7 @@ def result() -> Schema:
         "bound_exact": exactly,
         "certificate": {"type": "object"},
         "failed": {"type": "array", "items": {"type": "string"}},
+        "started_from": {"type": "string"},  # where a plan known before was the start
         "run": {"type": "object"},  # with --tokens or --dataset
         "nodes": {"type": "object"},  # with --objective or --without
         "warnings": {"type": "array", "items": {"type": "string"}},

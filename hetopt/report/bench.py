@@ -33,6 +33,7 @@ FIELDS = (
     *("problem", "instance", "method", "backend", "seed", "status", "stop", "size"),
     *("size_unit", "objective", "unit", "bound", "bound_source", "gap_to_bound"),
     *("gap_to_best", "method_s", "wall_s", "reasons"),
+    *("reference_bound", "reference_by", "best_known"),
 )
 
 
@@ -61,7 +62,7 @@ def document(report: Report) -> dict[str, Any]:
         ],
         "rows": [
             {**entry.row, "gap_to_bound": entry.gap_to_bound}
-            | {"gap_to_best": entry.gap_to_best}
+            | {"gap_to_best": entry.gap_to_best, **entry.references}
             for entry in report.entries
         ],
         "figures": list(statistics.figures(report.rows)),
@@ -78,6 +79,7 @@ def comma_separated(report: Report) -> str:
             "method_s": entry.seconds,
             "wall_s": entry.row.get("seconds", {}).get("wall"),
             "reasons": "; ".join(entry.row.get("reasons", [])),
+            **entry.references,
         }
         for entry in report.entries
     )

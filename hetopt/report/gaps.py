@@ -7,7 +7,7 @@ from itertools import groupby
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..gaps import GapReport, GapRow
+from ..gaps import GapReport, GapRow, referred
 from ..performance_profiles import profiles
 from ..problems import Objective
 from ..result import Bound, known_gap
@@ -37,6 +37,11 @@ class Row:
     reasons: str
     low_s: float | None = None
     high_s: float | None = None
+    objective: Objective | None = None
+    reference_bound: Objective | None = None
+    reference_by: str | None = None
+    best_known: Objective | None = None
+    best_known_by: str | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
@@ -63,6 +68,8 @@ class Row:
             reasons="; ".join(result.reasons),
             low_s=parts.get("low_s"),
             high_s=parts.get("high_s"),
+            objective=result.objective,
+            **referred(row.reference),
         )
 
     @property
@@ -101,7 +108,7 @@ _OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
     "Each row is a plan that an independent judge timed and weighed. The gap to the "
     "bound says how much faster any plan could be at most, and is proved; the gap to "
-    "the best plan compares with the instance's fastest plan on this page. "
+    "the best plan compares with the fastest plan that is known of the instance. "
     + pipelines.NOTE
 )
 
@@ -172,16 +179,30 @@ def _facts(rows: list[GapRow]) -> tuple[tuple[str, str], ...]:
     best = next(_plans(rows), [])
     if not best:
         return ()
-    bounds = [row.result.bound.value for row in rows if row.result.bound]
-    bound, first = max(bounds, default=None), best[0]
+    first, bound = best[0], best[0].reference.bound
     return (
         (
             f"fastest plan, by {_names(best)}",
             words.amount(first.result.objective, "us"),
         ),
-        ("no plan is faster than", words.amount(bound, "us")),
+        ("no plan is faster than", _proved(bound)),
         ("gap to the bound", words.share(first.gap_to_bound)),
+        *_better(rows),
     )
+
+
+def _proved(bound: Bound | None) -> str:
+    return words.amount(None if bound is None else bound.value, "us")
+
+
+def _better(rows: list[GapRow]) -> Iterator[tuple[str, str]]:
+    """A plan that is known, and faster than those of the rows."""
+    reference = rows[0].reference
+    found = (row.result.objective for row in rows if row.result.objective is not None)
+    fastest = min(found, default=None)
+    if reference.best is None or (fastest is not None and fastest <= reference.best):
+        return
+    yield f"best known, from {reference.best_by}", words.amount(reference.best, "us")
 
 
 def _pictured(name: str, rows: list[GapRow]) -> Section:
@@ -221,13 +242,12 @@ def section(name: str, rows: list[GapRow]) -> Section:
 
 
 def headline(rows: list[GapRow]) -> str:
-    """What is proved about an instance: the strongest bound of its rows."""
-    bounds = [row.result.bound for row in rows if row.result.bound]
-    strongest: Bound | None = max(bounds, key=lambda bound: bound.value, default=None)
-    if strongest is None:
-        return "no bound is known"
-    value = words.amount(strongest.value, "us")
-    return f"no plan is faster than {value} (proof: {strongest.source})"
+    """What is proved about an instance, and the best plan known where no row has it."""
+    bound = rows[0].reference.bound
+    told = "no bound is known"
+    if bound is not None:
+        told = f"no plan is faster than {_proved(bound)} (proof: {bound.source})"
+    return "; ".join([told, *(f"{what}: {value}" for what, value in _better(rows))])
 
 
 def summary(report: GapReport) -> Section:

@@ -112,6 +112,8 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
         yield "bound", f"{value} ({result.bound.source})"
     if result.gap is not None:
         yield "gap", words.share(result.gap)
+    if result.started_from is not None:
+        yield "started from", result.started_from
     if result.seconds:
         yield "planning", words.duration(sum(result.seconds.values()))
     for reason in result.reasons:

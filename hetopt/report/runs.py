@@ -76,7 +76,8 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
     if one.iteration_us is None:
         why = "; ".join(one.reasons) or "none was found in the time"
         return f"{name}: no plan, {why}"
-    told = [words.amount(one.iteration_us, "us")]
+    idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
+    told = [words.amount(one.iteration_us, "us") + idle]
     told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
     if one.watt_hours is not None:
         told.append(f"{words.number(float(one.watt_hours))} Wh")

@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
+from hetopt.api import nodes
 from hetopt.api.nodes import NodeChoice, groups_of
 from hetopt.api.runs import used_nodes
 from hetopt.errors import InstanceError
 from hetopt.files import schemas
 from hetopt.problems import training_plan
+from hetopt.report import runs
 
 GPUS = {
     "big": {"peak_tflops": 300, "memory_gib": 80, "usd_per_hour": 3, "watts": 400},
@@ -141,9 +143,9 @@ def test_the_command_line_tells_the_same(tmp_path: Any) -> None:
     told = CliRunner().invoke(cli.app, [*words, "--json"])
     assert told.exit_code == 0, told.output
     document = json.loads(told.stdout)
-    nodes = document["nodes"]
-    assert [one["chosen"] for one in nodes["sets"]].count(True) == 1
-    assert nodes["bound"] <= nodes["value"]
+    told_nodes = document["nodes"]
+    assert [one["chosen"] for one in told_nodes["sets"]].count(True) == 1
+    assert told_nodes["bound"] <= told_nodes["value"]
     schema = schemas.result()
     assert faults(document, schema, schema) == []
     shown = CliRunner().invoke(cli.app, [*words[:2], "--without", *words[4:]])
@@ -157,3 +159,63 @@ def test_a_bound_that_is_above_a_plan_is_no_choice() -> None:
     wrong = hetopt.Bound((choice.value or 0) + 1, "nothing")
     with pytest.raises(Exception, match="contradicts"):
         NodeChoice("usd", choice.result, choice.sets, choice.best, wrong)
+
+
+def test_no_set_is_faster_than_one_that_contains_it() -> None:
+    instance = mixed()
+    poor = hetopt.plan(instance, "megatron", limits=5)
+    assert poor.objective is not None
+    choice = hetopt.without_each_group(poor, limits=4)
+    whole = choice.sets[0]
+    assert whole.iteration_us is not None
+    for one in choice.sets:
+        assert one.iteration_us is None or one.iteration_us >= whole.iteration_us
+        assert (choice.compared(one)["slower"] or 0) >= 0
+    assert choice.result.objective == whole.iteration_us <= poor.objective
+    assert choice.best is whole
+    assert "faster" not in "".join(runs.set_line(choice, one) for one in choice.sets)
+
+
+def test_the_plan_of_some_nodes_is_one_of_all_with_idle_ones() -> None:
+    # Links so slow that the big node alone is fastest: the rest is idle.
+    tree = mixed().model_dump(mode="json")
+    tree["cluster"]["inter"]["gbytes_per_s"] = 0.001
+    instance = hetopt.Instance.model_validate_json(json.dumps(tree))
+    poor = hetopt.plan(instance, "megatron", limits=5)
+    choice = hetopt.without_each_group(poor, limits=4)
+    whole, without_big, without_small = choice.sets
+    assert whole.idle == ("s-1", "s-2")
+    assert whole.iteration_us == without_small.iteration_us
+    assert (without_big.iteration_us or 10**18) > (whole.iteration_us or 0)
+    assert "s (idle: s-1..2)" in runs.set_line(choice, whole)
+    assert choice.to_json()["sets"][0]["idle"] == ["s-1", "s-2"]
+
+
+def test_all_nodes_have_the_time_that_plan_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, float]] = []
+    plan = nodes.planning.plan
+
+    def heard(data: hetopt.Instance, *words: Any, **named: Any) -> hetopt.Result:
+        limits = hetopt.Limits(1) if named["limits"].time_s else named["limits"]
+        asked.append((len(data.planned_cluster.nodes), named["limits"].time_s))
+        return plan(data, *words, **named | {"limits": limits})
+
+    monkeypatch.setattr(nodes.planning, "plan", heard)
+    hetopt.choose_nodes(mixed(), "usd", limits=600)
+    assert asked[0] == (3, 600)
+    assert all(300 > seconds > 100 for count, seconds in asked[1:] if count < 3)
+
+
+def test_plans_of_all_nodes_are_starts_of_some() -> None:
+    # A plan that happens to use the big node alone is a start without the small ones.
+    instance = mixed()
+    cluster = instance.planned_cluster
+    alone = instance.model_copy(update={"cluster": cluster.only([cluster.node["b-1"]])})
+    plan = hetopt.plan(alone, limits=5).plan
+    whole = hetopt.plan(instance, "megatron", limits=5)
+    choice = hetopt.without_each_group(whole, start=plan, limits=0)
+    assert [one.without for one in choice.sets] == [()]  # no time for any
+    choice = hetopt.without_each_group(whole, start=plan, limits=2)
+    judged = training_plan.evaluate(instance, plan).objective
+    without_small = next(o for o in choice.sets if not o.gone ^ {"s-1", "s-2"})
+    assert (without_small.iteration_us or 10**18) <= (judged or 0)

@@ -1,0 +1,246 @@
+"""What is known of an instance beforehand: plans at hand, and the library's best.
+
+Every command that plans, compares or explains asks here, so that none says less than
+another has found. Plans at hand are those that the caller gives, and those of result
+documents in the instance's folder that were made for the same instance, for whatever
+target; of an instance of the library the current folder is meant. The judge looks at
+each of them before anybody uses it. A bound is taken from the library alone.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .. import files, registry
+from ..errors import HetoptError, InstanceError
+from ..files import best
+from ..gaps import Reference
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..result import Bound, Method, Result, Status, Stop
+from ..schema import Instance, Record
+from ..schema.targets import TARGETS
+from ..text.complaints import validated
+from ..text.parsing import parse_tree, read_text
+from .calling import AnyInstance, AnyPlan
+from .judging import posed_training
+
+LIBRARY = "the library"
+_MOST_FILES = 64  # of a folder, the newest
+_MOST_BYTES = 64 * 2**20  # of all of them
+_DIGEST = re.compile(r'"digest":\s*"(sha256:[0-9a-f]{64})"')
+
+
+@dataclass(frozen=True)
+class Start:
+    """A plan that the judge accepts on an instance, and where it is from."""
+
+    plan: TrainingPlan
+    objective: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """Plans at hand with their sources, and the library's best of the instance."""
+
+    plans: tuple[tuple[str, TrainingPlan], ...] = ()
+    library: best.Best | None = field(default=None, repr=False)
+
+    def starts(self, data: Instance) -> tuple[Start, ...]:
+        """The plans that can run on an instance, the fastest first.
+
+        It may be another one than the plans were made for, with some of its nodes.
+        """
+        found: list[Start] = []
+        for source, plan in self.plans:
+            try:
+                judged = training_plan.evaluate(data, plan)
+            except HetoptError:  # a size or degree that the profile lacks
+                continue
+            if judged.valid and isinstance(judged.objective, int):
+                found.append(Start(plan, judged.objective, source))
+        return tuple(sorted(found, key=lambda start: start.objective))
+
+    def results(self, data: Instance) -> list[Result]:
+        """The fastest of these plans as a result; an empty list where there is none."""
+        return [
+            Result(
+                "training_plan",
+                data,
+                Method(start.source, "given"),
+                Status.FEASIBLE,
+                Stop.FINISHED,
+                plan=start.plan,
+                started_from=start.source,
+            )
+            for start in self.starts(data)[:1]
+        ]
+
+    def bound(self, data: Instance) -> Bound | None:
+        """The library's bound of this very instance.
+
+        None where the judge does not find the objective that the library has, for then
+        the bound is of other costs, too.
+        """
+        kept = self.library
+        if kept is None or kept.digest != data.digest or kept.bound_by is None:
+            return None
+        value, by = kept.value("bound"), kept.bound_by
+        plan = validated(TrainingPlan, kept.plan, kept.instance, ("plan",))
+        judged = training_plan.evaluate(data, plan).objective
+        if value is None or judged != kept.value("objective"):
+            return None
+        source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
+        return Bound(int(value), source)
+
+    def reference(self, data: Instance) -> Reference:
+        """What gaps of an instance's results are to, beside these results."""
+        bound = self.bound(data)
+        by = None if bound is None else LIBRARY
+        for start in self.starts(data):
+            return Reference(bound, by, start.objective, start.source)
+        return Reference(bound, by)
+
+    def bounded(self, found: Result) -> Result:
+        """The result with the library's bound, where that says more."""
+        if found.plan is None:
+            return found
+        bound = self.bound(found.data)
+        if bound is None or (found.bound and found.bound.value >= bound.value):
+            return found
+        made = found.with_bound(bound)
+        stop = Stop.PROVED if made.status is Status.OPTIMAL else made.stop
+        if made.stop is Stop.INTERRUPTED:
+            stop = made.stop
+        return replace(made, stop=stop, certificate=self._certificate())
+
+    def _certificate(self) -> Record | None:
+        """What the library's bound can be checked by."""
+        if self.library is None or self.library.certificate is None:
+            return None
+        kind = registry.entry("exact", "training_plan").Certificate
+        try:
+            found: Record = validated(kind, self.library.certificate, LIBRARY)
+        except InstanceError:  # of another edition
+            return None
+        return found
+
+
+NOTHING = Known()
+
+AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None
+
+
+def known_of(
+    instance: AnyInstance,
+    data: Instance,
+    start: AnyStart = None,
+    *,
+    library: bool = True,
+) -> Known:
+    """What is known of `data`, which `instance` was loaded as.
+
+    `start` are plans that the caller gives; `InstanceError` for one that the instance
+    cannot run. Without `library` they are all that counts. What is known already is
+    returned as it is.
+    """
+    if isinstance(start, Known):
+        return start
+    plans = [*_given(start, data)]
+    if not library:
+        return Known(tuple(plans))
+    if (folder := _folder(instance)) is not None:
+        plans += _beside(folder, data)
+    kept = _of_library(data.name)
+    if kept is not None:
+        plan = validated(TrainingPlan, kept.plan, kept.instance, ("plan",))
+        plans.append((LIBRARY, plan))
+    return Known(tuple(plans), kept)
+
+
+def _given(start: AnyStart, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
+    if start is None or isinstance(start, Known):
+        return
+    if isinstance(start, str | Path | Result | Record | Mapping):
+        start = [start]
+    for one in start:
+        source = str(one) if isinstance(one, str | Path) else "the plan given"
+        plan = posed_training(one, data)[1]
+        judged = training_plan.evaluate(data, plan)
+        if not judged.valid:
+            raise InstanceError(
+                f"{source}: found a plan that {data.name!r} cannot run "
+                f"({judged.violations[0]}), expected one to start from; leave it out"
+            )
+        yield source, plan
+
+
+def _folder(instance: AnyInstance) -> Path | None:
+    """Where plans of an instance may lie; None for one that was not named."""
+    if not isinstance(instance, str | Path):
+        return None
+    name = str(instance)
+    if isinstance(instance, str) and files.in_library(name):
+        return Path()
+    return Path(instance).parent
+
+
+def _beside(folder: Path, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
+    """Plans of result documents of a folder, made for the instance.
+
+    A file that is no such document is none of ours, and passed over.
+    """
+    left, digests = _MOST_BYTES, _Digests(data)
+    for file, size in _newest(folder):
+        left -= size
+        if left < 0:
+            return
+        try:
+            text = read_text(file)
+            match = _DIGEST.search(text)
+            if match is None or match[1] not in digests:
+                continue
+            tree = parse_tree(text, str(file), is_json=True)
+            if tree.get("digest") != match[1] or not tree.get("plan"):
+                continue
+            yield str(file), validated(TrainingPlan, tree["plan"], str(file), ("plan",))
+        except HetoptError:
+            continue
+
+
+def _newest(folder: Path) -> list[tuple[Path, int]]:
+    """JSON files of a folder and their sizes, the newest first."""
+    found = []
+    try:
+        for file in folder.glob("*.json"):
+            stat = file.stat()
+            if file.is_file():
+                found.append((-stat.st_mtime_ns, file, stat.st_size))
+    except OSError:  # the folder, or a file, is gone or not ours to read
+        pass
+    return [(file, size) for _, file, size in sorted(found)[:_MOST_FILES]]
+
+
+class _Digests:
+    """Digests of an instance for all targets; each is derived where it is asked for."""
+
+    def __init__(self, data: Instance) -> None:
+        self._data = data
+        self._known: set[str] | None = None
+
+    def __contains__(self, digest: str) -> bool:
+        if digest == self._data.digest:
+            return True
+        if self._known is None:
+            self._known = {self._data.on(target).digest for target in TARGETS}
+        return digest in self._known
+
+
+def _of_library(name: str) -> best.Best | None:
+    try:
+        found = best.known(name)
+    except HetoptError:  # a file of ours that is broken is told of by `hetopt bench`
+        return None
+    return found if found is not None and found.problem == "training_plan" else None
