@@ -157,18 +157,16 @@ def _exposed(
 ) -> dict[str, float]:
     """What of synchronisation and hops nothing hides.
 
-    The framework reduces gradients of `width` bytes and gathers weights of 2; the cost
-    model counts `sync_passes` over its own gradients.
+    Gradients of the precision's width are reduced and weights of two bytes gathered;
+    the cost model counts `sync_passes` over gradients.
     """
-    width = 4 if usual.fp32_gradients else 2
-    told = costs.sync_passes * costs.gradient_bytes
     if costs.zero == 3 and costs.lora is not None:
         exposed = constant("fsdp", usual.sharding)  # of frozen weights, as they are
     elif costs.zero == 3:
-        exposed = constant("fsdp", usual.sharding) * (4 + width) / told
+        exposed = constant("fsdp", usual.sharding) * costs.sent_share
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
-        exposed = constant("dp", framework, overlap) * (2 + width) / told
+        exposed = constant("dp", framework, overlap) * costs.sent_share
     found = {"sync_factor": exposed}
     for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
         found[f"{field}hop_factor"] = constant("hop", framework, runs)

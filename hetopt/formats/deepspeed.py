@@ -21,6 +21,7 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import CostSettings, Instance
+from ..schema.widths import words
 from .exporting.launching import ranks, runs
 
 MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
@@ -109,8 +110,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "train_batch_size": data.workload.global_batch,
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
-        "bf16": {"enabled": costs.precision not in ("fp32", "fp16_mixed")},
-        "fp16": {"enabled": costs.precision == "fp16_mixed"},
+        **words("deepspeed", costs.precision),
         "zero_optimization": {"stage": costs.zero},
         **_updated(costs),
     }

@@ -18,6 +18,7 @@ from ..plans import Pipeline, TrainingPlan
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
+from ..schema.widths import words
 from ..text.parsing import yaml_text
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
@@ -88,9 +89,9 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             "hetero_process_meshes": meshes,
         },
     }
-    for name in ("bf16", "fp16"):
-        if name in model:
-            system["precision"] = {name: model.pop(name)}
+    precision = words("flagscale", data.workload.costs.precision)
+    if precision:
+        system["precision"] = {name: model.pop(name) for name in precision}
     for name in ("sequence_parallel", "use_distributed_optimizer"):
         if name in model:
             system[name] = model.pop(name)

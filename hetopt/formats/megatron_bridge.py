@@ -19,6 +19,7 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
 from ..schema.targets import Feature
+from ..schema.widths import words
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 
@@ -53,6 +54,7 @@ from megatron.bridge.peft.canonical_lora import CanonicalLoRA
 from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config
 from megatron.bridge.training.finetune import finetune
 from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.mixed_precision import get_mixed_precision_config
 from megatron.bridge.training.pretrain import pretrain
 
 SETTINGS = Path(__file__).with_name("settings.json")
@@ -64,7 +66,11 @@ def put(config, section, name, value):
     part = getattr(config, section) if section else config
     if not hasattr(part, name):
         sys.exit(f"this release of Megatron-Bridge has no {section}.{name}")
-    setattr(part, name, ACTIVATIONS[value] if name == "activation_func" else value)
+    if name == "activation_func":
+        value = ACTIVATIONS[value]
+    elif name == "mixed_precision" and value is not None:
+        value = get_mixed_precision_config(value)  # its fields are those of others, too
+    setattr(part, name, value)
 
 
 def config(words=()):
@@ -105,7 +111,10 @@ _NOT = {
 }
 _TRAIN = ("global_batch_size", "micro_batch_size")
 #: Said elsewhere: by the sequence, by the kind of query groups, by the precision.
-_ELSEWHERE = ("max_position_embeddings", "group_query_attention", "bf16", "fp16")
+_ELSEWHERE = (
+    *("max_position_embeddings", "group_query_attention"),
+    *("bf16", "fp16", "grad_reduce_in_bf16"),
+)
 _SHARDED = "use_distributed_optimizer"
 _GROUPS = "num_distributed_optimizer_instances"
 _UPDATED = (
@@ -114,7 +123,6 @@ _UPDATED = (
     "optimizer_offload_fraction",
     "use_precision_aware_optimizer",
 )
-_PRECISIONS = {"fp16_mixed": "fp16_mixed", "fp32": None}
 #: Matrices that adapters lie beside, by `workload.costs.lora.beside`.
 _ATTENTION = ("linear_q", "linear_k", "linear_v", "linear_proj")
 _BESIDE = {
@@ -154,7 +162,8 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
     sharded = bool(told.get(_SHARDED))
     groups = {_GROUPS: told[_GROUPS]} if _GROUPS in told else {}
     updated = {name: told[name] for name in _UPDATED if name in told}
-    precision = str(data.workload.costs.precision)
+    mixed = dict(words("megatron_bridge", data.workload.costs.precision))
+    whole = {"mixed_precision": mixed.pop("mixed_precision")}
     shape.setdefault("vocab_size", data.model.vocabulary)
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True
@@ -168,7 +177,8 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
         "tokenizer": {"vocab_size": data.model.vocabulary},
         "ddp": {_SHARDED: sharded, **groups},
         "optimizer": {_SHARDED: sharded, **updated},
-        "": {"mixed_precision": _PRECISIONS.get(precision, "bf16_mixed")},
+        "": whole,
+        **({"mixed_precision": mixed} if mixed else {}),
         **adapters,
     }
 

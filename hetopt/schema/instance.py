@@ -207,10 +207,22 @@ class Instance(Record):
                 )
 
     def on(self, target: str) -> Self:
-        """The instance with `workload.runs_on`; `UnknownName` where there is none."""
+        """The instance with `workload.runs_on`; `UnknownName` where there is none.
+
+        Gradients have the width that the target keeps (`launched_by`).
+        """
         if target not in TARGETS:
             raise UnknownName("target", target, [*TARGETS])
-        workload = self.workload.model_copy(update={"runs_on": target})
+        made = self.launched_by(target)
+        workload = made.workload.model_copy(update={"runs_on": target})
+        return made.model_copy(update={"workload": workload})
+
+    def launched_by(self, target: str) -> Self:
+        """The instance with gradients as a program keeps and exchanges them."""
+        costs = self.workload.costs.launched_by(target)
+        if costs is self.workload.costs:
+            return self
+        workload = self.workload.model_copy(update={"costs": costs})
         return self.model_copy(update={"workload": workload})
 
     @property

@@ -72,6 +72,7 @@ class Feature(StrEnum):
     BFLOAT16 = "16-bit numbers of the kind bf16, not fp16"
     CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
+    WIDE_UNDIVIDED = "sums of gradients in fp32 beside bf16 without ZeRO"
     NO_MASTER = "16-bit weights without a master copy"
     SGD = "SGD in place of AdamW"
     MUON = "Muon in place of AdamW"
@@ -182,6 +183,7 @@ _MEGATRON = {
     Feature.SINGLE_PRECISION,
     Feature.FLOAT16,
     Feature.BFLOAT16,
+    Feature.WIDE_UNDIVIDED,
 }
 
 #: By the names that `runs_on` and exporters have.
@@ -245,6 +247,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.SELECTIVE,
                     Feature.NOT_RECOMPUTED,
                     Feature.BFLOAT16,
+                    Feature.WIDE_UNDIVIDED,
                 }
             ),
             frozenset({Rule.FILLED, Rule.TIED_TOGETHER}),
@@ -275,6 +278,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.ZERO_3,
                     Feature.NOT_RECOMPUTED,
                     Feature.BFLOAT16,
+                    Feature.WIDE_UNDIVIDED,
                 }
                 | _LAYERS
             ),
@@ -295,7 +299,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.MIXED_TYPES,
                     Feature.MIXED_TYPES_IN_STAGE,
                     Feature.NOT_RECOMPUTED,
+                    Feature.SINGLE_PRECISION,
                     Feature.BFLOAT16,
+                    Feature.WIDE_UNDIVIDED,
                 }
                 | _LAYERS
             ),

@@ -25,6 +25,7 @@ from .record import (
 from .splits import FIELDS, Parallel, Split
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
 from .targets import TARGETS, RunsOn, Target
+from .widths import launched
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
 _LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
@@ -360,6 +361,34 @@ class CostSettings(Record):
         """The same of the model's own layers."""
         return self.kept(self.layer_states)
 
+    def launched_by(self, target: str) -> Self:
+        """The settings with the gradients that a program keeps and exchanges.
+
+        They are themselves where it keeps what they say (`hetopt.schema.widths`). Where
+        times are calibrated, `sync_factor` counts that weights of two bytes are
+        gathered whatever gradients are.
+        """
+        precision = launched(target, self.precision)
+        if precision == self.precision:
+            return self
+        told = {name: getattr(self, name) for name in self.model_fields_set}
+        told.pop("bytes_per_parameter", None)
+        made = type(self).model_validate(told | {"precision": precision})
+        if self.layer_times != "calibrated":
+            return made
+        factor = self.sync_factor * made.sent_share / self.sent_share
+        factor = float(f"{factor:.4g}")
+        return made.model_copy(update={"sync_factor": factor})
+
+    @property
+    def sent_share(self) -> float:
+        """Bytes that an exchange has of a parameter, by those that are counted.
+
+        Gradients are reduced once, weights of two bytes gathered in all other passes.
+        """
+        sent = self.gradient_bytes + 2 * (self.sync_passes - 1)
+        return sent / (self.gradient_bytes * self.sync_passes)
+
     @property
     def sync_passes(self) -> int:
         """Passes over the gradients: reduce, gather; ZeRO-3 gathers weights twice."""
@@ -415,7 +444,8 @@ class Workload(Record):
             description="The program that runs the plan: its rules, and the degrees "
             "that the architecture allows, are the plan's. `executor` runs plans of "
             "every shape, `architecture` is no program and takes whatever the "
-            "architecture allows; `any` has no rules."
+            "architecture allows; `any` has no rules. Where the program adds gradients "
+            "up in fp32 alone, precision bf16_mixed is read as bf16_fp32_gradients."
         ),
     ] = "any"
 
@@ -431,6 +461,12 @@ class Workload(Record):
     ] = None
 
     _later = frozenset({"alternatives", "runs_on", "restart_s", "checkpoint_every_s"})
+
+    @model_validator(mode="after")
+    def _gradients_are_those_of_the_program(self) -> Self:
+        # Frozen from the outside; here the record is still being made.
+        self.__dict__["costs"] = self.costs.launched_by(self.runs_on)
+        return self
 
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:

@@ -410,7 +410,7 @@ def test_sailors_controller_runs_the_plan_as_its_planners(tmp_path: Path) -> Non
     ("release", "first"),
     [
         ("", ["./train_dist.yaml", "runtime.parallel.galvatron_config_path={}"]),
-        ("2.4", ["--galvatron_config_path", "{}"]),
+        ("2.4", ["--galvatron_config_path", "{}", "--reduce_in_fp32"]),
     ],
 )
 def test_galvatron_is_started_as_its_release_wants(

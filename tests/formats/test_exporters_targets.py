@@ -239,7 +239,11 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         "selective recomputation",
         {"megatron", "flagscale", "torchtitan"},
     ),
-    ({"precision": "fp32"}, "single", {"megatron", "flagscale", "deepspeed"}),
+    (
+        {"precision": "fp32"},
+        "single",
+        {"megatron", "flagscale", "deepspeed", "sailor"},
+    ),
     (
         {"precision": "fp16_mixed"},
         "fp16",

@@ -85,19 +85,19 @@ def four(
 
 
 @pytest.mark.parametrize(
-    ("counts", "gib", "target", "zero", "groups"),
+    ("counts", "gib", "rate", "target", "zero", "groups"),
     [
-        ([4], 0.55, "megatron", 1, 1),
-        ([2, 2], 4, "megatron", 1, 2),
-        ([2, 2], 0.8, "torchtitan", 3, 2),
-        ([2, 2], 0.6, "torchtitan", 3, 1),
-        ([3, 1], 4, "torchtitan", 2, 1),
+        ([4], 0.55, 20, "megatron", 1, 1),
+        ([2, 2], 4, 20, "megatron", 1, 2),
+        ([2, 2], 0.8, 40, "torchtitan", 3, 2),
+        ([2, 2], 0.6, 20, "torchtitan", 3, 1),
+        ([3, 1], 4, 20, "torchtitan", 2, 1),
     ],
 )
 def test_plans_are_the_best_of_all_grids(
-    counts: list[int], gib: float, target: str, zero: int, groups: int
+    counts: list[int], gib: float, rate: int, target: str, zero: int, groups: int
 ) -> None:
-    instance = four(counts, gib, target, 20, zero=zero)
+    instance = four(counts, gib, target, rate, zero=zero)
     ways = {s: under(instance, split=s) for s in instance.workload.splits}
     each = {way: best_grid(data) for way, data in ways.items()}
     known = {way: us for way, us in each.items() if us is not None}

@@ -37,6 +37,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     """
     exporter: Any = formats.exporter(target)
     name, ruled = _rules(target), []
+    data, asked = data.launched_by(name), data
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
         if why := targets.lacking(name, data, plan, _without(target)):
@@ -46,11 +47,20 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
         ruled += [f"tensor-parallel degree {text}" for text in degrees]
         ruled += targets.refused(name, data, plan)
         ruled += models.unfit(name, data)
+        if data is not asked and _lacks_memory(data, plan):
+            ruled.append(
+                f"{name} keeps gradients of four bytes, for which there is no memory"
+            )
     own: list[str] = []
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
     cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
     return [*bad_hosts(plan), *cards, *ruled, *own]
+
+
+def _lacks_memory(data: Instance, plan: TrainingPlan) -> bool:
+    broken = training_plan.evaluate(data, plan).violations
+    return any(violation.rule == "memory" for violation in broken)
 
 
 def _rules(target: str) -> str:
@@ -116,7 +126,7 @@ def exported(
         raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
     if why := reasons(target, data, plan):
         raise Unsupported(_refused(target, data, why))
-    data, plan = choices.settled(data, plan)
+    data, plan = choices.settled(data.launched_by(_rules(target)), plan)
     files: dict[str, str] = exporter.export(data, plan, **told)
     return files
 

@@ -17,6 +17,7 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
 from ...schema.architecture import Architecture
+from ...schema.widths import words
 from ...text.parsing import yaml_text
 from ..exporting.launching import ranks, torchruns
 
@@ -39,7 +40,7 @@ _SETUP = """\
 train="$(printf %q "${TRAIN:-train_dist.py}")"
 plan="$(printf %q "$PWD/galvatron_config.json")"
 if [ "${RELEASE:-}" = 2.4 ]; then
-  run="$train --galvatron_config_path $plan ${*@Q}"
+  run="$train --galvatron_config_path $plan --reduce_in_fp32 ${*@Q}"
 else
   run="$train ./train_dist.yaml runtime.parallel.galvatron_config_path=$plan ${*@Q}"
 fi
@@ -93,7 +94,7 @@ def _runtime(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     return {
         "parallel": {
             "galvatron_config_path": CONFIG,
-            "mixed_precision": "fp16" if costs.precision == "fp16_mixed" else "bf16",
+            **words("galvatron", costs.precision),
         },
         "model": _model(data),
         "train": {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
 from ...schema.targets import TARGETS, Feature
+from ...schema.widths import launched
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
 OPTIONS: dict[str, Any] = {
@@ -148,6 +149,8 @@ def training(
             why = "divides sequences, experts or weights as asked for"
         change = "-o runs_on=megatron, or plan --for megatron"
         rows.append(Assumption(_RUNS, target, why, change))
+    if options.get("precision") is None:
+        rows[0] = _widened(costs, str(made["runs_on"]), rows[0])
     return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
 
 
@@ -165,6 +168,15 @@ def runner(
         for row in rows
     )
     return workload | {"runs_on": last}, tuple(kept)
+
+
+def _widened(costs: dict[str, Any], target: str, row: Assumption) -> Assumption:
+    """The row of the precision, which becomes the one that the target launches."""
+    precision = launched(target, costs["precision"])
+    if precision == costs["precision"]:
+        return row
+    costs["precision"] = precision
+    return row._replace(value=str(precision), source=f"{target} sums gradients in fp32")
 
 
 def _target(options: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...schema import CostSettings, Instance
 from ...schema.architecture import Architecture, RopeScaling
+from ...schema.widths import words
 
 
 def fields(data: Instance, degree: int) -> dict[str, Any]:
@@ -25,8 +26,7 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         "max_position_embeddings": workload.sequence_length,
         "global_batch_size": workload.global_batch,
     }
-    if workload.costs.precision != "fp32":
-        made["fp16" if workload.costs.precision == "fp16_mixed" else "bf16"] = True
+    made |= words("megatron", workload.costs.precision)
     if model.kv_heads is not None and model.kv_heads != model.heads:
         made |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
     if model.head_dim is not None:

@@ -12,6 +12,9 @@ No option of Sailor takes a plan: its controller runs what its planner gives. So
 `launch.py` starts that controller (sailor/Controller/local/local_controller.py, commit
 cf2c8e3) with a planner that gives this one. That controller tells one replica of each
 stage, and all of them on the first host: here every host is told its own.
+
+Weights and gradients have the precision of DeepSpeed's configuration, which the agents
+are started with: `--ds_config_file ds_config.json`, in place of Sailor's own (fp32).
 """
 
 import json
@@ -19,14 +22,17 @@ import json
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
+from ...schema.widths import words
 
 PLAN, NODES, LAUNCH = "sailor_plan.json", "nodes", "launch.py"
+SETTINGS = "ds_config.json"
 ZONE = "zone-0"
 _LAUNCH = '''\
 """Start Sailor's controller with the plan of hetopt: `python launch.py TRAINING`.
 
 TRAINING is the JSON file that tells Sailor the model and the batch. Run it where
-`sailor` can be imported; the agents of the hosts in `nodes` are started by the user.
+`sailor` can be imported; the agents of the hosts in `nodes` are started by the user,
+with `--ds_config_file ds_config.json`.
 """
 
 import json
@@ -110,8 +116,9 @@ local_controller.main(
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """`sailor_plan.json`, `nodes` and `launch.py`."""
-    stages = normal(plan).pipelines[0].stages
+    """`sailor_plan.json`, `nodes`, `ds_config.json` and `launch.py`."""
+    whole = normal(plan).pipelines[0]
+    stages = whole.stages
     node = data.planned_cluster.node
     last = data.model.layers
     pipeline = {
@@ -138,9 +145,18 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "mbs": stages[0].replicas[0].samples,
         "gbs": data.workload.global_batch,
     }
+    settings = {
+        "train_batch_size": data.workload.global_batch,
+        "train_micro_batch_size_per_gpu": stages[0].replicas[0].samples,
+        "gradient_accumulation_steps": whole.micro_batches,
+        "zero_optimization": {},
+        "optimizer": {"type": "AdamW", "params": {}},
+        **words("sailor", data.workload.costs.precision),
+    }
     hosts = (one.node for stage in stages for one in stage.replicas)
     return {
         PLAN: json.dumps(made) + "\n",
         NODES: "".join(f"{host}\n" for host in hosts),
+        SETTINGS: json.dumps(settings, indent=1) + "\n",
         LAUNCH: _LAUNCH,
     }

@@ -101,10 +101,11 @@ _OPTIMISERS = {
 
 
 def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
-    """What a stage of ZeRO asks besides, by the optimiser and where its states are."""
+    """What a stage of ZeRO asks besides, by what states there are, and where."""
     asked = {
         Feature.DIVIDED_OTHERS: zero > 0 and costs.optimiser != "adamw",
         Feature.HOSTED_UNDIVIDED: zero == 0 and costs.hosts_update,
+        Feature.WIDE_UNDIVIDED: zero == 0 and costs.precision == "bf16_fp32_gradients",
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 

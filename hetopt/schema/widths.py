@@ -1,0 +1,129 @@
+"""The table of what each program keeps of a trained parameter, and how it is told.
+
+A row is of one program and one precision of ours (`costs.precision`): bytes of weights,
+of gradients while they are summed up, of gradients as replicas exchange them, of the
+master copy and of AdamW's two moments; and the program's own words for it. The judge
+weighs a precision by `PRECISIONS`, exporters write the words: a test holds both to this
+table, and the words to the defaults of each program. The page of it is
+`hetopt/formats/README.md`.
+
+A precision without a row is not what the program launches. Where it only keeps
+gradients wider, plans for it are made and weighed so (`launched`).
+
+Sources: Megatron-LM, megatron/training/arguments.py, `validate_args` (core 0.12 to
+0.20): with --bf16, gradients are added up and reduced in fp32 unless
+--grad-reduce-in-bf16. Megatron-Bridge 0.6, training/mixed_precision.py. FlagScale hands
+its words to Megatron. DeepSpeed 0.19, runtime/engine.py, `get_data_types` and
+`communication_data_type`. torchtitan 0.3, config/configs.py: `mixed_precision_reduce`
+is float32 alone. Galvatron, core/runtime/parallel.py: FSDP keeps sums in fp32, and
+reduces so with `reduce_in_fp32`. Sailor (cf2c8e3) is DeepSpeed without ZeRO, whose bf16
+is added up in fp32. HexiScale has no row: FSDP in fp16, of whose words we write none.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+
+class Launched(NamedTuple):
+    """Bytes of a parameter by what they are, and the words that ask for it."""
+
+    weight: int
+    gradient: int
+    reduced: int
+    master: int
+    moments: int
+    words: Mapping[str, Any]
+
+
+_SINGLE, _NARROW, _WIDE = (4, 4, 4, 0, 8), (2, 2, 2, 4, 8), (2, 4, 4, 4, 8)
+
+
+def _deepspeed(kind: str, gradients: str) -> dict[str, Any]:
+    """Words of a configuration of DeepSpeed."""
+    return {
+        "bf16": {"enabled": kind == "bf16"},
+        "fp16": {"enabled": kind == "fp16"},
+        "data_types": {"grad_accum_dtype": gradients},
+        "communication_data_type": gradients,
+    }
+
+
+def _of_bridge(recipe: str | None, *, wide: bool) -> dict[str, Any]:
+    """A recipe of Megatron-Bridge, and a field of it; without one all is fp32."""
+    fields = {} if recipe is None else {"grad_reduce_in_fp32": wide}
+    return {"mixed_precision": recipe, **fields}
+
+
+_MEGATRON = {
+    "fp32": Launched(*_SINGLE, {}),
+    "fp16_mixed": Launched(*_NARROW, {"fp16": True}),
+    "bf16_mixed": Launched(*_NARROW, {"bf16": True, "grad_reduce_in_bf16": True}),
+    "bf16_fp32_gradients": Launched(*_WIDE, {"bf16": True}),
+}
+#: Recipes of Megatron-Bridge.
+_RECIPES: dict[str, str | None] = {
+    "fp32": None,
+    "fp16_mixed": "fp16_mixed",
+    "bf16_mixed": "bf16_mixed",
+    "bf16_fp32_gradients": "bf16_mixed",
+}
+
+#: By the names of `hetopt.schema.targets` and of exporters, and by precision.
+LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
+    {
+        "executor": {
+            "fp32": Launched(*_SINGLE, {}),
+            "fp16_mixed": Launched(*_NARROW, {}),
+            "bf16_mixed": Launched(*_NARROW, {}),
+            "bf16_fp32_gradients": Launched(*_WIDE, {}),
+        },
+        "megatron": _MEGATRON,
+        "megatron_bridge": {
+            kind: row._replace(words=_of_bridge(_RECIPES[kind], wide=row.reduced == 4))
+            for kind, row in _MEGATRON.items()
+        },
+        "flagscale": _MEGATRON,
+        "deepspeed": {
+            "fp32": Launched(*_SINGLE, _deepspeed("fp32", "fp32")),
+            "fp16_mixed": Launched(*_NARROW, _deepspeed("fp16", "fp16")),
+            "bf16_mixed": Launched(*_NARROW, _deepspeed("bf16", "bf16")),
+            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed("bf16", "fp32")),
+        },
+        "torchtitan": {"bf16_fp32_gradients": Launched(*_WIDE, {})},
+        "galvatron": {
+            "bf16_fp32_gradients": Launched(
+                *_WIDE, {"mixed_precision": "bf16", "reduce_in_fp32": True}
+            )
+        },
+        "sailor": {
+            "fp32": Launched(*_SINGLE, _deepspeed("fp32", "fp32")),
+            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed("bf16", "fp32")),
+        },
+    }
+)
+
+#: Precisions that differ by wider gradients alone.
+_WIDER = {"bf16_mixed": "bf16_fp32_gradients"}
+
+
+def launched(target: str, precision: str | None) -> str | None:
+    """Return the precision that a program runs where it is asked for another.
+
+    It is the one that was asked for, or the same with wider gradients, which are
+    weighed and sent then; it stays as it is where the table has neither.
+    """
+    rows, wider = LAUNCHED.get(target), _WIDER.get(str(precision))
+    if rows is None or precision in rows or wider not in rows:
+        return precision
+    return wider
+
+
+def words(exporter: str, precision: str | None) -> Mapping[str, Any]:
+    """Return what an exporter's program is told of a precision, by its own names.
+
+    Where the instance counts bytes alone, that is 16 bits of the kind bf16.
+    """
+    rows = LAUNCHED[exporter]
+    asked = launched(exporter, precision or "bf16_mixed")
+    return rows[str(asked)].words

@@ -1,0 +1,223 @@
+"""Gradients have the width that is launched: table, judge and files agree."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from exporter_plans import ALONE, EVEN, instance
+from places import ROOT
+
+from hetopt.formats import exporting
+from hetopt.formats.assembling import assembly
+from hetopt.problems import training_plan
+from hetopt.problems.training_plan import support
+from hetopt.schema import PRECISIONS, CostSettings, Instance
+from hetopt.schema.states import states_of
+from hetopt.schema.targets import TARGETS
+from hetopt.schema.widths import LAUNCHED, launched
+from hetopt.text.complaints import validated
+
+Files = dict[str, str]
+Widths = tuple[int, int, int]  # of weights, of sums of gradients, on the wire
+ROWS = [(target, kind) for target, rows in LAUNCHED.items() for kind in rows]
+WITH_FILES = [(target, kind) for target, kind in ROWS if target != "executor"]
+
+
+def costs_of(kind: str, target: str) -> dict[str, Any]:
+    """Settings that the target has beside a precision."""
+    zero = 2 if target in ("torchtitan", "galvatron") else 0
+    if target == "deepspeed":
+        zero = 1
+    return {"precision": kind, "zero": zero}
+
+
+def files_of(target: str, kind: str) -> Files:
+    """What is written for a plan of that precision, or of one that it widens."""
+    plan = ALONE[3] if target == "sailor" else EVEN
+    return exporting.exported(target, instance(costs=costs_of(kind, target)), plan)
+
+
+# --- what each program makes of its files, by its own defaults ---------------------
+
+
+def megatron(words: dict[str, Any]) -> Widths:
+    """`validate_args` of megatron/training/arguments.py."""
+    if not (words.get("bf16") or words.get("fp16")):
+        return 4, 4, 4
+    wide = bool(words.get("accumulate_allreduce_grads_in_fp32"))
+    if words.get("bf16"):
+        wide = not words.get("grad_reduce_in_bf16")
+    return (2, 4, 4) if wide else (2, 2, 2)
+
+
+def of_megatron(files: Files) -> Widths:
+    lines = files["arguments.txt"].splitlines()
+    flags = [line[2:] for line in lines if line.startswith("--") and " " not in line]
+    return megatron({flag.replace("-", "_"): True for flag in flags})
+
+
+def of_flagscale(files: Files) -> Widths:
+    system = yaml.safe_load(files["train/plan.yaml"])["system"]
+    return megatron(system.get("precision", {}))
+
+
+def of_bridge(files: Files) -> Widths:
+    """Its recipes, of which bf16's reduces in fp32, with the fields that are set."""
+    told = json.loads(files["settings.json"])
+    recipe = told[""]["mixed_precision"]
+    if recipe is None:
+        assert "mixed_precision" not in told
+        return 4, 4, 4
+    fields = {"grad_reduce_in_fp32": recipe == "bf16_mixed"} | told["mixed_precision"]
+    return (2, 4, 4) if fields["grad_reduce_in_fp32"] else (2, 2, 2)
+
+
+def of_deepspeed(files: Files, *, bf16_alone_sums: int = 2) -> Widths:
+    """`get_data_types` and `communication_data_type` of its engine."""
+    told = json.loads(files["ds_config.json"])
+    sizes = {"fp32": 4, "fp16": 2, "bf16": 2}
+    halves = [k for k in ("fp16", "bf16") if told.get(k, {}).get("enabled")]
+    weight, usual = (2, 2) if halves else (4, 4)
+    if halves == ["bf16"]:
+        usual = bf16_alone_sums
+    sums = told.get("data_types", {}).get("grad_accum_dtype")
+    wire = told.get("communication_data_type")
+    return (
+        weight,
+        usual if sums is None else sizes[sums],
+        weight if wire is None else sizes[wire],
+    )
+
+
+def of_torchtitan(files: Files) -> Widths:
+    """FSDP casts weights to bf16, and reduces in fp32 whatever it is told."""
+    assert not re.search("mixed_precision|dtype", files["plan.toml"])
+    assert "mixed_precision" not in files["hetopt_plan.py"]
+    return 2, 4, 4
+
+
+def of_galvatron(files: Files) -> Widths:
+    """Sums are kept in fp32, and reduced so where that is asked for."""
+    told = yaml.safe_load(files["train_dist.yaml"])["runtime"]["parallel"]
+    assert told["mixed_precision"] == "bf16"
+    older = "--reduce_in_fp32" in files["launch.sh"]
+    assert older == told.get("reduce_in_fp32", False)
+    return 2, 4, 4 if older else 2
+
+
+READ: dict[str, Callable[[Files], Widths]] = {
+    "megatron": of_megatron,
+    "megatron_bridge": of_bridge,
+    "flagscale": of_flagscale,
+    "deepspeed": of_deepspeed,
+    "torchtitan": of_torchtitan,
+    "galvatron": of_galvatron,
+    "sailor": lambda files: of_deepspeed(files, bf16_alone_sums=4),
+}
+
+
+@pytest.mark.parametrize(("target", "kind"), WITH_FILES)
+def test_files_launch_what_the_table_says(target: str, kind: str) -> None:
+    row = LAUNCHED[target][kind]
+    read = READ[target](files_of(target, kind))
+    assert read == (row.weight, row.gradient, row.reduced)
+
+
+@pytest.mark.parametrize(("target", "kind"), ROWS)
+def test_the_judge_weighs_what_the_table_says(target: str, kind: str) -> None:
+    row, costs = LAUNCHED[target][kind], CostSettings(precision=kind)  # type: ignore[arg-type]
+    assert states_of(kind, "adamw") == PRECISIONS[kind]
+    assert costs.states.weight == row.weight
+    assert costs.states.gradient == row.gradient
+    assert costs.states.optimiser == row.master + row.moments
+    assert costs.gradient_bytes == row.reduced
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16_mixed", *PRECISIONS])
+@pytest.mark.parametrize("target", [name for name in TARGETS if name in LAUNCHED])
+def test_plans_for_a_target_are_weighed_as_it_launches_them(
+    target: str, kind: str
+) -> None:
+    """A precision is launched as it is, with wider gradients, or refused by name."""
+    data = instance(costs=costs_of(kind, target)).on(target)
+    runs, made = launched(target, kind), data.workload.costs.precision
+    if runs in LAUNCHED[target]:
+        assert made == runs
+        assert support.reason(data) is None
+    else:
+        assert support.reason(data) is not None
+    assert data.workload.costs.bytes_per_parameter == sum(PRECISIONS[str(made)])
+
+
+def test_a_file_is_read_with_the_gradients_of_the_program_that_it_names() -> None:
+    tree = instance(costs=costs_of("bf16_mixed", "torchtitan")).model_dump(mode="json")
+    tree["workload"]["runs_on"] = "torchtitan"
+    data = Instance.model_validate_json(json.dumps(tree))
+    assert data.workload.costs.precision == "bf16_fp32_gradients"
+    assert data.workload.costs.gradient_bytes == 4
+    again = Instance.model_validate_json(data.model_dump_json())
+    assert again == data
+    assert data == instance(costs=costs_of("bf16_mixed", "torchtitan")).on("torchtitan")
+
+
+def test_a_plan_whose_wider_gradients_do_not_fit_is_refused() -> None:
+    """Two bytes a parameter more, and no memory is left for them."""
+    seen = set()
+    for reserve in range(76_000, 81_920, 100):
+        costs = costs_of("bf16_mixed", "torchtitan") | {"reserve_mib": reserve}
+        data = instance(costs=costs, hidden=4096)
+        wide = data.launched_by("torchtitan")
+        fits, fits_wide = (training_plan.evaluate(x, EVEN).valid for x in (data, wide))
+        if fits:
+            why = exporting.reasons("torchtitan", data, EVEN)
+            assert bool(why) != fits_wide
+            assert fits_wide or "gradients of four bytes" in why[0]
+            seen.add(fits_wide)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("zero", ["1", "3"])
+def test_wider_gradients_are_timed_as_if_assembled_with_them(
+    zero: str, tmp_path: Path
+) -> None:
+    """Gradients are reduced once in their width, weights of two bytes gathered."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
+    options = ["inter_gbytes_per_s=25", f"zero={zero}", "runs_on=any"]
+    work = {"global_batch": 64, "sequence_length": 4096}
+
+    def assembled(precision: str) -> Instance:
+        told = [*options, f"precision={precision}"]
+        found = assembly(Path("llama-3-8b"), "hostfile", [hosts], told, work)
+        return validated(Instance, found.document, "assembled", file="")
+
+    narrow, wide = map(assembled, ("bf16_mixed", "bf16_fp32_gradients"))
+    costs = narrow.on("torchtitan").workload.costs
+    factor = costs.sync_factor
+    assert factor == pytest.approx(wide.workload.costs.sync_factor, rel=1e-3)
+    assert factor < narrow.workload.costs.sync_factor
+    rest = {"sync_factor": 1}
+    assert costs.model_copy(update=rest) == wide.workload.costs.model_copy(update=rest)
+
+
+def test_the_page_has_the_table() -> None:
+    text = (ROOT / "hetopt" / "formats" / "README.md").read_text("utf-8")
+    found = [
+        tuple(cell.strip(" `") for cell in line.strip("|").split("|"))
+        for line in text.splitlines()
+        if line.startswith("| ") and line.split("|")[2].strip(" `") in PRECISIONS
+    ]
+    wanted = [
+        (
+            *(target, kind),
+            *map(str, (row.weight, row.gradient, row.reduced)),
+            *map(str, (row.master, row.moments)),
+        )
+        for target, rows in LAUNCHED.items()
+        for kind, row in rows.items()
+    ]
+    assert [row[: len(wanted[0])] for row in found] == wanted
