@@ -24,11 +24,11 @@ OPTION = Annotated[
         "--option",
         "-o",
         metavar="NAME=VALUE",
-        help="inter_gbytes_per_s, intra_gbytes_per_s, inter_latency_us, efficiency, "
-        "reserve_mib, gpu, types; precision, flash, sequence_parallel, recompute (as "
-        "full,none), zero (as 1,0); finetune (full, lora or qlora), rank, beside; "
-        "optimiser (adamw, sgd, adafactor, muon, adamw_8bit), "
-        "offload (optimiser,activations); "
+        help="inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
+        "inter_latency_us, efficiency, reserve_mib, gpu, types; precision, flash, "
+        "sequence_parallel, recompute (as full,none), zero (as 1,0); finetune (full, "
+        "lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
+        "adamw_8bit), offload (optimiser,activations); "
         "framework, style, kernel of calibrated times.",
     ),
 ]

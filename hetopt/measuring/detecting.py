@@ -47,7 +47,7 @@ def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
         raise Unsupported("NVML finds no GPU on this machine")
     settings = _settings(hosts, options)
     assumed = clusters.assumed(hosts, settings)
-    if settings.inter_gbytes_per_s != options.get("inter_gbytes_per_s"):
+    if settings != clusters.Settings(**options):
         value = f"{settings.inter_gbytes_per_s:g} GB/s"
         change = "-o inter_gbytes_per_s=X"
         assumed.append(
@@ -72,7 +72,7 @@ def _nvml() -> Any:
 def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
     """The options; types of one machine are joined by its bus where none is given."""
     settings = clusters.Settings(**options)
-    if len(hosts) == 1 or settings.inter_gbytes_per_s is not None:
+    if len(hosts) == 1 or settings.host_gbytes_per_s is not None:
         return settings
     cards = clusters.sheets(hosts, settings)
     buses = {

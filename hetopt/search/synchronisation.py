@@ -208,11 +208,12 @@ class SyncTimes:
         if found is None:
             if len(self._sending) >= KEPT // 4:
                 self._sending.clear()
-            total = Counter[int]()
+            total: dict[int, Fraction] = {}
             for counts, each in self._rings(signature, divided):
                 n = sum(counts)
                 for port, others in self.ports.ring(counts):
-                    total[port] += each(self.ports.node(port)) * others / n
+                    part = each(self.ports.node(port)) * others / n
+                    total[port] = total.get(port, Fraction(0)) + part
             share = lcm(*(part.denominator for part in total.values()))
             sent = tuple((port, int(part * share)) for port, part in total.items())
             found = self._sending[key] = share, sent

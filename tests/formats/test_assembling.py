@@ -238,6 +238,7 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
         "reserve_mib": "4096",
         "intra_gbytes_per_s": "100",
         "inter_latency_us": "5",
+        "ports": "2",
         "precision": "fp32",
         "flash": "false",
         "sequence_parallel": "false",

@@ -1,11 +1,12 @@
 """Hosts that an importer found, made into the cluster of an instance.
 
 What the files do not say is asked for: `inter_gbytes_per_s` (where there are several
-hosts) and which card an ambiguous name means (`types`). The link within a host is
-`intra_gbytes_per_s`, else what the topology shows, else the data sheet's: all NVLinks
-of the card, or its bus; cards that need an NVLink bridge are taken to have none. What
-a card reaches of its peak, and how much of its memory is not for tensors, is the
-catalogue's where the options do not say. `assumed` tells what of it was assumed.
+hosts), through how many `ports` of each, and which card an ambiguous name means
+(`types`). The link within a host is `intra_gbytes_per_s`, else what the topology shows,
+else the data sheet's: all NVLinks of the card, or its bus; cards that need an NVLink
+bridge are taken to have none. What a card reaches of its peak, how much of its memory
+is not for tensors, and how many ports a host has, is the catalogue's where the options
+do not say. `assumed` tells what of it was assumed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,12 @@ from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
 from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
-from . import assumptions
+from . import assumptions, ports
 from .assumptions import Assumed, Assumption
 
 OPTIONS: dict[str, Any] = {
     "inter_gbytes_per_s": GbytesPerS,
+    **ports.OPTIONS,
     "inter_latency_us": LatencyUs,
     "intra_gbytes_per_s": GbytesPerS,
     "efficiency": Efficiency,
@@ -40,6 +42,14 @@ class Settings(NamedTuple):
     reserve_mib: int | None = None
     gpu: str | None = None
     types: str = ""
+    ports: int | None = None
+    port_gbytes_per_s: float | None = None
+
+    @property
+    def host_gbytes_per_s(self) -> float | None:
+        """What a host has to others, by its own option or by that of its ports."""
+        told = self.inter_gbytes_per_s, self.ports, self.port_gbytes_per_s
+        return ports.rate(*told)
 
 
 class Host(NamedTuple):
@@ -84,10 +94,16 @@ def document(
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
     settings = Settings(**options)
+    made, rows = cluster(hosts, settings), assumed(hosts, settings)
+    if taken := _ports(hosts, settings):
+        for host, (_, _, many) in zip(made["nodes"], taken, strict=True):
+            host["adapters"] = many
+        rate = made["inter"]["gbytes_per_s"]
+        rows.append(ports.assumption(taken, rate))
     return {
         "source": f"{tool} {names}{_less(settings)}",
-        "cluster": cluster(hosts, settings),
-        "assumed": [*assumed(hosts, settings), *_unplanned(left_out)],
+        "cluster": made,
+        "assumed": [*rows, *_unplanned(left_out)],
     }
 
 
@@ -112,21 +128,24 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     _once(hosts)
     for host in hosts:
         named_well(host.place, "host", host.name)
-    if settings.inter_gbytes_per_s is None and len(hosts) > 1:
+    rate = settings.host_gbytes_per_s
+    if rate is None and len(hosts) > 1:
         raise InstanceError(
             f"found {len(hosts)} hosts, and no file tells how fast they are joined; "
-            "give the option inter_gbytes_per_s=X"
+            "give the option inter_gbytes_per_s=X, the rate of a host"
         )
     cards = [card(host, settings) for host in hosts]
     gpus: dict[str, dict[str, float]] = {}
     nodes = []
     for host, held in zip(hosts, cards, strict=True):
         named_well(host.place, "type of GPU", held.name)
-        one = node(host.name, held.name, host.gpus, _intra(host, held, settings))
+        made = node(host.name, held.name, host.gpus, _intra(host, held, settings))
+        if settings.ports is not None:
+            made["adapters"] = settings.ports
         if host.gres is not None:
             named_well(host.place, "type of GPU", host.gres)
-            one["gres"] = host.gres
-        nodes.append(one)
+            made["gres"] = host.gres
+        nodes.append(made)
     for name, (held, counted) in _counted(hosts, settings).items():
         gpus[name] = {
             "peak_tflops": held.peak_tflops,
@@ -135,13 +154,28 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
         }
         if held.sheet is not None and held.sheet.watts is not None:
             gpus[name]["watts"] = held.sheet.watts
-    made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
-    if settings.inter_gbytes_per_s is not None:
-        made["inter"] = {
-            "gbytes_per_s": settings.inter_gbytes_per_s,
-            "latency_us": settings.inter_latency_us or 0.0,
-        }
-    return made
+    found: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
+    if rate is not None:
+        latency = settings.inter_latency_us or 0.0
+        found["inter"] = {"gbytes_per_s": rate, "latency_us": latency}
+    return found
+
+
+def _ports(
+    hosts: Sequence[Host], settings: Settings
+) -> list[tuple[str, Gpu | None, int]]:
+    """The ports that hosts are taken to have, with their cards' names and sheets.
+
+    None where ports are told, or of no use.
+    """
+    rate = settings.host_gbytes_per_s
+    if settings.ports is not None or rate is None or len(hosts) == 1:
+        return []
+    cards = [card(host, settings) for host in hosts]
+    return [
+        (held.name, held.sheet, ports.usual(held.sheet, host.gpus, rate))
+        for host, held in zip(hosts, cards, strict=True)
+    ]
 
 
 def _counted(
@@ -177,7 +211,8 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
                 rows[row.what] = row
     for _, counted in _counted(hosts, settings).values():
         rows |= {row.what: row for row in counted.rows}
-    if settings.inter_gbytes_per_s is not None and settings.inter_latency_us is None:
+    joined = settings.host_gbytes_per_s is not None
+    if joined and settings.inter_latency_us is None:
         change = "-o inter_latency_us=X"
         row = Assumption("latency between hosts", "0 us", "not known", change)
         rows[row.what] = row
