@@ -15,6 +15,7 @@ from random_pipelines import random_costs
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
+from hetopt.exact import training_plan as method
 from hetopt.exact.training_plan.small import is_rather_small, is_small, solve_small
 from hetopt.exact.training_plan.small.shares import shares
 from hetopt.exact.training_plan.small.stages import StageTables
@@ -158,6 +159,34 @@ def several(random: Random) -> Instance:
 @given(drawn(several))
 def test_stages_of_several_replicas_and_mixed_micro_batches_are_covered(instance):
     holds(instance, several=True)
+
+
+def with_ports(random: Random) -> Instance:
+    """Few ports on most nodes, and slow links."""
+    told = tiny(random, random.choice([(1,), (1, 2)]), most=4).model_dump(mode="json")
+    for node in told["cluster"]["nodes"]:
+        node["adapters"] = random.choice([None, 1, 1, 2])
+    told["cluster"]["nodes"][0]["adapters"] = 1
+    told["cluster"]["inter"]["gbytes_per_s"] = random.choice([0.7, 0.1])
+    return Instance.model_validate(told, strict=False)
+
+
+@examples(10)
+@given(drawn(with_ports))
+def test_of_nodes_with_ports_the_listing_is_a_bound_and_claims_no_more(instance):
+    """What is optimal is what trying all plans says, whatever shares a port."""
+    assert not is_small(instance)
+    assert is_rather_small(instance)
+    found, result = solved(instance)
+    best = best_training_plan(instance, several_replicas=True)
+    if best is None:
+        assert found.proved
+        assert found.plan is None
+        return
+    assert found.bound_us <= best[0] <= result.objective
+    assert not found.proved or best[0] == result.objective
+    whole = method.solve(instance, limits=Limits(time_s=1))
+    assert whole.bound.value <= best[0] <= whole.objective
 
 
 def test_among_the_random_instances_some_have_no_plan():
