@@ -223,13 +223,14 @@ def test_a_text_configuration_inside_a_multimodal_one_is_read() -> None:
         (
             {"num_experts": 8},
             "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
-            "moe_topk; is this the config.json of a language model?",
+            "experts_per_token, moe_topk, moe_top_k, moe_k; is this the config.json of "
+            "a language model?",
         ),
         (
             {"sliding_window": 512, "layer_types": ["linear_attention"] * 32},
-            "layer_types: found linear_attention, which is not modelled; expected "
-            "full_attention, sliding_attention, chunked_attention; give "
-            "layer_parameters instead",
+            "layer_types: hetopt does not support layers of linear_attention; expected "
+            "full_attention, attention, indexed_attention, sliding_attention, "
+            "chunked_attention; give layer_parameters of an instance instead",
         ),
         (
             {"model_type": "nemotron_h"},

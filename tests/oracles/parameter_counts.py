@@ -74,9 +74,9 @@ def llama4(experts: int, sparse: int) -> int:
     return attention + mixture + dense + h + 2 * 202_048 * h
 
 
-def mamba2(h: int, heads: int, width: int) -> int:
+def mamba2(h: int, heads: int, width: int, states: int = 2 * 8 * 128) -> int:
     """In, convolution with bias, three of each head, gated norm, out; its own norm."""
-    inner, states = heads * width, 2 * 8 * 128
+    inner = heads * width
     convolved = inner + states
     return (
         h * (2 * inner + states + heads) + 4 * convolved + convolved + 3 * heads
@@ -87,6 +87,18 @@ def mamba2(h: int, heads: int, width: int) -> int:
 def nemotron(h: int, mixers: int, attention: int, mlps: int) -> int:
     """Sums of blocks, each with one norm, and both ends."""
     return mixers + attention + mlps + h + 2 * 131_072 * h
+
+
+def granite(h: int, heads: int, kv: int, experts: int, each: int, shared: int) -> int:
+    """36 layers of Mamba-2 and 4 of attention, with experts and a shared MLP."""
+    mixers = 36 * mamba2(h, heads, 64, 2 * 128) + 4 * (2 * h * h + 2 * h * kv + h)
+    mlps = 40 * (experts * (3 * h * each + h) + 3 * h * shared + h)
+    return mixers + mlps + h + 100_352 * h
+
+
+def ernie(h: int, q: int, kv: int, mlps: int, n: int) -> int:
+    """Llama's layers around MLPs of all kinds, and one matrix at both ends."""
+    return n * (2 * h * q + 2 * h * kv + 2 * h) + mlps + h + 103_424 * h
 
 
 def glm45(h: int, n: int, first: int, i: int, each: int, experts: int, qk: int) -> int:
@@ -159,6 +171,52 @@ COUNTS = {
     "glm-4-9b": llama(4096, 40, 256, 13_696, 151_552) + 40 * (4096 + 2 * 256),
     # Two norms more.
     "glm-4-32b-0414": llama(6144, 61, 256, 23_040, 151_552) + 61 * 2 * 6144,
+    "granite-4.0-micro": llama(2560, 40, 512, 8192, 100_352, tied=True),
+    "granite-4.0-h-tiny": granite(1536, 48, 512, 64, 512, 1024),
+    "granite-4.0-h-small": granite(4096, 128, K, 72, 768, 1536),
+    "bamba-9b": 29 * mamba2(4096, 128, 64, 2 * 128)
+    + 3 * (2 * 4096**2 + 2 * 4096 * K + 4096)
+    + 32 * (3 * 4096 * 14_336 + 4096)
+    + 4096
+    + 2 * 128_256 * 4096,
+    "ernie-4.5-0.3b": ernie(K, 2048, 256, 18 * 3 * K * 3072, 18),
+    # 64 experts and two shared ones behind the first layer, each router's correction.
+    "ernie-4.5-21b-a3b": ernie(
+        2560,
+        2560,
+        512,
+        3 * 2560 * 12_288 + 27 * (66 * 3 * 2560 * 1536 + 64 * 2560 + 64),
+        28,
+    ),
+    "hunyuan-a13b": 32
+    * (2 * 4096**2 + 2 * 4096 * K + 2 * 128 + 2 * 4096 + 65 * 3 * 4096 * 3072)
+    + 32 * 64 * 4096
+    + 4096
+    + 128_167 * 4096,
+    # One norm of all queries, 6144 wide, and one of all keys.
+    "minimax-m2": 62 * (2 * 3072 * 6144 + 2 * 3072 * K + 6144 + K + 2 * 3072)
+    + 62 * 256 * (3 * 3072 * 1536 + 3072)
+    + 3072
+    + 2 * 200_064 * 3072,
+    "smollm3-3b": llama(2048, 36, 512, 11_008, 128_256, tied=True),
+    # Queries of 10240 in a model of 5120; biases but of the output.
+    "seed-oss-36b": llama(5120, 64, K, 27_648, 155_136)
+    + 64 * (2 * 5120 * 5120 + 10_240 + 2 * K),
+    "olmo-3-7b": llama(4096, 32, 4096, 11_008, 100_278) + 32 * 2 * 4096,
+    "olmoe-1b-7b": llama(2048, 16, 2048, 0, 50_304)
+    + 16 * (2 * 2048 + 64 * (3 * 2048 * K + 2048)),
+    # One norm a layer, for attention and the MLP beside it.
+    "command-r7b": llama(4096, 32, K, 14_336, 256_000, tied=True) - 32 * 4096,
+    "exaone-4-32b": llama(5120, 64, K, 27_392, 102_400) + 64 * 2 * 128,
+    "dots-llm1": llama(4096, 62, 4096, 0, 152_064)
+    + 62 * 2 * 128
+    + 3 * 4096 * 10_944
+    + 61 * (130 * 3 * 4096 * 1408 + 128 * 4096),
+    # Two matrices of an MLP, biases of all products, norms with biases.
+    "starcoder2-3b": 30
+    * (2 * 3072**2 + 2 * 3072 * 256 + 2 * 3072 * 12_288 + 12_288 + 7 * 3072 + 2 * 256)
+    + 2 * 3072
+    + 49_152 * 3072,
     "glm-4.5-air": glm45(4096, 46, 1, 10_944, 1408, 128, 0),
     "glm-4.5": glm45(5120, 92, 3, 12_288, 1536, 160, 128),
     "phi-3-mini-4k": llama(3072, 32, 3072, 8192, 32_064),

@@ -4,11 +4,13 @@ That of any family is read by the names that the families share, and by what
 `families` know of it; a key that is missing is an error that names it.
 """
 
-from ...errors import InstanceError
+import re
+
+from ...errors import InstanceError, cut
 from ...schema import ModelSpec
-from . import families, kinds, vectors
+from . import families, kinds, remainder, vectors
 from .families import Traits
-from .keys import Fields, need, whole
+from .keys import DEPTH, Fields, Reading, need, whole
 from .trainers import architecture
 
 __all__ = ["from_config", "remarks"]
@@ -25,6 +27,26 @@ _SILENT: dict[str, Fields] = {
     "qwen3": {"head_dim": 128},
 }
 _ALIASES = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
+_UNGATED = ", and whose MLP is taken to have no gate, as its activation says"
+_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_USED_EXPERTS = (
+    *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+    *("moe_topk", "moe_top_k", "moe_k"),
+)
+_SHARED_EXPERTS = (
+    "n_shared_experts",
+    "num_shared_experts",
+    "num_shared_expert",
+    "moe_num_shared_experts",
+)
+_SHARED_WIDTHS = (
+    "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+    "shared_intermediate_size",
+)
+_OF_EXPERTS = re.compile(r"(^|_)(moe|experts?|topk|router|sparse|dense_replace)(_|$)")
+_OF_INDEXERS = re.compile(r"index_|indexer_")
+_OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
 
 
 def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
@@ -36,7 +58,12 @@ def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     predict further tokens are left out unless `mtp`. `remarks` say what is not
     modelled.
     """
-    config, family = _language(config)
+    return _read(*_language(config), name, mtp=mtp)
+
+
+def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
+    """Return the model; raise for what was not read and can change its layers."""
+    remainder.refuse_family(family)
     _refuse(config)
     fields: Fields = {
         "name": name,
@@ -49,65 +76,83 @@ def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     fields |= {"gated": bool(own.gated), "tied_embeddings": own.tied}
     fields["kv_heads"] = _kv_heads(config, fields["heads"])
     fields["intermediate"] = _intermediate(config, family, fields["hidden"])
-    fields |= _experts(config, family, fields) | _attention(config, own)
-    fields |= _of_layers(config, family, fields, mtp)
+    fields |= _attention(config, own)
+    made = _kinds(config, family, fields["layers"])
+    if any(kind.endswith("experts") for kind in made):
+        fields |= _experts(config, family, fields)
+    fields |= _of_layers(config, family, fields, made, mtp=mtp)
     spec = _spec(fields)
     if told := vectors.of_parts(config, family, own, spec):
         fields["vectors"] = told
     fields["other_parameters"] = vectors.beside_layers(config, own, spec)
     if (trained := architecture(config)) is not None:
         fields["architecture"] = trained.model_dump()
+    if config.get("index_topk") is not None:  # `remarks` tells it
+        config.skip(filter(_OF_INDEXERS.match, config.unread))
+    remainder.refuse(config.unread, family, spec.layers - spec.mtp_layers)
     return _spec(fields)
 
 
 def remarks(config: Fields) -> tuple[str, ...]:
-    """What of a configuration is not modelled, in words."""
+    """Return what of a configuration is not modelled, in words."""
     outer = config
-    config, family = _language(config)
+    reading, family = _language(config)
+    spec = _read(reading, family, "model", mtp=False)
     found = []
     if not families.known(family):
         found.append(
             f"the family {family or 'that model_type should name'!r}, whose norms and "
-            "biases are taken as Llama's"
+            f"biases are taken as Llama's{'' if spec.gated else _UNGATED}"
         )
     if any(key in outer for key in ("vision_config", "audio_config")):
         found.append("the towers of other inputs than text (vision_config ...)")
-    if whole(config, "index_topk"):
+    if whole(reading, "index_topk"):
         found.append("the sparse attention that an indexer chooses (index_topk)")
     if family in ("falcon", "gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
-    if whole(config, "num_nextn_predict_layers"):
+    if whole(reading, "num_nextn_predict_layers"):
         found.append(
             "the logits of further tokens, which are timed and not weighed, and a cut "
             "between several such layers"
         )
+    if told := remainder.told(reading.unread, spec.layers):
+        found.append(f"keys that were not read: {cut(', '.join(told), 200)}")
     return tuple(found)
 
 
-def _language(config: Fields) -> tuple[Fields, str]:
-    """The configuration of the language model, with its family's defaults."""
+def _language(config: Fields) -> tuple[Reading, str]:
+    """Return the configuration of the language model, with its family's defaults.
+
+    Of a configuration around it, what is not read is about the other inputs.
+    """
     inner = config.get("text_config")
+    whole_one = config
     if isinstance(inner, dict):
-        config = {**config, **inner}
-        if "model_type" not in inner and "vision_config" in config:
-            config = {**config, "model_type": f"{config.get('model_type', '')}"}
-    family = str(config.get("model_type", ""))
+        whole_one = {**config, **inner}
+    family = str(whole_one.get("model_type", ""))
     family = _ALIASES.get(family, family)
-    return _SILENT.get(family, {}) | config, family
+    reading = Reading(_SILENT.get(family, {}) | whole_one)
+    reading.skip(remainder.unused(whole_one, family))
+    if isinstance(inner, dict):
+        reading.skip(key for key in config if key not in inner)
+    return reading, family
 
 
-def _refuse(config: Fields) -> None:
-    """What changes the shapes of layers in ways that no field tells."""
-    for key, usual in (
-        ("word_embed_proj_dim", config.get("hidden_size")),
-        ("moe_latent_size", None),
-        ("hidden_size_per_layer_input", None),
-        ("num_kv_shared_layers", 0),
-    ):
-        if config.get(key) not in (None, usual):
+def _refuse(config: Reading) -> None:
+    """Refuse what changes the layers in ways that the names of keys do not tell."""
+    hidden = config.get("hidden_size")
+    width = config.get("word_embed_proj_dim")
+    if width not in (None, hidden):
+        raise InstanceError(
+            f"word_embed_proj_dim: hetopt does not support embeddings of another width "
+            f"than the layers; found {width!r}, expected {hidden!r}; give "
+            "layer_parameters of an instance instead"
+        )
+    for key in ("is_causal", "causal"):
+        if config.get(key) is False:
             raise InstanceError(
-                f"{key}: found {config[key]!r}, which is not modelled; give "
-                "layer_parameters of an instance instead"
+                f"{key}: hetopt does not support encoders; found false, expected a "
+                "causal language model"
             )
 
 
@@ -117,35 +162,46 @@ def _spec(fields: Fields) -> ModelSpec:
     return validated(ModelSpec, fields, "config", file="")
 
 
-def _layers(config: Fields) -> int:
+def _layers(config: Reading) -> int:
     told = config.get("layers_block_type")
-    if isinstance(told, list) and "num_hidden_layers" not in config:
+    if isinstance(told, list) and not any(key in config for key in DEPTH):
         return len(told)
-    return need(config, "num_hidden_layers", "n_layer", "num_layers")
+    return need(config, *DEPTH)
 
 
-def _kv_heads(config: Fields, heads: int) -> int:
+def _kv_heads(config: Reading, heads: int) -> int:
     newer = config.get("new_decoder_architecture") is True
     if config.get("multi_query") is True and not newer:
+        config.skip(("num_key_value_heads", "num_kv_heads"))
         return 1
     return whole(config, "num_key_value_heads", "num_kv_heads") or heads
 
 
-def _intermediate(config: Fields, family: str, hidden: int) -> int:
+def _intermediate(config: Reading, family: str, hidden: int) -> int:
     keys = ["intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"]
     if family == "llama4_text":  # `intermediate_size` is that of an expert
         keys.insert(0, "intermediate_size_mlp")
+    if family == "granitemoehybrid" and not _number_of_experts(config):
+        keys.insert(0, "shared_intermediate_size")
+        config.skip(["intermediate_size"])
     return whole(config, *keys) or 4 * hidden
 
 
-def _attention(config: Fields, own: Traits) -> Fields:
+def _attention(config: Reading, own: Traits) -> Fields:
     """Widths of heads, and what is beside the products."""
     fields: Fields = {"attention_bias": own.attention_bias}
     fields |= {"post_norm": own.norms == 4, "qk_norm": own.qk_norm}
     fields = {key: x for key, x in fields.items() if x not in ("none", False)}
     if config.get("kv_lora_rank") is None:
         width = whole(config, "head_dim", "attention_head_dim")
+        if whole(config, "v_head_dim") not in (None, width):
+            raise InstanceError(
+                f"v_head_dim: hetopt does not support values of another width than "
+                f"keys; found {config.get('v_head_dim')}, expected {width}; give "
+                "layer_parameters of an instance instead"
+            )
         return fields | ({} if width is None else {"head_dim": width})
+    config.skip(("head_dim", "qk_head_dim"))
     return {
         "latent": {
             "query_rank": whole(config, "q_lora_rank") or 0,
@@ -157,14 +213,27 @@ def _attention(config: Fields, own: Traits) -> Fields:
     }
 
 
-def _of_layers(config: Fields, family: str, fields: Fields, mtp: bool) -> Fields:
-    """Kinds of layers, where they are not all attention and an MLP."""
+def _kinds(config: Reading, family: str, layers: int) -> kinds.Kinds:
+    """Return the kind of each layer; keys of parts that no layer has change nothing."""
+    experts = _number_of_experts(config)
+    made = kinds.of_layers(config, family, layers, sparse=(experts or 0) > 1)
+    parts = {part for kind in made for part in kind.split("+")}
+    if "experts" not in parts and (experts is not None or family == "nemotron_h"):
+        config.skip({*filter(_OF_EXPERTS.search, config.unread)} - {*_EXPERTS})
+    if "mamba" not in parts and family in kinds.HYBRIDS:
+        config.skip(filter(_OF_MAMBA.match, config.unread))
+    return made
+
+
+def _of_layers(
+    config: Reading, family: str, fields: Fields, made: kinds.Kinds, *, mtp: bool
+) -> Fields:
+    """Return the fields of layers that are not all attention and an MLP."""
     layers = fields["layers"]
-    made = kinds.of_layers(config, family, layers, "experts" in fields)
-    further = (whole(config, "num_nextn_predict_layers") or 0) if mtp else 0
-    if family == "nemotron_h":
-        further = 0  # its further layers are blocks of their own
-    made += made[-1:] * further
+    further = whole(config, "num_nextn_predict_layers") or 0
+    if family == "nemotron_h" or not mtp:
+        further = 0  # Nemotron-H's further layers are blocks of their own
+    made = made + made[-1:] * further
     found: Fields = {}
     if further:
         found |= {"layers": layers + further, "mtp_layers": further}
@@ -176,23 +245,27 @@ def _of_layers(config: Fields, family: str, fields: Fields, mtp: bool) -> Fields
     if any(x.startswith("window") for x in made):
         found["window"] = kinds.window(config, family)
         found |= {"chunked": True} if kinds.chunked(family) else {}
-    if "mamba" in made:
-        found["mamba"] = kinds.mamba(config)
+    if any(x.startswith("mamba") for x in made):
+        found["mamba"] = kinds.mamba(config, fields["hidden"])
     return found
 
 
-def _experts(config: Fields, family: str, dense: Fields) -> Fields:
-    layers = dense["layers"]
-    experts = whole(config, "num_experts", "n_routed_experts", "num_local_experts")
-    if not experts or experts == 1:
-        return {}
-    if family == "nemotron_h" and "experts" not in kinds.blocks(config, layers):
-        return {}
-    used = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
+def _number_of_experts(config: Reading) -> int | None:
+    experts = whole(config, *_EXPERTS)
+    if experts is not None and experts < 0:
+        key = next(x for x in _EXPERTS if x in config)
+        raise InstanceError(
+            f"{key}: found {experts}, expected a number of experts, 0 where there are "
+            "none; correct the configuration"
+        )
+    return experts
+
+
+def _experts(config: Reading, family: str, dense: Fields) -> Fields:
     fields: Fields = {
-        "experts": experts,
-        "active_experts": need(config, *used),
-        "shared_experts": whole(config, "n_shared_experts") or 0,
+        "experts": need(config, *_EXPERTS),
+        "active_experts": need(config, *_USED_EXPERTS),
+        "shared_experts": whole(config, *_SHARED_EXPERTS) or 0,
     }
     each = whole(config, "moe_intermediate_size")
     if family == "llama4_text":
@@ -200,13 +273,13 @@ def _experts(config: Fields, family: str, dense: Fields) -> Fields:
         fields["shared_experts"] = 1
     if each is not None:
         fields["expert_intermediate"] = each
-    keys = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
-    if shared := whole(config, *keys):
+    if shared := whole(config, *_SHARED_WIDTHS):
         parted, rest = divmod(shared, each or dense["intermediate"])
         if rest:
             raise InstanceError(
-                f"{next(x for x in keys if x in config)}: found {shared}, expected a "
-                f"multiple of the experts' {each}; give layer_parameters instead"
+                f"{next(x for x in _SHARED_WIDTHS if x in config)}: found {shared}, "
+                f"expected a multiple of the experts' {each or dense['intermediate']}; "
+                "give layer_parameters instead"
             )
         fields["shared_experts"] = parted
     return fields

@@ -7,7 +7,7 @@ lies beside the layers.
 
 from typing import Literal, NamedTuple
 
-from .keys import Fields, whole
+from .keys import Reading, whole
 
 Biased = Literal["none", "qkv", "all"]
 
@@ -24,6 +24,7 @@ class Traits(NamedTuple):
     norms: int = 2  # of a layer
     norm_bias: bool = False
     qk_norm: bool = False
+    qk_wide: bool = False  # one norm of all heads, not of each
     positions: int | None = None  # rows that learned ones have beside the context
     embedding_norm: bool = False
     head_bias: bool = False
@@ -36,6 +37,7 @@ _GPT = Traits(
     mlp_bias=True,
     norm_bias=True,
 )
+_BIASED = _GPT._replace(positions=None)  # unless its configuration says otherwise
 _GEMMA = Traits(gated=True, tied=True)
 _LATENT = Traits(said_bias="none")  # their flag is false in all that are published
 
@@ -69,9 +71,37 @@ FAMILIES: dict[str, Traits] = {
     "bloom": _GPT._replace(embedding_norm=True),
     "gpt_neox": _GPT._replace(tied=False, attention_bias="none", bias_unless_said=True),
     "gptj": _GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True),
+    "starcoder2": _BIASED,
+    "cohere": Traits(tied=True, norms=1),
+    "cohere2": Traits(tied=True, norms=1),
+    "seed_oss": Traits(said_bias="qkv"),
+    "arcee": Traits(gated=False),
+    "glm4_moe_lite": _LATENT,
+    "minicpm3": _LATENT,
+    **dict.fromkeys(
+        ("cwm", "ernie4_5", "ernie4_5_moe", "exaone", "granite", "granitemoe"), Traits()
+    ),
+    **dict.fromkeys(("granitemoeshared", "granitemoehybrid", "bamba"), Traits()),
+    **dict.fromkeys(
+        ("helium", "internlm3", "ministral3", "smollm3", "solar_open"), Traits()
+    ),
+    **dict.fromkeys(
+        ("exaone4", "exaone_moe", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3"),
+        Traits(qk_norm=True),
+    ),
+    "dots1": Traits(qk_norm=True),
+    **dict.fromkeys(
+        ("olmo2", "olmo3", "olmoe", "minimax_m2"), Traits(qk_norm=True, qk_wide=True)
+    ),
 }
-#: Others that are known to have no gate, or to be tied.
-_UNGATED = {"mpt": Traits(gated=False, tied=True), "bert": Traits(tied=True)}
+#: Others whose gate and ties are known, and whose norms and biases are not.
+_OTHERS = {
+    "mpt": Traits(gated=False, tied=True),
+    "bert": Traits(tied=True),
+    "bitnet": Traits(gated=True),
+    "vaultgemma": Traits(gated=True, tied=True),
+}
+_QK_NORMS = ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm")
 _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
 
@@ -80,25 +110,51 @@ def known(family: str) -> bool:
     return family in FAMILIES
 
 
-def traits(config: Fields, family: str) -> Traits:
+def traits(config: Reading, family: str) -> Traits:
     """Of a family, as its configuration has it; a family that is not known as Llama."""
-    found = FAMILIES.get(family) or _UNGATED.get(family) or Traits()
+    found = FAMILIES.get(family) or _OTHERS.get(family) or Traits()
     said = config.get("attention_bias", config.get("qkv_bias"))
     if bool(said) if said is not None else found.bias_unless_said:
         found = found._replace(attention_bias=found.said_bias)
     if config.get("mlp_bias"):
         found = found._replace(mlp_bias=True)
+    if family != "nemotron_h":  # whose flag is about its mixers
+        found = _biased(found, config.get("use_bias"))
+    if config.get("lm_head_bias"):
+        found = found._replace(head_bias=True)
+    if found.qk_norm:
+        config.skip(_QK_NORMS)
     if family == "falcon":
         found = _falcon(config, found)
-    if config.get("use_qk_norm") and family == "glm4_moe":
-        found = found._replace(qk_norm=True)
+    if not known(family) or family == "glm4_moe":
+        found = _silent(config, found)
     if found.gated is None:
         found = found._replace(gated=_gated(config))
     tied = config.get("tie_word_embeddings")
     return found if tied is None else found._replace(tied=bool(tied))
 
 
-def _falcon(config: Fields, found: Traits) -> Traits:
+def _biased(found: Traits, said: object) -> Traits:
+    """Return the traits where one switch is for the biases of all products."""
+    if said is True:
+        return found._replace(attention_bias="all", mlp_bias=True)
+    if said is False and found is _BIASED:
+        return found._replace(attention_bias="none", mlp_bias=False)
+    return found
+
+
+def _silent(config: Reading, found: Traits) -> Traits:
+    """Return the traits of a family that only its configuration tells."""
+    if any([config.get(key) is True for key in _QK_NORMS]):
+        found = found._replace(qk_norm=True)
+    if config.get("use_qkv_bias") is True:
+        found = found._replace(attention_bias="qkv")
+    switches = ("gated_mlp", "use_gated_mlp", "mlp_gated", "use_glu", "glu")
+    gated = [x for x in map(config.get, switches) if isinstance(x, bool)]
+    return found._replace(gated=gated[0]) if gated else found
+
+
+def _falcon(config: Reading, found: Traits) -> Traits:
     """Two norms with the newer decoder, or one behind the other; biases if said."""
     several = whole(config, "num_ln_in_parallel_attn")
     newer = bool(config.get("new_decoder_architecture"))
@@ -109,7 +165,7 @@ def _falcon(config: Fields, found: Traits) -> Traits:
     return found._replace(norms=several, attention_bias=kind, mlp_bias=biased)
 
 
-def _gated(config: Fields) -> bool:
+def _gated(config: Reading) -> bool:
     activation = config.get("hidden_act") or config.get("hidden_activation")
     activation = activation or config.get("activation_function") or ""
     activation = activation or config.get("mlp_hidden_act") or ""

@@ -1,16 +1,49 @@
 """Keys of a `config.json`: the names that families share, and errors that name them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...errors import InstanceError
 
 Fields = dict[str, Any]
+DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
-def whole(config: Fields, *keys: str) -> int | None:
-    """The value of the first of `keys` that is given, None where none is."""
+class Reading:
+    """A configuration that remembers which of its keys were read."""
+
+    def __init__(self, fields: Fields) -> None:
+        """Start with no key read."""
+        self._fields = fields
+        self._read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of `key`, which counts as read from now on."""
+        self._read.add(key)
+        return self._fields.get(key, default)
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether `key` is given, without reading it."""
+        return key in self._fields
+
+    def skip(self, keys: Iterable[str]) -> None:
+        """Count `keys` as read, as their values change nothing in this model."""
+        self._read.update(keys)
+
+    @property
+    def unread(self) -> Fields:
+        """The keys that were not read, with their values."""
+        return {key: x for key, x in self._fields.items() if key not in self._read}
+
+
+def whole(config: Reading, *keys: str) -> int | None:
+    """Return the value of the first of `keys` that is given, None where none is.
+
+    A list of one entry a layer is read where all entries are equal. A second key with
+    the same value counts as read, one with another value does not.
+    """
     for key in keys:
-        value = config.get(key)
+        value = _of_all_layers(config, key, config.get(key))
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
@@ -18,12 +51,30 @@ def whole(config: Fields, *keys: str) -> int | None:
                 f"{key}: found {value!r}, expected a whole number; correct the "
                 "configuration"
             )
+        unread = config.unread
+        config.skip(x for x in keys if unread.get(x) == value)
         return value
     return None
 
 
-def need(config: Fields, *keys: str) -> int:
-    """The same; `InstanceError` where none is given."""
+def _of_all_layers(config: Reading, key: str, value: Any) -> Any:
+    """Return the entry of a list that has it for each layer, else the value itself."""
+    if not isinstance(value, list):
+        return value
+    depth = next((x for x in map(config.get, DEPTH) if isinstance(x, int)), None)
+    if value and len(value) == depth and all(x == value[0] for x in value):
+        return value[0]
+    shown = ", ".join(map(str, dict.fromkeys(map(str, value))))
+    raise InstanceError(
+        f"{key}: hetopt does not support values that differ by layer; found "
+        f"{shown[:60] or 'an empty list'}, expected one whole number, or a list of "
+        f"{depth or 'as many as layers'} equal ones; give layer_parameters of an "
+        "instance instead"
+    )
+
+
+def need(config: Reading, *keys: str) -> int:
+    """Return the same; raise `InstanceError` where none is given."""
     value = whole(config, *keys)
     if value is None:
         raise InstanceError(
@@ -33,8 +84,8 @@ def need(config: Fields, *keys: str) -> int:
     return value
 
 
-def listed(config: Fields, key: str, length: int) -> list[Any] | None:
-    """A list with one entry a layer; None where it is not given."""
+def listed(config: Reading, key: str, length: int) -> list[Any] | None:
+    """Return a list with one entry a layer; None where it is not given."""
     value = config.get(key)
     if value is None:
         return None

@@ -3,10 +3,14 @@
 from typing import Any
 
 from ...errors import InstanceError
-from .keys import Fields, listed, need, whole
+from .keys import Fields, Reading, listed, need, whole
 
 Kinds = list[str]
 _WINDOWS = ("sliding_attention", "chunked_attention")
+_FULL = ("full_attention", "attention", "indexed_attention")
+#: Families of Mamba-2 mixers and attention, each with an MLP or experts behind it.
+HYBRIDS = ("granitemoehybrid", "bamba")
+_MIXERS = ("mamba", "linear_attention")
 _BLOCKS = {
     "M": "mamba",
     "*": "attention",
@@ -21,23 +25,48 @@ _BLOCKS = {
 }
 #: Of each so many layers the last sees all tokens, by family.
 _LAST_OF = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4}
+#: Keys that say which layers have a window, or how wide it is.
+_OF_WINDOWS = (
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
+    "global_attn_every_n_layers",
+)
+#: Keys that say which layers have experts.
+_PLACES = (
+    "mlp_layer_types",
+    "moe_layers",
+    "mlp_only_layers",
+    "moe_layer_freq",
+    "first_k_dense_replace",
+    "num_dense_layers",
+    "moe_layer_num_skipped",
+    "decoder_sparse_step",
+    "interleave_moe_layer_step",
+    "moe_layer_start_index",
+    "moe_layer_end_index",
+    "moe_layer_interval",
+)
 _SEEN = {"llama4_text": 8192, "gemma2": 4096, "gemma3_text": 4096, "gpt_oss": 128}
 
 
-def of_layers(config: Fields, family: str, layers: int, sparse: bool) -> Kinds:
-    """The kind of each layer, in the words of `ModelSpec.layer_kinds`."""
+def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kinds:
+    """Return the kind of each layer, in the words of `ModelSpec.layer_kinds`."""
     if family == "nemotron_h":
         return blocks(config, layers)
     mixers = _mixers(config, family, layers)
     with_experts = _experts(config, layers) if sparse else [False] * layers
+    config.skip((*_OF_WINDOWS, *(_PLACES if sparse else ())))
     return [
         f"{mixer}+{'experts' if has else 'dense'}"
         for mixer, has in zip(mixers, with_experts, strict=True)
     ]
 
 
-def window(config: Fields, family: str) -> int | None:
-    """Tokens that a window sees; None where there are none."""
+def window(config: Reading, family: str) -> int | None:
+    """Return the tokens that a window sees; None where there are no windows."""
     key = "attention_chunk_size" if chunked(family) else "sliding_window"
     if key not in config:
         return _SEEN.get(family)
@@ -59,36 +88,62 @@ def shortest(kinds: Kinds) -> Kinds:
     return kinds
 
 
-def _mixers(config: Fields, family: str, layers: int) -> Kinds:
+def _mixers(config: Reading, family: str, layers: int) -> Kinds:
+    types = listed(config, "layer_types", layers)
+    if family in HYBRIDS:
+        return _hybrid(config, types, layers)
     seen = window(config, family)
+    if types is not None:
+        return _told(types, seen)
+    if (linear := listed(config, "attn_type_list", layers)) is not None:
+        _known("attn_type_list", {x for x in linear if x != 1}, "1 (full attention)")
     if seen is None:
-        _full(listed(config, "layer_types", layers))
         return ["attention"] * layers
-    if (types := listed(config, "layer_types", layers)) is not None:
-        _full([x for x in types if x not in _WINDOWS])
-        return ["window" if x in _WINDOWS else "attention" for x in types]
     if (rotated := listed(config, "no_rope_layers", layers)) and chunked(family):
         return ["window" if x else "attention" for x in rotated]
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
         first = whole(config, "max_window_layers") or 0
         return ["window" if x >= first else "attention" for x in range(layers)]
-    every = whole(config, "sliding_window_pattern", "_sliding_window_pattern")
+    every = whole(config, *_OF_WINDOWS[3:])
     every = every or whole(config, "no_rope_layer_interval") or _LAST_OF.get(family)
     if every is None:
         return ["window"] * layers
     return ["window" if (x + 1) % every else "attention" for x in range(layers)]
 
 
-def _full(types: list[Any] | None) -> None:
-    other = sorted({str(x) for x in types or ()} - {"full_attention"})
+def _told(types: list[Any], seen: int | None) -> Kinds:
+    """Return the kinds that `layer_types` tells of attention of all or of a window."""
+    _known("layer_types", {*types} - {*_FULL, *_WINDOWS}, ", ".join(_FULL + _WINDOWS))
+    if seen is None and (windows := sorted({*types} & {*_WINDOWS})):
+        key = "attention_chunk_size" if _WINDOWS[1] in windows else _WINDOWS[0]
+        raise InstanceError(
+            f"layer_types: found {', '.join(windows)} without the tokens that a window "
+            f"sees; add {key.replace('_attention', '_window')}"
+        )
+    return ["window" if x in _WINDOWS else "attention" for x in types]
+
+
+def _hybrid(config: Reading, types: list[Any] | None, layers: int) -> Kinds:
+    """Return the kinds of layers of Mamba-2 or attention; all are Mamba-2 if untold."""
+    told = listed(config, "layers_block_type", layers) if types is None else types
+    places = config.get("attn_layer_indices")
+    if told is None and isinstance(places, list):
+        told = ["attention" if x in places else "mamba" for x in range(layers)]
+    told = ["mamba"] * layers if told is None else told
+    _known("layer_types", {*told} - {*_FULL, *_MIXERS}, "attention, mamba")
+    return ["mamba" if x in _MIXERS else "attention" for x in told]
+
+
+def _known(key: str, other: set[Any], expected: str) -> None:
     if other:
         raise InstanceError(
-            f"layer_types: found {', '.join(other)}, which is not modelled; expected "
-            f"full_attention, {', '.join(_WINDOWS)}; give layer_parameters instead"
+            f"{key}: hetopt does not support layers of "
+            f"{', '.join(sorted(map(str, other)))}; expected {expected}; give "
+            "layer_parameters of an instance instead"
         )
 
 
-def blocks(config: Fields, layers: int) -> Kinds:
+def blocks(config: Reading, layers: int) -> Kinds:
     """Layers of one part each: `hybrid_override_pattern` or `layers_block_type`."""
     told = config.get("hybrid_override_pattern") or config.get("layers_block_type")
     if not isinstance(told, str | list) or len(told) != layers:
@@ -96,34 +151,46 @@ def blocks(config: Fields, layers: int) -> Kinds:
             f"hybrid_override_pattern: found {told!r}, expected a letter for each of "
             f"{layers} layers (M, *, -, E); add it"
         )
-    if other := sorted({str(x) for x in told} - set(_BLOCKS)):
-        raise InstanceError(
-            f"hybrid_override_pattern: found {', '.join(other)}, expected M, *, - and "
-            "E; correct the configuration"
-        )
+    _known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
     return [_BLOCKS[x] for x in told]
 
 
-def _experts(config: Fields, layers: int) -> list[bool]:
-    """Which layers have experts in place of an MLP."""
+def _experts(config: Reading, layers: int) -> list[bool]:
+    """Tell of each layer whether it has experts in place of an MLP."""
+    if (types := listed(config, "mlp_layer_types", layers)) is not None:
+        _known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
+        return [x == "sparse" for x in types]
     if isinstance(told := config.get("moe_layers"), list):
         return [x in told for x in range(layers)]
+    if isinstance(config.get("moe_layer_freq"), list):
+        return [bool(x) for x in listed(config, "moe_layer_freq", layers) or ()]
     if (dense := config.get("mlp_only_layers")) is None:
         dense = []
-    first = whole(config, "first_k_dense_replace") or 0
+    first = whole(config, *_PLACES[4:7]) or 0
     every = whole(config, "moe_layer_freq") or 1
     step = whole(config, "decoder_sparse_step", "interleave_moe_layer_step") or 1
+    step *= whole(config, "moe_layer_interval") or 1
+    first = max(first, whole(config, "moe_layer_start_index") or 0)
+    last = whole(config, "moe_layer_end_index")
+    last = layers if last in (None, -1) else last
     return [
-        x >= first and x % every == 0 and (x + 1) % step == 0 and x not in dense
+        first <= x <= last and x % every == 0 and (x + 1) % step == 0 and x not in dense
         for x in range(layers)
     ]
 
 
-def mamba(config: Fields) -> Fields:
-    """The mixer of layers of Mamba-2."""
+def mamba(config: Reading, hidden: int) -> Fields:
+    """Return the mixer of layers of Mamba-2."""
+    heads = need(config, "mamba_num_heads", "mamba_n_heads")
+    if config.get("mamba_d_head") == "auto":
+        width = (whole(config, "mamba_expand") or 2) * hidden // heads
+    else:
+        width = need(config, "mamba_head_dim", "mamba_d_head")
+    config.skip(("expand", "mamba_expand", "chunk_size", "mamba_chunk_size"))
+    config.skip(("use_conv_bias", "mamba_conv_bias", "hybrid_override_pattern"))
     return {
-        "heads": need(config, "mamba_num_heads"),
-        "head_dim": need(config, "mamba_head_dim"),
+        "heads": heads,
+        "head_dim": width,
         "state": need(config, "ssm_state_size", "mamba_d_state"),
         "groups": need(config, "n_groups", "mamba_n_groups"),
         "convolution": whole(config, "conv_kernel", "mamba_d_conv") or 4,

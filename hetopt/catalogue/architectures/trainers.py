@@ -6,7 +6,7 @@ Where a configuration is silent, its family's class in transformers says what ho
 
 from ...errors import InstanceError
 from ...schema.architecture import Architecture
-from .keys import Fields
+from .keys import Fields, Reading
 
 _ROPE: Fields = {"normalization": "rms", "positions": "rope", "activation": "silu"}
 #: Families whose models are told whole by the record, and their silent defaults.
@@ -23,7 +23,7 @@ _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "relu": "relu"}
 _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu_tanh")
 
 
-def architecture(config: Fields) -> Architecture | None:
+def architecture(config: Reading) -> Architecture | None:
     """The record of a configuration; None where the family has more than it tells.
 
     Raises `InstanceError` for values that no model of the family has.
@@ -39,7 +39,7 @@ def architecture(config: Fields) -> Architecture | None:
     return validated(Architecture, {"family": family, **fields}, "config", file="")
 
 
-def _gpt2(config: Fields) -> Fields | None:
+def _gpt2(config: Reading) -> Fields | None:
     activation = _ACTIVATIONS.get(str(config.get("activation_function", "gelu_new")))
     if activation is None:
         return None
@@ -56,7 +56,7 @@ def _gpt2(config: Fields) -> Fields | None:
     }
 
 
-def _decoder(config: Fields, family: str) -> Fields | None:
+def _decoder(config: Reading, family: str) -> Fields | None:
     silent = _FAMILIES[family]
     rope = config.get("rope_parameters") or {}
     if not isinstance(rope, dict):
@@ -98,7 +98,7 @@ def _scaling(told: Fields) -> tuple[Fields | None, bool]:
     return fields, True
 
 
-def _router(config: Fields, family: str) -> Fields | None:
+def _router(config: Reading, family: str) -> Fields | None:
     if family == "mixtral":
         return {
             "normalised": True,

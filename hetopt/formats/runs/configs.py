@@ -28,8 +28,11 @@ _DEEPSPEED = (
     "zero_optimization",
 )
 _MODEL = ("model_type", "hidden_size", "n_embd", "d_model", "text_config")
-# Without this key, from_config describes the rest of a model with latent attention.
-_LATENT = "kv_lora_rank"
+# Without these keys, from_config describes the rest of a model with latent attention.
+_LATENT = (
+    *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
+    *("qk_head_dim", "v_head_dim"),
+)
 
 
 class Config(NamedTuple):
@@ -72,9 +75,9 @@ def config(path: Path) -> Config:
 
 def shape(tree: Fields, path: Path) -> dict[str, Any]:
     """The fields of a run that a model's Hugging Face `config.json` tells."""
-    latent = tree.get(_LATENT) is not None
+    latent = tree.get(_LATENT[0]) is not None
     try:
-        spec = from_config({k: v for k, v in tree.items() if k != _LATENT}, "model")
+        spec = from_config({k: v for k, v in tree.items() if k not in _LATENT}, "model")
     except InstanceError as error:
         raise InstanceError.at(path, error.field, str(error)) from None
     fields: dict[str, Any] = {

@@ -1,0 +1,370 @@
+"""No key of a configuration that changes a layer is dropped in silence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_configs import LLAMA_3_8B, MIXTRAL, QWEN
+
+from hetopt.catalogue.architectures import from_config, remarks
+from hetopt.errors import InstanceError
+
+HERE = Path(__file__).parent
+REFUSED: dict[str, dict[str, Any]] = json.loads((HERE / "refused.json").read_text())
+READ = {
+    path.stem: json.loads(path.read_text()) for path in (HERE / "configs").glob("*")
+}
+LAYERS = LLAMA_3_8B["num_hidden_layers"]
+PLAIN = from_config(LLAMA_3_8B, "m")
+
+#: Keys of released models, each of which changes the layers of a Llama.
+DANGEROUS: dict[str, Any] = {
+    # Mixers beside attention or in its place.
+    "mamba_d_ssm": 1024,
+    "mamba_n_heads": 16,
+    "mamba_use_mlp": True,
+    "ssm_state_size": 128,
+    "ssm_cfg": {"layer": "Mamba2"},
+    "conv_L_cache": 3,
+    "conv_dim": 2048,
+    "conv1d_width": 4,
+    "linear_num_key_heads": 16,
+    "linear_attn_config": {"kda_layers": [1, 2, 3]},
+    "lru_width": 2560,
+    "short_conv_kernel_size": 4,
+    "expand": 2,
+    "token_mixer": "mamba",
+    "mixer_types": ["attention", "mlp"],
+    # Experts.
+    "moe_intermediate_size": 1408,
+    "moe_k": 1,
+    "num_experts_per_layer": 8,
+    "num_shared_expert": 1,
+    "n_shared_experts": 1,
+    "use_moe": True,
+    "moe_layers_enum": "3,4,5",
+    "moe_gate_rank": 1,
+    "zero_expert_num": 256,
+    "zero_expert_type": "identity",
+    "expert_ffn_hidden_size": 2048,
+    "share_expert_dim": 1280,
+    "n_dense_experts": 2,
+    # Which layers.
+    "moe_layer_freq": 2,
+    "moe_layer_frequency": 2,
+    "moe_layer_interval": 2,
+    "attn_layer_period": 8,
+    "attn_layer_offset": 4,
+    "expert_layer_period": 2,
+    "full_attention_interval": 4,
+    "layer_group_size": 5,
+    "hybrid_override_pattern": "M*" * (LAYERS // 2),
+    "hybrid_layer_ids": [6, 12, 18],
+    "full_attn_idxs": [2, 5, 8],
+    "block_types": ["recurrent", "recurrent", "attention"],
+    "block_configs": [{"ffn": {"ffn_mult": 2.6}}] * LAYERS,
+    "cross_attention_layers": [3, 8, 13],
+    "attention_layers": ["global", "local"] * (LAYERS // 2),
+    "num_query_heads": [12, 16] * (LAYERS // 2),
+    "ffn_multipliers": [0.5, 4.0] * (LAYERS // 2),
+    "num_attention_heads_per_layer": [32, 16] * (LAYERS // 2),
+    "per_layer_config": {"05": {"head_dim": 512}},
+    # Weights that are shared, or used several times.
+    "num_mem_blocks": 2,
+    "num_kv_shared_layers": 15,
+    "cla_share_factor": 2,
+    "use_cla": True,
+    "num_loops": 4,
+    "loop_num_passes": 3,
+    # Other attentions.
+    "q_lora_rank": 1536,
+    "o_lora_rank": 1024,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 64,
+    "share_q_dim": 2048,
+    "attention_hidden_size": 7168,
+    "kv_channels": 64,
+    "num_attention_groups": 8,
+    "multi_query_group_num": 2,
+    "attn_output_gate": True,
+    "index_head_dim": 128,
+    "attn_config": {"kv_n_heads": 8},
+    "local_attention": 128,
+    "global_attn_every_n_heads": 2,
+    # Other embeddings.
+    "hidden_size_per_layer_input": 256,
+    "vocab_size_per_layer_input": 262_144,
+    "ngram_vocab_size_ratio": 78,
+    "oe_vocab_size_ratio": 2.5,
+    "embedding_size": 128,
+    "num_codebooks": 8,
+    "altup_num_inputs": 4,
+    "laurel_rank": 64,
+    "hc_mult": 4,
+    "adapter_rank": 128,
+    "moe_latent_size": 1024,
+    "expansion_ratio": 3.5,
+    "dim_ff": 10_240,
+    "dff": 8192,
+    "is_encoder_decoder": True,
+    "is_causal": False,
+    # Names that nobody has heard of.
+    "frobnication": 3,
+    "frobnicated": ["a", "b"],
+    "frobnicator": {"width": 1},
+}
+
+#: Keys of released models that change no layer of a Llama.
+HARMLESS: dict[str, Any] = {
+    "_name_or_path": "x/y",
+    "architectures": ["LlamaForCausalLM"],
+    "attention_dropout": 0.1,
+    "attn_implementation": "sdpa",
+    "auto_map": {"AutoConfig": "configuration_x.XConfig"},
+    "aux_loss_alpha": 0.001,
+    "bad_words_ids": [[1], [2]],
+    "bos_token_id": 128_000,
+    "embedding_multiplier": 12.0,
+    "eos_token_id": [128_001, 128_009],
+    "expert_parallel_size": 8,
+    "final_logit_softcapping": 30.0,
+    "gradient_checkpointing": True,
+    "hidden_dropout_prob": 0.1,
+    "id2label": {"0": "LABEL_0"},
+    "image_token_index": 128_256,
+    "initializer_range": 0.02,
+    "init_std": 0.02,
+    "logits_scaling": 8.0,
+    "mamba_d_state": 0,
+    "mamba_n_groups": None,
+    "max_length": 20,
+    "max_position_embeddings": 131_072,
+    "model_max_length": 8192,
+    "moe_layer_freq": 1,
+    "n_ctx": 2048,
+    "no_repeat_ngram_size": 3,
+    "num_beams": 4,
+    "num_experts_per_tok": 0,
+    "num_labels": 2,
+    "num_local_experts": 0,
+    "output_router_logits": False,
+    "pad_token_id": 128_004,
+    "partial_rotary_factor": 0.5,
+    "pretraining_tp": 2,
+    "q_lora_rank": None,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    "residual_multiplier": 0.22,
+    "rms_norm_eps": 1e-6,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
+    "rope_theta": 500_000.0,
+    "rotary_dim": 64,
+    "routed_scaling_factor": 2.5,
+    "router_aux_loss_coef": 0.001,
+    "sliding_window": None,
+    "tensor_parallel_size": 8,
+    "tokenizer_class": "LlamaTokenizer",
+    "top_k": 50,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.57.1",
+    "use_cache": True,
+    "use_mamba_kernels": True,
+    "use_sliding_window": False,
+    "vision_feature_layer": -2,
+    "z_loss_weight": 1e-4,
+}
+
+
+@pytest.mark.parametrize("key", DANGEROUS)
+def test_a_key_that_can_change_a_layer_is_refused_by_its_name(key: str) -> None:
+    with pytest.raises(InstanceError, match="hetopt does not support") as caught:
+        from_config({**LLAMA_3_8B, key: DANGEROUS[key]}, "m")
+    assert key in str(caught.value)
+
+
+@pytest.mark.parametrize("key", HARMLESS)
+def test_a_key_that_changes_no_layer_leaves_the_model_as_it_is(key: str) -> None:
+    changed = {**LLAMA_3_8B, key: HARMLESS[key]}
+    found = from_config(changed, "m")
+    assert found.model_copy(update={"architecture": PLAIN.architecture}) == PLAIN
+    assert remarks(changed) == ()
+
+
+#: Those that say something of the layers of some families.
+OF_LAYERS = {
+    *("mamba_d_state", "mamba_n_groups", "moe_layer_freq", "q_lora_rank"),
+    *("num_experts_per_tok", "num_local_experts", "sliding_window"),
+    *("use_sliding_window", "max_position_embeddings", "rope_scaling"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_harmless_keys_change_no_public_model(name: str) -> None:
+    config = READ[name]
+    more = {key: x for key, x in HARMLESS.items() if key not in OF_LAYERS}
+    larger = {**more, **config}
+    if inner := config.get("text_config"):
+        larger = {**config, "text_config": {**more, **inner}}
+    same = {"architecture": None}
+    found = from_config(larger, name).model_copy(update=same)
+    assert found == from_config(config, name).model_copy(update=same)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_released_model_of_other_layers_is_refused(name: str) -> None:
+    config = REFUSED[name]
+    with pytest.raises(InstanceError, match="hetopt does not support") as caught:
+        from_config(config, name)
+    # What is refused stands in the file, by its name.
+    said = str(caught.value)
+    assert "correct the" not in said
+    assert any(key in said for key in config)
+
+
+@pytest.mark.parametrize("name", ["falcon-h1-34b", "jamba-v0.1", "qwen3-next-80b-a3b"])
+def test_a_hybrid_under_a_name_that_nobody_knows_is_refused_by_its_keys(
+    name: str,
+) -> None:
+    own = [key for key in REFUSED[name] if key not in LLAMA_3_8B]
+    with pytest.raises(InstanceError, match="hetopt does not support") as caught:
+        from_config({**REFUSED[name], "model_type": "unheard-of"}, name)
+    assert any(key in str(caught.value) for key in own)
+
+
+def test_what_is_neither_known_nor_dangerous_is_told() -> None:
+    odd = {"use_frobnication": True, "frobnication_kind": "fast", "sharpness": 0.5}
+    changed = {**LLAMA_3_8B, **odd}
+    assert from_config(changed, "m") == PLAIN
+    assert remarks(changed) == (f"keys that were not read: {', '.join(odd)}",)
+
+
+def test_lists_of_one_entry_a_layer_are_read_where_all_are_equal() -> None:
+    each = {
+        key: [LLAMA_3_8B[key]] * LAYERS
+        for key in ("intermediate_size", "num_key_value_heads", "num_attention_heads")
+    }
+    assert from_config({**LLAMA_3_8B, **each}, "m") == PLAIN
+    experts = {"num_local_experts": [8] * 12, "num_experts_per_tok": [2] * 12}
+    assert from_config({**MIXTRAL, **experts}, "m") == from_config(MIXTRAL, "m")
+
+
+@pytest.mark.parametrize("key", ["intermediate_size", "num_key_value_heads"])
+@pytest.mark.parametrize("least", [0, 1])
+def test_lists_whose_entries_differ_by_layer_are_refused(key: str, least: int) -> None:
+    value = int(LLAMA_3_8B[key])  # type: ignore[call-overload]
+    several = [value] * (LAYERS - least) + [value // 2] * least
+    several = several[: LAYERS - 1] if not least else several
+    with pytest.raises(InstanceError, match=f"^{key}: hetopt does not support values"):
+        from_config({**LLAMA_3_8B, key: several}, "m")
+
+
+def test_keys_of_what_is_switched_off_change_nothing() -> None:
+    off = {"use_cla": False, "cla_share_factor": 2, "use_mla": False, "mla_dim": 3}
+    assert from_config({**LLAMA_3_8B, **off}, "m") == PLAIN
+    with pytest.raises(InstanceError, match="cla_share_factor 2"):
+        from_config({**LLAMA_3_8B, **off, "use_cla": True}, "m")
+
+
+def test_a_second_name_of_a_key_is_read_where_both_agree() -> None:
+    both = {"n_embd": 4096, "n_layer": LAYERS}
+    assert from_config({**LLAMA_3_8B, **both}, "m") == PLAIN
+    with pytest.raises(InstanceError, match="n_embd 2048"):
+        from_config({**LLAMA_3_8B, "n_embd": 2048}, "m")
+
+
+def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
+    outer = {"text_config": QWEN, "vision_config": {}, "num_codebooks": 8}
+    assert from_config(outer, "m") == from_config(QWEN, "m")
+    inner = {"text_config": {**QWEN, "num_codebooks": 8}, "vision_config": {}}
+    with pytest.raises(InstanceError, match="num_codebooks 8"):
+        from_config(inner, "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"layer_types": ["full_attention", "sliding_attention"] * 16},
+            "layer_types: found sliding_attention without the tokens that a window "
+            "sees; add sliding_window",
+        ),
+        (
+            {"layer_types": ["full_attention", "chunked_attention"] * 16},
+            "layer_types: found chunked_attention without the tokens that a window "
+            "sees; add attention_chunk_size",
+        ),
+        (
+            {"model_type": "granitemoehybrid", "layer_types": ["mamba", "conv"] * 16},
+            "layer_types: hetopt does not support layers of conv; expected attention, "
+            "mamba; give layer_parameters of an instance instead",
+        ),
+        (
+            {"attn_type_list": [0, 1] * 16},
+            "attn_type_list: hetopt does not support layers of 0; expected 1 (full "
+            "attention); give layer_parameters of an instance instead",
+        ),
+        (
+            {"num_experts": 8, "moe_k": 2, "mlp_layer_types": ["hash", "dense"] * 16},
+            "mlp_layer_types: hetopt does not support layers of hash; expected dense, "
+            "sparse; give layer_parameters of an instance instead",
+        ),
+        (
+            {"is_causal": False},
+            "is_causal: hetopt does not support encoders; found false, expected a "
+            "causal language model",
+        ),
+        (
+            {"num_experts": -1},
+            "num_experts: found -1, expected a number of experts, 0 where there are "
+            "none; correct the configuration",
+        ),
+    ],
+)
+def test_a_message_says_what_is_not_supported_and_what_is(
+    change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InstanceError) as caught:
+        from_config({**LLAMA_3_8B, **change}, "m")
+    assert str(caught.value) == message
+
+
+def test_layers_of_attention_by_any_name_see_all_tokens() -> None:
+    for word in ("attention", "full_attention", "indexed_attention"):
+        assert from_config({**LLAMA_3_8B, "layer_types": [word] * LAYERS}, "m") == PLAIN
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"moe_layer_freq": 128, "first_k_dense_replace": 1},
+        {"first_k_dense_replace": 12},
+        {"decoder_sparse_step": 13},
+        {"mlp_only_layers": list(range(12))},
+        {"mlp_layer_types": ["dense"] * 12},
+        {"moe_layers": []},
+    ],
+)
+def test_experts_in_no_layer_are_no_experts(places: dict[str, Any]) -> None:
+    found = from_config({**MIXTRAL, **places}, "m")
+    dense = from_config({**LLAMA_3_8B, "num_hidden_layers": 12}, "m")
+    assert found.experts is None
+    assert found.parameters == dense.parameters
+
+
+@pytest.mark.parametrize(
+    ("places", "sparse"),
+    [
+        ({"moe_layer_start_index": 1, "moe_layer_end_index": 10}, range(1, 11)),
+        ({"moe_layer_start_index": 2, "moe_layer_interval": 2}, range(3, 12, 2)),
+        ({"moe_layer_start_index": 3, "moe_layer_end_index": -1}, range(3, 12)),
+        ({"num_dense_layers": 4}, range(4, 12)),
+        ({"moe_layer_freq": [0, 1] * 6}, range(1, 12, 2)),
+        ({"mlp_layer_types": ["dense"] * 3 + ["sparse"] * 9}, range(3, 12)),
+    ],
+)
+def test_experts_are_in_the_layers_that_the_configuration_names(
+    places: dict[str, Any], sparse: range
+) -> None:
+    found = from_config({**MIXTRAL, **places}, "m")
+    kinds = ["experts" in kind for kind in found.kinds]
+    assert kinds == [x in sparse for x in range(12)]
