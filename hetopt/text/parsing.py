@@ -119,6 +119,15 @@ def read_table(path: Path) -> Table:
     return Table(list(lines.fieldnames), rows())
 
 
+def whole_number(cell: str) -> int | None:
+    """Return the whole number in a cell, `8` or as pandas writes it `8.0`; None: none.
+
+    More than 18 digits are none: a number of a million takes long to read.
+    """
+    match = re.fullmatch(r"([0-9]{1,18})(?:\.0{0,18})?", cell.strip())
+    return int(match[1]) if match else None
+
+
 @contextmanager
 def _csv(path: Path, lines: "DictReader[str]") -> Iterator[None]:
     try:

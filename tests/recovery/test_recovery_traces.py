@@ -76,6 +76,12 @@ def test_what_is_written_is_read_again(seed: int, tmp_path: Path) -> None:
     assert traces.read(path) == made
 
 
+def test_whole_numbers_with_a_point_are_the_same_series(tmp_path: Path) -> None:
+    path = tmp_path / "spot.csv"
+    path.write_text("time_s,gpus\n0.0,16.0\n60,8.\n90,0.000\n")
+    assert traces.read(path) == {"": at((0, 16), (60, 8), (90, 0))}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

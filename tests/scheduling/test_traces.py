@@ -1,6 +1,7 @@
 """Traces whose jobs name their models: against queues that are written by hand."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,45 @@ def test_a_word_that_no_job_takes_is_refused(
     path = written(folder, f"submit_s,{head}\n0,{row}\n")
     with pytest.raises(InstanceError, match=message):
         traces.queue(path, CLUSTER, "t", **words)
+
+
+# --- as pandas writes it ---------------------------------------------------------
+
+
+def test_whole_numbers_with_a_point_are_the_same_jobs(folder: Path) -> None:
+    head = "submit_s,gpus,model,training,lora_rank,batch,sequence_length,steps\n"
+    plain = f"{head}0,2,gpt2,lora,8,4,128,10\n1,4,gpt2,lora,8,4,128,20\n"
+    pointed = "\n".join(
+        re.sub(r"\b(\d+)\b(?=,|$)", r"\1.0", line) if line[0] != "s" else line
+        for line in plain.splitlines()
+    )
+    assert ",8.0,4.0,128.0,10.0" in pointed
+    one, two = (
+        traces.queue(written(folder, text), CLUSTER, "t") for text in (plain, pointed)
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize("empty", ["", "0", "0.0"])
+def test_jobs_without_gpus_are_left_out_counted_and_told(
+    folder: Path, empty: str
+) -> None:
+    rows = f"a,0,8.0,600\nb,60,{empty},600\nc,70,{empty},\n"
+    data = traces.queue(
+        written(folder, f"job,submit_s,gpus,duration_s\n{rows}"), CLUSTER, "t"
+    )
+    assert [job.name for job in data.jobs] == ["a"]
+    assert assumed(data)["no GPUs"] == ("left out", 2)
+    alone = written(folder, f"job,submit_s,gpus,duration_s\nb,60,{empty},600\n")
+    with pytest.raises(InstanceError, match="found no jobs but 1 without GPUs"):
+        traces.queue(alone, CLUSTER, "t")
+
+
+@pytest.mark.parametrize("cell", ["8.5", "8,0", "-1", "1e3", "8.0.0", "9" * 30])
+def test_other_numbers_of_gpus_are_refused(folder: Path, cell: str) -> None:
+    path = written(folder, f'job,submit_s,gpus,duration_s\na,0,"{cell}",600\n')
+    with pytest.raises(InstanceError, match="expected a whole number from 1 to 100000"):
+        traces.queue(path, CLUSTER, "t")
 
 
 # --- who chooses the number of GPUs ----------------------------------------------

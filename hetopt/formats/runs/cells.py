@@ -4,10 +4,10 @@ Numbers and `true` or `false` are read as such; the layers of stages are numbers
 blanks or commas between them, `12 14` or `[12, 14]`. A whole number in `fsdp` is one.
 """
 
-import re
 from typing import Any
 
-_WHOLE = re.compile(r"[0-9]{1,12}")
+from ...text.parsing import whole_number
+
 _BRACKETS = ("[]", "()")
 
 
@@ -18,8 +18,8 @@ def value(field: str, text: str) -> Any:
         return None
     if field == "stage_layers":
         return _wholes(bare)
-    if field == "fsdp" and _WHOLE.fullmatch(bare):
-        return int(bare)
+    if field == "fsdp" and (number := whole_number(bare)) is not None:
+        return number
     return text
 
 
@@ -27,6 +27,5 @@ def _wholes(text: str) -> Any:
     """A list of whole numbers; the text itself where it is none."""
     if text[0] + text[-1] in _BRACKETS:
         text = text[1:-1]
-    words = text.replace(",", " ").split()
-    right = all(_WHOLE.fullmatch(word) for word in words)
-    return tuple(map(int, words)) if right else text
+    numbers = tuple(map(whole_number, text.replace(",", " ").split()))
+    return text if None in numbers else numbers

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 from ...errors import InstanceError, naming
 from ...schema import Cluster, Node
 from ...text.complaints import listed, shown
-from ...text.parsing import read_table
+from ...text.parsing import read_table, whole_number
 
 Counts = Literal["share", "as_is"]
 
@@ -122,12 +122,10 @@ def _enter(
 
 def _count(where: str, cells: Mapping[str, str | None]) -> int:
     text = (cells["gpus"] or "").strip()
-    # The length first: a number of a million digits takes long to read.
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+    number = whole_number(text)
+    if number is None or number > MOST_GPUS:
         raise _refused(where, "gpus", text, f"a whole number from 0 to {MOST_GPUS}")
-    if int(text) > MOST_GPUS:
-        raise _refused(where, "gpus", text, f"a whole number from 0 to {MOST_GPUS}")
-    return int(text)
+    return number
 
 
 def _refused(where: str, column: str, text: str, expected: str) -> InstanceError:

@@ -4,7 +4,8 @@ Columns; others are ignored, and what is left out is announced (`Data.assumed`):
 
     job               a name
     submit_s          when it is submitted
-    gpus              what its user asks for, or `choose`: the policy decides
+    gpus              what its user asks for, or `choose`: the policy decides; a job
+                      with none (0, or an empty cell) is left out
     model             a name of the catalogue, or the path of a `config.json` within the
                       trace's folder; or an image model of Pollux's trace (`CATEGORY`)
     training          `full` or `lora`; lora_rank
@@ -71,7 +72,8 @@ def queue(
     model under `costs`, and a trace without any by Frenzy's MARP. Raises
     `InstanceError` for rows that ask for more GPUs than the cluster has.
     """
-    rows = _chosen(read(path, where), path, cluster, most_gpus, jobs, seed)
+    rows, without_gpus = read(path, where)
+    rows = _chosen(rows, path, cluster, most_gpus, jobs, seed)
     rows = [_shortened(row, longest_s) for row in rows]
     said = Said(model, batch, sequence_length)
     trainings = Trainings(Path(path), rows, said)
@@ -92,7 +94,11 @@ def queue(
     made = _sized(made, rows, trainings.of, longest_s)
     made = made.model_copy(
         update={
-            "assumed": (*trainings.assumed(), *_assumed(made, rows, trainings.of)),
+            "assumed": (
+                *_without_gpus(without_gpus),
+                *trainings.assumed(),
+                *_assumed(made, rows, trainings.of),
+            ),
             "models": {k: m for k, m in models.items() if k in _trained(made)},
         }
     )
@@ -236,6 +242,13 @@ def _fitted(data: Data, job: Job, ladder: list[str]) -> Job:
         if data.refusal(tried) is None:
             return tried
     return job
+
+
+def _without_gpus(jobs: int) -> Iterator[Assumed]:
+    """Yield that jobs are left out whose cell of GPUs is empty or 0, if there are."""
+    if jobs:
+        change = "fill the column gpus"
+        yield Assumed(what="no GPUs", value="left out", jobs=jobs, change=change)
 
 
 def _assumed(

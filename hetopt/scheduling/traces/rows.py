@@ -8,7 +8,7 @@ from ...catalogue import models
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME, name_fault
 from ...text.complaints import listed, nearest, shown
-from ...text.parsing import read_table
+from ...text.parsing import read_table, whole_number
 
 # GPU-hours of the models of Pollux's trace: the middle of Sia's category of each.
 CATEGORY = {
@@ -56,11 +56,13 @@ class Row(NamedTuple):
         return self.model is not None and self.model not in CATEGORY
 
 
-def read(path: str | Path, where: Mapping[str, str] | None = None) -> list[Row]:
-    """The jobs of a trace in its order; `where` keeps the rows with these cells.
+def read(
+    path: str | Path, where: Mapping[str, str] | None = None
+) -> tuple[list[Row], int]:
+    """Return the jobs of a trace in its order, and how many more have no GPUs.
 
-    Every wrong cell is an `InstanceError` with file, line, column, what was found, what
-    was expected and the remedy.
+    `where` keeps the rows with these cells. Every wrong cell is an `InstanceError` with
+    file, line, column, what was found, what was expected and the remedy.
     """
     place = Path(path)
     table, where = read_table(place), where or {}
@@ -80,16 +82,21 @@ def read(path: str | Path, where: Mapping[str, str] | None = None) -> list[Row]:
             "submit_s,duration_s,gpus or submit_s,model,gpus and one of "
             f"{', '.join(WORK)}; rename them",
         )
-    rows = [
-        _Cells(place, line, cells).row(number)
-        for number, (line, cells) in enumerate(table.rows)
-        if all(cells[column] == wanted for column, wanted in where.items())
-    ]
+    rows, without = [], 0
+    for number, (line, cells) in enumerate(table.rows):
+        if any(cells[column] != wanted for column, wanted in where.items()):
+            continue
+        job = _Cells(place, line, cells)
+        if job.has_gpus:
+            rows.append(job.row(number))
+        else:
+            without += 1
     if not rows:
+        others = f" but {without} without GPUs" if without else ""
         raise InstanceError.at(
-            place, None, "found no jobs, expected one a line; add some"
+            place, None, f"found no jobs{others}, expected one a line; add some"
         )
-    return rows
+    return rows, without
 
 
 def is_path(model: str) -> bool:
@@ -102,6 +109,12 @@ class _Cells:
 
     def __init__(self, file: Path, line: int, cells: dict[str, str | None]) -> None:
         self.file, self.line, self.cells = file, f"line {line}", cells
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the job asks for GPUs; traces of clusters have others, too."""
+        text = self.text("gpus")
+        return text != "" and whole_number(text) != 0
 
     def row(self, number: int) -> Row:
         name = self.text("job") or f"job{number}"
@@ -150,11 +163,11 @@ class _Cells:
         return value
 
     def count(self, column: str, most: int = 100_000, more: str = "") -> int:
-        text = self.text(column)
-        if not text.isdecimal() or not 1 <= int(text) <= most:
+        number = whole_number(self.text(column))
+        if number is None or not 1 <= number <= most:
             expected = f"a whole number from 1 to {most}{more}"
             raise self.refuse(column, expected, "correct or remove the line")
-        return int(text)
+        return number
 
     def gpus(self) -> int | None:
         if self.text("gpus") == CHOOSE:

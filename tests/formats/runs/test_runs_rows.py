@@ -53,7 +53,7 @@ def test_rows_without_a_telling_suffix_are_known_by_how_they_begin(
 
 
 def test_columns_may_have_blanks_and_whole_numbers_a_point(tmp_path: Path) -> None:
-    path = put(tmp_path, "r.csv", "layers , gpus,stage_layers\n32.0, 8 ,12 20\n")
+    path = put(tmp_path, "r.csv", "layers , gpus,stage_layers\n32.0, 8 ,12.0 20\n")
     assert read(path) == [Run(layers=32, gpus=8, stage_layers=(12, 20))]
 
 
