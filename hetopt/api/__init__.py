@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .calling import Listener, Progress
+from .explaining import explain
 from .judging import (
     check,
-    explain,
     load,
     no_plan_is_shorter,
     posed,

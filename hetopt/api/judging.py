@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import files, problems, registry
 from ..bounds.training_plan import training_plan_bound
@@ -23,19 +23,10 @@ from ..schema import Instance, Record
 from ..text.complaints import shown, validated
 from .calling import (
     AnyInstance,
-    AnyLimits,
     AnyPlan,
     AnyProblem,
-    AnyProgress,
-    limits_of,
     not_one,
-    progress_of,
-    public,
 )
-
-if TYPE_CHECKING:
-    from ..explaining import Explanation
-
 
 _AN_INSTANCE = "a name of the library, a path, an Instance, or a dict of one"
 _A_PLAN = "a Result, a plan file, a plan, or a dict of one"
@@ -68,28 +59,6 @@ def check(plan: AnyPlan, instance: AnyProblem | None = None) -> Evaluation:
     if isinstance(data, Instance):
         support.require(data)
     return problems.get(name).evaluate(data, made)
-
-
-@public
-def explain(
-    plan: AnyPlan,
-    instance: AnyProblem | None = None,
-    *,
-    limits: AnyLimits = None,
-    progress: AnyProgress = None,
-) -> "Explanation":
-    """Take a training plan apart: its iteration, its memory, its bottlenecks.
-
-    Changes of hardware, settings and plan are judged and planned again within
-    `limits`, 0 to leave them out; without a limit the same seed gives the same answer.
-    `plan` and `instance` are as in `check`. Raises
-    `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
-    another problem.
-    """
-    from ..explaining import explained
-
-    data, made = posed_training(plan, instance)
-    return explained(data, made, limits_of(limits), progress_of(progress).started)
 
 
 def posed(problem: AnyProblem) -> tuple[str, Any]:

@@ -25,6 +25,7 @@ from .calling import (
 )
 from .judging import load
 from .solving import planners_for
+from .starts import NOTHING, Known, known_beside
 
 METHODS = ("varuna", "autohet_recovery", "recovery")
 CHECKPOINT_S = 600.0
@@ -138,6 +139,7 @@ def replay(
     restart_s: float = 0.0,
     horizon: Horizon | None = None,
     storage: Storage | None = None,
+    known: bool = True,
     limits: AnyLimits = TIME_LIMIT_S,
     progress: AnyProgress = None,
 ) -> Replayed:
@@ -145,13 +147,15 @@ def replay(
 
     `instance` has all nodes that may ever be there; `recovery.traces` says how counts
     become nodes and what `series` and `counts` mean, `recovery.replaying` what happens
-    at a change. Every move is charged `restart_s` and `planning_s`, the time that new
-    plans are made in (nothing where that is None, without a limit). `limits` are of
-    each exact recovery. `progress` hears the changes that are done, and all. Ctrl-C
-    ends the replay early, with what is known. A method that fails beside others goes on
-    without the plans that it has no recovery for, and says so (`failed`). Raises
-    `InstanceError` for a wrong file, `MixedData` and `UnknownName` for what does not
-    fit together.
+    at a change. The old plan, those that are made along the way, and what is known of
+    the instance beforehand (`hetopt.api.starts`; `known` false leaves that out) are
+    weighed whenever their nodes are there. Every move is charged `restart_s` and
+    `planning_s`, the time that new plans are made in (nothing where that is None,
+    without a limit). `limits` are of each exact recovery. `progress` hears the changes
+    that are done, and all. Ctrl-C ends the replay early, with what is known. A method
+    that fails beside others goes on without the plans that it has no recovery for, and
+    says so (`failed`). Raises `InstanceError` for a wrong file, `MixedData` and
+    `UnknownName` for what does not fit together.
     """
     asked = limits_of(limits)
     storage = storage or Storage()
@@ -168,7 +172,10 @@ def replay(
     cluster = data.planned_cluster
     follows = traces.followed(trace, cluster, series)
     moments = traces.moments(cluster, follows, counts=counts, seed=asked.seed)
-    pool = Pool(planners, time_s=planning_s, seed=asked.seed)
+    beside = known_beside([old_plan, instance], data) if known else NOTHING
+    starts = Known((("old plan", old[1]), *beside.plans)).starts(data)
+    before = [(start.source, start.plan) for start in starts]
+    pool = Pool(planners, time_s=planning_s, seed=asked.seed, known=before)
     overhead = restart_s + (planning_s or 0.0)
     rules = Rules(
         interval_us=round(checkpoint_s * _US),

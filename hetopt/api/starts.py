@@ -133,6 +133,18 @@ NOTHING = Known()
 AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None
 
 
+def known_beside(places: Iterable[object], data: Instance) -> Known:
+    """What is known of `data` beside any of these places, each of which may be none.
+
+    A place is the path or the library's name of an instance, or the path of a plan.
+    """
+    plans: dict[str, TrainingPlan] = {}
+    for place in places:
+        given = place if isinstance(place, str | Path) else data
+        plans |= known_of(given, data).plans
+    return Known(tuple(plans.items()), _of_library(data.name))
+
+
 def known_of(
     instance: AnyInstance,
     data: Instance,

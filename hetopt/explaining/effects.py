@@ -37,10 +37,14 @@ def effect(
     change: Change,
     iteration_us: int,
     *,
+    known: tuple[TrainingPlan, ...] = (),
     deadline: float | None = None,
     seed: int = 0,
 ) -> Effect:
     """What a change makes of a plan that takes `iteration_us`.
+
+    Planning again starts from that plan or from one of the `known`, whichever is
+    faster under the change.
 
     Every change gets as many candidates of local search as any other, so that without
     a deadline (a `time.monotonic()` instant) the same seed gives the same effect, and
@@ -49,7 +53,8 @@ def effect(
     judged_us, plan = _best(change.instance, change.plans)
     planned_us = judged_us
     if change.replan:
-        plan = _replanned(change.instance, plan, deadline, seed)
+        _, start = _best(change.instance, (*change.plans, *known))
+        plan = _replanned(change.instance, start, deadline, seed)
         planned_us, plan = _best(change.instance, () if plan is None else (plan,))
     gain = None if planned_us is None else 1 - planned_us / iteration_us
     return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)

@@ -1,7 +1,7 @@
 """An explanation of a training plan: time, memory, limits, and what would help."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,6 +18,14 @@ from .times import StageTime, gpu_times, stage_times
 from .weights import GpuMemory, gpu_memory
 
 _SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Faster:
+    """A plan of the instance that is known and faster, and where it is from."""
+
+    source: str
+    iteration_us: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class Explanation:
     kinds: tuple[LayersOfKind, ...] = ()  # of layers, where they differ
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    faster: Faster | None = None  # the fastest plan known, where this is not it
 
     def __repr__(self) -> str:
         slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
@@ -101,6 +110,7 @@ class Explanation:
             "layers": [asdict(row) for row in self.layers],
             "kinds": [asdict(row) for row in self.kinds],
             "gpu_time_us": self.gpu_time,
+            "faster": None if self.faster is None else asdict(self.faster),
             "stages": [asdict(row) for row in self.stages],
             "memory": [_memory(row) for row in self.memory],
             "ports": self.ports,
@@ -123,9 +133,12 @@ def explained(
     plan: TrainingPlan,
     limits: Limits,
     started: Callable[[str], None] = lambda change: None,
+    known: Sequence[tuple[str, TrainingPlan, int]] = (),
 ) -> Explanation:
     """Explain a plan; changes are looked at within `limits`, 0 seconds for none.
 
+    `known` are other plans of the instance with where they are from and what an
+    iteration takes: no change is said to save less than one of them does.
     A plan that needs too much memory is explained; `InstanceError` for one whose
     structure is wrong, for then nothing can be timed.
     """
@@ -142,6 +155,10 @@ def explained(
     deadline = None if limits.time_s is None else time.monotonic() + limits.time_s
     found: list[Effect] = []
     complete, interrupted = True, False
+    least = min(known, key=lambda one: one[2], default=None)
+    faster = None
+    if least is not None and least[2] < judged.objective:
+        faster = Faster(least[0], least[2])
     try:
         for change in changes(instance, plan):
             if deadline is not None and time.monotonic() >= deadline:
@@ -149,7 +166,13 @@ def explained(
                 break
             started(change.words)
             found.append(
-                effect(change, judged.objective, deadline=deadline, seed=limits.seed)
+                effect(
+                    change,
+                    judged.objective,
+                    known=tuple(plan for _, plan, _ in known),
+                    deadline=deadline,
+                    seed=limits.seed,
+                )
             )
     except KeyboardInterrupt:  # the changes looked at until then are told
         complete, interrupted = False, True
@@ -167,6 +190,7 @@ def explained(
         interrupted,
         tuple(layers_by_kind(table, plan)),
         judged.parts.get("ports", {}),
+        faster,
     )
 
 

@@ -4,7 +4,8 @@ Along a trace the same numbers of nodes of each kind come again and again. What 
 planners make of them is kept, and put on the nodes that are there: nodes are of one
 kind where GPU type, count and intra-node link are equal and all links between nodes
 are; else only the same nodes are alike. The fastest few are kept. Pipelines that lost
-no GPU are proposed anew each time. Of the last changes the candidates are kept as they
+no GPU are proposed anew each time, and so are the fastest plans that were made or known
+before and whose nodes are there. Of the last changes the candidates are kept as they
 are: several ways to recover often stand before the same one.
 """
 
@@ -32,10 +33,16 @@ class Pool:
         *,
         time_s: float | None = DEFAULT_TIME_S,
         seed: int = 0,
+        known: Sequence[tuple[str, TrainingPlan]] = (),
     ) -> None:
-        """Nothing is planned yet; `Replanning.work` gets these choices."""
+        """Nothing is planned yet; `Replanning.work` gets these choices.
+
+        `known` are plans with their names that are proposed wherever they can run.
+        """
         self._planners = planners
         self._time_s, self._seed = time_s, seed
+        self._known_before = known
+        self._made: dict[TrainingPlan, tuple[str, int]] = {}  # name and iteration
         self._last: dict[_Kind, Replanning] = {}
         self._known: dict[_Kind, tuple[Cluster, list[tuple[str, TrainingPlan]]]] = {}
 
@@ -61,9 +68,14 @@ class Pool:
         cluster = change.new.planned_cluster
         work = Replanning(change, old_plan, storage)
         key = _signature(cluster)
+        for name, plan in self._before(cluster):
+            work.consider(name, plan)
         if key not in self._known:
             work.work(self._planners, time_s=self._time_s, seed=self._seed)
-            self._known[key] = cluster, _of_planners(work)
+            fastest = _of_planners(work)
+            self._known[key] = cluster, [(one.name, one.plan) for one in fastest]
+            for one in fastest:
+                self._made.setdefault(one.plan, (one.name, one.iteration_us))
             return work
         if kept := kept_plan(change, old_plan):
             work.consider("kept", kept)
@@ -73,15 +85,27 @@ class Pool:
             work.consider(name, renamed(plan, homes))
         return work
 
+    def _before(self, cluster: Cluster) -> list[tuple[str, TrainingPlan]]:
+        """Plans known before and the fastest made so far, whose nodes are there."""
+        nodes = cluster.node.keys()
+        there = [plan for plan in self._made if _nodes(plan) <= nodes]
+        there.sort(key=lambda plan: self._made[plan][1])
+        fastest = [(self._made[plan][0], plan) for plan in there[:_MOST_PLANS]]
+        known = [(n, x) for n, x in self._known_before if _nodes(x) <= nodes]
+        return [*known[:_MOST_PLANS], *fastest]
 
-def _of_planners(work: Replanning) -> list[tuple[str, TrainingPlan]]:
+
+def _nodes(plan: TrainingPlan) -> set[str]:
+    return {replica.node for replica in plan.replicas()}
+
+
+def _of_planners(work: Replanning) -> list[Candidate]:
     """The fastest plans, one of each name, before their nodes were exchanged."""
     found: dict[str, Candidate] = {}
     for candidate in work.candidates:
         if candidate.name != "kept":
             found.setdefault(candidate.name, candidate)
-    fastest = sorted(found.values(), key=lambda c: c.iteration_us)[:_MOST_PLANS]
-    return [(candidate.name, candidate.plan) for candidate in fastest]
+    return sorted(found.values(), key=lambda c: c.iteration_us)[:_MOST_PLANS]
 
 
 def _kind(node: Node) -> _Kind:

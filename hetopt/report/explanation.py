@@ -96,6 +96,9 @@ def limits(found: Explanation) -> Iterator[str]:
             for phase, port in found.ports.items()
         )
         yield f"busiest network ports: {', '.join(busy)}"
+    if found.faster is not None:
+        took, where = found.faster.iteration_us, found.faster.source
+        yield f"a faster plan is known: {words.amount(took, 'us')}, from {where}"
     total = sum(found.gpu_time.values())
     largest = sorted(found.gpu_time.items(), key=lambda pair: -pair[1])[:3]
     shares = ", ".join(

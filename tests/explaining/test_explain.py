@@ -21,7 +21,7 @@ from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.plans import Partition, Pipeline, TrainingPlan
 from hetopt.problems import training_plan as judge
-from hetopt.report.explanation import sheet
+from hetopt.report.explanation import limits, sheet
 from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
@@ -239,3 +239,30 @@ def test_layers_of_several_kinds_have_a_row_each() -> None:
     at = (stage.replicas[0].node, stage.replicas[0].degree, stage.replicas[0].samples)
     assert found.kinds[0].us == CostTable(instance).layer_us(*at)[0]
     assert "Kinds of layers" in [section.title for section in sheet(found).sections]
+
+
+def test_no_search_is_said_to_save_less_than_a_plan_that_is_known(
+    tmp_path: Path,
+) -> None:
+    instance = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    instance = instance.model_copy(update={"name": "mine"})
+    slow, fast = (hetopt.plan(instance, x) for x in ("megatron", "hexiscale"))
+    (tmp_path / "slow.json").write_text(json.dumps(slow.to_file()))
+    found = hetopt.explain(tmp_path / "slow.json", limits=0)
+    assert found.faster is None
+    (tmp_path / "fast.json").write_text(json.dumps(fast.to_file()))
+    found = hetopt.explain(tmp_path / "slow.json", limits=5)
+    assert found.faster is not None
+    assert found.faster.iteration_us == fast.objective
+    assert found.faster.source == str(tmp_path / "fast.json")
+    search = next(effect for effect in found.effects if effect.kind == "search")
+    assert search.judged_us == slow.objective
+    assert search.planned_us is not None
+    assert search.planned_us <= found.faster.iteration_us
+    told = [*limits(found)]
+    assert any("a faster plan is known" in sentence for sentence in told)
+    assert found.to_json()["faster"]["iteration_us"] == fast.objective
+    alone = hetopt.explain(tmp_path / "slow.json", known=False, limits=0)
+    assert alone.faster is None
+    best = hetopt.explain(tmp_path / "fast.json", limits=0)
+    assert best.faster is None

@@ -19,6 +19,8 @@ from hetopt.modelling import Limits
 from hetopt.planners import varuna
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.recovery import changes
+from hetopt.recovery.pooling import Pool
 from hetopt.recovery.posing import Storage
 from hetopt.recovery.replanning import Horizon
 from hetopt.recovery.replay import KINDS, traces
@@ -211,6 +213,33 @@ def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
         assert one.tally.gpu_us == spent
         assert one.tally.available_us == available
         assert one.tally.iterations == sum(leg.iterations for leg in one.legs)
+
+
+def test_when_all_gpus_are_back_the_job_is_as_fast_as_before(tmp_path: Path) -> None:
+    # The planners along the way are poor ones: the first plan is the only good one.
+    instance, plan = spot()
+    first = training_plan.evaluate(instance, plan).objective
+    there = at((0, 12), (3600, 4), (7200, 12), (14400, 12))
+    poor = replayed(tmp_path, there, planners=("megatron",))
+    assert {one.method for one in poor.replays} == set(METHODS)
+    for one in poor.replays:
+        assert len(one.legs) > 1
+        assert one.legs[-1].run.iteration_us <= (first or 0)
+
+
+def test_a_plan_that_was_made_along_the_way_is_remembered(tmp_path: Path) -> None:
+    instance, plan = spot()
+    pool = Pool(("megatron",), time_s=None, known=[("known", plan)])
+    some = [node for node in instance.planned_cluster.nodes if node.name != "H20-1"]
+    few = instance.model_copy(update={"cluster": instance.planned_cluster.only(some)})
+    less = pool.considered(changes.between(instance, few), plan, Storage())
+    made = {one.plan for one in less.candidates if one.name == "megatron"}
+    assert "known" not in {one.name for one in less.candidates}
+    old = min(less.candidates, key=lambda one: one.iteration_us)
+    more = pool.considered(changes.between(few, instance), old.plan, Storage())
+    assert "known" in {one.name for one in more.candidates}
+    # And the plan of fewer nodes is one of all of them, too.
+    assert made & {one.plan for one in more.candidates}
 
 
 def test_without_a_change_nothing_is_moved(tmp_path: Path) -> None:

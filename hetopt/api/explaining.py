@@ -1,0 +1,45 @@
+"""Where the time and memory of a plan go, and what would help."""
+
+from typing import TYPE_CHECKING
+
+from .calling import (
+    AnyLimits,
+    AnyPlan,
+    AnyProblem,
+    AnyProgress,
+    limits_of,
+    progress_of,
+    public,
+)
+from .judging import posed_training
+from .starts import known_beside
+
+if TYPE_CHECKING:
+    from ..explaining import Explanation
+
+
+@public
+def explain(
+    plan: AnyPlan,
+    instance: AnyProblem | None = None,
+    *,
+    known: bool = True,
+    limits: AnyLimits = None,
+    progress: AnyProgress = None,
+) -> "Explanation":
+    """Take a training plan apart: its iteration, its memory, its bottlenecks.
+
+    Changes of hardware, settings and plan are judged and planned again within
+    `limits`, 0 to leave them out; without a limit the same seed gives the same answer.
+    They are planned from this plan or from one that is known (`hetopt.api.starts`):
+    `known` false leaves those out. `plan` and `instance` are as in `check`. Raises
+    `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
+    another problem.
+    """
+    from ..explaining import explained
+
+    data, made = posed_training(plan, instance)
+    starts = known_beside([plan, instance], data).starts(data) if known else ()
+    others = [(one.source, one.plan, one.objective) for one in starts]
+    heard = progress_of(progress).started
+    return explained(data, made, limits_of(limits), heard, others)
