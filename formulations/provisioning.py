@@ -1,6 +1,6 @@
 """Provisioning: offers for the stages of one pipeline, counted from its end.
 
-The problem is the best of its cases, one for each data-parallel degree d.
+The problem is the best of its cases, one for each data-parallel degree d of each variant.
 
 L layers, K micro-batches; positions e = 0, 1, ... from the last stage, so that
 held = min(K, e + 1) micro-batches are in flight at e, whatever the number of stages;
@@ -70,10 +70,9 @@ problem = "provisioning"
 
 
 def cases(data: Data) -> list[Data]:
-    """The problem at each degree at which an offer has room."""
+    """The problem at each degree of each variant at which an offer has room."""
     refuse_losses(data)
-    found = [data.model_copy(update={"data_parallel": (d,)}) for d in data.data_parallel]
-    return [case for case in found if rooms(case)]
+    return [case for case in data.cases if rooms(case)]
 
 
 def build(data: Data, model: Model) -> ReadPlan:
@@ -134,7 +133,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     def read(value: Any) -> Provisioning:
         taken = sorted((s for s in room if round(value(on[s]))), key=lambda s: -s[0])
         stages = (RentedStage(gpu=s[1], layers=round(value(layers[s]))) for s in taken)
-        return Provisioning(data_parallel=taken[0][2], stages=tuple(stages))
+        return Provisioning(data_parallel=taken[0][2], stages=tuple(stages), **data.choice)
 
     return read
 
@@ -183,7 +182,7 @@ def bound(data: Data, value: Fraction) -> int | Fraction:
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
     """Values of the variables, by name."""
     kinds, d = kinds_of(data), plan.data_parallel
-    if data.data_parallel != (d,):
+    if data.meant(plan) is None:
         return {}
     values = {label(x, s): 0 for s in rooms(data) for x in ("on", "layers", "bill")}
     slow = exposed = total = hidden = 0

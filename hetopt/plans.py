@@ -127,10 +127,19 @@ class RentedStage(Record):
 
 
 class Provisioning(Record):
-    """What to rent, and the pipeline that runs on it."""
+    """What to rent, and the pipeline that runs on it.
+
+    `recompute`, `zero` and `micro_batches` say which of the problem's variants it is;
+    what is None is left to the first variant that has the degree.
+    """
 
     data_parallel: Count
     stages: Annotated[tuple[RentedStage, ...], Field(min_length=1)]
+    recompute: Recompute | None = None
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    micro_batches: Count | None = None
+
+    _later = frozenset({"recompute", "zero", "micro_batches"})
 
 
 class Lease(Record):

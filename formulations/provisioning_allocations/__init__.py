@@ -1,7 +1,7 @@
 """Provisioning by allocations: how many stages of each offer are rented is one choice.
 
-The problem is the best of its cases, one for each data-parallel degree, and each is
-stated by itself. What a us costs, whole instances, the quota and the number of machines
+The problem is the best of its cases, one for each data-parallel degree of each variant, and
+each is stated by itself. What a us costs, whole instances, the quota and the number of machines
 are numbers of an allocation n, so there are no products; left out are allocations whose
 least iteration[n] misses deadline or budget, or costs more than a plan that is built at
 once (`tables`).
@@ -68,7 +68,7 @@ class Case(NamedTuple):
 def cases(data: Data) -> list[Case]:
     """The problem at each degree that is not out of the question, the most promising first."""
     refuse_losses(data)
-    tables = [Tables(data.model_copy(update={"data_parallel": (d,)})) for d in data.data_parallel]
+    tables = [Tables(case) for case in data.cases]
     found = [(t, t.allocations()) for t in tables]
     built = [value for t, listed in found if (value := t.built_at_once(listed)) is not None]
     kept = [(t, _worth(t, listed, min(built, default=None))) for t, listed in found]
@@ -169,13 +169,15 @@ def bound(case: Case, value: Fraction) -> int | Fraction:
 
 def hint(case: Case, plan: Provisioning) -> Mapping[str, int]:
     """Values of the variables, by name; none where the plan is left out."""
+    if case.data.meant(plan) is None:
+        return {}
     t, columns, times = Tables(case.data), _columns(case), _times(case)
     kind = {kind.offer.gpu: kind for kind in t.kinds}
     held = Counter(stage.gpu for stage in plan.stages)
     counts = tuple(held[o] for o in kind)
     at = next((n for n, a in enumerate(case.allocations) if a.stages == counts), None)
     parts = provisioning.evaluate(case.data, plan).parts
-    if at is None or plan.data_parallel != t.d or parts["iteration_us"] > case.allocations[at].most:
+    if at is None or parts["iteration_us"] > case.allocations[at].most:
         return {}
     position = [q for q, block in enumerate(t.blocks) for _ in range(block.size)]
     used = Counter((position[e], s.gpu, s.layers) for e, s in enumerate(reversed(plan.stages)))
@@ -196,4 +198,5 @@ def _plan(t: Tables, stages: Mapping[Column, int]) -> Provisioning:
     sync = {kind.offer.gpu: kind.sync for kind in t.kinds}
     taken = [c for c, number in stages.items() for _ in range(number)]
     taken.sort(key=lambda c: (-c[0], sync[c[1]] * c[2]))
-    return Provisioning(data_parallel=t.d, stages=tuple(RentedStage(gpu=o, layers=x) for _, o, x in taken))
+    stages = tuple(RentedStage(gpu=o, layers=x) for _, o, x in taken)
+    return Provisioning(data_parallel=t.d, stages=stages, **t.data.choice)

@@ -205,7 +205,7 @@ class Tables:
                     RentedStage(gpu=self.kinds[i].offer.gpu, layers=x)
                     for i, x in zip(kinds, layers, strict=True)
                 )
-                plan = Provisioning(data_parallel=self.d, stages=stages)
+                plan = Provisioning(data_parallel=self.d, stages=stages, **self.data.choice)
                 judged = provisioning.evaluate(self.data, plan)
                 if judged.valid:
                     yield int(judged.parts["iteration_us"])

@@ -2,7 +2,8 @@
 
 Context parallelism and expert parallelism are of the whole plan, and a method sees one
 way at a time, those with the least bound first, until none can be better. The best plan
-wins; what no way beats is a bound.
+wins; what no way beats is a bound. So are planners of offers asked for each variant of
+a provisioning problem.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +12,15 @@ from time import monotonic
 from typing import TypeVar
 
 from ..bounds.training_plan import training_plan_bound
-from ..errors import NoPlan
+from ..errors import Interrupted, NoPlan, keeping
 from ..modelling import Limits
-from ..plans import TrainingPlan
-from ..problems import training_plan
+from ..plans import Provisioning, TrainingPlan
+from ..problems import Objective, provisioning, training_plan
+from ..problems.provisioning import Data
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance, Split
+from ..search import attempts
 from ..solving.certificates import TrainingCertificate, joined
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
@@ -76,6 +79,58 @@ def best_of(
             raise failed
         return ways[0], None
     return found[1], found[2]
+
+
+def rented(
+    data: Data,
+    make: Callable[[Data, float | None], Provisioning],
+    deadline: float | None,
+) -> Provisioning:
+    """The best plan that a planner of offers finds, asked for one variant at a time.
+
+    Raises what the last one does where none has a plan. Ctrl-C takes along the best.
+    """
+    if not data.variants:
+        return make(data, deadline)
+    best = _Best(data)
+    failed = NoPlan("no variant of the problem has a plan")
+    with keeping(lambda: best.plan):
+        cases = sorted(((provisioning.least(x), x) for x in data.cases), key=_first)
+        for (least, case), until in _in_turn(cases, deadline):
+            if best.value is not None and least >= best.value:
+                break
+            try:
+                best.take(make(case, until))
+            except NoPlan as error:
+                failed = error
+            except Interrupted as signal:
+                best.take(signal.best)
+                raise KeyboardInterrupt from None
+    if best.plan is None:
+        raise failed
+    return best.plan
+
+
+class _Best:
+    """The best plan so far; one that the judge refuses is `PlanRejected`."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self.plan: Provisioning | None = None
+        self.value: Objective | None = None
+
+    def take(self, plan: Provisioning) -> None:
+        _, found = attempts.judged(
+            "provisioning", self._data, "a planner of offers", plan
+        )
+        if found.objective is not None and (
+            self.value is None or found.objective < self.value
+        ):
+            self.plan, self.value = plan, found.objective
+
+
+def _first(pair: tuple[Objective, Data]) -> Objective:
+    return pair[0]
 
 
 def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:

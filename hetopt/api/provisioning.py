@@ -30,6 +30,7 @@ from .calling import (
     public,
     refuse_unknown,
 )
+from .dividing import rented
 from .judging import load
 from .solving import exact_result, heuristic, planners_for
 
@@ -228,8 +229,9 @@ def tradeoffs(
     failed: list[Failed] = []
     with suppress(KeyboardInterrupt):  # what is there by then is shown
         if points:
-            for plan in sia_plus.homogeneous(free):
-                points.append(_offered(HOMOGENEOUS, free, plan))
+            for one in free.cases if free.variants else (free,):
+                for plan in sia_plus.homogeneous(one):
+                    points.append(_offered(HOMOGENEOUS, free, plan))
         end = None if asked.time_s is None else monotonic() + asked.time_s
         for planner in planners:
             heard.started(f"{name}: {planner}")
@@ -281,12 +283,18 @@ def _asked(
     if end is not None and monotonic() > end:
         return Failed(planner, asked_s, "no time was left")
     made: Any = registry.entry("planners", planner)
-    plan = partial(made.plan, due, seed=seed, deadline=end)
+    of_case = partial(_planned, made, seed)
+    plan = partial(rented, due, of_case, end)
     try:
         found = tried(planner, partial(_offered_by, planner, due, plan, asked_s))
     except Interrupted as signal:
         return replace(_offered(planner, due, signal.best, asked_s), interrupted=True)
     return found.made or Failed(planner, asked_s, str(found.reason))
+
+
+def _planned(made: Any, seed: int, data: Data, deadline: float | None) -> Provisioning:
+    plan: Provisioning = made.plan(data, seed=seed, deadline=deadline)
+    return plan
 
 
 def _offered_by(

@@ -225,6 +225,9 @@ def heuristic(
 
     def make() -> Any:
         nonlocal twin
+        if module.problem == "provisioning":
+            of_case = partial(_planned, module, limits.seed, chosen)
+            return dividing.rented(data, of_case, deadline)
         if module.problem != "training_plan":
             return module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
         ways = [settings.on_target(way) for way in dividing.ways_of(name, data)]
@@ -247,6 +250,12 @@ def heuristic(
     if run.stop is None and run.left_s() == 0.0:
         run.stop = Stop.TIME
     return run.result()
+
+
+def _planned(
+    module: Any, seed: int, chosen: Options, data: Any, deadline: float | None
+) -> Any:
+    return module.plan(data, seed=seed, deadline=deadline, **chosen)
 
 
 def bounded(result: Result) -> Result:

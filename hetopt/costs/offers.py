@@ -6,16 +6,27 @@ offer's network: 2 (d - 1) (alpha + 2 p / (d beta)) a layer. Where d divides the
 an instance, stages fill instances without one being cut: they synchronise within one,
 over its own link where that is given, whose latency is not counted.
 
-The problem's memory does not know d, so activations are those of the smallest d, the
-largest share: what fits then fits at every d. The layer being recomputed is held once
-a stage, and like `reserve_mib` it is taken off the GPU's memory. Embedding and head
-are not priced: give them as layers of the model where they count.
+`search.micro_batches` is K, as in the paper. Without it a GPU takes as many sequences
+at a time as one of `workload.micro_batch_sizes` says, b, and K is global_batch / (d b);
+degrees and sizes that do not divide the batch are left out.
+
+The paper's memory does not know d. So with K given, activations are those of the
+smallest d, the largest share: what fits then fits at every d. Other memory is of the
+degree: states that ZeRO divides among the d replicas of a stage, and activations of b
+sequences. The layer being recomputed is held once a stage, and like `reserve_mib` it is
+taken off the GPU's memory. Embedding and head are not priced: give them as layers of
+the model where they count.
+
+Each choice of recomputation, ZeRO and b is a problem of its own, with the settings of
+the whole plan: a variant.
 
 Storage is paid by the hour of the run, a month having 730; egress once. Both prices are
 rounded up to a millionth of a dollar.
 """
 
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from ..errors import InstanceError
@@ -32,50 +43,97 @@ from ..schema import (
 )
 from . import compute, memory, parameters
 from .compute import ceil
+from .settings import under
 
 HOURS_OF_A_MONTH = 730
 
 
 def provisioning_data(instance: Instance) -> dict[str, Any]:
     """The fields of a provisioning problem file, from offers and model."""
-    model, workload = instance.model, instance.workload
+    workload = instance.workload
     search = _search(instance)
-    per_micro_batch = Fraction(workload.global_batch, search.micro_batches)
-    shares = {d: ceil(per_micro_batch / d) for d in search.data_parallel}
-    once, layer_mib, in_flight_mib = _memory_mib(
-        instance, search, shares[min(search.data_parallel)]
-    )
+    variants = list(_variants(instance, search))
+    if not variants:
+        raise InstanceError(
+            f"instance {instance.name!r}: found global_batch {workload.global_batch}, "
+            f"which no degree of {search.data_parallel} times a micro-batch size of "
+            f"{workload.micro_batch_sizes} divides; give search.micro_batches"
+        )
+    first, *others = variants
+    needs = first.pop("offers")
+    if not others:  # plans have nothing to choose, and say nothing
+        first = {f: first[f] for f in ("micro_batches", "data_parallel")}
     offers = tuple(
         {
             "gpu": offer.gpu,
             "quota": offer.quota,
             "usd_per_hour": offer.usd_per_hour,
-            "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
-            "layer_mib": layer_mib,
-            "in_flight_mib": in_flight_mib,
-            "by_data_parallel": {
-                str(d): _times_us(model, workload, offer, d, share)
-                for d, share in shares.items()
-            },
             "gpus_per_instance": offer.gpus_per_instance,
             "losses_per_hour": offer.losses_per_hour,
             "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
         }
-        for offer in instance.offers
+        | own
+        for offer, own in zip(instance.offers, needs, strict=True)
     )
     return {
-        "layers": model.layers,
-        "micro_batches": search.micro_batches,
-        "data_parallel": search.data_parallel,
+        "layers": instance.model.layers,
+        **first,
         "max_stages": search.max_stages,
         "iterations": workload.iterations,
         "offers": offers,
+        "variants": tuple(others),
         "deadline_s": instance.requirements.deadline_s,
         "budget_usd": instance.requirements.budget_usd,
         "restart_s": workload.restart_s,
         "checkpoint_every_s": workload.checkpoint_every_s,
         **_storage(instance.storage or Storage()),
     }
+
+
+def _variants(instance: Instance, search: Search) -> Iterator[dict[str, Any]]:
+    """The problem under every choice of settings, that of `costs` first."""
+    workload = instance.workload
+    batch, sizes = workload.global_batch, workload.micro_batch_sizes
+    for zero, recompute in product(workload.zeros, workload.recomputes):
+        one = under(instance, recompute, zero)
+        settings = {"recompute": recompute, "zero": zero}
+        if search.micro_batches is None:
+            for b, d in product(sizes, search.data_parallel):
+                if batch % (d * b) == 0:
+                    yield settings | _variant(one, batch // (d * b), {d: b}, b)
+            continue
+        each = Fraction(batch, search.micro_batches)
+        shares = {d: ceil(each / d) for d in search.data_parallel}
+        apart = [{d: share} for d, share in shares.items()] if zero else [shares]
+        for some in apart:
+            largest = max(shares.values())
+            yield settings | _variant(one, search.micro_batches, some, largest)
+
+
+def _variant(
+    instance: Instance, micro_batches: int, shares: Mapping[int, int], b: int
+) -> dict[str, Any]:
+    """The numbers at the degrees of `shares`, with activations of `b` sequences.
+
+    Where states are divided there is one degree.
+    """
+    once, layer_mib, in_flight_mib = _memory_mib(
+        instance, micro_batches, b, min(shares)
+    )
+    needs = tuple(
+        {
+            "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
+            "layer_mib": layer_mib,
+            "in_flight_mib": in_flight_mib,
+            "by_data_parallel": {
+                str(d): _times_us(instance.model, instance.workload, offer, d, share)
+                for d, share in shares.items()
+            },
+        }
+        for offer in instance.offers
+    )
+    degrees = tuple(shares)
+    return {"micro_batches": micro_batches, "data_parallel": degrees, "offers": needs}
 
 
 def _storage(storage: Storage) -> dict[str, float]:
@@ -93,7 +151,7 @@ def _search(instance: Instance) -> Search:
     if not instance.offers or instance.search is None:
         raise InstanceError(
             f"instance {instance.name!r}: provisioning needs offers and search "
-            "(micro_batches, data_parallel, max_stages)"
+            "(data_parallel, max_stages, micro_batches)"
         )
     if not instance.model.even:
         raise InstanceError(
@@ -105,7 +163,8 @@ def _search(instance: Instance) -> Search:
             "by formula; remove workload.costs.profile and layer_times"
         )
     costs, usual = instance.workload.costs, CostSettings()
-    for field in ("iteration_overhead_us", "tied_sync", "flat_gradients"):
+    gathers = ("gathers",) if max(instance.workload.zeros) == 3 else ()
+    for field in ("iteration_overhead_us", "tied_sync", "flat_gradients", *gathers):
         if (found := getattr(costs, field)) != getattr(usual, field):
             raise InstanceError(
                 f"instance {instance.name!r}: found workload.costs.{field} {found!r} "
@@ -138,17 +197,19 @@ def _times_us(
     }
 
 
-def _memory_mib(instance: Instance, search: Search, b: int) -> tuple[int, int, int]:
+def _memory_mib(
+    instance: Instance, micro_batches: int, b: int, d: int
+) -> tuple[int, int, int]:
     """MiB once a GPU, of each layer, and of each layer and micro-batch in flight."""
     model, workload = instance.model, instance.workload
     costs = workload.costs
     beside = parameters.trained(model, costs).layers[0] if costs.lora else 0
-    states = memory.states_mib(costs, model.parameters[0], 1, lora=(beside, 0))
+    states = memory.states_mib(costs, model.parameters[0], 1, d, lora=(beside, 0))
     recomputed = memory.activations_mib(model, workload, range(0), 1, b, 0)
     each = memory.activations_mib(model, workload, range(1), 1, b, 1) - recomputed
     once = costs.reserve_mib + recomputed
     if costs.activations == "checkpoint" or costs.in_flight == "one":
         return once, states + each, 0
     if costs.in_flight == "gpipe":
-        return once, states + search.micro_batches * each, 0
+        return once, states + micro_batches * each, 0
     return once, states, each

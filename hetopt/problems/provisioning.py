@@ -16,6 +16,10 @@ ask for plans with other numbers of them than some.
 Minimise usd subject to the deadline and the quotas; with a budget instead of a
 deadline, minimise the time of all iterations.
 
+Settings that the workload lets a plan choose (recomputation, ZeRO, micro-batches) make
+variants: each has its own K, degrees, and numbers of each offer. A plan is of one of
+them, and the problem is the best of them all.
+
 Times of all iterations are expected ones: machines are lost independently of each
 other, and each loss stops all of them, for the restart and, on average, half of what
 lies between two checkpoints. That is the first order of Young's and Daly's models,
@@ -28,15 +32,27 @@ checkpoint interval for restart dumps", FGCS 22(3), 2006.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Literal, Self
+from functools import cached_property
+from itertools import chain
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from .. import plans
-from ..schema import Count, Instance, Name, Record, Seconds, Usd, exact, tabled
-from . import Evaluation, Violation
+from ..schema import (
+    Count,
+    Instance,
+    Name,
+    Recompute,
+    Record,
+    Seconds,
+    Usd,
+    exact,
+    tabled,
+)
+from . import Evaluation, Objective, Violation
 
 sense: Literal["minimise"] = "minimise"
 Plan = plans.Provisioning
@@ -44,6 +60,8 @@ Plan = plans.Provisioning
 Amount = Annotated[int, Field(ge=0, lt=10**9)]
 MICRO = 10**6
 HOUR_US = 3600 * MICRO
+#: What variants differ in, and what plans say of them.
+CHOICES = ("recompute", "zero", "micro_batches")
 
 
 def _whole_micro_dollars(price: float) -> float:
@@ -60,7 +78,16 @@ class Times(Record):
     sync_us: Amount
 
 
-class Offer(Record):
+class Needs(Record):
+    """What a layer needs on the GPUs of one offer, and the memory that layers have."""
+
+    memory_mib: Amount
+    layer_mib: Amount
+    in_flight_mib: Amount
+    by_data_parallel: dict[str, Times]
+
+
+class Offer(Needs):
     """GPUs of one type, what they cost, and what one layer needs on them."""
 
     gpu: Name
@@ -68,10 +95,6 @@ class Offer(Record):
     usd_per_hour: Annotated[
         float, Field(ge=0, le=1000), AfterValidator(_whole_micro_dollars)
     ]
-    memory_mib: Amount
-    layer_mib: Amount
-    in_flight_mib: Amount
-    by_data_parallel: dict[str, Times]
     gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = 1
     peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
         None, description="What planners rank by; the judge has no use for it."
@@ -108,8 +131,22 @@ class Offer(Record):
         return gpus + -gpus % self.gpus_per_instance
 
 
+class Variant(Record):
+    """The problem under other settings; `offers` are in the order of the problem's."""
+
+    recompute: Recompute
+    zero: Annotated[int, Field(ge=0, le=3)]
+    micro_batches: Annotated[int, Field(ge=1, le=1_000_000)]
+    data_parallel: Annotated[tuple[Count, ...], Field(min_length=1, max_length=64)]
+    offers: tuple[Needs, ...]
+
+
 class Data(Record):
-    """A provisioning problem file."""
+    """A provisioning problem file.
+
+    With `variants` its own fields are the first of them, which `recompute` and `zero`
+    name; a plan has the numbers of the variant that it says.
+    """
 
     problem: Literal["provisioning"] = "provisioning"
     layers: Annotated[int, Field(ge=1, le=10_000)]
@@ -137,9 +174,15 @@ class Data(Record):
     checkpoint_every_s: Seconds | None = Field(
         None, description="From one checkpoint to the next."
     )
+    recompute: Recompute | None = None
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    variants: Annotated[tuple[Variant, ...], Field(max_length=10_000)] = Field(
+        (), description="Settings that a plan may choose in place of these."
+    )
 
     _later = frozenset(
         {
+            *("recompute", "zero", "variants"),
             "other_than_machines",
             "storage_usd_per_hour",
             "egress_usd",
@@ -166,14 +209,102 @@ class Data(Record):
                     f"offer {offer.gpu!r} has losses_per_hour, and nothing says what "
                     "a loss costs: give restart_s and checkpoint_every_s"
                 )
-            for d in self.data_parallel:
-                if str(d) not in offer.by_data_parallel:
-                    raise ValueError(
-                        f"offer {offer.gpu!r} has no times for data_parallel {d}: "
-                        f"by_data_parallel lists {', '.join(offer.by_data_parallel)}: "
-                        "add them"
-                    )
+        self._every_degree_is_timed(self.data_parallel, self.offers, "")
+        self._variants_differ()
         return self
+
+    def _every_degree_is_timed(
+        self, degrees: tuple[int, ...], offers: Sequence[Needs], where: str
+    ) -> None:
+        for offer, needs in zip(self.offers, offers, strict=True):
+            for d in degrees:
+                if str(d) not in needs.by_data_parallel:
+                    raise ValueError(
+                        f"{where}offer {offer.gpu!r} has no times for data_parallel "
+                        f"{d}: by_data_parallel lists "
+                        f"{', '.join(needs.by_data_parallel)}: add them"
+                    )
+
+    def _variants_differ(self) -> None:
+        if self.variants and None in (self.recompute, self.zero):
+            raise ValueError(
+                "found variants, and no recompute or zero to tell the first of them "
+                "from the others: add both"
+            )
+        seen = {(self._choice(self), d) for d in self.data_parallel}
+        for number, variant in enumerate(self.variants):
+            where = f"variants[{number}]"
+            if len(variant.offers) != len(self.offers):
+                raise ValueError(
+                    f"{where} has {len(variant.offers)} offers, the problem "
+                    f"{len(self.offers)}: list one for each"
+                )
+            degrees = variant.data_parallel
+            self._every_degree_is_timed(degrees, variant.offers, f"{where}: ")
+            for d in degrees:
+                if (key := (self._choice(variant), d)) in seen:
+                    raise ValueError(
+                        f"{where} repeats data_parallel {d} with recompute "
+                        f"{variant.recompute!r}, zero {variant.zero} and "
+                        f"{variant.micro_batches} micro-batches: remove one"
+                    )
+                seen.add(key)
+
+    @staticmethod
+    def _choice(one: "Data | Variant") -> tuple[Any, ...]:
+        return tuple(getattr(one, field) for field in CHOICES)
+
+    @cached_property
+    def each(self) -> tuple[Self, ...]:
+        """The problem under each of its variants, itself where there are none."""
+        if not self.variants:
+            return (self,)
+        return (
+            self.model_copy(update={"variants": ()}),
+            *(self._under(variant) for variant in self.variants),
+        )
+
+    def _under(self, variant: Variant) -> Self:
+        offers = (
+            offer.model_copy(update={f: getattr(needs, f) for f in Needs.model_fields})
+            for offer, needs in zip(self.offers, variant.offers, strict=True)
+        )
+        own = {f: getattr(variant, f) for f in (*CHOICES, "data_parallel")}
+        return self.model_copy(update={**own, "offers": tuple(offers), "variants": ()})
+
+    @cached_property
+    def cases(self) -> tuple[Self, ...]:
+        """The problem at each degree of each variant, without those never needed.
+
+        A case is not needed where another of the same degree and micro-batches takes
+        every plan of it, no later: of equal ones the first is kept.
+        """
+        found: dict[tuple[int, int], list[Self]] = {}
+        for one in self.each:
+            for d in one.data_parallel:
+                kept = found.setdefault((d, one.micro_batches), [])
+                if not any(_no_worse(other, one, d) for other in kept):
+                    kept[:] = [x for x in kept if not _no_worse(one, x, d)]
+                    kept.append(one.model_copy(update={"data_parallel": (d,)}))
+        return tuple(chain.from_iterable(found.values()))
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """What plans of this variant say of it; nothing where there is no choice."""
+        if self.recompute is None:
+            return {}
+        return {field: getattr(self, field) for field in CHOICES}
+
+    def meant(self, plan: plans.Provisioning) -> Self | None:
+        """The variant that a plan is of; None where there is no such one."""
+        told = {f: x for f in CHOICES if (x := getattr(plan, f)) is not None}
+        for one in self.each:
+            if plan.data_parallel in one.data_parallel and (
+                told.items()
+                <= {**one.choice, "micro_batches": one.micro_batches}.items()
+            ):
+                return one
+        return None
 
     @property
     def storage_micro_usd_per_hour(self) -> int:
@@ -184,6 +315,25 @@ class Data(Record):
     def minimises_time(self) -> bool:
         """Whether the objective is time (under a budget) and not cost."""
         return self.budget_usd is not None
+
+
+def _no_worse(one: Data, other: Data, d: int) -> bool:
+    """Whether every plan at degree `d` of `other` fits `one`, and is as fast there.
+
+    Both have as many micro-batches. Longer backward passes hide more.
+    """
+    for a, b in zip(one.offers, other.offers, strict=True):
+        x, y = a.by_data_parallel[str(d)], b.by_data_parallel[str(d)]
+        if (
+            a.memory_mib < b.memory_mib
+            or a.layer_mib > b.layer_mib
+            or a.in_flight_mib > b.in_flight_mib
+            or x.forward_us + x.backward_us > y.forward_us + y.backward_us
+            or x.backward_us < y.backward_us
+            or x.sync_us > y.sync_us
+        ):
+            return False
+    return True
 
 
 # What the numbers of an offer are computed from, in the offer or the workload.
@@ -203,9 +353,10 @@ _SOURCES = {
 def data(instance: Instance) -> Data:
     """The provisioning problem that an instance with offers poses."""
     from ..costs.offers import provisioning_data
+    from .training_plan.settings import on_target
 
     where = f"instance {instance.name!r}"
-    return tabled(Data, where, provisioning_data(instance), _SOURCES)
+    return tabled(Data, where, provisioning_data(on_target(instance)), _SOURCES)
 
 
 def unit(data: Data) -> str:
@@ -213,11 +364,31 @@ def unit(data: Data) -> str:
     return "us" if data.minimises_time else "USD"
 
 
+def least(data: Data) -> Objective:
+    """An objective that no plan of a problem of one degree is below, at once.
+
+    Stages that do all layers of all micro-batches at the least price of a layer's time,
+    or at the least time; what else takes time and money is left out.
+    """
+    (d,) = data.data_parallel
+    total = data.iterations * data.micro_batches * data.layers
+    rows = []
+    for offer in data.offers:
+        times = offer.by_data_parallel[str(d)]
+        rows.append((times.forward_us + times.backward_us, offer.micro_usd_per_hour))
+    if data.minimises_time:
+        stages = min(data.max_stages, data.layers)
+        return Fraction(total * min(us for us, _ in rows), stages)
+    cost = total * d * min(us * price for us, price in rows)
+    return Fraction(cost, HOUR_US * MICRO) + exact(data.egress_usd)
+
+
 def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     """Judge a provisioning: exact USD, or exact us under a budget."""
-    if plan.data_parallel not in data.data_parallel:
-        what = f"{plan.data_parallel} is not in {data.data_parallel}"
-        return Evaluation(None, (Violation("data_parallel", "plan", what),))
+    whole = data
+    if (meant := whole.meant(plan)) is None:
+        return Evaluation(None, (_unknown_variant(whole, plan),))
+    data = meant
     broken = list(_misplaced(data, plan))
     offers = {offer.gpu: offer for offer in data.offers}
     if unknown := sorted({stage.gpu for stage in plan.stages} - set(offers)):
@@ -250,6 +421,8 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
         "budget_slack_usd": _left(data.budget_usd, usd),
     }
+    if whole.variants:
+        parts["chosen"] = data.choice
     if losses > 1:
         parts["losses_factor"] = float(losses)
     if data.storage_usd_per_hour:
@@ -268,6 +441,17 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         what = f"{count}, expected another number than that"
         broken.append(Violation("machines", "plan", what))
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
+
+
+def _unknown_variant(data: Data, plan: Plan) -> Violation:
+    """Which degree, or which settings, the problem does not have."""
+    degrees = sorted({d for one in data.each for d in one.data_parallel})
+    if plan.data_parallel not in degrees:
+        what = f"{plan.data_parallel} is not in {tuple(degrees)}"
+        return Violation("data_parallel", "plan", what)
+    told = (f"{field} {getattr(plan, field)}" for field in CHOICES)
+    what = f"{', '.join(told)} is none of the choices at data_parallel"
+    return Violation("settings", "plan", f"{what} {plan.data_parallel}")
 
 
 def _losses(

@@ -22,9 +22,10 @@ from .record import (
     Usd,
     UsdPerHour,
 )
+from .splits import FIELDS
 from .states import lora_fault
 from .targets import TARGETS
-from .workload import Alternatives, Workload
+from .workload import Workload
 
 
 class Offer(Record):
@@ -84,7 +85,7 @@ class Storage(Record):
 class Search(Record):
     """The structures that provisioning may choose from."""
 
-    micro_batches: Count
+    micro_batches: Count | None = None
     data_parallel: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     max_stages: Count = 16
 
@@ -113,11 +114,7 @@ class Instance(Record):
             raise ValueError(
                 "found storage and no offers, whose price it adds to: remove it"
             )
-        if self.offers and self.workload.alternatives != Alternatives():
-            raise ValueError(
-                "found workload.alternatives and offers, whose stages have no settings "
-                "of their own: remove the alternatives"
-            )
+        self._choices_are_of_offers()
         self._losses_cost_something()
         self._cards_are_told()
         self._experts_divide()
@@ -135,6 +132,15 @@ class Instance(Record):
                     "list one time a layer"
                 )
         return self
+
+    def _choices_are_of_offers(self) -> None:
+        other = self.workload.alternatives
+        for field in FIELDS if self.offers else ():
+            if getattr(other, field):
+                raise ValueError(
+                    f"found workload.alternatives.{field} and offers, whose stages "
+                    "are not divided so: remove it"
+                )
 
     def _losses_cost_something(self) -> None:
         told = (self.workload.restart_s, self.workload.checkpoint_every_s)

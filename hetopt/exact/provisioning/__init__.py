@@ -1,11 +1,11 @@
 """Provisioning, exactly: the cheapest or fastest plan, or the whole front of both.
 
-Allocations (a data-parallel degree, and a number of stages of each offer) are taken
-best first by a lower bound of their iteration, so of their cost; each is placed
-exactly (order and layers of its stages), with the time at which it stops being worth
-having as a cut-off. Expected losses depend on the allocation alone: they stretch its
-time, and shorten its cut-off (`losses`). Everything is counted in integers: us, or
-parts of one, x micro-USD an hour.
+Allocations (a data-parallel degree of a variant, and a number of stages of each offer)
+are taken best first by a lower bound of their iteration, so of their cost, those of all
+variants from one queue. Each is placed exactly (order and layers of its stages), with
+the time at which it stops being worth having as a cut-off. Expected losses depend on
+the allocation alone: they stretch its time, and shorten its cut-off (`losses`).
+Everything is counted in integers: us, or parts of one, x micro-USD an hour.
 
 The problem is Espresso's (Eq. 1-3, 8, 9); the method is not: Espresso prunes its tree
 by estimates and places the stages by a rule.
@@ -103,7 +103,7 @@ def solve(
         goal = _goal(data, run)
         if warm_start is not None:
             goal.take(_found(data, warm_start))
-        degrees = [Degree.of(data, d) for d in data.data_parallel]
+        degrees = Degree.all_of(data)
 
         def tighten(key: int) -> None:
             value = objective(data, key)
@@ -135,7 +135,7 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
             report(len(goal.points), None)
 
     with run:
-        degrees = [Degree.of(data, d) for d in data.data_parallel]
+        degrees = Degree.all_of(data)
         search = Search(degrees, goal, run.check)
         search.run(tell)
     points = []

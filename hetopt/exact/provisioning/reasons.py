@@ -76,14 +76,15 @@ def _binding_quotas(
     data: Data, deadline_s: float, fastest: int, check: Check
 ) -> Iterator[str]:
     """Quotas that, if one alone were lifted, would let a plan be faster."""
+    degrees = [d for one in data.each for d in one.data_parallel]
     for index, offer in enumerate(data.offers):
-        enough = max(data.data_parallel) * min(data.max_stages, data.layers)
+        enough = max(degrees) * min(data.max_stages, data.layers)
         if offer.quota >= enough:
             continue
         offers = list(data.offers)
         offers[index] = offer.model_copy(update={"quota": enough})
         more = data.model_copy(update={"offers": tuple(offers)})
-        lifted = _fastest([Degree.of(more, d) for d in data.data_parallel], check)
+        lifted = _fastest(Degree.all_of(more), check)
         if lifted is not None and lifted < fastest:
             least_s = float(us(data, lifted) / MICRO)
             meets = "met" if least_s <= deadline_s else "still missed"

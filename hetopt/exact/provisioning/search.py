@@ -209,6 +209,7 @@ class Search:
         plan = Provisioning(
             data_parallel=degree.d,
             stages=tuple(RentedStage(gpu=degree.types[t], layers=x) for t, x in stages),
+            **degree.choice,
         )
         self.goal.take(Found(time, price, plan))
 

@@ -1,4 +1,4 @@
-"""Provisioning at one data-parallel degree, as integer tables.
+"""Provisioning at one data-parallel degree of one variant, as integer tables.
 
 Notation of the parts of this method: stage types t in ascending time per layer
     w[t]  forward + backward of one layer, us        b[t]  its backward part, us
@@ -14,6 +14,7 @@ A next stage of x layers on t makes
 and at the end iteration_us = V + (K - 1) max w x. Less V and more G is never worse.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -52,7 +53,13 @@ class Degree:
     standing: int  # price of storage, micro-USD an hour
     unit: int  # parts of a us that expected times are counted in
     lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
+    choice: Mapping[str, Any]  # what plans say of the variant
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def all_of(cls, data: Data) -> list["Degree"]:
+        """The tables of `data` at each degree of each variant."""
+        return [cls.of(case, *case.data_parallel) for case in data.cases]
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Degree":
@@ -99,6 +106,7 @@ class Degree:
             standing=data.storage_micro_usd_per_hour,
             unit=losses.unit,
             lost=tuple(losses.per_machine[row[1]] for row in rows),
+            choice=data.choice,
         )
 
     def prices(self, counts: Ints) -> list[int]:

@@ -7,13 +7,13 @@ reach (`rate`, its r_t, in layers a us, so that its loads W count layers). Estim
 the paper's Eq. 8 and 9, as the judge has them.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import floor, isinf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import NoPlan
 from ...plans import Provisioning, RentedStage
@@ -60,6 +60,7 @@ class Stock:
     kinds: tuple[Kind, ...]
     standing: int  # price of storage, micro-USD an hour
     lost: tuple[Fraction, ...]  # by kind: what a machine's losses add to each us
+    choice: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
@@ -104,6 +105,7 @@ class Stock:
             kinds=tuple(kinds),
             standing=data.storage_micro_usd_per_hour,
             lost=tuple(_lost(data, kind.gpu) for kind in kinds),
+            choice=data.choice,
         )
 
     @cached_property
@@ -161,6 +163,7 @@ class Stock:
                 RentedStage(gpu=self.kinds[t].gpu, layers=layers)
                 for t, layers in stages
             ),
+            **self.choice,
         )
 
 
