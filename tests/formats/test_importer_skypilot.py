@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import hetopt
 from hetopt import cli, problems
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance
@@ -285,3 +286,75 @@ def test_options_are_checked(listed: Path) -> None:
         importing.document("skipilot", [listed], [], None)
     with pytest.raises(Unsupported, match=r"suffix '\.txt'"):
         importing.check(Path("offers.txt"))
+
+
+B200 = "big-8,B200,8,160,1792,44.00,r1,,"
+
+
+def assembled(folder: Path, times: str, *options: str) -> Path:
+    """An instance as `assemble` writes it, of a host and a model of the catalogue."""
+    hosts, out = folder / "hosts.txt", folder / f"{times}.yaml"
+    hosts.write_text("a slots=8\n", encoding="utf-8")
+    words = ["assemble", "llama-2-7b", str(hosts), "--from", "hostfile"]
+    words += ["--global-batch", "1024", "--sequence-length", "4096", "--times", times]
+    words += ["--micro-batches", "1,2", "-o", "gpu=A100-80GB-SXM4"]
+    words += [word for option in options for word in ("-o", option)]
+    told = CliRunner().invoke(cli.app, [*words, "--out", str(out)])
+    assert told.exit_code == 0, told.output
+    return out
+
+
+def imported(folder: Path, instance: Path) -> Any:
+    out, listed = folder / f"market-{instance.name}", catalogue(folder, LAMBDA, B200)
+    words = ["import", "skypilot", str(listed), "--instance", str(instance)]
+    told = CliRunner().invoke(
+        cli.app, [*words, "--tokens", "100B", "--out", str(out), "--json"]
+    )
+    assert told.exit_code == 0, told.output
+    return load_instance(out), json.loads(told.stdout)["assumed"]
+
+
+def test_calibrated_instances_are_imported_as_analytic_ones(tmp_path: Path) -> None:
+    made = {
+        times: imported(tmp_path, assembled(tmp_path, times))
+        for times in ("calibrated", "analytic")
+    }
+    (calibrated, told), (analytic, _) = made["calibrated"], made["analytic"]
+    same = {"name": "x", "source": ""}
+    assert calibrated.model_copy(update=same) == analytic.model_copy(update=same)
+    assert "times and memory" in {row["what"] for row in told}
+
+
+def test_what_the_instance_lets_a_plan_choose_is_kept(tmp_path: Path) -> None:
+    own = assembled(tmp_path, "calibrated")
+    base = load_instance(own).workload
+    made, told = imported(tmp_path, own)
+    assert made.workload.recomputes == base.recomputes
+    assert made.workload.zeros == base.zeros
+    assert made.workload.micro_batch_sizes == base.micro_batch_sizes
+    assert {"recompute", "zero"} <= {row["what"] for row in told}
+    found = hetopt.provision(made, deadline_s="10d")
+    fixed = []
+    for rule in made.workload.recomputes:
+        costs = made.workload.costs.model_copy(update={"recompute": rule})
+        other = made.workload.alternatives.model_copy(update={"recompute": ()})
+        fields = {"costs": costs, "alternatives": other}
+        workload = made.workload.model_copy(update=fields)
+        one = made.model_copy(update={"workload": workload})
+        fixed.append(hetopt.provision(one, deadline_s="10d").objective)
+    assert found.status == "optimal"
+    assert found.objective == min(fixed)
+    assert found.objective < max(fixed)
+    assert found.evaluation.parts["chosen"]["recompute"] == "none"
+
+
+def test_what_divides_no_stage_of_offers_is_refused_with_the_option(
+    tmp_path: Path,
+) -> None:
+    own = assembled(tmp_path, "calibrated", "context_parallel=2")
+    listed, out = catalogue(tmp_path, LAMBDA, B200), tmp_path / "m.yaml"
+    words = ["import", "skypilot", str(listed), "--instance", str(own)]
+    told = CliRunner().invoke(cli.app, [*words, "--out", str(out)])
+    assert told.exit_code == 2
+    assert "-o context_parallel=1" in told.output
+    assert not out.exists()

@@ -112,12 +112,13 @@ def imported(
     if instance is None or not hasattr(importer, "completed"):
         found = put_in(read, format, instance)
     else:
-        whole = importer.completed(_joined(read, format, instance), told)
+        whole, rows = importer.completed(_joined(read, format, instance), told)
         validated(Instance, whole, "the imported instance", file="")
-        found = Imported(whole)
+        found = Imported(whole, rows)
     if not hasattr(importer, "assumed"):
         return found
-    return Imported(found.document, tuple(importer.assumed(found.document, told)))
+    more = importer.assumed(found.document, told)
+    return Imported(found.document, (*found.assumed, *more))
 
 
 def given(

@@ -1,39 +1,47 @@
 """An instance with offers made one that `hetopt provision` takes, and what it assumes.
 
+Offers are timed by formula and their stages are divided by data parallelism alone:
+calibrated times, virtual stages and the like of the instance are left out, and told.
+What a plan may choose stays: recomputation, ZeRO, micro-batch sizes.
+
 Price lists say neither how long a job is nor which pipelines to look at. Without a
-search block of the instance's own: micro-batches of D sequences, D the largest of 8, 4,
-2, 1 that divides the global batch and whose activations leave the memory of the largest
-offers room for all layers; data-parallel degrees are the divisors of D, so that a GPU
-has a sequence at a time or more.
+search block of the instance's own: degrees of 1, 2, 4 and 8 that divide the global
+batch with one of the micro-batch sizes.
 """
 
 from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
-from ...costs.offers import provisioning_data
 from ...errors import InstanceError
-from ...schema import Instance
+from ...schema import CostSettings
+from ...schema.splits import FIELDS
 from ...text import units
-from ...text.complaints import validated
 from ..importing.assumptions import Assumption
 
-_DEGREES = (8, 4, 2, 1)
+_DEGREES = (1, 2, 4, 8)
 MOST_STAGES = 16
 UNTOLD = "no list tells it"
 NOT_PRICED = "sends between stages, tensor parallelism, writing checkpoints"
+#: What calibrated times bring along, and formulas do without.
+_OF_CALIBRATED = (
+    *("layer_times", "activations", "calibration", "sync_factor", "hop_factor"),
+    *("interleaved_hop_factor", "iteration_overhead_us", "gathers"),
+)
 
 Document = dict[str, Any]
 
 
-def completed(whole: Document, options: Mapping[str, Any]) -> Document:
+def completed(
+    whole: Document, options: Mapping[str, Any]
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The instance with iterations and a search block, as far as it lacks them.
 
-    Settings to choose from are left out: stages on offers have none. Raises
+    Settings that offers are not timed under are left out, each with a row. Raises
     `InstanceError` for an instance that is wrong otherwise, and for both of `tokens`
     and `iterations`.
     """
-    workload = {k: v for k, v in whole["workload"].items() if k != "alternatives"}
+    workload, rows = _by_formula(whole["workload"])
     workload |= _length(workload, options) | _recovery(whole, options)
     made = {**whole, "workload": workload}
     asked = {
@@ -44,9 +52,34 @@ def completed(whole: Document, options: Mapping[str, Any]) -> Document:
     if "data_parallel" in asked:
         asked["data_parallel"] = _degrees(asked["data_parallel"])
     if "search" not in made:
-        made["search"] = _searched(made)
+        made["search"] = _searched(made, asked.get("micro_batches"))
     made["search"] = {**made["search"], **asked}
-    return made
+    return made, rows
+
+
+def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
+    """The workload as offers are timed, with what is left out of it."""
+    costs, rows = dict(workload.get("costs", {})), []
+    other = dict(workload.get("alternatives", {}))
+    if costs.get("layer_times") == "calibrated":
+        costs = {k: v for k, v in costs.items() if k not in _OF_CALIBRATED}
+        why = "offers are not timed by the calibration of the instance"
+        value = "by formula, a share of the peak"
+        rows.append(Assumption("times and memory", value, why, "--efficiency 40%"))
+    for field in FIELDS:
+        degrees = [costs.pop(field, 1), *(other.pop(field, None) or ())]
+        if 1 not in degrees:
+            raise InstanceError(
+                f"import skypilot: found {field} {degrees[0]}, expected 1: stages on "
+                f"offers are not divided so; assemble the instance with -o {field}=1"
+            )
+        if len(degrees) > 1:
+            what, why = field.replace("_", " "), "stages on offers are not divided so"
+            value = f"1, of {' / '.join(map(str, dict.fromkeys(degrees)))}"
+            rows.append(Assumption(what, value, why, ""))
+    kept = {k: v for k, v in workload.items() if k not in ("costs", "alternatives")}
+    kept |= {"costs": costs} if costs else {}
+    return kept | ({"alternatives": other} if other else {}), tuple(rows)
 
 
 def _length(workload: Document, options: Mapping[str, Any]) -> dict[str, int]:
@@ -88,34 +121,23 @@ def _degrees(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _searched(whole: Document) -> Document:
-    """The first structures of `_DEGREES` under which memory may hold the model."""
-    batch = whole["workload"]["global_batch"]
-    made: Document = {}
-    for most in (d for d in _DEGREES if batch % d == 0):
-        made = {
-            "micro_batches": batch // most,
-            "data_parallel": [d for d in reversed(_DEGREES) if most % d == 0],
-            "max_stages": min(MOST_STAGES, int(whole["model"]["layers"])),
-        }
-        tree = {**whole, "search": made}
-        if _may_hold(validated(Instance, tree, "the imported instance", file="")):
-            break
-    return made
-
-
-def _may_hold(instance: Instance) -> bool:
-    """Whether the layers that the best offer holds at each position are all."""
-    data = provisioning_data(instance)
-    held = 0
-    for position in range(1, data["max_stages"] + 1):
-        in_flight = min(data["micro_batches"], position)
-        held += max(
-            offer["memory_mib"]
-            // max(1, offer["layer_mib"] + in_flight * offer["in_flight_mib"])
-            for offer in data["offers"]
+def _searched(whole: Document, micro_batches: int | None) -> Document:
+    """Degrees that divide the batch, with micro-batches that are told or with sizes."""
+    workload = whole["workload"]
+    batch, sizes = workload["global_batch"], workload.get("micro_batch_sizes", [1])
+    if micro_batches is not None:
+        # Degrees above the sequences of a micro-batch leave GPUs without any.
+        share = max(1, batch // micro_batches)
+        degrees = [d for d in _DEGREES if share % d == 0]
+    else:
+        degrees = [d for d in _DEGREES if any(batch % (d * b) == 0 for b in sizes)]
+    if not degrees:
+        raise InstanceError(
+            f"import skypilot: found global_batch {batch}, which none of the micro-"
+            f"batch sizes {', '.join(map(str, sizes))} divides; give --micro-batches N"
         )
-    return bool(held >= data["layers"])
+    most = min(MOST_STAGES, int(whole["model"]["layers"]))
+    return {"data_parallel": degrees, "max_stages": most}
 
 
 # --- what was assumed ------------------------------------------------------------
@@ -165,16 +187,33 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
         change = "--tokens 15T, --iterations 1k"
         yield Assumption("length of the job", count, "the instance", change)
     degrees = ", ".join(map(str, search["data_parallel"]))
-    fits = "the batch, and what fits"
-    yield Assumption("data-parallel degrees", degrees, fits, "--data-parallel 1,2,4")
-    each = str(search["micro_batches"])
-    yield Assumption("micro-batches", each, fits, "--micro-batches N")
+    yield Assumption(
+        "data-parallel degrees", degrees, "the batch", "--data-parallel 1,2,4"
+    )
+    yield from _chosen(workload, search)
     stages = str(search["max_stages"])
     yield Assumption("stages at most", stages, "the layers", "--max-stages N")
     if "storage" not in made:
         change = "storage of the instance"
         yield Assumption("storage and egress", "free", UNTOLD, change)
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
+
+
+def _chosen(workload: Document, search: Document) -> Iterator[Assumption]:
+    """What is chosen for a plan, and from what."""
+    change = "--micro-batches N, of an iteration"
+    if (told := search.get("micro_batches")) is not None:
+        yield Assumption("micro-batches", str(told), "the instance", change)
+    else:
+        sizes = " / ".join(map(str, workload.get("micro_batch_sizes", [1])))
+        what = "sequences of a GPU at a time"
+        yield Assumption(what, sizes, "micro-batch sizes of the instance", change)
+    for field, others in workload.get("alternatives", {}).items():
+        own = workload.get("costs", {}).get(field, getattr(CostSettings(), field))
+        values = " / ".join(map(str, dict.fromkeys((own, *others))))
+        yield Assumption(
+            field, values, "a plan chooses", "alternatives of the instance"
+        )
 
 
 def _machines(offer: Document) -> int:
