@@ -3,11 +3,12 @@
 A pod is a node of the plan: it asks for the GPUs of that node, by the label
 `nvidia.com/gpu.product` that NVIDIA's feature discovery sets, and shares its machine
 with no other pod of the run. The label's value is the product of the catalogue, with
-dashes for blanks, or else the instance's name of the type. The plan is a ConfigMap;
-`launch.sh` makes it and puts IMAGE into `jobset.yaml`
-(https://jobset.sigs.k8s.io, v1alpha2). Both are named by the plan, so that runs of
-different plans stand side by side; the option `name` names them otherwise, and `queue`
-is the queue of Kueue that the JobSet is submitted to.
+dashes for blanks, or else the instance's name of the type. The plan and `train.sh`,
+which runs hetopt's executor, are a ConfigMap; `launch.sh` makes it and puts IMAGE and
+ARGS into `jobset.yaml` (https://jobset.sigs.k8s.io, v1alpha2). Both are named by the
+plan, so that runs of different plans stand side by side; the option `name` names them
+otherwise, `train` names another program than `train.sh`, and `queue` is the queue of
+Kueue that the JobSet is submitted to. Data and states are not its to place: mount them.
 """
 
 import re
@@ -19,11 +20,11 @@ from ..errors import InstanceError, quoted
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
-from .exporting import allocation
+from .exporting import allocation, programs
 from .exporting.allocation import PLAN, Share, plan_text, shares
 
 JOBSET, LAUNCH = "jobset.yaml", "launch.sh"
-OPTIONS: dict[str, Any] = {"name": str, "queue": str}
+OPTIONS: dict[str, Any] = {**programs.OPTION, "name": str, "queue": str}
 LARGEST = 2**20  # bytes of a ConfigMap
 LONGEST = 63  # letters of a pod's name
 _TAIL = len("-0-00000-xxxxx")  # what JobSet and Job add to the name of a pod
@@ -38,24 +39,28 @@ _PRODUCT, GPU, _HOST = (
     "kubernetes.io/hostname",
 )
 TYPE = "hetopt/gpu-type"
+_FOLDER, _EXECUTABLE = "/plan", 0o555
 _RUN = """\
 names=($NODES)
 exec "$TRAIN" /plan/plan.json "${names[$JOB_COMPLETION_INDEX]}"
 """
 _LAUNCH = """\
 #!/usr/bin/env bash
-# Start the JobSet with the container IMAGE, which holds the program TRAIN; further
-# arguments are passed to kubectl.
+# Start {job} with the container IMAGE. TRAIN, a program in IMAGE, is started in each
+# pod; by default it is /plan/train.sh, which has IMAGE's hetopt run with the words in
+# ARGS. Further arguments are passed to kubectl.
 set -euo pipefail
 cd "$(dirname "$0")"
-kubectl create configmap {name}-plan --from-file=plan.json --dry-run=client -o yaml \\
-  | kubectl apply -f - "$@"
-text="$(<jobset.yaml)"
+{train}image="${{IMAGE:?name the image of the containers}}" args="${{ARGS:-}}"
+kubectl create configmap {name}-plan {files} \\
+  --dry-run=client -o yaml | kubectl apply -f - "$@"
+text="$(<{job})"
 # They stand in single quotes of YAML, in which only such a quote is written otherwise.
 shopt -u patsub_replacement 2> /dev/null || true
-quote="'" image="${{IMAGE:?}}" train="${{TRAIN:-./train.sh}}"
+quote="'"
 text="${{text//@IMAGE@/${{image//$quote/$quote$quote}}}}"
 text="${{text//@TRAIN@/${{train//$quote/$quote$quote}}}}"
+text="${{text//@ARGS@/${{args//$quote/$quote$quote}}}}"
 kubectl apply -f - "$@" <<< "$text"
 """
 
@@ -69,16 +74,22 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
             found.append(f"GPU type {share.gpu!r} is not NVIDIA's")
         elif card is not None and card.product is None:
             found.append(f"what nvidia-smi calls GPU type {share.gpu!r} is not known")
-    size = len(plan_text(data, plan).encode())
+    texts = (plan_text(data, plan), *programs.program(data, plan).files.values())
+    size = sum(len(text.encode()) for text in texts)
     if size > LARGEST:
         found.append(f"the plan has {size} bytes, a ConfigMap at most {LARGEST}")
     return found
 
 
 def export(
-    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = ""
+    data: Instance,
+    plan: TrainingPlan,
+    *,
+    train: str | None = None,
+    name: str | None = None,
+    queue: str = "",
 ) -> dict[str, str]:
-    """`jobset.yaml`, `launch.sh` and `plan.json`.
+    """`jobset.yaml`, `launch.sh`, `plan.json` and `train.sh`.
 
     Raises `InstanceError` for names that Kubernetes does not take.
     """
@@ -106,8 +117,7 @@ def export(
     }
     return {
         JOBSET: yaml_text(jobset, width=88),
-        LAUNCH: launch(run),
-        PLAN: plan_text(data, plan),
+        **launch(run, JOBSET, data, plan, train),
     }
 
 
@@ -133,9 +143,19 @@ def called(plan: TrainingPlan, found: list[Share], name: str | None, queue: str)
     return run
 
 
-def launch(name: str) -> str:
-    """A script that applies the plan and the job of a name."""
-    return _LAUNCH.format(name=name)
+def launch(
+    name: str, job: str, data: Instance, plan: TrainingPlan, train: str | None
+) -> dict[str, str]:
+    """Return the script that applies the plan and the job of a name, and its files."""
+    program = programs.program(data, plan, train)
+    files = {PLAN: plan_text(data, plan), **program.files}
+    text = _LAUNCH.format(
+        name=name,
+        job=job,
+        train=program.chosen(at=_FOLDER),
+        files=" ".join(f"--from-file={file}" for file in files),
+    )
+    return {LAUNCH: text, **files}
 
 
 def _job(share: Share, head: str, called: str) -> dict[str, Any]:
@@ -168,10 +188,11 @@ def pod(
                 "MASTER_PORT": "29500",
                 "NODES": " ".join(share.nodes),
                 "TRAIN": "@TRAIN@",
+                "ARGS": "@ARGS@",
             }.items()
         ],
         "resources": {"limits": {GPU: share.gpus}},
-        "volumeMounts": [{"name": "plan", "mountPath": "/plan"}],
+        "volumeMounts": [{"name": "plan", "mountPath": _FOLDER}],
     }
     alone = {
         "labelSelector": {"matchLabels": labels},
@@ -186,7 +207,12 @@ def pod(
             }
         },
         "containers": [container],
-        "volumes": [{"name": "plan", "configMap": {"name": f"{called}-plan"}}],
+        "volumes": [
+            {
+                "name": "plan",
+                "configMap": {"name": f"{called}-plan", "defaultMode": _EXECUTABLE},
+            }
+        ],
     }
 
 

@@ -16,17 +16,17 @@ from ..text.parsing import yaml_text
 from . import jobset
 from .exporting.allocation import shares
 
-OPTIONS: dict[str, Any] = {"name": str, "queue": str}
+OPTIONS = jobset.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"
 _API = "kueue.x-k8s.io/v1beta1"
 refusals = jobset.refusals
 
 
 def export(
-    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = NAME
+    data: Instance, plan: TrainingPlan, *, queue: str = NAME, **asked: Any
 ) -> dict[str, str]:
     """`queue.yaml`, and the files of `jobset`."""
-    files = jobset.export(data, plan, name=name, queue=queue)
+    files = jobset.export(data, plan, queue=queue, **asked)
     counts: dict[str, int] = {}
     for share in shares(data, plan):
         counts[share.gpu] = counts.get(share.gpu, 0) + share.gpus * len(share.nodes)

@@ -5,6 +5,9 @@ of its own) and starts the training program in each bundle. Nodes are started wi
 `ray start --labels="gpu-type=TYPE"`, TYPE being the instance's name: Ray's own label
 `ray.io/accelerator-type` does not tell cards of one name and different memory apart.
 
+The program is hetopt's executor, `train.sh`, with the words in ARGS of who starts
+`launch.py`; the option `train` names another one.
+
 Ray waits for ever for bundles that no node can hold: `launch.py` waits for WAIT_S
 seconds and then says which labels and GPUs it asked for and which nodes there are.
 """
@@ -13,17 +16,19 @@ from typing import Any
 
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .exporting import allocation
+from .exporting import allocation, programs
 from .exporting.allocation import PLAN, plan_text, shares
 
 refusals = allocation.refusals
+OPTIONS: dict[str, Any] = programs.OPTION
 LAUNCH, LABEL = "launch.py", "gpu-type"
 _LAUNCH = '''\
 """Start TRAIN on every node of a plan of hetopt: `python launch.py`, in this folder.
 
-TRAIN is a program in this folder, by default ./train.sh; it gets plan.json and the name
-of its node, and MASTER_ADDR and MASTER_PORT. Ray takes the folder to the nodes. Where
-nodes are still to be started, WAIT_S is how many seconds to wait for them, else 8.
+TRAIN is a program in this folder; it gets plan.json and the name of its node, and
+MASTER_ADDR, MASTER_PORT and ARGS. By default it is train.sh, which runs `hetopt run`
+with the words in ARGS. Ray takes the folder to the nodes. Where nodes are still to be
+started, WAIT_S is how many seconds to wait for them, else 8.
 """
 
 import os
@@ -39,15 +44,16 @@ NODES = {nodes}
 BUNDLES = {bundles}
 LABELS = {labels}
 NAME = "{label}"
+PROGRAM = {program!r}
+OWN = "./{own}"  # looks at ARGS
 
 
 def address():
     return ray.util.get_node_ip_address()
 
 
-def train(node, head, port, program):
-    told = {{**os.environ, "MASTER_ADDR": head, "MASTER_PORT": port}}
-    subprocess.run([program, PLAN, node], env=told, check=True)
+def train(node, told, program):
+    subprocess.run([program, PLAN, node], env={{**os.environ, **told}}, check=True)
 
 
 def lacking():
@@ -71,6 +77,14 @@ def lacking():
 
 
 def main():
+    program = os.environ.get("TRAIN", PROGRAM)
+    if program is None:
+        sys.exit(
+            "TRAIN: name your program that trains by plan.json: hetopt run cannot, as "
+            "hetopt export --explain says of torchrun"
+        )
+    if program == OWN and (code := subprocess.run(["bash", OWN]).returncode):
+        sys.exit(code)
     ray.init(runtime_env={{"working_dir": "."}})
     group = placement_group(
         BUNDLES, strategy="STRICT_SPREAD", bundle_label_selector=LABELS
@@ -85,12 +99,14 @@ def main():
         remote = ray.remote(function)
         return remote.options(num_cpus=0, num_gpus=gpus, scheduling_strategy=place)
 
-    head = ray.get(on(0, address, 0).remote())
-    port = os.environ.get("MASTER_PORT", "29500")
-    program = os.environ.get("TRAIN", "./train.sh")
+    told = {{
+        "MASTER_ADDR": ray.get(on(0, address, 0).remote()),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+        "ARGS": os.environ.get("ARGS", ""),
+    }}
     ray.get(
         [
-            on(i, train, BUNDLES[i]["GPU"]).remote(node, head, port, program)
+            on(i, train, BUNDLES[i]["GPU"]).remote(node, told, program)
             for i, node in enumerate(NODES)
         ]
     )
@@ -101,16 +117,21 @@ if __name__ == "__main__":
 '''
 
 
-def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """`launch.py` and `plan.json`."""
+def export(
+    data: Instance, plan: TrainingPlan, *, train: str | None = None
+) -> dict[str, str]:
+    """`launch.py`, `plan.json` and `train.sh`."""
+    program = programs.program(data, plan, train)
     held = [(share, node) for share in shares(data, plan) for node in share.nodes]
     launch = _LAUNCH.format(
         nodes=_rows([node for _, node in held]),
         bundles=_rows([{"GPU": share.gpus} for share, _ in held]),
         label=LABEL,
         labels=_rows([{LABEL: share.gpu} for share, _ in held]),
+        program=program.path,
+        own=programs.TRAIN,
     )
-    return {LAUNCH: launch, PLAN: plan_text(data, plan)}
+    return {LAUNCH: launch, PLAN: plan_text(data, plan), **program.files}
 
 
 def _rows(values: list[Any]) -> str:

@@ -1,6 +1,8 @@
 """Slurm: a heterogeneous job with one component for each GPU type.
 
-`job.sbatch` is submitted in its own folder, `sbatch job.sbatch`. A component asks for
+`job.sbatch` is submitted in its own folder, `ARGS='--steps 1000 --data tokens.bin'
+sbatch job.sbatch`; the option `train` names another program than hetopt's executor,
+which gets `plan.json NODE` and needs no ARGS. A component asks for
 nodes by `--gres=gpu:TYPE:N`; nodes of one type that take part with different numbers of
 GPUs are components of their own. Where Slurm grants the nodes that the plan names, each
 is itself; other nodes get the names of the plan's in order
@@ -28,11 +30,12 @@ from ..errors import InstanceError, UnknownName, quoted
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
-from .exporting import allocation
+from .exporting import allocation, programs
 from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
 from .exporting.launching import WAIT
 
 OPTIONS: dict[str, Any] = {
+    **programs.OPTION,
     "gres": str,
     "partition": str,
     "time": str,
@@ -61,9 +64,11 @@ UNTYPED = "gpu"
 JOB = "job.sbatch"
 _RUN = """\
 
-# On every node: TRAIN plan.json NODE, with MASTER_ADDR and MASTER_PORT.
+# On every node: TRAIN plan.json NODE, with MASTER_ADDR and MASTER_PORT; by default
+# train.sh, which runs hetopt run with the words in ARGS.
 set -euo pipefail
-plan="${{SLURM_SUBMIT_DIR:-$PWD}}/plan.json"
+folder="${{SLURM_SUBMIT_DIR:-$PWD}}"
+{train}plan="$folder/plan.json"
 names=({names})
 lists=({lists})
 processors=({processors})
@@ -84,7 +89,7 @@ for group in "${{!names[@]}}"; do
   for name in ${{names[$group]}}; do
     srun {group}--nodes=1 --ntasks=1 --nodelist="${{hosts[$i]}}" \\
       --cpus-per-task="${{processors[$group]%%[(,]*}}" --kill-on-bad-exit=1 \\
-      "${{TRAIN:-./train.sh}}" "$plan" "$name" & pids+=($!)
+      "$train" "$plan" "$name" & pids+=($!)
     i=$((i + 1))
   done
 done
@@ -106,11 +111,12 @@ def export(
     data: Instance,
     plan: TrainingPlan,
     *,
+    train: str | None = None,
     gres: str | None = None,
     partition: str | None = None,
     **asked: Any,
 ) -> dict[str, str]:
-    """`job.sbatch` and `plan.json`.
+    """`job.sbatch`, `plan.json` and `train.sh`.
 
     Raises `InstanceError` for an option that is none of Slurm's words.
     """
@@ -144,13 +150,16 @@ def export(
         lines.append(f"#SBATCH {_size(share, asked)}")
         if share.gpu in partitions:
             lines.append(f"#SBATCH --partition={partitions[share.gpu]}")
+    program = programs.program(data, plan, train)
     run = _RUN.format(
+        train=program.chosen("$folder", "$folder"),
         names=" ".join(f'"{" ".join(share.nodes)}"' for share in found),
         lists=_granted("SLURM_JOB_NODELIST", len(found)),
         processors=_granted("SLURM_JOB_CPUS_PER_NODE", len(found)),
         group='--het-group="$group" ' if len(found) > 1 else "",
     )
-    return {JOB: "\n".join(lines) + "\n" + run + WAIT, PLAN: plan_text(data, plan)}
+    job = "\n".join(lines) + "\n" + run + WAIT
+    return {JOB: job, PLAN: plan_text(data, plan), **program.files}
 
 
 def _gres(node: Node) -> str | None:

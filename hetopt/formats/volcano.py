@@ -13,10 +13,10 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
-from .exporting.allocation import PLAN, Share, plan_text, shares
+from .exporting.allocation import Share, shares
 
-OPTIONS: dict[str, Any] = {"name": str, "queue": str}
-JOB, LAUNCH = "volcano.yaml", "launch.sh"
+OPTIONS = jobset.OPTIONS
+JOB = "volcano.yaml"
 _RUN = """\
 names=($NODES)
 exec "$TRAIN" /plan/plan.json "${names[${VC_TASK_INDEX:-$VK_TASK_INDEX}]}"
@@ -25,9 +25,14 @@ refusals = jobset.refusals
 
 
 def export(
-    data: Instance, plan: TrainingPlan, *, name: str | None = None, queue: str = ""
+    data: Instance,
+    plan: TrainingPlan,
+    *,
+    train: str | None = None,
+    name: str | None = None,
+    queue: str = "",
 ) -> dict[str, str]:
-    """`volcano.yaml`, `launch.sh` and `plan.json`.
+    """`volcano.yaml`, `launch.sh`, `plan.json` and `train.sh`.
 
     Raises `InstanceError` for names that Kubernetes does not take.
     """
@@ -47,11 +52,9 @@ def export(
             "tasks": [_task(share, head, called) for share in found],
         },
     }
-    launch = jobset.launch(called).replace(jobset.JOBSET, JOB)
     return {
         JOB: yaml_text(job, width=88),
-        LAUNCH: launch.replace("the JobSet", "the job"),
-        PLAN: plan_text(data, plan),
+        **jobset.launch(called, JOB, data, plan, train),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..errors import InstanceError, Unsupported
-from ..formats import torchrun
+from ..formats.exporting.programs import by_host
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import shapes, targets
@@ -197,7 +197,7 @@ def _told(data: Instance, plan: TrainingPlan) -> TrainingPlan:
 
 def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
     """The plan's GPUs by rank, as the launch files count them."""
-    hosts = torchrun.by_host(data, plan)
+    hosts = by_host(data, plan)
     return tuple(f"{node}:{index}" for node in hosts for index in hosts[node])
 
 

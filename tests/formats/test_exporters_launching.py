@@ -22,6 +22,7 @@ from exporter_plans import (
     asymmetric,
     instance,
     instance_for,
+    pipeline,
 )
 from fake_ray import RAY, written
 
@@ -34,7 +35,7 @@ TELLS = """\
 #!/usr/bin/env python3
 import json, os, sys
 with open(os.environ["TOLD"], "a") as file:
-    keys = ("MASTER_ADDR", "CUDA_VISIBLE_DEVICES")
+    keys = ("MASTER_ADDR", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ARGS")
     told = {key: os.environ[key] for key in keys if key in os.environ}
     print(json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], told]), file=file)
 """
@@ -44,6 +45,7 @@ while [ "$1" = -ntt ] || [ "$1" = -- ]; do shift; done
 shift
 exec bash -c "$*"
 """
+ARGS = "--steps 7 --data 'tok*.bin'"
 SCONTROL = '#!/bin/sh\nfor host in $3; do echo "$host"; done\n'
 
 
@@ -89,6 +91,7 @@ def test_slurm_starts_the_program_on_every_node_of_every_component(
         {"srun": TELLS, "scontrol": SCONTROL},
         SLURM_JOB_NODELIST_HET_GROUP_0="n7 n8",
         SLURM_JOB_NODELIST_HET_GROUP_1="m3",
+        ARGS=ARGS,
         SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
         SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4",
     )
@@ -113,6 +116,7 @@ def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
         {"srun": TELLS, "scontrol": SCONTROL},
         SLURM_JOB_NODELIST_HET_GROUP_0="a1 a0",
         SLURM_JOB_NODELIST_HET_GROUP_1="b0 c1",
+        ARGS=ARGS,
         SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
         SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4(x2)",
     )
@@ -132,6 +136,7 @@ def test_slurm_fails_where_a_node_fails(started: Callable[..., list[Any]]) -> No
             EVEN,
             "bash job.sbatch",
             {"srun": "#!/bin/sh\nexit 3\n", "scontrol": SCONTROL},
+            ARGS=ARGS,
             SLURM_JOB_NODELIST="n7",
             SLURM_JOB_CPUS_PER_NODE="8",
         )
@@ -141,17 +146,18 @@ def test_skypilot_launches_the_others_with_the_address_of_the_first(
     started: Callable[..., list[Any]],
 ) -> None:
     sky = TELLS + '\nif sys.argv[1] == "status": print("10.0.0.1")\n'
-    calls = started("skypilot", MIXED, "bash launch.sh --retry", {"sky": sky})
+    told = {"tools": {"sky": sky}, "ARGS": ARGS}
+    calls = started("skypilot", MIXED, "bash launch.sh --retry", **told)
+    given = ["--env", "TRAIN=./train.sh", "--env", f"ARGS={ARGS}"]
     assert [words for _, words, _ in calls] == [
         [
             *("launch", "--yes", "--detach-run", "-c", "hetopt-big-8"),
-            *("--env", "TRAIN=./train.sh", "big-8.yaml", "--retry"),
+            *(*given, "big-8.yaml", "--retry"),
         ],
         ["status", "--ip", "hetopt-big-8"],
         [
             *("launch", "--yes", "--detach-run", "-c", "hetopt-small-4"),
-            *("--env", "TRAIN=./train.sh", "--env", "HEAD=10.0.0.1"),
-            *("small-4.yaml", "--retry"),
+            *(*given, "--env", "HEAD=10.0.0.1", "small-4.yaml", "--retry"),
         ],
     ]
 
@@ -171,7 +177,8 @@ def test_a_skypilot_node_learns_the_plan_and_its_name(
         SKYPILOT_NODE_IPS="10.0.0.1\n10.0.0.2",
         SKYPILOT_NODE_RANK="1",
     )
-    assert calls == [["train", ["plan.json", "a1"], {"MASTER_ADDR": "10.0.0.1"}]]
+    told = {"MASTER_ADDR": "10.0.0.1", "ARGS": ""}
+    assert calls == [["train", ["plan.json", "a1"], told]]
 
 
 def test_a_jobset_is_applied_with_its_plan_and_image(
@@ -279,6 +286,7 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
             **os.environ,
             "PYTHONPATH": str(tmp_path / "lib"),
             "TOLD": str(tmp_path / "told"),
+            "ARGS": ARGS,
             "UNLABELLED": "yes",
         },
         capture_output=True,
@@ -331,11 +339,256 @@ def test_the_executor_is_started_on_every_host_with_its_gpus(
     assert rows == {"0": 8, "1": 8, "2": 4}
 
 
-def test_a_scheduler_s_node_that_is_not_the_plan_s_is_refused(
+def test_a_scheduler_s_node_that_is_not_the_plan_s_is_refused(tmp_path: Path) -> None:
+    ended = trained(tmp_path, "b7", {})
+    assert ended.returncode == 2
+    assert "b7 is no node of the plan" in ended.stderr
+
+
+# --- the GPUs that a scheduler granted --------------------------------------------
+
+PARTS = TrainingPlan(
+    pipelines=(pipeline(["a0:2", "a0:3", "b0:1"], [(6, 2, 1), (6, 1, 1)], 32, 1),)
+)
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+SHOWS = "#!/bin/sh\nexec env\n"
+
+
+def trained(
+    place: Path, node: str, granted: dict[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """What `train.sh` starts on a node; what a scheduler tells there is `granted`."""
+    files = exporting.exported("torchrun", instance(), PARTS)
+    exporting.write(place / "run", files)
+    (place / "torchrun").write_text(SHOWS)
+    (place / "torchrun").chmod(0o755)
+    return subprocess.run(
+        ["./train.sh", "plan.json", node],
+        cwd=place / "run",
+        env={
+            "PATH": f"{place}:{os.environ['PATH']}",
+            "MASTER_ADDR": "a0",
+            "ARGS": ARGS,
+            **granted,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("granted", "visible"),
+    [
+        ({}, {"CUDA_VISIBLE_DEVICES": "2,3"}),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "0,1"}),
+        ({"CUDA_VISIBLE_DEVICES": "5,1,7"}, {"CUDA_VISIBLE_DEVICES": "5,1"}),
+        (
+            {"CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b,GPU-c"},
+            {"CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"},
+        ),
+        (
+            {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "4,6"},
+            {"CUDA_VISIBLE_DEVICES": "0,1"},
+        ),
+        (
+            {"SLURM_STEP_GPUS": "4,6,7", "SLURM_JOB_GPUS": "0,4,6,7"},
+            {"CUDA_VISIBLE_DEVICES": "4,6"},
+        ),
+        ({"SLURM_JOB_GPUS": "4,6"}, {"CUDA_VISIBLE_DEVICES": "4,6"}),
+        ({"ROCR_VISIBLE_DEVICES": "3,1,0"}, {"ROCR_VISIBLE_DEVICES": "3,1"}),
+        # What has no others counts its own from 0.
+        ({"SLURM_JOB_ID": "7"}, {}),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {}),
+        ({"SKYPILOT_NODE_RANK": "0"}, {}),
+    ],
+)
+def test_training_takes_the_first_gpus_that_were_granted(
+    granted: dict[str, str], visible: dict[str, str], tmp_path: Path
+) -> None:
+    ended = trained(tmp_path, "a0", granted)
+    assert ended.returncode == 0, ended.stderr
+    told = dict(line.split("=", 1) for line in ended.stdout.splitlines())
+    assert {name: told[name] for name in VISIBLE if name in told} == visible
+
+
+@pytest.mark.parametrize(
+    "granted", [{"CUDA_VISIBLE_DEVICES": "1"}, {"CUDA_VISIBLE_DEVICES": ""}]
+)
+def test_a_grant_of_too_few_gpus_is_refused(
+    granted: dict[str, str], tmp_path: Path
+) -> None:
+    ended = trained(tmp_path, "a0", granted)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "expected 2 GPUs for a0" in ended.stderr
+
+
+def test_over_ssh_the_gpus_are_the_plan_s_own(
     started: Callable[..., list[Any]],
 ) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        started("torchrun", MIXED, "bash train.sh plan.json b7", {"torchrun": TELLS})
+    calls = started(
+        "torchrun",
+        PARTS,
+        f"bash launch.sh {ARGS}",
+        {"ssh": SSH, "torchrun": TELLS},
+        CUDA_VISIBLE_DEVICES="0,1",
+    )
+    visible = sorted(told["CUDA_VISIBLE_DEVICES"] for *_, told in calls)
+    assert visible == ["1", "2,3"]
+
+
+# --- the words of `hetopt run` ----------------------------------------------------
+
+SCHEDULERS = ["jobset", "kueue", "ray", "skypilot", "slurm", "volcano"]
+STANDING_IN = ("srun", "scontrol", "sky", "kubectl", "ssh", "torchrun")
+GRANTED = {
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "m3",
+    "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0": "8(x2)",
+    "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1": "4",
+    "IMAGE": "me/train:1",
+}
+
+
+def launched(
+    place: Path, target: str, files: dict[str, str], **env: str
+) -> tuple["subprocess.CompletedProcess[str]", list[Any]]:
+    """How what starts an export ended, and the calls that it made."""
+    exporting.write(place / "run", files)
+    written(place / "lib", RAY)
+    kubectl = TELLS + (
+        "with open(os.environ['TOLD'] + '.yaml', 'w') as file:\n"
+        "    file.write('' if sys.argv[1] == 'create' else sys.stdin.read())\n"
+    )
+    written(place / "bin", dict.fromkeys(STANDING_IN, TELLS) | {"kubectl": kubectl})
+    written(place / "bin", {"scontrol": SCONTROL, "mine": TELLS})
+    for program in (place / "bin").iterdir():
+        program.chmod(0o755)
+    script = {"ray": "launch.py", "slurm": "job.sbatch"}.get(target, "launch.sh")
+    ended = subprocess.run(
+        [sys.executable if target == "ray" else "bash", script],
+        cwd=place / "run",
+        env={
+            "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
+            "PYTHONPATH": str(place / "lib"),
+            "TOLD": str(place / "told"),
+            **GRANTED,
+            **env,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = place / "told"
+    return ended, told.read_text().splitlines() if told.exists() else []
+
+
+@pytest.mark.parametrize("target", [*SCHEDULERS, "torchrun"])
+@pytest.mark.parametrize(
+    ("words", "lacks"),
+    [
+        (None, "--steps"),
+        ("", "--steps"),
+        ("--data synthetic", "--steps"),
+        ("--steps 7", "--data"),
+        ("--steps-x 7 --data-x y", "--steps"),
+    ],
+)
+def test_a_launch_without_steps_or_data_is_refused(
+    target: str, words: str | None, lacks: str, tmp_path: Path
+) -> None:
+    files = exporting.exported(target, instance(), MIXED)
+    env = {} if words is None else {"ARGS": words}
+    ended, calls = launched(tmp_path, target, files, **env)
+    assert (ended.returncode, calls) == (2, []), ended.stderr
+    assert f"found no {lacks} in ARGS" in ended.stderr
+    assert "ARGS='--steps 1000 --data tokens.bin'" in ended.stderr
+
+
+def pods(applied: str) -> list[dict[str, str]]:
+    """The environments of the containers of a JobSet or of a job of Volcano."""
+    spec = yaml.safe_load(applied)["spec"]
+    specs = [job["template"]["spec"] for job in spec.get("replicatedJobs", [])]
+    specs += spec.get("tasks", [])
+    return [
+        {one["name"]: one["value"] for one in container["env"]}
+        for one in specs
+        for container in one["template"]["spec"]["containers"]
+    ]
+
+
+@pytest.mark.parametrize("target", SCHEDULERS)
+def test_the_words_of_a_run_reach_every_node(target: str, tmp_path: Path) -> None:
+    words = "--steps=7 --data 'tok*.bin'"
+    files = exporting.exported(target, instance(), MIXED)
+    assert (
+        files["train.sh"]
+        == exporting.exported("torchrun", instance(), MIXED)["train.sh"]
+    )
+    if target == "ray":  # as it runs on the driver, it must not have to be there
+        files["train.sh"] = '#!/bin/sh\n[ $# = 0 ] || exec mine "$@"\n'
+    ended, calls = launched(tmp_path, target, files, ARGS=words)
+    assert ended.returncode == 0, ended.stderr
+    rows = [json.loads(call) for call in calls]
+    if target == "skypilot":
+        launches = [row[1] for row in rows if row[1][0] == "launch"]
+        assert all(f"ARGS={words}" in row for row in launches)
+        assert len(launches) == 2
+        task = yaml.safe_load(files["big-8.yaml"])
+        assert {"ARGS", "TRAIN"} <= set(task["envs"])
+    elif target in ("slurm", "ray"):
+        program = {"slurm": "srun", "ray": "mine"}[target]
+        told = [row[2]["ARGS"] for row in rows if row[0] == program]
+        assert told == [words] * 3
+    else:
+        envs = pods((tmp_path / "told.yaml").read_text())
+        assert [(env["ARGS"], env["TRAIN"]) for env in envs] == [
+            (words, "/plan/train.sh")
+        ] * 2
+        created = next(row[1] for row in rows if row[1][0] == "create")
+        files = {word for word in created if word.startswith("--from-file=")}
+        assert files == {"--from-file=plan.json", "--from-file=train.sh"}
+
+
+@pytest.mark.parametrize("target", SCHEDULERS)
+@pytest.mark.parametrize("when", ["exported", "started"])
+def test_a_program_of_the_user_s_own_needs_no_words(
+    target: str, when: str, tmp_path: Path
+) -> None:
+    options = ["train=mine"] if when == "exported" else []
+    files = exporting.exported(target, instance(), MIXED, options)
+    assert ("train.sh" in files) == (when == "started")
+    env = {} if when == "exported" else {"TRAIN": "mine"}
+    ended, calls = launched(tmp_path, target, files, **env)
+    assert ended.returncode == 0, ended.stderr
+    if target in ("jobset", "kueue", "volcano"):
+        envs = pods((tmp_path / "told.yaml").read_text())
+        assert [env["TRAIN"] for env in envs] == ["mine"] * 2
+    else:
+        assert sum("mine" in call for call in calls) == (
+            2 if target == "skypilot" else 3
+        )
+
+
+@pytest.mark.parametrize("target", SCHEDULERS)
+def test_a_plan_beyond_the_executor_wants_a_program(
+    target: str, tmp_path: Path
+) -> None:
+    data = instance(costs={"zero": 3})
+    assert exporting.reasons("torchrun", data, MIXED)
+    files = exporting.exported(target, data, MIXED)
+    assert "train.sh" not in files
+    ended, calls = launched(tmp_path / "without", target, files, ARGS=ARGS)
+    assert ended.returncode != 0
+    assert calls == []
+    assert "name your program that trains by plan.json" in ended.stderr
+    ended, calls = launched(tmp_path / "with", target, files, TRAIN="mine")
+    assert (ended.returncode, bool(calls)) == (0, True), ended.stderr
+
+
+def test_a_program_that_is_no_path_is_refused() -> None:
+    with pytest.raises(InstanceError, match="expected the path of a program"):
+        exporting.exported("slurm", instance(), MIXED, ['train=a"; b'])
 
 
 # --- HexiScale ---------------------------------------------------------------------

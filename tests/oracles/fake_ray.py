@@ -18,7 +18,13 @@ def remote(function):
         def options(self, **options):
             bundle = options["scheduling_strategy"].bundle
             tell("on", bundle, options["num_gpus"])
-            return types.SimpleNamespace(remote=function)
+            def elsewhere(*words):  # a worker has not the driver's environment
+                driver = dict(os.environ)
+                os.environ.pop("ARGS", None)
+                done = function(*words)
+                os.environ.update(driver)
+                return done
+            return types.SimpleNamespace(remote=elsewhere)
     return Remote()
 """,
     "ray/util/__init__.py": 'def get_node_ip_address(): return "10.0.0.1"\n',

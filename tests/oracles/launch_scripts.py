@@ -44,6 +44,7 @@ def started(
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
             "BASE_CONFIG": "m:f",
+            "ARGS": "--steps 1 --data synthetic",
             "HEXISCALE": str(place),
             "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
             "SLURM_JOB_NODELIST_HET_GROUP_1": "m3 m4",

@@ -17,6 +17,7 @@ import json, os, sys
 held = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 told = {{"plan": os.path.exists(sys.argv[1]), "node": sys.argv[2], "gpus": len(held)}}
 told["head"] = bool(os.environ["MASTER_ADDR"] and os.environ["MASTER_PORT"])
+told["words"] = os.environ["ARGS"]
 with open("TOLD", "a") as file:
     print(json.dumps(told), file=file)
 """
@@ -24,8 +25,9 @@ with open("TOLD", "a") as file:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    exporting.write(tmp_path, exporting.exported("ray", instance(), MIXED))
-    train = tmp_path / "train.sh"
+    options = ["train=./tells.py"]
+    exporting.write(tmp_path, exporting.exported("ray", instance(), MIXED, options))
+    train = tmp_path / "tells.py"
     text = TRAIN.replace("TOLD", str(tmp_path / "told.jsonl"))
     train.write_text(text, encoding="utf-8")
     train.chmod(0o755)
@@ -41,7 +43,8 @@ def raylets() -> list[str]:
 def test_every_node_gets_its_gpus_and_the_plan(
     folder: Path, told: Callable[..., Any]
 ) -> None:
-    found = told("ray_cluster.py", "ray", *raylets(), folder=folder)
+    words = "--steps 7 --data synthetic"
+    found = told("ray_cluster.py", "ray", *raylets(), folder=folder, ARGS=words)
     assert found["code"] == 0, found["err"]
     used = {replica.node for replica in MIXED.replicas()}
     assert {row["node"] for row in found["rows"]} == used
@@ -49,6 +52,7 @@ def test_every_node_gets_its_gpus_and_the_plan(
     for row in found["rows"]:
         assert row["plan"]
         assert row["head"]
+        assert row["words"] == words
         assert row["gpus"] <= held[row["node"]].count
 
 

@@ -2,9 +2,9 @@
 
 A scheduler is asked for machines: so many of a GPU type, with so many GPUs. It knows
 neither layers nor pipelines, so the plan itself travels as `plan.json`, a plan file of
-ours, and on every machine `TRAIN plan.json NODE` is started: the training program
-learns what to run from the plan, and which of the plan's nodes it is. The k-th GPU that
-the plan uses on a node is the k-th that the scheduler grants.
+ours, and on every machine `PROGRAM plan.json NODE` is started (`programs`): it learns
+what to run from the plan, and which of the plan's nodes it is. The k-th GPU that the
+plan uses on a node is the k-th that the scheduler grants.
 
 Every feature of a plan can be carried so.
 """

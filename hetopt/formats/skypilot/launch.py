@@ -4,16 +4,20 @@ A cluster of SkyPilot is of one accelerator, by SkyPilot's name of the card (`sk
 show-gpus`); of a type that is no card of the catalogue, by the instance's.
 `launch.sh` launches the first cluster, asks for its address and gives it to the others
 as HEAD: the clusters must reach one another. The nodes of the plan are given to a
-cluster's nodes by `SKYPILOT_NODE_RANK`.
+cluster's nodes by `SKYPILOT_NODE_RANK`. The program is hetopt's executor, which is to
+be installed there (`setup` of a task), or that of the option `train`.
 """
+
+from typing import Any
 
 from ...catalogue import known
 from ...plans import TrainingPlan
 from ...schema import Instance
 from ...text.parsing import yaml_text
-from ..exporting import allocation
+from ..exporting import allocation, programs
 from ..exporting.allocation import PLAN, Share, plan_text, shares
 
+OPTIONS: dict[str, Any] = programs.OPTION
 LAUNCH = "launch.sh"
 _RUN = """\
 names=($NODES)
@@ -24,11 +28,11 @@ export MASTER_PORT="${MASTER_PORT:-29500}"
 _HEAD = """\
 #!/usr/bin/env bash
 # Launch a cluster for each GPU type, named CLUSTER-TYPE-GPUS. TRAIN, a program in this
-# folder, is started on every node; further arguments are passed to `sky launch`.
+# folder, is started on every node, by default train.sh, which runs hetopt run with the
+# words in ARGS; further arguments are passed to `sky launch`.
 set -euo pipefail
 cd "$(dirname "$0")"
 cluster="${CLUSTER:-hetopt}"
-train="${TRAIN:-./train.sh}"
 """
 
 
@@ -42,8 +46,11 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     return found
 
 
-def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
-    """`TYPE-GPUS.yaml` for each type, `launch.sh` and `plan.json`."""
+def export(
+    data: Instance, plan: TrainingPlan, *, train: str | None = None
+) -> dict[str, str]:
+    """`TYPE-GPUS.yaml` for each type, `launch.sh`, `plan.json` and `train.sh`."""
+    program = programs.program(data, plan, train)
     found = shares(data, plan)
     files = {f"{share.label}.yaml": _task(share) for share in found}
     lines = []
@@ -51,12 +58,13 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         head = '--env HEAD="$head" ' if number else ""
         lines.append(
             f'sky launch --yes --detach-run -c "$cluster-{share.label}" '
-            f'--env TRAIN="$train" {head}{share.label}.yaml "$@"'
+            f'--env TRAIN="$train" --env ARGS="${{ARGS:-}}" {head}'
+            f'{share.label}.yaml "$@"'
         )
         if not number:
             lines.append(f'head="$(sky status --ip "$cluster-{share.label}")"')
-    launch = _HEAD + "\n".join(lines) + "\n"
-    return {**files, LAUNCH: launch, PLAN: plan_text(data, plan)}
+    launch = _HEAD + program.chosen() + "\n".join(lines) + "\n"
+    return {**files, LAUNCH: launch, PLAN: plan_text(data, plan), **program.files}
 
 
 def _task(share: Share) -> str:
@@ -68,7 +76,8 @@ def _task(share: Share) -> str:
         "envs": {
             "HEAD": "",
             "NODES": " ".join(share.nodes),
-            "TRAIN": "./train.sh",
+            "TRAIN": "",
+            "ARGS": "",
         },
         "run": _RUN,
     }

@@ -38,7 +38,7 @@ def validate(files: dict[str, str]) -> list[str]:
     hosts = re.findall(r'^ssh (\S+) "\$here (\S+)" &', files["launch.sh"], re.M)
     if sorted(hosts) != sorted((node, node) for node in wanted):
         broken.append("launch.sh does not start every host as itself once")
-    head = re.search(r'"MASTER_ADDR=(\S+) ', files["launch.sh"])
+    head = re.search(r"MASTER_ADDR=(\S+) ", files["launch.sh"])
     if head is None or head[1] != names[0]:
         broken.append("launch.sh names another first host")
     return broken
