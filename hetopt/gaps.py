@@ -139,7 +139,7 @@ def _number(value: Objective | None) -> int | float | None:
 
 def _rows(group: list[Result], known: Reference) -> list[GapRow]:
     reference = _reference(group, known)
-    bound = reference.bound and reference.bound.value
+    bound = None if reference.bound is None else reference.bound.value
     return [
         GapRow(
             instance=getattr(result.data, "name", result.digest),

@@ -198,5 +198,5 @@ def _plan(t: Tables, stages: Mapping[Column, int]) -> Provisioning:
     sync = {kind.offer.gpu: kind.sync for kind in t.kinds}
     taken = [c for c, number in stages.items() for _ in range(number)]
     taken.sort(key=lambda c: (-c[0], sync[c[1]] * c[2]))
-    stages = tuple(RentedStage(gpu=o, layers=x) for _, o, x in taken)
-    return Provisioning(data_parallel=t.d, stages=stages, **t.data.choice)
+    rented = tuple(RentedStage(gpu=o, layers=x) for _, o, x in taken)
+    return Provisioning(data_parallel=t.d, stages=rented, **t.data.choice)

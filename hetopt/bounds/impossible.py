@@ -205,8 +205,11 @@ def _largest_mib(table: CostTable) -> Fraction:
     def least(whole: int, routed: int) -> Fraction:
         return min(
             sum(
-                t * memory.bytes_each(costs, n) * held
-                for held, n in memory.shares(costs, whole, routed, t, replicas)
+                (
+                    t * memory.bytes_each(costs, n) * held
+                    for held, n in memory.shares(costs, whole, routed, t, replicas)
+                ),
+                Fraction(0),
             )
             for t in degrees
         )

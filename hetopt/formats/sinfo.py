@@ -31,12 +31,12 @@ _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 
 
 class _Columns(NamedTuple):
-    """Where a line has what is read of it; `count` is known under a header."""
+    """Where a line has what is read of it; `width` is known under a header."""
 
     nodes: int = 0
     gres: int = 1
     state: int | None = None
-    count: int | None = None
+    width: int | None = None
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
         if _GRES in words or any(name in words for name in _NODES):
             columns = _header(words, place)
             continue
-        if len(words) < 2 or columns.count not in (None, len(words)):
+        if len(words) < 2 or columns.width not in (None, len(words)):
             expected = "`NODES GRES ...`"
-            if columns.count is not None:
-                expected = f"a word in each of the {columns.count} columns"
+            if columns.width is not None:
+                expected = f"a word in each of the {columns.width} columns"
             raise InstanceError(
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )

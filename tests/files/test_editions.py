@@ -82,7 +82,7 @@ def test_the_other_old_files_are_read() -> None:
     assert checkpoints.read_manifest(OLD / "checkpoint").step == 12
     assert read_runs(OLD / "runs.json")
     assert len(suites.tasks("mine", file=OLD / "suite.toml")) == 2
-    assert traces.read(OLD / "jobs.csv")
+    assert traces.read(OLD / "jobs.csv")[0]
     assert spot.read(OLD / "spot.csv")
 
 

@@ -63,7 +63,8 @@ def test_lines_may_end_as_on_any_system(end: str, tmp_path: Path) -> None:
 
 
 def test_old_excels_job_trace_and_price_list_are_read() -> None:
-    (row,) = traces.read(DEFECTS / "cr-jobs.csv")
+    (row,), left_out = traces.read(DEFECTS / "cr-jobs.csv")
+    assert left_out == 0
     assert (row.submit_s, row.gpus) == (0, 1)
     offers = api_skypilot(DEFECTS / "cr-vms.csv")["offers"]
     assert {offer["gpu"] for offer in offers} == {"1xA6000", "8xV100"}
