@@ -171,7 +171,7 @@ def _options(form: Form) -> tuple[list[str], str]:
         else:
             words.append(word)
     named = {word.partition("=")[0] for word in words}
-    if "inter_gbytes_per_s" not in named:
+    if not named & {"inter_gbytes_per_s", "port_gbytes_per_s"}:
         words.append(f"inter_gbytes_per_s={form.network_gbytes_per_s:g}")
     return words, times
 
