@@ -99,6 +99,13 @@ def test_nodes_are_the_lines_of_the_hostfile_joined_at_the_slower_rate(
     )
 
 
+def test_ports_are_those_that_are_told(folder: Path) -> None:
+    """Metis tells none apart: every stage has a host's whole rate."""
+    assert {n.adapters for n in imported(folder).planned_cluster.nodes} == {None}
+    told = imported(folder, ports=2).planned_cluster
+    assert {node.adapters for node in told.nodes} == {2}
+
+
 @pytest.mark.parametrize(
     ("unit", "scale"),
     [("bytes/s", 1), ("MB/s", 10**6), ("GB/s", 10**9), ("Gb/s", 125_000_000)],

@@ -184,6 +184,19 @@ def test_links_are_those_of_the_fits_by_direction(folder: Path) -> None:
     assert [node.intra_gbytes_per_s for node in fitted.nodes] == [40.0, 30.0]
 
 
+def test_ports_are_those_that_are_told(folder: Path) -> None:
+    assert {n.adapters for n in imported(folder).planned_cluster.nodes} == {None}
+    changes = {"inter_gbytes_per_s": None, "ports": 2, "port_gbytes_per_s": 1.5}
+    told = imported(folder, **changes).planned_cluster
+    assert {node.adapters for node in told.nodes} == {2}
+    assert told.inter.gbytes_per_s == 3
+    # Told rates are kept where no fit says another, as they are without ports.
+    alone = network(folder, {("X90", "X90", 4): 3.0})
+    fitted = imported(folder, **changes, network=alone).planned_cluster
+    assert {node.adapters for node in fitted.nodes} == {2}
+    assert fitted.inter.gbytes_per_s == 3
+
+
 def test_fits_that_disagree_are_told_and_the_slower_counts(folder: Path) -> None:
     told = {("X90", "Y10", 1): 0.1, ("X90", "Y10", 2): 2.8, ("Y10", "X90", 2): 2.8}
     found = imported(folder, inter_gbytes_per_s=None, network=network(folder, told))

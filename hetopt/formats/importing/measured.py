@@ -18,6 +18,7 @@ from typing import Any
 from ...catalogue import gpus, known
 from ...errors import InstanceError
 from ...schema import Length
+from . import ports
 from .records import quantity
 
 OPTIONS: dict[str, Any] = {
@@ -30,6 +31,7 @@ OPTIONS: dict[str, Any] = {
     "micro_batches": str,
     "in_flight": str,
     "peak_tflops": str,
+    "ports": ports.OPTIONS["ports"],
 }
 _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
 _MOST_SIZES = 64
@@ -101,6 +103,9 @@ def instance(
     }
     _speeds(cluster["gpus"], rows, model, length, options.get("peak_tflops") or "")
     gpus = sum(node["count"] for node in cluster["nodes"])
+    if (many := options.get("ports")) is not None:  # the tools tell none apart
+        for node in cluster["nodes"]:
+            node["adapters"] = many
     largest = max(row["micro_batch"] for row in rows)
     batch = options["global_batch"]
     return {

@@ -136,10 +136,11 @@ def _cluster(
     asked: dict[str, Any] = {"reserve_mib": 0} | told
     if options.get("network") is None:
         return clusters.cluster(machines, clusters.Settings(**asked))
-    fitted = "inter_gbytes_per_s" not in told
+    fitted = not told.keys() & {"inter_gbytes_per_s", "port_gbytes_per_s"}
     if all(_inside(host, told, fits, folders) for host in machines):
         asked = {"intra_gbytes_per_s": 1.0} | asked
-    asked = {"inter_gbytes_per_s": 1.0} | asked
+    if fitted:
+        asked = {"inter_gbytes_per_s": 1.0} | asked
     made = clusters.cluster(machines, clusters.Settings(**asked))
     if fitted:
         del made["inter"]
