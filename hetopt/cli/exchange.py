@@ -149,7 +149,8 @@ def export(
             "-o",
             metavar="NAME=VALUE",
             help="What the target is told besides. slurm: gres, partition, time, "
-            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, queue; "
+            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, queue, "
+            "restarts; "
             "all schedulers: train, a program in place of hetopt's executor; "
             "megatron, torchtitan: init_from, a folder of Hugging Face weights.",
         ),

@@ -9,6 +9,10 @@ ARGS into `jobset.yaml` (https://jobset.sigs.k8s.io, v1alpha2). Both are named b
 plan, so that runs of different plans stand side by side; the option `name` names them
 otherwise, `train` names another program than `train.sh`, and `queue` is the queue of
 Kueue that the JobSet is submitted to. Data and states are not its to place: mount them.
+
+A pod tolerates the taints `nvidia.com/gpu` of machines with GPUs, and has shared memory
+beyond a container's 64 MiB. Where one fails, the run fails; with the option `restarts`
+all start again, so many times, and go on from the states of `--checkpoint` in ARGS.
 """
 
 import re
@@ -24,14 +28,22 @@ from .exporting import allocation, programs
 from .exporting.allocation import PLAN, Share, plan_text, shares
 
 JOBSET, LAUNCH = "jobset.yaml", "launch.sh"
-OPTIONS: dict[str, Any] = {**programs.OPTION, "name": str, "queue": str}
+OPTIONS: dict[str, Any] = {
+    **programs.OPTION,
+    "name": str,
+    "queue": str,
+    "restarts": int,
+}
 LARGEST = 2**20  # bytes of a ConfigMap
 LONGEST = 63  # letters of a pod's name
 _TAIL = len("-0-00000-xxxxx")  # what JobSet and Job add to the name of a pod
 _WORD = {
     "name": r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?",
     "queue": r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?",
+    "restarts": r"[0-9]{1,4}",
 }
+_NAMED = "small letters, digits and dashes, a letter first"
+_EXPECTED = {"name": _NAMED, "queue": _NAMED, "restarts": "a number from 0 to 9999"}
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _PRODUCT, GPU, _HOST = (
     "nvidia.com/gpu.product",
@@ -88,13 +100,15 @@ def export(
     train: str | None = None,
     name: str | None = None,
     queue: str = "",
+    restarts: int = 0,
 ) -> dict[str, str]:
     """`jobset.yaml`, `launch.sh`, `plan.json` and `train.sh`.
 
-    Raises `InstanceError` for names that Kubernetes does not take.
+    Raises `InstanceError` for what Kubernetes does not take.
     """
+    check(name=name, queue=queue or None, restarts=restarts)
     found = shares(data, plan)
-    run = called(plan, found, name, queue)
+    run = called(plan, found, name)
     head = f"{run}-{found[0].label}-0-0.{run}"
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -105,6 +119,9 @@ def export(
         },
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": run},
+            # No pod of a new attempt may meet one of the last.
+            "failurePolicy": {"maxRestarts": restarts}
+            | ({"restartStrategy": "BlockingRecreate"} if restarts else {}),
             "replicatedJobs": [
                 {
                     "name": share.label,
@@ -121,17 +138,21 @@ def export(
     }
 
 
-def called(plan: TrainingPlan, found: list[Share], name: str | None, queue: str) -> str:
-    """The name of a run: that which is told, else one of the plan's own.
-
-    Raises `InstanceError` for names that Kubernetes does not take.
-    """
-    for option, word in {"name": name, "queue": queue or None}.items():
-        if word is not None and not re.fullmatch(_WORD[option], word):
+def check(**options: str | int | None) -> None:
+    """Raise `InstanceError` for an option that Kubernetes does not take."""
+    for option, word in options.items():
+        if word is not None and not re.fullmatch(_WORD[option], str(word)):
             raise InstanceError(
-                f"option {option}: found {quoted(word)}, expected small letters, "
-                "digits and dashes, a letter first"
+                f"option {option}: found {quoted(str(word))}, expected "
+                f"{_EXPECTED[option]}"
             )
+
+
+def called(plan: TrainingPlan, found: list[Share], name: str | None) -> str:
+    """Return the name of a run: that which is told, else one of the plan's own.
+
+    Raises `InstanceError` where the names of its pods are too long.
+    """
     decisions = plan.model_dump_json().encode()
     run = name or f"hetopt-{sha256(decisions).hexdigest()[:8]}"
     for share in found:
@@ -192,7 +213,10 @@ def pod(
             }.items()
         ],
         "resources": {"limits": {GPU: share.gpus}},
-        "volumeMounts": [{"name": "plan", "mountPath": _FOLDER}],
+        "volumeMounts": [
+            {"name": "plan", "mountPath": _FOLDER},
+            {"name": "shared", "mountPath": "/dev/shm"},
+        ],
     }
     alone = {
         "labelSelector": {"matchLabels": labels},
@@ -201,6 +225,8 @@ def pod(
     return {
         "restartPolicy": "Never",
         "nodeSelector": selector(share.gpu),
+        # Machines with GPUs usually keep other pods away by a taint of this name.
+        "tolerations": [{"key": GPU, "operator": "Exists"}],
         "affinity": {
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [alone]
@@ -211,7 +237,9 @@ def pod(
             {
                 "name": "plan",
                 "configMap": {"name": f"{called}-plan", "defaultMode": _EXECUTABLE},
-            }
+            },
+            # Ranks of a pod exchange by shared memory, 64 MiB of it otherwise.
+            {"name": "shared", "emptyDir": {"medium": "Memory"}},
         ],
     }
 

@@ -2,10 +2,10 @@
 
 `queue.yaml` has a `ResourceFlavor` for each GPU type, by the label of its product, a
 `ClusterQueue` with as many GPUs of each as the plan takes, and a `LocalQueue`; an
-administrator applies it once (https://kueue.sigs.k8s.io, v1beta1). The JobSet beside
+administrator applies it once (https://kueue.sigs.k8s.io, v1beta2). The JobSet beside
 it is that of `jobset`, submitted to the queue: it starts when all of its machines are
 free.
-The option `queue` is the queue's name, `name` the JobSet's.
+The option `queue` is the queue's name; the others are those of `jobset`.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from .exporting.allocation import shares
 
 OPTIONS = jobset.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"
-_API = "kueue.x-k8s.io/v1beta1"
+_API = "kueue.x-k8s.io/v1beta2"
 refusals = jobset.refusals
 
 

@@ -39,7 +39,7 @@ HELD: Mapping[str, Held] = MappingProxyType(
         ),
         "hexiscale": Held("FlashFlex", "5ee1726", ("5ee1726",)),
         "jobset": Held("JobSet", "v1alpha2", ("v1alpha2 (08dfbdf)",)),
-        "kueue": Held("Kueue", "v1beta1", ("v1beta1 (ff69552)",)),
+        "kueue": Held("Kueue", "v1beta2", ("v1beta2 (ff69552)",)),
         "megatron": Held(
             "Megatron-LM",
             "core 0.12.0",

@@ -3,8 +3,9 @@
 A pod is a node of the plan, as in `jobset`: it asks for the GPUs of that node by the
 label of its product, and shares its machine with no other pod of the run.
 `minAvailable` is the number of all pods: Volcano starts none before it can start all,
-and ends the job where one fails. The names of pods are resolved by its `svc` plug-in
-(https://volcano.sh, batch.volcano.sh/v1alpha1). Options are `name` and `queue`.
+and ends the job where one fails or is evicted, or starts all again (`restarts`). The
+names of pods are resolved by its `svc` plug-in (https://volcano.sh,
+batch.volcano.sh/v1alpha1). Options are those of `jobset`.
 """
 
 from typing import Any
@@ -31,13 +32,15 @@ def export(
     train: str | None = None,
     name: str | None = None,
     queue: str = "",
+    restarts: int = 0,
 ) -> dict[str, str]:
     """`volcano.yaml`, `launch.sh`, `plan.json` and `train.sh`.
 
-    Raises `InstanceError` for names that Kubernetes does not take.
+    Raises `InstanceError` for what Kubernetes does not take.
     """
+    jobset.check(name=name, queue=queue or None, restarts=restarts)
     found = shares(data, plan)
-    called = jobset.called(plan, found, name, queue)
+    called = jobset.called(plan, found, name)
     head = f"{called}-{found[0].label}-0.{called}"
     job = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -48,7 +51,14 @@ def export(
             "minAvailable": sum(len(share.nodes) for share in found),
             **({"queue": queue} if queue else {}),
             "plugins": {"svc": [], "env": []},
-            "policies": [{"event": "PodFailed", "action": "AbortJob"}],
+            # It is failures that Volcano counts, and the last of them ends the job.
+            **({"maxRetry": restarts + 1} if restarts else {}),
+            "policies": [
+                {
+                    "events": ["PodFailed", "PodEvicted"],
+                    "action": "RestartJob" if restarts else "AbortJob",
+                }
+            ],
             "tasks": [_task(share, head, called) for share in found],
         },
     }
