@@ -55,7 +55,9 @@ def assemble(
     ],
     format: Annotated[
         str,
-        typer.Option("--from", metavar="FORMAT", help="hostfile, nvidia_smi or sinfo."),
+        typer.Option(
+            "--from", metavar="FORMAT", help="hostfile, nvidia_smi, sinfo or kubectl."
+        ),
     ],
     global_batch: Annotated[
         int, length(metavar="B", help="Sequences of an iteration.")

@@ -22,7 +22,7 @@ from .importing import (
     typed,
 )
 
-CLUSTERS = ("hostfile", "nvidia_smi", "sinfo")
+CLUSTERS = ("hostfile", "nvidia_smi", "sinfo", "kubectl")
 
 
 def assembly(

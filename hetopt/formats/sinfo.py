@@ -114,8 +114,7 @@ def _no_host(
 ) -> str:
     """Return the message of a file that has no node with GPUs to plan on."""
     if left_out:
-        told = "; ".join(str(one) for one in left_out[:3])
-        return f"{where}: No usable GPU nodes found: {told}. List nodes that are up"
+        return f"{where}: No usable GPU nodes found: {clusters.reasons(left_out)}"
     if has_gres:
         return (
             f"{where}: No GPU nodes found: no GRES in column {columns.gres + 1} is a "

@@ -10,10 +10,18 @@ from model_configs import LLAMA_3_8B as CONFIG
 from typer.testing import CliRunner
 
 from hetopt import cli
+from hetopt.catalogue import gpus
 from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
-from hetopt.formats import hostfile, huggingface, nvidia_smi, sinfo
+from hetopt.formats import (
+    hostfile,
+    huggingface,
+    jobset,
+    kubectl,
+    nvidia_smi,
+    sinfo,
+)
 from hetopt.schema import Cluster, ModelSpec
 
 RUN = "sinfo -N -h -o '%N %G'"
@@ -279,7 +287,7 @@ def test_nodes_that_no_job_starts_on_are_left_out_and_told(tmp_path: Path) -> No
         ),
         (
             ["NODELIST GRES STATE", "n1 gpu:t4:2 drained"],
-            "No usable GPU nodes found: n1: its state is drained",
+            "No usable GPU nodes found: n1 is left out, its state is drained",
         ),
     ],
 )
@@ -289,6 +297,120 @@ def test_what_is_wrong_with_sinfo_is_told_by_line(
     with pytest.raises(InstanceError) as caught:
         sinfo.read([put(tmp_path, "sinfo.txt", *lines)])
     assert message in str(caught.value)
+
+
+# --- kubectl ---------------------------------------------------------------------
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+def k8s(name: str, gpus: Any = "8", product: str = H100, **fields: Any) -> Any:
+    """A node as kubectl shows it, with what feature discovery says of its GPUs."""
+    labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": "81559"}
+    allocatable = {"cpu": "96", "memory": "1056Gi", "pods": "110"}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels | fields.get("labels", {})},
+        "spec": {"podCIDR": "10.0.0.0/24"} | fields.get("spec", {}),
+        "status": {
+            "allocatable": allocatable
+            | ({"nvidia.com/gpu": gpus} if gpus else {})
+            | fields.get("allocatable", {}),
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": fields.get("ready", "True")},
+            ],
+        },
+    }
+
+
+def kubectl_of(folder: Path, *items: Any, **options: Any) -> dict[str, Any]:
+    tree = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    return kubectl.read([put(folder, "nodes.json", json.dumps(tree))], **options)
+
+
+def test_nodes_of_kubernetes_are_the_cluster_by_their_labels(tmp_path: Path) -> None:
+    items = [k8s("b"), k8s("control", None), k8s("a", 4, "NVIDIA-A100-SXM4-80GB")]
+    found = cluster(kubectl_of(tmp_path, *items, inter_gbytes_per_s=25.0))
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
+        ("b", "H100-80GB-SXM5", 8),
+        ("a", "A100-80GB-SXM4", 4),
+    ]
+    one = put(tmp_path, "one.yaml", json.dumps(k8s("b")))
+    assert cluster(kubectl.read([one])).nodes == found.nodes[:1]
+
+
+def test_the_label_of_a_product_that_jobs_ask_for_means_the_card(
+    tmp_path: Path,
+) -> None:
+    for name, card in gpus().items():
+        if card.product is None or card.maker != "NVIDIA":
+            continue
+        label = jobset.selector(name)["nvidia.com/gpu.product"]
+        found = cluster(kubectl_of(tmp_path, k8s("a", 1, label, labels=NO_MEMORY)))
+        assert [node.gpu for node in found.nodes] == [name]
+
+
+NO_MEMORY = {"nvidia.com/gpu.memory": "0"}
+MIG = "kubectl label node {} nvidia.com/mig.config=all-disabled --overwrite"
+
+
+def test_nodes_and_gpus_that_cannot_be_planned_on_are_told(tmp_path: Path) -> None:
+    sharing = {"nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    items = [
+        k8s("good", 7, labels={"nvidia.com/gpu.count": "8"}),
+        k8s("cordoned", spec={"unschedulable": True}),
+        k8s("silent", ready="Unknown"),
+        k8s("single", 56, f"{H100}-MIG-1g.10gb"),
+        k8s("mixed", 2, allocatable={"nvidia.com/mig-1g.10gb": "42"}),
+        k8s("parts", None, allocatable={"nvidia.com/mig-7g.80gb": "8"}),
+        k8s("shared", 32, f"{H100}-SHARED"),
+        k8s("sliced", 32, labels=sharing),
+        k8s("amd", None, allocatable={"amd.com/gpu": "8"}),
+    ]
+    read = kubectl_of(tmp_path, *items, inter_gbytes_per_s=25.0)
+    nodes = [(node.name, node.count) for node in cluster(read).nodes]
+    assert nodes == [("good", 7), ("mixed", 2)]
+    mig = "parts of GPUs (MIG)"
+    slices = "its GPUs are shared by pods"
+    assert [row for row in read["assumed"] if row.value == "left out"] == [
+        (what, "left out", why, change)
+        for what, why, change in (
+            ("1 more GPU of good", "not allocatable", "kubectl describe node good"),
+            ("cordoned", "cordoned", "kubectl uncordon cordoned"),
+            ("silent", "not ready", "kubectl describe node silent"),
+            ("single", mig, MIG.format("single")),
+            ("1g.10gb of mixed", mig, MIG.format("mixed")),
+            ("7g.80gb of parts", mig, MIG.format("parts")),
+            ("shared, sliced", slices, "the device plugin without sharing"),
+            ("amd.com/gpu of amd", "not NVIDIA's", "--from hostfile"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"kind": "List"}, "items: found no list, expected one of nodes. Run: kubectl"),
+        ({"items": [{}]}, "items[0].metadata"),
+        ({"items": [{**k8s("a"), "kind": "Pod"}]}, "items[0].kind: found 'Pod'"),
+        ({"items": [k8s("a", None)]}, "No GPU nodes found: no node has nvidia.com/gpu"),
+        (
+            {"items": [k8s("a", spec={"unschedulable": True})]},
+            "No usable GPU nodes found: a is left out, cordoned. To change that: ",
+        ),
+        ({"items": [k8s("a", "8k")]}, "items[0]: nvidia.com/gpu: found '8k'"),
+        ({"items": [k8s("a"), k8s("a")]}, "items[1]: found host 'a' again"),
+    ],
+)
+def test_what_is_wrong_with_nodes_is_told_by_item(
+    tmp_path: Path, tree: Any, message: str
+) -> None:
+    path = put(tmp_path, "nodes.json", json.dumps(tree))
+    with pytest.raises(InstanceError) as caught:
+        kubectl.read([path], inter_gbytes_per_s=1.0)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
 
 
 # --- the whole instance ----------------------------------------------------------

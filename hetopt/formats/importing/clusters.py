@@ -71,8 +71,12 @@ class LeftOut(NamedTuple):
     why: str
     change: str
 
-    def __str__(self) -> str:
-        return f"{self.name}: {self.why}"
+
+def reasons(left_out: Sequence[LeftOut]) -> str:
+    """Return in words why there is nothing but machines that are left out."""
+    listed = "; ".join(f"{one.name} is left out, {one.why}" for one in left_out[:3])
+    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return f"{listed}{more}. To change that: {left_out[0].change}"
 
 
 class Card(NamedTuple):
