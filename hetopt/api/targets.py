@@ -23,6 +23,7 @@ from .calling import (
 )
 from .judging import load
 from .planning import plan
+from .starts import AnyStart, Known, known_of
 
 FREEST = "executor"  # runs plans of every shape
 _NO_PROGRAMS = ("any", "architecture")
@@ -78,34 +79,42 @@ def compare_targets(
     instances: AnyInstance | Iterable[AnyInstance],
     targets: Sequence[str] | None = None,
     *,
+    start: AnyStart = None,
+    known: bool = True,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> TargetReport:
     """The best plan that each target can run, and how much slower that is.
 
     All targets by default, `executor` always among them: it runs plans of every shape,
-    so where it runs any, its bound holds for all. The limits are of each target.
-    A target that the instance asks too much of is a row that says so. Raises as `plan`
-    does otherwise.
+    so where it runs any, its bound holds for all. `start` and `known` as in `plan`. The
+    limits are of each target. A target that the instance asks too much of is a row that
+    says so. Raises as `plan` does otherwise.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    loaded = [load(instance) for instance in several(instances)]
+    given = several(instances)
+    loaded = [load(instance) for instance in given]
     names = list(NAMES if targets is None else dict.fromkeys((FREEST, *targets)))
     refuse_unknown("target", names, list(NAMES))
     rows: list[TargetRow] = []
-    for instance in loaded:
-        rows += _rows(instance, _results(instance, names, asked, heard))
+    for place, instance in zip(given, loaded, strict=True):
+        mine = known_of(place, instance, start, library=known)
+        rows += _rows(instance, _results(instance, mine, names, asked, heard))
     return TargetReport(tuple(rows))
 
 
 def _results(
-    instance: Instance, names: Sequence[str], limits: Limits, progress: Progress
+    instance: Instance,
+    known: Known,
+    names: Sequence[str],
+    limits: Limits,
+    progress: Progress,
 ) -> dict[str, Result]:
     """By target, each with the best plan of all that it runs."""
     found: dict[str, Result] = {}
     for name in names:
         progress.started(f"{instance.name}: {name}")
-        found[name] = _planned(instance.on(name), limits)
+        found[name] = _planned(instance.on(name), known, limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
     for name, result in found.items():
@@ -117,10 +126,10 @@ def _results(
     return found
 
 
-def _planned(data: Instance, limits: Limits) -> Result:
+def _planned(data: Instance, known: Known, limits: Limits) -> Result:
     """The best plan for the instance's target, or why it runs none whatever it is."""
     if (why := support.reason(data)) is None:
-        return plan(data, limits=limits)
+        return plan(data, start=known, limits=limits)
     return Result(
         "training_plan",
         data,

@@ -263,7 +263,8 @@ def compare(
     if targets:
         if planners is not None or exact or runs_on is not None:
             raise Unsupported("--targets asks for the best plan of each: give it alone")
-        _deliver_targets(instances, limits, out, as_json)
+        how = {"start": start or None, "known": not fresh}
+        _deliver_targets(instances, how, limits, out, as_json)
     if out is not None:
         gaps.FILES.check(out)
     with output.watch("us", time_limit) as watch:
@@ -283,7 +284,11 @@ def compare(
 
 
 def _deliver_targets(
-    instances: list[str], limits: "Limits", out: Path | None, as_json: bool
+    instances: list[str],
+    how: dict[str, Any],
+    limits: "Limits",
+    out: Path | None,
+    as_json: bool,
 ) -> NoReturn:
     from .. import api
     from ..report import targets
@@ -291,7 +296,7 @@ def _deliver_targets(
     if out is not None:
         targets.FILES.check(out)
     with output.watch("us", limits.time_s or 0.0) as watch:
-        report = api.compare_targets(instances, limits=limits, progress=watch)
+        report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     failed = output.written(out, lambda path: targets.FILES.write(report, path))
     output.give(report.to_json(), targets.terminal(report), as_json, failed)
     # That one trainer runs no plan of an instance is an answer beside the others.
