@@ -233,10 +233,10 @@ def planned(
                 reasons=told,
                 started_from=best.started_from,
             )
-    return _waited(known.bounded(found), monotonic() - began)
+    return waited(known.bounded(found), monotonic() - began)
 
 
-def _waited(found: Result, seconds: float) -> Result:
+def waited(found: Result, seconds: float) -> Result:
     """The result with what the planners took, so that its seconds are all of them."""
     rest = seconds - sum(found.seconds.values())
     if rest <= 0:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from .. import api, files
 from ..api.calling import Place
+from ..api.starts import NOTHING, Known, known_of
 from ..errors import HetoptError, InstanceError
 from ..formats.assembling import assembly
 from ..formats.importing import clusters
@@ -43,12 +44,13 @@ _LONGEST_STEM = 100  # bytes of an uploaded file's name that are kept
 
 
 class Posed(NamedTuple):
-    """An instance, what was assumed in it, and a plan where the file had one."""
+    """An instance, what was assumed in it, the plan of its file, and others known."""
 
     instance: Instance
     assumed: tuple[Assumption, ...] = ()
     plan: TrainingPlan | None = None
     form: "Form | None" = None
+    known: Known = NOTHING
 
 
 class Group(Record):
@@ -266,17 +268,18 @@ def uploaded(file: File) -> Posed:
     with _folder() as folder:
         path = folder / f"{stem or 'instance'}{suffix}"
         path.write_text(file.text, encoding="utf-8")
-        return opened(path)
+        posed = opened(path)
+    return posed._replace(known=known_of(posed.instance, posed.instance))
 
 
 def opened(place: Place | Instance) -> Posed:
     """An instance, or of a plan file the instance and the plan."""
     if not isinstance(place, Instance) and _has_plan(Path(place)):
         instance, plan = api.posed_training(place)
-        return Posed(instance, (), plan)
+        return Posed(instance, (), plan, known=known_of(place, instance))
     instance = api.load(place)
     _ = instance.planned_cluster
-    return Posed(instance)
+    return Posed(instance, known=known_of(place, instance))
 
 
 def _has_plan(path: Path) -> bool:

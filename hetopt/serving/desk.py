@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from .. import api
+from ..api.starts import Known
 from ..errors import HetoptError
 from ..explaining import simulator
 from ..plans import TrainingPlan
@@ -83,7 +84,10 @@ class Desk:
         digest = posed.instance.digest
         there = self.laid.get(digest)
         if there is None:
-            bound = int(api.no_plan_is_shorter(posed.instance).value)
+            bounds = [api.no_plan_is_shorter(posed.instance)]
+            if (proved := posed.known.bound(posed.instance)) is not None:
+                bounds.append(proved)
+            bound = max(int(one.value) for one in bounds)
             self.laid[digest] = Laid(posed, bound)
         elif posed.form is not None:
             there.posed = posed
@@ -192,7 +196,7 @@ class Desk:
         def finish(event: Event) -> Event:
             return self._finished(digest, event)
 
-        job = self.job = Job(laid.instance, time_limit, finish)
+        job = self.job = Job(laid.instance, time_limit, finish, self._starts(laid))
         self.current = digest
         try:
             await job.start()
@@ -200,6 +204,14 @@ class Desk:
             self.job = None
             raise
         return job
+
+    def _starts(self, laid: Laid) -> list[tuple[str, TrainingPlan]]:
+        """The fastest plan that is known of an instance, here or beside its file."""
+        digest = laid.instance.digest
+        mine = (one.plan for one in self.sheets.values() if one.digest == digest)
+        here = tuple(("a plan on this page", plan) for plan in mine)
+        known = Known((*here, *laid.posed.known.plans))
+        return [(one.source, one.plan) for one in known.starts(laid.instance)[:1]]
 
     def known(self, job: str) -> Job:
         """The job of that name, which is the last one."""

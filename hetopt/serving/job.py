@@ -5,12 +5,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from ..plans import TrainingPlan
 from ..schema import Instance
 
 Event = dict[str, Any]
@@ -21,14 +22,20 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Job:
     """One order to the planning process; who follows hears all events from the first.
 
-    `finish` makes the last event of the worker's: what is known of its plan.
+    `finish` makes the last event of the worker's: what is known of its plan. `starts`
+    are plans to begin with, and where they are from.
     """
 
     def __init__(
-        self, data: Instance, time_limit: float, finish: Callable[[Event], Event]
+        self,
+        data: Instance,
+        time_limit: float,
+        finish: Callable[[Event], Event],
+        starts: Sequence[tuple[str, TrainingPlan]] = (),
     ) -> None:
         self.id = token_hex(8)
         self.data, self.time_limit, self.finish = data, time_limit, finish
+        self.starts = starts
         self.events: list[Event] = []
         self.process: asyncio.subprocess.Process | None = None
         self._news = asyncio.Condition()
@@ -100,6 +107,9 @@ class Job:
         order = {
             "instance": self.data.model_dump(mode="json"),
             "time_limit": self.time_limit,
+            "starts": [
+                (source, plan.model_dump(mode="json")) for source, plan in self.starts
+            ],
         }
         with suppress(ConnectionError):
             process.stdin.write(json.dumps(order).encode() + b"\n")

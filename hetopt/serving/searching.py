@@ -1,6 +1,6 @@
 """A plan while one watches: planners in turn, local search, then the exact method.
 
-It is the way of `hetopt plan`, taken in steps of the public interface, so that every
+It is the way of `hetopt plan` from the same starts, taken in steps, so that every
 planner's plan is heard of as soon as it is there, and the cheap bound before all.
 """
 
@@ -10,15 +10,17 @@ from time import monotonic
 from typing import Protocol
 
 from .. import api, registry
-from ..api.improving import is_small
+from ..api.improving import improved, is_small
+from ..api.planning import GOOD, QUICK, in_turn, waited
+from ..api.solving import bounded
+from ..api.starts import NOTHING, Known
 from ..errors import Unsupported
+from ..modelling import Limits
 from ..result import Result, Status, Stop
 from ..schema import Instance
 
-# The quick ones first: there is a plan soon. What others add comes behind them.
-PLANNERS = ("megatron", "grid", "islands", "autohet", "hexiscale", "whale", "metis")
-# Of the time: all planners, each at most, local search; the exact method has the rest.
-_ALL, _EACH, _WALK = 0.3, 0.1, 0.25
+PLANNERS = (*QUICK, *GOOD)  # in this order, before the others
+_WALK = 0.25  # of the time, for local search; the exact method has the rest
 
 
 class Hearing(Protocol):
@@ -31,7 +33,7 @@ class Hearing(Protocol):
         """The best plan so far, and what is proved; never worse than before."""
 
     def tried(self, planner: str, found: Result) -> None:
-        """A planner is through."""
+        """A planner is through; for a plan that is known, where that is from."""
 
 
 class _Best:
@@ -85,48 +87,53 @@ def joined(one: Result, other: Result) -> Result:
     return replace(best, certificate=rest.certificate).with_bound(rest.bound)
 
 
-def searched(data: Instance, time_s: float, hearing: Hearing) -> Result | None:
+def searched(
+    data: Instance, time_s: float, hearing: Hearing, known: Known = NOTHING
+) -> Result | None:
     """The best plan that is found in so many seconds, with the best bound.
 
-    Ctrl-C ends it and keeps what there is: None where that is nothing.
+    It starts from what is known. Ctrl-C ends it and keeps what there is: None where
+    that is nothing.
     """
-    best = _Best(hearing)
+    best, start = _Best(hearing), monotonic()
+    stop = None
     try:
-        _work(data, monotonic() + time_s, time_s, best)
+        _work(data, start + time_s, time_s, best, known)
     except KeyboardInterrupt:
-        if best.result is None:
-            return None
-        return replace(best.result, stop=Stop.INTERRUPTED)
-    return best.result
+        stop = Stop.INTERRUPTED
+    if best.result is None:
+        return None
+    found = waited(known.bounded(best.result), monotonic() - start)
+    return found if stop is None else replace(found, stop=stop)
 
 
-def _work(data: Instance, end: float, time_s: float, best: _Best) -> None:
+def _work(data: Instance, end: float, time_s: float, best: _Best, known: Known) -> None:
     def left() -> float:
         return max(0.0, end - monotonic())
 
     best.know(None, int(api.no_plan_is_shorter(data).value))
-    there = registry.known_for("planners", "training_plan")  # loads them: a second
-    until = monotonic() + left() * _ALL
-    for name in (name for name in PLANNERS if name in there):
-        share = min(until - monotonic(), time_s * _EACH)
-        if share <= 0:
-            break
-        best.hearing.began(name)
-        found = api.plan(data, name, limits=share)
-        goes_on = best.take(found)  # it is kept before anybody can stop the work
-        best.hearing.tried(name, found)
+    if (proved := known.bound(data)) is not None:
+        best.know(None, int(proved.value))
+    registry.known_for("planners", "training_plan")  # loads them: a second
+    starts = known.results(data)
+    for start in starts:
+        best.take(start)
+        best.hearing.tried(start.method.name, start)
+    for found in in_turn(data, Limits(left()), 1.0, starts, best.hearing.began):
+        goes_on = best.take(bounded(found))  # kept before anybody can stop the work
+        best.hearing.tried(found.method.name, found)
         if not goes_on:
             return
     first = best.result
     if first is None or first.plan is None:
         best.hearing.began("all planners, and the exact method")
-        best.take(api.plan(data, limits=left(), progress=best.know))
+        best.take(api.plan(data, start=known, limits=left(), progress=best.know))
         return
-    _closed_in(data, first, time_s, left, best)
+    _closed_in(data, time_s, left, best)
 
 
 def _closed_in(
-    data: Instance, first: Result, time_s: float, left: Callable[[], float], best: _Best
+    data: Instance, time_s: float, left: Callable[[], float], best: _Best
 ) -> None:
     """Better plans from the best one, and proofs.
 
@@ -135,10 +142,10 @@ def _closed_in(
 
     def walked() -> bool:
         best.hearing.began("local search")
-        share, name = min(left(), time_s * _WALK), first.method.name
-        heard = best.know
-        found = api.plan(data, name, improve=True, limits=share, progress=heard)
-        return best.take(found)
+        start = best.result
+        assert start is not None
+        share = Limits(min(left(), time_s * _WALK))
+        return best.take(bounded(improved(start, share, best.know)))
 
     def proved(seconds: float) -> bool:
         start = best.result

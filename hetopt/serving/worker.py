@@ -1,7 +1,8 @@
 """The process that plans: an order on standard input, lines of JSON on its output.
 
-The first line is the order, `{"instance", "time_limit"}`. Each line of the answer is
-an event with a `kind`; the last is `result`, with the result document, or `error`.
+The first line is the order, `{"instance", "time_limit", "starts"}`; `starts` are pairs
+of where a plan is from and the plan. Each line of the answer is an event with a `kind`;
+the last is `result`, with the result document, or `error`.
 SIGINT ends the search, which keeps its plan; the end of the input ends the process.
 """
 
@@ -10,10 +11,13 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from time import monotonic
 from typing import Any, TextIO
 
+from ..api.starts import Known, known_of
 from ..errors import HetoptError
+from ..plans import TrainingPlan
 from ..result import Result, known_gap
 from ..schema import Instance
 from .searching import searched
@@ -81,11 +85,21 @@ def answered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     """Plan, and tell of it; the last event, which is not told yet."""
     try:
         data = Instance.model_validate_json(json.dumps(order["instance"]))
-        found = searched(data, order["time_limit"], teller)
+        found = searched(data, order["time_limit"], teller, _known(data, order))
     except HetoptError as error:
         said = {"kind": error.kind, "message": str(error)}
         return {"kind": "error", "error": said}
     return {"kind": "result", "document": None if found is None else found.to_file()}
+
+
+def _known(data: Instance, order: dict[str, Any]) -> Known:
+    """What the order's starts and the library have of the instance."""
+    here = known_of(data, data)
+    starts = (
+        (source, TrainingPlan.model_validate(plan, strict=False))
+        for source, plan in order.get("starts", ())
+    )
+    return replace(here, plans=(*starts, *here.plans))
 
 
 def _ends_with_input() -> None:

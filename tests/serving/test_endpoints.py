@@ -435,3 +435,16 @@ def test_a_plan_that_is_stopped_at_once_ends_and_another_may_begin(
         assert client.post(f"api/jobs/{job}/stop").status_code == 202
         last = events(client, job)[-1]
         assert (last["kind"], last["stop"]) == ("done", "interrupted")
+
+
+def test_a_plan_starts_from_the_best_one_that_is_known_here(tmp_path: Path) -> None:
+    instance = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    instance = instance.model_copy(update={"name": "mine"})
+    slow, fast = (hetopt.plan(instance, x) for x in ("megatron", "hexiscale"))
+    (tmp_path / "slow.json").write_text(json.dumps(slow.to_file()))
+    desk = Desk(5)
+    desk.lay(building.opened(tmp_path / "slow.json"))
+    laid = desk.find(instance.digest)
+    assert [plan for _, plan in desk._starts(laid)] == [slow.plan]
+    desk.put(instance.digest, fast.plan)
+    assert desk._starts(laid) == [("a plan on this page", fast.plan)]

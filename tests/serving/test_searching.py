@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import hetopt
+from hetopt.api.starts import Known
 from hetopt.result import Bound, Result, Status, Stop
 from hetopt.serving import searching
 from hetopt.serving.worker import Teller, answered
@@ -110,3 +111,36 @@ def test_the_last_event_of_the_worker_is_a_plan_file_that_check_takes(
     judged = hetopt.check(path)
     assert judged.valid
     assert judged.objective == document["objective"]
+
+
+def test_the_search_starts_from_what_is_known() -> None:
+    data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    data = data.model_copy(update={"name": "mine"})
+    made = hetopt.plan(data, "hexiscale", limits=20)
+    heard = Heard()
+    found = searching.searched(data, 0.5, heard, Known((("plan.json", made.plan),)))
+    assert found is not None
+    assert heard.results["plan.json"].plan == made.plan
+    plans = [plan for plan, _ in heard.states if plan is not None]
+    assert max(plans) == made.objective
+    assert (found.objective or 0) <= (made.objective or 0)
+
+
+def test_the_worker_starts_from_the_orders_plans_and_from_the_library() -> None:
+    data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    order = {"instance": data.model_dump(mode="json"), "time_limit": 0.1}
+    assert events(order)[-1]["document"]["status"] == "optimal"  # the library's proof
+    mine = data.model_copy(update={"name": "mine"})
+    made = hetopt.plan(mine, "hexiscale", limits=20)
+    assert made.plan is not None
+    told = events(
+        {
+            "instance": mine.model_dump(mode="json"),
+            "time_limit": 0.1,
+            "starts": [("a plan on this page", made.plan.model_dump(mode="json"))],
+        }
+    )
+    assert told[-1]["document"]["objective"] <= made.objective
+    assert next(one["planner"] for one in told if one["kind"] == "tried") == (
+        "a plan on this page"
+    )
