@@ -22,6 +22,7 @@ _COLUMNS = (
 
 _BESIDE = ("planner", "deadline", "time", "USD", "above front", "to rent")
 _MOST_NAMED = 16  # that a picture has room for
+_TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 
 
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
@@ -157,15 +158,16 @@ def picture(found: Tradeoffs) -> Any:
 
     Points of the front are numbered, and a list beside it says what each rents.
     """
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = figures.canvas(10, 5)
     axes, beside = figure.subplots(1, 2, width_ratios=(3, 1))
-    _name(axes, beside, found.of(FRONT))
+    size, unit = _scale([point.total_s for point in found.points])
+    _name(axes, beside, found.of(FRONT), size)
     marks, shades = iter("osD^vP*X<>"), cycle(figures.COLOURS)
     for method in found.methods:
         points = found.of(method)
-        times = [point.total_s for point in points]
+        times = [point.total_s / size for point in points]
         costs = [point.usd for point in points]
         if method == FRONT:
             axes.step(
@@ -180,10 +182,10 @@ def picture(found: Tradeoffs) -> Any:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
-    axes.tick_params(which="minor", labelsize="small")
-    axes.set_xlabel("time of all iterations, s")
+        axis.set_major_locator(LogLocator(subs=_TICKS))
+        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"time of all iterations, {unit}")
     axes.set_ylabel("cost, USD")
     axes.set_title(words.plain(found.name))
     axes.grid(visible=True, which="both", alpha=0.2)
@@ -191,15 +193,24 @@ def picture(found: Tradeoffs) -> Any:
     return figure
 
 
-def _name(axes: Any, beside: Any, points: list[Offered]) -> None:
+def _scale(times_s: list[float]) -> tuple[int, str]:
+    """Seconds of the unit that an axis of such times has, and its name."""
+    longest = max(times_s, default=0.0)
+    for size, unit in ((86_400, "days"), (3_600, "h")):
+        if longest >= 2 * size:
+            return size, unit
+    return 1, "s"
+
+
+def _name(axes: Any, beside: Any, points: list[Offered], size: int) -> None:
     """Number the points by what they rent, and list that beside them."""
     for point in points:
-        at = point.total_s, point.usd
+        at = point.total_s / size, point.usd
         axes.plot(*at, marker="o", color=figures.INK, markersize=4, zorder=4)
     lines = ["to rent"]
     named = _apart(points, _MOST_NAMED)
     for number, point in enumerate(named, 1):
-        at = point.total_s, point.usd
+        at = point.total_s / size, point.usd
         axes.annotate(
             str(number), at, (3, 3), textcoords="offset points", fontsize="small"
         )

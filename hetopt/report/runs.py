@@ -28,19 +28,11 @@ def run(found: TrainingRun) -> Iterator[RenderableType]:
         energy = f"at most {words.number(found.kwh)} kWh, the TDP of {gpus}"
     pairs = [
         ("run", f"{found.tokens:,} tokens, {found.iterations:,} iterations"),
-        ("takes", length(found.seconds)),
+        ("takes", words.duration(found.seconds)),
         ("run's cost", cost),
         ("run's energy", energy),
     ]
     yield writers.facts(pairs)
-
-
-def length(seconds: float) -> str:
-    """A long time in days or hours."""
-    for unit, size in (("days", 86_400), ("hours", 3_600)):
-        if seconds >= 2 * size:
-            return f"{words.number(seconds / size)} {unit}"
-    return words.duration(seconds)
 
 
 def sets(found: NodeChoice) -> Iterator[RenderableType]:

@@ -45,9 +45,12 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds with three to four significant digits."""
+    """A time in the unit that a person would choose: ms, s, and from two on h, days."""
     if seconds is None:
         return NONE
+    for unit, size in (("days", 86_400), ("h", 3_600)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"
     if seconds >= 1:
