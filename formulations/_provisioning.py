@@ -56,7 +56,7 @@ def rooms(data: Data) -> dict[tuple[int, str, int], int]:
     for e in range(positions(data)):
         held = min(data.micro_batches, e + 1)
         for (o, d), kind in kinds_of(data).items():
-            need = kind.offer.layer_mib + held * kind.offer.in_flight_mib
+            need = kind.offer.layer_mib_at(d) + held * kind.offer.in_flight_mib
             if room := min(data.layers, kind.offer.memory_mib // need if need else data.layers):
                 found[e, o, d] = room
     return found

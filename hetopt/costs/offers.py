@@ -11,9 +11,9 @@ at a time as one of `workload.micro_batch_sizes` says, b, and K is global_batch 
 degrees and sizes that do not divide the batch are left out.
 
 The paper's memory does not know d. So with K given, activations are those of the
-smallest d, the largest share: what fits then fits at every d. Other memory is of the
-degree: states that ZeRO divides among the d replicas of a stage, and activations of b
-sequences. The layer being recomputed is held once a stage, and like `reserve_mib` it is
+smallest d, the largest share: what fits then fits at every d; without it they are of b
+sequences. States that ZeRO divides among the d replicas of a stage are those of the
+degree. The layer being recomputed is held once a stage, and like `reserve_mib` it is
 taken off the GPU's memory. Embedding and head are not priced: give them as layers of
 the model where they count.
 
@@ -104,22 +104,17 @@ def _variants(instance: Instance, search: Search) -> Iterator[dict[str, Any]]:
             continue
         each = Fraction(batch, search.micro_batches)
         shares = {d: ceil(each / d) for d in search.data_parallel}
-        apart = [{d: share} for d, share in shares.items()] if zero else [shares]
-        for some in apart:
-            largest = max(shares.values())
-            yield settings | _variant(one, search.micro_batches, some, largest)
+        largest = max(shares.values())
+        yield settings | _variant(one, search.micro_batches, shares, largest)
 
 
 def _variant(
     instance: Instance, micro_batches: int, shares: Mapping[int, int], b: int
 ) -> dict[str, Any]:
-    """The numbers at the degrees of `shares`, with activations of `b` sequences.
-
-    Where states are divided there is one degree.
-    """
-    once, layer_mib, in_flight_mib = _memory_mib(
-        instance, micro_batches, b, min(shares)
-    )
+    """The numbers at the degrees of `shares`, with activations of `b` sequences."""
+    weights = {d: _memory_mib(instance, micro_batches, b, d) for d in shares}
+    once, layer_mib, in_flight_mib = weights[min(shares)]
+    other = {d: w[1] for d, w in weights.items() if w[1] != layer_mib}
     needs = tuple(
         {
             "memory_mib": max(0, int(exact(offer.memory_gib) * 1024) - once),
@@ -127,6 +122,7 @@ def _variant(
             "in_flight_mib": in_flight_mib,
             "by_data_parallel": {
                 str(d): _times_us(instance.model, instance.workload, offer, d, share)
+                | {"layer_mib": other.get(d)}
                 for d, share in shares.items()
             },
         }

@@ -76,6 +76,11 @@ class Times(Record):
     forward_us: Amount
     backward_us: Amount
     sync_us: Amount
+    layer_mib: Amount | None = Field(
+        None, description="Where a layer takes another memory at this degree: ZeRO."
+    )
+
+    _later = frozenset({"layer_mib"})
 
 
 class Needs(Record):
@@ -85,6 +90,11 @@ class Needs(Record):
     layer_mib: Amount
     in_flight_mib: Amount
     by_data_parallel: dict[str, Times]
+
+    def layer_mib_at(self, d: int) -> int:
+        """What a layer takes at degree `d`."""
+        own = self.by_data_parallel[str(d)].layer_mib
+        return self.layer_mib if own is None else own
 
 
 class Offer(Needs):
@@ -326,7 +336,7 @@ def _no_worse(one: Data, other: Data, d: int) -> bool:
         x, y = a.by_data_parallel[str(d)], b.by_data_parallel[str(d)]
         if (
             a.memory_mib < b.memory_mib
-            or a.layer_mib > b.layer_mib
+            or a.layer_mib_at(d) > b.layer_mib_at(d)
             or a.in_flight_mib > b.in_flight_mib
             or x.forward_us + x.backward_us > y.forward_us + y.backward_us
             or x.backward_us < y.backward_us
@@ -493,7 +503,8 @@ def _headroom_mib(data: Data, plan: Plan, offers: Mapping[str, Offer]) -> list[i
     rooms, count = [], len(plan.stages)
     for position, stage in enumerate(plan.stages):
         offer, in_flight = offers[stage.gpu], min(data.micro_batches, count - position)
-        need = stage.layers * (offer.layer_mib + in_flight * offer.in_flight_mib)
+        layer = offer.layer_mib_at(plan.data_parallel)
+        need = stage.layers * (layer + in_flight * offer.in_flight_mib)
         rooms.append(offer.memory_mib - need)
     return rooms
 

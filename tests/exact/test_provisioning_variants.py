@@ -188,30 +188,35 @@ def test_a_bound_of_a_case_is_no_more_than_its_optimum():
             assert value is None or judge.least(case) <= value
 
 
-def test_states_are_divided_among_the_replicas_of_a_stage():
-    instance = market(Random(1)).model_copy(update={"storage": None})
-    workload = instance.workload
-    parameters = instance.model.parameters[0]
-    for zero in (0, 1, 2, 3):
-        costs = workload.costs.model_copy(update={"zero": zero, "recompute": "full"})
-        fixed = workload.model_copy(
+@pytest.mark.parametrize("micro_batches", [None, 4])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_states_are_divided_among_the_replicas_of_a_stage(zero, micro_batches):
+    instance = market(Random(1))
+    costs = instance.workload.costs.model_copy(
+        update={"zero": zero, "recompute": "full"}
+    )
+    fixed = {
+        "costs": costs,
+        "alternatives": Alternatives(),
+        "micro_batch_sizes": (1,),
+    }
+    shapes = {"data_parallel": (1, 2, 4), "micro_batches": micro_batches}
+    posed = judge.data(
+        instance.model_copy(
             update={
-                "costs": costs,
-                "alternatives": Alternatives(),
-                "micro_batch_sizes": (1,),
+                "workload": instance.workload.model_copy(update=fixed),
+                "search": instance.search.model_copy(update=shapes),
             }
         )
-        search = instance.search.model_copy(
-            update={"data_parallel": (1, 2, 4), "micro_batches": None}
-        )
-        posed = judge.data(
-            instance.model_copy(update={"workload": fixed, "search": search})
-        )
-        for one in posed.each:
-            (d,) = one.data_parallel
-            divided = {0: 0, 1: 12, 2: 14, 3: 16}[zero]
+    )
+    divided, seen = {0: 0, 1: 12, 2: 14, 3: 16}[zero], set()
+    for one in posed.each:
+        for d in one.data_parallel:
             each = Fraction(16 - divided) + Fraction(divided, d)
-            assert one.offers[0].layer_mib == memory.mib(each * parameters)
+            need = memory.mib(each * instance.model.parameters[0])
+            assert {offer.layer_mib_at(d) for offer in one.offers} == {need}
+            seen.add(d)
+    assert seen == {1, 2, 4}
 
 
 def test_papers_instances_have_one_combination_and_their_micro_batches():

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import Unsupported
-from ...problems.provisioning import Data
+from ...problems.provisioning import Data, Offer
 from .losses import Losses
 
 Ints = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class Degree:
         rows = []
         for offer in data.offers:
             times = offer.by_data_parallel[str(d)]
-            cap = [_fits(offer, data, q) for q in range(stages + 1)]
+            cap = [_fits(offer, data, d, q) for q in range(stages + 1)]
             quota = min(offer.rentable // d, stages)
             if quota and cap[1]:
                 w = times.forward_us + times.backward_us
@@ -217,9 +217,9 @@ def look_up(table: Ints, u: Ints, r: Ints | int, l: Ints | int) -> Ints:
     return np.asarray(table[u, r, l])
 
 
-def _fits(offer: Any, data: Data, q: int) -> int:
+def _fits(offer: Offer, data: Data, d: int, q: int) -> int:
     held = min(data.micro_batches, q)
-    each = offer.layer_mib + held * offer.in_flight_mib
+    each = offer.layer_mib_at(d) + held * offer.in_flight_mib
     return min(data.layers, offer.memory_mib // each) if each else data.layers
 
 

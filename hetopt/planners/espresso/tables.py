@@ -86,7 +86,7 @@ class Stock:
                 price=d * offer.micro_usd_per_hour,
                 stages=offer.rentable // d,
                 memory_mib=offer.memory_mib,
-                layer_mib=offer.layer_mib,
+                layer_mib=offer.layer_mib_at(d),
                 in_flight_mib=offer.in_flight_mib,
                 whole=offer.gpus_per_instance,
                 gpu_price=offer.micro_usd_per_hour,
@@ -94,7 +94,7 @@ class Stock:
             )
             if not told:
                 kind = kind._replace(peak=kind.rate * MICRO)
-            if kind.stages and offer.layer_mib + offer.in_flight_mib <= kind.memory_mib:
+            if kind.stages and kind.layer_mib + kind.in_flight_mib <= kind.memory_mib:
                 kinds.append(kind)
         most = min(data.max_stages, data.layers)
         return cls(
