@@ -17,7 +17,6 @@ from .sheet import Figure, Section, Sheet, Table
 from .stacked import Bar, Panel
 
 _WIDTH = 11.0  # inches of a picture in a file of its own
-_SENT = {"pipelines": "activations", "sync": "gradients"}
 _MOST_BARS = 120  # in a picture; a page and tables show all
 
 
@@ -91,11 +90,7 @@ def limits(found: Explanation) -> Iterator[str]:
         low, high = map(words.duration, found.interval_s)
         yield f"80 % of runs: {low} to {high}, by the spread of measured runs"
     if found.ports:
-        busy = (
-            f"{_SENT[phase]} {words.amount(port['us'], 'us')} at {port['node']}"
-            for phase, port in found.ports.items()
-        )
-        yield f"busiest network ports: {', '.join(busy)}"
+        yield f"busiest network ports: {words.ports(found.ports)}"
     if found.faster is not None:
         took, where = found.faster.iteration_us, found.faster.source
         yield f"a faster plan is known: {words.amount(took, 'us')}, from {where}"

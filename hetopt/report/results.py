@@ -131,6 +131,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "bytes": ("bytes", _ways),
         "divided": ("divided", _divided),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
+        "ports": ("busiest ports", words.ports),
         "tokens_per_second": ("tokens a second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
         "hfu": ("HFU", lambda v: f"{v:.1%}"),

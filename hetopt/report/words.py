@@ -101,6 +101,15 @@ def progress(
     return ", ".join(words) or "no plan yet"
 
 
+def ports(busy: Mapping[str, Mapping[str, Any]]) -> str:
+    """The busiest network ports: `activations 8 ms at a, gradients 4 ms at b`."""
+    sent = {"pipelines": "activations", "sync": "gradients"}
+    return ", ".join(
+        f"{sent[phase]} {amount(port['us'], 'us')} at {port['node']}"
+        for phase, port in busy.items()
+    )
+
+
 def machines(rows: Iterable[Mapping[str, Any]]) -> str:
     """What to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
     texts = []

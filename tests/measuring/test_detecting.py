@@ -117,6 +117,10 @@ def test_two_types_are_two_nodes_joined_by_the_slower_bus(
     assert cluster.inter.gbytes_per_s == 15.75  # PCIe 3.0, the T4's
     given = found(monkeypatch, FakeNvml(gpus), inter_gbytes_per_s=12.0)
     assert given.inter.gbytes_per_s == 12
+    assert {node.adapters for node in given.nodes} == {None}  # no network is between
+    ported = found(monkeypatch, FakeNvml(gpus), ports=2, port_gbytes_per_s=5.0)
+    assert ported.inter.gbytes_per_s == 10
+    assert {node.adapters for node in ported.nodes} == {2}
 
 
 def test_no_driver_is_said_with_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
