@@ -163,7 +163,7 @@ def load_model(model: Place) -> ModelSpec:
         tree = read_tree(path)
         if "model" not in tree:
             with naming(path):
-                return from_config(tree, path.stem)
+                return from_config(tree, path.stem, file=path)
     if path.is_file() or name in files.instance_names():
         return files.load_instance(model).model
     raise UnknownName("model", name, [*catalogue.models()])

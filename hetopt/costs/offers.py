@@ -171,7 +171,7 @@ def _search(instance: Instance) -> Search:
 
 def _times_us(
     model: ModelSpec, workload: Workload, offer: Offer, d: int, share: int
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """Forward, backward and synchronisation of a layer, `share` sequences a GPU."""
     costs = workload.costs
     gpu = GpuType(

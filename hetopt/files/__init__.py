@@ -318,7 +318,8 @@ def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
         return {**catalogue.model(preset), **rest}
     config = _beside(model["config"], file, f"{field}.config")
     try:
-        spec = from_config(read_tree(config), str(rest.get("name", config.stem)))
+        called = str(rest.get("name", config.stem))
+        spec = from_config(read_tree(config), called, file=config)
     except InstanceError as error:
         raise InstanceError.at(file, f"{field}.config", str(error)) from None
     return {**spec.model_dump(mode="json", exclude_unset=True), **rest}

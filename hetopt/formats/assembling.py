@@ -7,9 +7,10 @@ from typing import Any
 from .. import formats
 from ..catalogue import Gpu, known, models
 from ..catalogue import model as shape_of
+from ..catalogue.architectures import published
 from ..errors import InstanceError, UnknownName, quoted
 from ..problems.training_plan import shapes
-from ..schema import Instance
+from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
 from . import calibrating
@@ -23,6 +24,7 @@ from .importing import (
 )
 
 CLUSTERS = ("hostfile", "nvidia_smi", "sinfo", "kubectl")
+_OF_MODEL: dict[str, Any] = {"mtp": bool, "parameters": str}
 
 
 def assembly(
@@ -39,13 +41,14 @@ def assembly(
 
     `config` is a file, or where there is none of that path a model's name in the
     catalogue; as text it is such a name, and no file is looked for.
-    `options` are those of the cluster's importer, `mtp` of the configuration's, and
-    of how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
-    `workload` has the rest of it, and where that has `costs`, they say how it is
-    trained. `islands` are hosts that a faster network joins, as `a100-*=400Gb/s`.
-    `times` are `calibrated`, where all cards are in the catalogue and no
-    `efficiency` is told, or `analytic`. Raises `InstanceError` for a format that
-    describes no cluster, and for what the importers and the instance refuse.
+    `options` are those of the cluster's importer, `mtp` and `parameters` of the
+    configuration's, and of how and what is trained (`importing.assumptions`,
+    `finetuning`), as `name=value`; `workload` has the rest of it, and where that has
+    `costs`, they say how it is trained. `islands` are hosts that a faster network
+    joins, as `a100-*=400Gb/s`. `times` are `calibrated`, where all cards are in the
+    catalogue and no `efficiency` is told, or `analytic`. Raises `InstanceError` for a
+    format that describes no cluster, and for what the importers and the instance
+    refuse.
     """
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
@@ -58,9 +61,9 @@ def assembly(
     own: dict[str, Any] = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
-    told = typed(importer.OPTIONS | own | {"mtp": bool}, options)
+    told = typed(importer.OPTIONS | own | _OF_MODEL, options)
     how = {name: told.pop(name) for name in own if name in told}
-    read = _model(config, told.pop("mtp", True))
+    read = _model(config, {name: told.pop(name) for name in _OF_MODEL if name in told})
     model = read.document
     found = put_in(importer.read(paths, **told), format, None)
     cluster = found.document["cluster"]
@@ -96,12 +99,15 @@ def assembly(
     return Imported(made, (*more, *assumed))
 
 
-def _model(config: Path | str, mtp: bool) -> Imported:
+def _model(config: Path | str, told: Mapping[str, Any]) -> Imported:
     """Return the model of a configuration, or of the catalogue: its shape alone."""
     name = str(config)
     if isinstance(config, Path) and (config.exists() or name not in models()):
-        told = f"mtp={'true' if mtp else 'false'}"
-        return imported("huggingface", [config], [told], None)
+        words = [f"{option}={value}" for option, value in told.items()]
+        return imported("huggingface", [config], words, None)
+    shape = ModelSpec.model_validate(shape_of(name))
+    counts = published.counts({}, None, told.get("parameters"))
+    published.check(counts, (shape.total_parameters,))
     row = assumptions.Assumption(
         f"norms, activation and dropout of {name}",
         "layer norms, GELU, dropout",

@@ -3,27 +3,33 @@
 `architectures.from_config` says which keys are read. The name of the model is the
 option `name`, else the configuration's `_name_or_path`, else the folder's name. With
 `mtp=false` layers that predict further tokens are left out. What of a configuration is
-not modelled is among what is `assumed`.
+not modelled is among what is `assumed`. `parameters=21.8B` is what is published of the
+model, and is compared with what was read, as are counts of the configuration and of the
+index of weights beside it.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..catalogue.architectures import from_config, remarks
+from ..catalogue.architectures import from_config, published, remarks
 from ..errors import InstanceError
 from ..schema import LONGEST_NAME, ModelSpec, name_fault
 from ..text.parsing import parse_tree, read_text
 from .importing.assumptions import Assumption
 
-OPTIONS: dict[str, type] = {"name": str, "mtp": bool}
+OPTIONS: dict[str, type] = {"name": str, "mtp": bool, "parameters": str}
 _CHANGE = "model.layer_parameters of the instance"
 
 
 def read(
-    paths: Sequence[Path], *, name: str | None = None, mtp: bool = True
+    paths: Sequence[Path],
+    *,
+    name: str | None = None,
+    mtp: bool = True,
+    parameters: str | None = None,
 ) -> dict[str, Any]:
-    """`source`, `model` and `assumed` of one configuration; else `InstanceError`."""
+    """Return `source`, `model` and `assumed` of one configuration."""
     if len(paths) != 1:
         raise InstanceError(
             f"found {len(paths)} files, expected one config.json; name one"
@@ -34,13 +40,18 @@ def read(
     if fault := name_fault(called):
         raise InstanceError(f"{path}: name of the model: {fault}, or give --name NAME")
     try:
-        spec = from_config(config, called, mtp=mtp)
+        spec = from_config(config, called, mtp=mtp, file=path, parameters=parameters)
     except InstanceError as error:
         raise InstanceError(f"{path}: {error}") from None
+    untold = [] if published.counts(config, path, parameters) else remarks(config)
     return {
         "source": f"configuration {path.name}",
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
-        "assumed": [*_further(spec), *map(_unmodelled, remarks(config))],
+        "assumed": [
+            *_further(spec),
+            *map(_unmodelled, remarks(config)),
+            *([_count(spec)] if untold else []),
+        ],
     }
 
 
@@ -55,6 +66,15 @@ def _further(spec: ModelSpec) -> list[Assumption]:
             "-o mtp=false, which leaves them out",
         )
     ]
+
+
+def _count(spec: ModelSpec) -> Assumption:
+    return Assumption(
+        "parameters in all",
+        published.short(spec.total_parameters),
+        "config.json, as far as it is modelled",
+        "-o parameters=N, which compares them with the published count",
+    )
 
 
 def _unmodelled(remark: str) -> Assumption:

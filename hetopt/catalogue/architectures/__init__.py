@@ -5,15 +5,16 @@ That of any family is read by the names that the families share, and by what
 """
 
 import re
+from pathlib import Path
 
 from ...errors import InstanceError, cut
 from ...schema import ModelSpec
-from . import families, kinds, remainder, vectors
+from . import families, kinds, published, remainder, vectors
 from .families import Traits
 from .keys import DEPTH, Fields, Reading, need, whole
 from .trainers import architecture
 
-__all__ = ["from_config", "remarks"]
+__all__ = ["from_config", "published", "remarks"]
 
 # Keys that published configurations leave out, by the defaults of the family's class in
 # transformers.
@@ -49,16 +50,30 @@ _OF_INDEXERS = re.compile(r"index_|indexer_")
 _OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
 
 
-def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
-    """The model of a Hugging Face `config.json`; `InstanceError` names what is missing.
+def from_config(
+    config: Fields,
+    name: str,
+    *,
+    mtp: bool = True,
+    file: Path | None = None,
+    parameters: str | None = None,
+) -> ModelSpec:
+    """Return the model of a Hugging Face `config.json`.
 
     Multimodal configurations are read by their `text_config`. `total_parameters` are
     those of the class in transformers, to the last one, for the families of
     `families.FAMILIES`; of others norms and biases are taken as Llama's. Layers that
     predict further tokens are left out unless `mtp`. `remarks` say what is not
-    modelled.
+    modelled. Raises `InstanceError` for what is missing, for a key that can change a
+    layer and is not supported, and where a count of parameters that is published in
+    the configuration, in the index beside its `file`, or told as `parameters`, is
+    another (`published`).
     """
-    return _read(*_language(config), name, mtp=mtp)
+    spec = _read(*_language(config), name, mtp=mtp)
+    if told := published.counts(config, file, parameters):
+        other = _read(*_language(config), name, mtp=not mtp)
+        published.check(told, (spec.total_parameters, other.total_parameters))
+    return spec
 
 
 def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
