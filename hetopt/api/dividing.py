@@ -206,8 +206,9 @@ def _best(results: Sequence[Result]) -> Result | None:
 
 def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
     """The best result, with what no way beats; `bounds` of all that may have plans."""
-    if not bounds:
-        return results[0]  # no way has any plan
+    if not bounds:  # no way has any plan, each for a reason of its own
+        told = dict.fromkeys(reason for each in results for reason in each.reasons)
+        return replace(results[0], reasons=tuple(told))
     least = min(bounds, key=lambda bound: bound.value)
     interrupted = [each for each in results if each.stop is Stop.INTERRUPTED]
     best = _best(results)

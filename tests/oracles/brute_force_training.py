@@ -3,8 +3,9 @@
 Complete for plans whose stages have one replica: any number of pipelines, any
 tensor-parallel degree up to the GPUs of a node, any order of stages over nodes, any
 cuts, any split of the batch with a micro-batch size for each pipeline, any rule of
-recomputation that the workload offers in each stage, any stage of ZeRO, idle GPUs
-allowed. With `several_replicas` also stages of several replicas with any samples.
+recomputation that the workload offers in each stage, any stage of ZeRO and any way to
+divide sequences, experts, layers and states, idle GPUs allowed. With
+`several_replicas` also stages of several replicas with any samples.
 
 Only symmetry and a bound are used: GPUs of a node are interchangeable, so a plan is
 counted by node; synchronisation takes no negative time, so once the slowest pipeline
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from operator import le
 from random import Random
 
@@ -29,7 +30,9 @@ from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import one_pipeline
 from hetopt.problems import training_plan as judge
-from hetopt.schema import Instance, exact
+from hetopt.problems.training_plan import divided
+from hetopt.schema import CostSettings, Instance, exact
+from hetopt.schema.splits import FIELDS
 
 Place = tuple[str, int, int]  # node, degree, samples
 
@@ -64,10 +67,12 @@ def best_training_plan(
     With `below` only plans of less time count: None then says that there are none.
     """
     found = None
-    for zero in instance.workload.zeros:
-        best = _best(under(instance, zero=zero), several_replicas, below)
+    for zero, split in product(instance.workload.zeros, instance.workload.splits):
+        way = under(instance, zero=zero, split=split)
+        best = _best(way, several_replicas, below)
         if best is not None:
-            plan = best[1].model_copy(update={"zero": zero})
+            said = {"zero": zero} | dict(zip(FIELDS, split, strict=True))
+            plan = best[1].model_copy(update=said)
             assert judge.evaluate(instance, plan).objective == best[0]
             found, below = (best[0], plan), best[0]
     return found
@@ -108,14 +113,14 @@ def _best(
     )
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
-    overlap, shared = costs.sync_overlap != "none", _has_ports(instance)
+    shared = _has_ports(instance)
     behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
         floor = judge._up(factor * slowest.us) + over
         if below is not None and floor >= below:
             break
         for chosen in _complete(options[: last + 1], slowest, room, batch):
-            key = tuple(sorted((o.layout, o.size if overlap else 0) for o in chosen))
+            key = frozenset(Counter(_key(costs, o) for o in chosen).items())
             if key not in behind:
                 behind[key] = _sync_and_end_us(table, chosen)
             sync_us, end_us = behind[key]
@@ -139,12 +144,31 @@ def _has_ports(instance: Instance) -> bool:
     return any(node.adapters for node in instance.planned_cluster.nodes)
 
 
+def _key(costs: CostSettings, option: Option) -> object:
+    """What of a pipeline synchronisation depends on."""
+    if costs.sync_overlap != "none":  # and what backward passes hide
+        return option.stages, option.size, option.micro_batches
+    if costs.gathers == "micro_batch":
+        return option.layout, option.micro_batches
+    return option.layout
+
+
 def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
-    """Whether states fit that are divided, or copied, by the replicas there are."""
-    costs = table.workload.costs
-    if not (costs.zero or costs.flat_gradients):
-        return True  # every option fits by itself
+    """Whether GPUs divide experts and states as they may, and what they divide fits.
+
+    States may be copied, too, by the replicas there are.
+    """
+    costs, split = table.workload.costs, table.split
+    several = split.experts > 1 or split.groups > 1
+    if not (costs.zero or costs.flat_gradients or several):
+        return True  # every option fits by itself, and may stand beside others
     plan = _plan(chosen)
+    broken = chain(
+        divided.experts_broken(table.instance, plan, split),
+        divided.groups_broken(table, plan),
+    )
+    if next(broken, None) is not None:
+        return False
     holders = judge._holders(table.layers, plan)
     return not any(
         True
@@ -201,7 +225,9 @@ def _options(
     factor = exact(costs.pipeline_factor)
     over = judge._up(exact(costs.iteration_overhead_us))
     told_apart = costs.sync_overlap != "none" or costs.zero or costs.flat_gradients
-    told_apart |= _has_ports(instance)  # which samples a node has tells what it sends
+    told_apart = told_apart or costs.expert_parallel > 1  # whose samples are alike
+    # Which samples a node has tells what it sends.
+    told_apart = told_apart or _has_ports(instance)
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
         stage_places = (
@@ -233,10 +259,17 @@ def _options(
 
 
 def _cuts_equally(table: CostTable, t: int) -> bool:
-    """Whether a group of `t` GPUs has equal parts, where the target asks for it."""
-    model = table.model
-    widths = (model.heads, model.kv_heads or 0, model.intermediate or 0)
-    whole = not any(width % t for width in (*widths, model.expert_intermediate or 0))
+    """Whether a group of `t` GPUs has equal parts, where the target asks for it.
+
+    Each has a part of the sequences, whatever the target. Divided experts are whole.
+    """
+    model, split = table.model, table.split
+    if t % split.context:
+        return False
+    t //= split.context
+    widths = [model.heads, model.kv_heads or 0, model.intermediate or 0]
+    widths += [model.expert_intermediate or 0] if split.experts == 1 else []
+    whole = not any(width % t for width in widths)
     return whole or table.workload.runs_on == "any"
 
 
@@ -337,8 +370,9 @@ def _sync_and_end_us(table: CostTable, chosen: tuple[Option, ...]) -> tuple[int,
     timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
     holders = judge._holders(table.layers, plan)
     end = judge._tied_us(table, plan) + judge._update_us(table, plan, holders)
+    rounds = judge._rounds(table.workload.costs, plan)
     stage_us, port = judge._sync_us(table, plan, timed)
-    return max(stage_us, port.us), end
+    return rounds * max(stage_us, port.us), end
 
 
 def tiny_instance(seed: int) -> Instance:

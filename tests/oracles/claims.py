@@ -11,8 +11,8 @@ from float_judge import FloatJudge
 from random_plans import any_plan
 from soaking import Contradiction
 
+from hetopt.api.solving import exact_result
 from hetopt.errors import NoPlan, Unsupported
-from hetopt.exact import training_plan
 from hetopt.exact.training_plan import small
 from hetopt.modelling import Limits
 from hetopt.planners import islands, megatron
@@ -32,7 +32,13 @@ def solved(instance: Instance, *, warm: bool, time_s: float) -> Result:
     time_s = time_s if small.is_small(instance) else time_s / 10
     name, value = ("_ROUNDS", 200) if warm else ("_warm_up", lambda *_: None)
     with patch.object(small, name, value):
-        return training_plan.solve(instance, limits=Limits(time_s=time_s))
+        return exactly(instance, time_s)
+
+
+def exactly(instance: Instance, time_s: float) -> Result:
+    """The exact method's result, as users have it: of all ways to be divided."""
+    limits = Limits(time_s=time_s)
+    return exact_result("training_plan", instance, limits, None, None)
 
 
 def refuted(instance: Instance, result: Result) -> str:
@@ -41,10 +47,19 @@ def refuted(instance: Instance, result: Result) -> str:
     several = max(instance.workload.micro_batch_sizes) > 1
     best = best_training_plan(instance, several_replicas=several, below=below)
     if best is not None:
-        _contradict(result, *best)
-    if result.status is Status.INFEASIBLE:
+        contradict(result, *best)
+    if result.status is Status.INFEASIBLE and _one_whole(instance):
         _reason_holds(instance, result.reasons[0])
     return word
+
+
+def _one_whole(instance: Instance) -> bool:
+    """Whether a plan chooses no way to be divided, nor divides experts or states again.
+
+    Otherwise the reason is one of many: which of them memory helps, nobody tells.
+    """
+    splits = instance.workload.splits
+    return len(splits) == splits[0].experts == splits[0].groups == 1
 
 
 def _reason_holds(instance: Instance, reason: str) -> None:
@@ -110,7 +125,7 @@ def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:
     for plan in some_plans(instance, rng):
         judged = judge.evaluate(instance, plan)
         if judged.valid and (below is None or judged.objective < below):
-            _contradict(result, judged.objective, plan)
+            contradict(result, judged.objective, plan)
     return word
 
 
@@ -160,7 +175,8 @@ def claim(instance: Instance, result: Result) -> tuple[str, int | None]:
     return words[result.status], below
 
 
-def _contradict(result: Result, us: int, plan: TrainingPlan) -> None:
+def contradict(result: Result, us: int, plan: TrainingPlan) -> None:
+    """Tell of a plan that shows a result to be wrong."""
     raise Contradiction(
         f"said {result.status} with bound {result.bound}, a plan of {us} us "
         f"is valid: {plan.model_dump_json()}"

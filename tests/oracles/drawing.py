@@ -8,6 +8,10 @@ another is mended at the end, one rule a line (`_mended`).
 
 Scales fit each other: a layer takes about a millisecond, a gradient as long on a link,
 and memory is drawn as a multiple of the states, so that it binds, or is ample.
+
+What is rented has drawers of its own: offers, requirements, storage, and of a workload
+`restart_s` and `checkpoint_every_s`, in `soaking.provisioning` and `random_data`; what
+calibrated times need of a GPU type (`sheet`) is in `random_calibrations`.
 """
 
 from collections.abc import Callable
@@ -44,6 +48,8 @@ class Draw:
     calibrated: bool = False
     weighed: bool = False  # activations are calibrated, too
     shaped: bool = False  # the model has matrices for LoRA's adapters
+    divides: bool = False  # plans choose how they are divided, most likely
+    experts: int = 1  # of the model
     even: bool = False  # nodes that are alike, where they can be
     gpus: list[str] = field(default_factory=list)  # the type of each node
     node: int = 0  # the one that is drawn
@@ -52,6 +58,13 @@ class Draw:
     def maybe(self, default: Any, *others: Any) -> Any:
         """`default`, or another value where the spice says so."""
         return self.rng.choice(others) if self.rng.random() < self.spice else default
+
+    def some(self, *values: Any) -> list[Any]:
+        """Some of the values in any order, or none where the spice says so."""
+        wanted = 0.5 if self.divides else self.spice
+        if not values or self.rng.random() >= wanted:
+            return []
+        return self.rng.sample(values, self.rng.randint(1, len(values)))
 
     def limit(self, value: Any, *limits: Any) -> Any:
         """`value`, or now and then a limit of the schema, where that is wanted."""
@@ -193,6 +206,19 @@ def _stages(draw: Draw) -> list[int]:
     return draw.maybe([], draw.rng.sample(range(4), draw.rng.randint(1, 3)))
 
 
+def _shares(draw: Draw) -> list[int]:
+    """So many GPUs may divide the experts of the model, or sequences."""
+    most = draw.experts if draw.weighed else 1
+    return [e for e in range(2, most + 1) if draw.experts % e == 0]
+
+
+def _experts(draw: Draw) -> int | None:
+    """Calibrated times alone know GPUs that divide experts: most of those have some."""
+    if draw.weighed:
+        return draw.rng.choice([None, 2, 4, 6])
+    return draw.maybe(None, 1, 4)
+
+
 Way = Callable[[Draw], Any]
 
 FIELDS: dict[type[schema.Record], dict[str, Way]] = {
@@ -246,7 +272,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "intermediate": lambda d: d.maybe(None, 1, 700),
         "gated": lambda d: d.maybe(False, True),
         "tied_embeddings": lambda d: d.maybe(False, True),
-        "experts": lambda d: d.maybe(None, 1, 4),
+        "experts": _experts,
         "active_experts": lambda d: d.maybe(None, 1),
         "shared_experts": lambda d: d.maybe(0, 1),
         "expert_intermediate": lambda d: d.maybe(None, 300),
@@ -318,8 +344,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
         "gathers": lambda d: d.maybe("iteration", "iteration", "micro_batch"),
         "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
-        "expert_parallel": lambda d: None,  # of grids alone: tests of its own
-        "zero_groups": lambda d: None,  # as many pipelines as they ask for: the same
+        "expert_parallel": lambda d: d.maybe(1, 1, *_shares(d)),
+        "zero_groups": lambda d: d.maybe(1, 1, 1, 2, 3),
         "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
@@ -349,10 +375,10 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
     schema.Alternatives: {
         "recompute": _rules,
         "zero": _stages,
-        "context_parallel": lambda d: None,
-        "zero_groups": lambda d: None,
-        "expert_parallel": lambda d: None,
-        "interleave": lambda d: None,
+        "context_parallel": lambda d: d.some(1, 2) if d.weighed else [],
+        "zero_groups": lambda d: d.some(1, 2, 3),
+        "expert_parallel": lambda d: d.some(1, *_shares(d)) if d.weighed else [],
+        "interleave": lambda d: d.some(1, 2, 3),
     },
     schema.Workload: {
         "sequence_length": lambda d: d.limit(d.rng.choice([256, 512]), 1),
@@ -361,7 +387,9 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "iterations": lambda d: d.maybe(1, 1000),
         "costs": lambda d: record(d, schema.CostSettings),
         "alternatives": lambda d: (
-            record(d, schema.Alternatives) if d.rng.random() < d.spice / 3 else {}
+            record(d, schema.Alternatives)
+            if d.rng.random() < (1 if d.divides else d.spice / 3)
+            else {}
         ),
         "runs_on": lambda d: d.maybe("any", "any", "architecture"),
         "restart_s": lambda d: None,  # these two are of offers
@@ -383,25 +411,29 @@ def instance(
     spice: float | None = None,
     even: bool | None = None,
     fixed: Tree | None = None,
+    divides: bool = False,
 ) -> Tree:
     """A random instance on nodes of so many GPUs, as JSON.
 
-    `fixed` are settings of `workload.costs` that are not drawn; `profile: None` draws
-    neither profile nor calibration.
+    Where it `divides`, plans most likely choose how. `fixed` are settings of
+    `workload.costs` that are not drawn; `profile: None` draws neither profile nor
+    calibration.
     """
     free = "profile" not in (fixed or {})
     spice = rng.choice([0.05, 0.15, 0.3, 0.6, 0.9]) if spice is None else spice
     draw = Draw(rng, counts, layers, batch, sizes, spice)
     draw.extreme = rng.random() < 0.15
     draw.profiled = rng.random() < 0.2 and free
-    draw.calibrated = not draw.profiled and rng.random() < 0.2 and free
-    draw.weighed = draw.calibrated and rng.random() < 0.6
+    draw.divides = divides
+    often = 0.6 if divides else 0.2
+    draw.calibrated = not draw.profiled and rng.random() < often and free
+    draw.weighed = draw.calibrated and rng.random() < (0.9 if divides else 0.6)
     draw.even = rng.random() < 0.4 if even is None else even
     types = ["A"] if draw.even and rng.random() < 0.6 else ["A", "B"]
     draw.gpus = [rng.choice(types) for _ in counts]
     model = _possible_model(draw, record(draw, schema.ModelSpec))
     spec = schema.ModelSpec.model_validate(model, strict=False)
-    draw.shaped = schema.lora_fault(spec) is None
+    draw.shaped, draw.experts = schema.lora_fault(spec) is None, spec.experts or 1
     draw.states_gib = 16 * sum(spec.parameters) / 2**30
     nodes = []
     for number in range(len(counts)):
@@ -433,6 +465,13 @@ def workload(rng: Random, *, layers: int, batch: int, sizes: tuple[int, ...]) ->
 def read(tree: Tree) -> Instance:
     """The instance of a drawn tree; an error here is one of the drawing."""
     return Instance.model_validate(tree, strict=False)
+
+
+def leave_choices_out(tree: Tree) -> None:
+    """Change an instance so that plans have nothing to choose."""
+    workload = tree["workload"]
+    workload["alternatives"] = {}
+    _share_states(workload)
 
 
 def leave_updates_out(tree: Tree) -> None:
@@ -482,11 +521,12 @@ def _mended(workload: Tree) -> Tree:
         costs.pop("offload", None)
     if costs.get("offload") and not costs["offload"]["activations"]:
         costs["offload"].pop("optimiser", None)
-    if workload["sequence_length"] % 4 or workload.get("runs_on") != "any":
+    if workload["sequence_length"] % 4:
         costs["context_parallel"] = 1
+        other.pop("context_parallel", None)
     if costs["fused_loss"]:
         costs["logit_gradients"] = False
-    if costs["interleave"] > 1:
+    if max(costs["interleave"], *other.get("interleave", ()), 1) > 1:
         costs["pipeline"] = "critical"
         if costs["in_flight"] == "gpipe":
             costs["in_flight"] = "1f1b"
@@ -495,4 +535,25 @@ def _mended(workload: Tree) -> Tree:
     if any("layer_mib" in row for row in costs.get("profile", ())):
         costs["zero"] = 0
         other.pop("zero", None)
+    _share_states(workload)
     return workload
+
+
+def _share_states(workload: Tree) -> None:
+    """Leave groups out that divide nothing, or beside which more is divided.
+
+    The least number of groups is that of the costs.
+    """
+    costs, other = workload["costs"], workload["alternatives"]
+    asked = {costs["zero_groups"], *other.get("zero_groups", ())}
+    beside = {
+        degree
+        for field in ("context_parallel", "expert_parallel")
+        for degree in (costs[field], *other.get(field, ()))
+    }
+    if max(beside) > 1 or not max({costs["zero"], *other.get("zero", ())}):
+        asked = {1}
+    least, *others = sorted(asked)
+    costs["zero_groups"] = least
+    if "zero_groups" in other:
+        other["zero_groups"] = others

@@ -5,9 +5,10 @@ from random import Random
 
 from random_alternatives import with_choices
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
+from hetopt.schema.splits import FIELDS
 
 
 def random_plan(instance: Instance, seed: int) -> TrainingPlan:
@@ -31,21 +32,85 @@ def plan_by(instance: Instance, rng: Random) -> TrainingPlan:
 def any_plan(instance: Instance, rng: Random) -> TrainingPlan | None:
     """A plan of any sizes and choices; None where a trial ends without one.
 
-    It keeps every rule but memory and what interleaving asks for, and its stages are
-    where times were measured.
+    It keeps every rule but memory and what interleaving and divided states ask for, and
+    its stages are where times were measured. Most plans whose GPUs divide experts, or
+    whose replicas divide states in groups, have pipelines that are alike.
     """
-    groups = _groups(instance, rng)
-    rng.shuffle(groups)
-    workload = instance.workload
-    sizes = _filled(rng, len(groups), workload.global_batch, workload.micro_batch_sizes)
-    if sizes is None:
+    split = rng.choice(instance.workload.splits)
+    table = CostTable(under(instance, split=split))
+    chosen = split.experts * split.groups * split.interleave > 1
+    alike = rng.random() < (0.8 if chosen else 0.2)
+    plan = _alike(rng, table) if alike else _different(rng, table)
+    if plan is None:
         return None
-    plan = _of(rng, instance, groups, sizes)
-    table = CostTable(instance)
     replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
     if not all(table.usable(r.node, r.degree, r.samples) for r in replicas):
         return None
-    return with_choices(rng, instance, plan)
+    said = dict(zip(FIELDS, split, strict=True))
+    plan = with_choices(rng, instance, plan).model_copy(update=said)
+    if split.groups > 1 and not plan.zero:  # which divide what ZeRO does
+        zeros = [zero for zero in instance.workload.zeros if zero]
+        plan = plan.model_copy(update={"zero": rng.choice(zeros)})
+    return plan
+
+
+def _different(rng: Random, table: CostTable) -> TrainingPlan | None:
+    """Pipelines of any sizes on any groups of GPUs."""
+    instance, workload = table.instance, table.workload
+    groups = _groups(instance, rng, table.split.context)
+    rng.shuffle(groups)
+    sizes = _filled(rng, len(groups), workload.global_batch, workload.micro_batch_sizes)
+    return None if sizes is None else _of(rng, instance, groups, sizes)
+
+
+def _alike(rng: Random, table: CostTable) -> TrainingPlan | None:
+    """Equal pipelines of one replica a stage, on groups of equally many GPUs.
+
+    So many that they divide experts and states, and interleave, as they must.
+    """
+    nodes, split, layers = table.cluster.nodes, table.split, table.layers
+    kinds = {rng.choice(nodes).gpu}  # of one type, most likely
+    if rng.random() < 0.2:
+        kinds = {node.gpu for node in nodes}
+    t = split.context * rng.randint(1, max(1, max(n.count for n in nodes) // 2))
+    groups = [
+        tuple(f"{node.name}:{i}" for i in range(first, first + t))
+        for node in nodes
+        for first in range(0, node.count - t + 1, t)
+        if node.gpu in kinds
+    ]
+    rng.shuffle(groups)
+    size = rng.choice(table.workload.micro_batch_sizes)
+    most, rest = divmod(table.workload.global_batch, size)
+    runs, r = split.interleave, split.groups
+    shapes = [
+        (count, stages)
+        for count in range(1, min(most, len(groups)) + 1)
+        for stages in range(1, min(layers // runs, len(groups) // count) + 1)
+        if not (rest or most % count or count * t % split.experts)
+        and (r == 1 or (count % r == 0 and count > r))
+        and (runs == 1 or most // count % stages == 0)
+    ]
+    if not shapes:
+        return None
+    count, stages = rng.choice(shapes)
+    free = layers - stages * runs  # layers beside those that every stage has
+    cuts = sorted(rng.choices(range(free + 1), k=stages - 1))
+    cuts = [0, *(at + runs * (j + 1) for j, at in enumerate(cuts)), layers]
+    replicas = (Replica(gpus=gpus, samples=size) for gpus in groups)
+    return TrainingPlan(
+        pipelines=tuple(
+            Pipeline(
+                micro_batches=most // count,
+                micro_batch_size=size,
+                stages=tuple(
+                    Stage(layers=span, replicas=(next(replicas),))
+                    for span in pairwise(cuts)
+                ),
+            )
+            for _ in range(count)
+        )
+    )
 
 
 def _filled(
@@ -85,14 +150,14 @@ def _of(
     )
 
 
-def _groups(instance: Instance, rng: Random) -> list[tuple[str, ...]]:
-    """The GPUs of every node, cut into tensor-parallel groups of random sizes."""
+def _groups(instance: Instance, rng: Random, parts: int = 1) -> list[tuple[str, ...]]:
+    """The GPUs of every node in groups of random sizes, multiples of `parts`."""
     groups = []
     for node in instance.planned_cluster.nodes:
         gpus = [f"{node.name}:{i}" for i in range(node.count)]
         rng.shuffle(gpus)
-        while gpus:
-            size = rng.randint(1, len(gpus))
+        while len(gpus) >= parts:
+            size = parts * rng.randint(1, len(gpus) // parts)
             groups.append(tuple(gpus[:size]))
             del gpus[:size]
     return groups

@@ -1,23 +1,16 @@
 """Random instances draw every setting there is, and are read as they are drawn."""
 
 import json
+from itertools import combinations
 from random import Random
 
 import drawing
 import pytest
 
 from hetopt import schema
+from hetopt.schema.splits import FIELDS
 
 _NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s"}  # no matter, or of offers
-# Chosen for the whole plan, by grids: brute force of their own, tests/search.
-_APART = {
-    (schema.Alternatives, "zero_groups"),
-    (schema.CostSettings, "zero_groups"),
-    (schema.CostSettings, "expert_parallel"),
-    (schema.Alternatives, "context_parallel"),
-    (schema.Alternatives, "expert_parallel"),
-    (schema.Alternatives, "interleave"),
-}
 
 
 def _drawn(seed: int) -> dict:
@@ -32,7 +25,7 @@ def _drawn(seed: int) -> dict:
     return json.loads(json.dumps(tree))
 
 
-TREES = [_drawn(seed) for seed in range(1500)]
+TREES = [_drawn(seed) for seed in range(2000)]
 
 
 PARTS = {
@@ -69,7 +62,7 @@ KINDS = [*drawing.FIELDS, schema.Profile]
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_of_the_schema_is_drawn_away_from_its_default(kind):
     for name, field in kind.model_fields.items():
-        if name in _NEVER_DRAWN or (kind, name) in _APART:
+        if name in _NEVER_DRAWN:
             continue
         default = json.loads(
             json.dumps(field.get_default(call_default_factory=True), default=_plain)
@@ -87,6 +80,43 @@ def _plain(value):
     if isinstance(value, schema.Record):
         return value.model_dump(mode="json")
     return None  # what is required has no default
+
+
+_REFUSED = [
+    {"zero_groups", "context_parallel"},  # which are not priced together
+    {"zero_groups", "expert_parallel"},
+]
+
+
+@pytest.mark.parametrize(
+    "pair", [*combinations(schema.Alternatives.model_fields, 2)], ids="-".join
+)
+def test_every_two_alternatives_are_drawn_together(pair):
+    def chosen(workload, name):
+        other = workload["alternatives"].get(name, ())
+        return {*other} - {workload["costs"][name]}
+
+    rows = [tree["workload"] for tree in TREES]
+    both = [row for row in rows if all(chosen(row, name) for name in pair)]
+    assert bool(both) == (set(pair) not in _REFUSED)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
+    """In costs and in alternatives; with less memory than the states, and with more."""
+    seen = set()
+    for tree in TREES:
+        workload, nodes = tree["workload"], tree["cluster"]["nodes"]
+        own, other = workload["costs"][field], workload["alternatives"].get(field, ())
+        gpus, spec = tree["cluster"]["gpus"], drawing.read(tree).model
+        states = 16 * sum(spec.parameters) / 2**30
+        tight = min(gpu["memory_gib"] for gpu in gpus.values()) < states
+        alone = any(node["count"] == 1 for node in nodes)
+        for place, most in (("costs", own), ("alternatives", max(other, default=1))):
+            if most > 1:
+                seen |= {(place, tight, alone)}
+    places = ("costs", "alternatives")
+    assert {(x, tight, True) for x in places for tight in (True, False)} <= seen
 
 
 def test_what_is_drawn_is_an_instance_that_the_schema_accepts():

@@ -28,6 +28,7 @@ def draw(rng: Random) -> dict[str, Any]:
         layers=rng.choice([1, 2, 2, 3, 5]),
         batch=rng.choice([2, 4, 5, 8]),
         sizes=sizes,
+        divides=rng.random() < 0.3,
     )
     return {"instance": tree, "plans": rng.randrange(10**9)}
 

@@ -22,6 +22,9 @@ _STATED = {
     "sync_overlap": "none",
     "zero": 0,
     "interleave": 1,
+    "context_parallel": 1,
+    "expert_parallel": 1,
+    "zero_groups": 1,
     "hops": "sender",
 }
 
@@ -40,7 +43,7 @@ def draw(rng: Random) -> dict[str, Any]:
         fixed=_STATED if rng.random() < 0.95 else None,
     )
     if rng.random() < 0.95:
-        tree["workload"]["alternatives"] = {}
+        drawing.leave_choices_out(tree)
         drawing.leave_updates_out(tree)
     return {"instance": tree}
 

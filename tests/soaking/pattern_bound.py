@@ -31,8 +31,9 @@ def draw(rng: Random) -> dict[str, Any]:
         layers=rng.choice([1, 2, 3, 5]),
         batch=rng.choice([4, 8, 12]),
         sizes=rng.choice([(1,), (1, 2), (1, 2, 4), (2,)]),
+        divides=rng.random() < 0.3,
     )
-    tree["workload"]["alternatives"] = {}
+    drawing.leave_choices_out(tree)
     if rng.random() < 0.3:
         tree = in_sites(rng, tree)
     return {"instance": tree, "plans": rng.randrange(10**9)}

@@ -20,6 +20,9 @@ _STATED = {
     "sync_overlap": "none",
     "zero": 0,
     "interleave": 1,
+    "context_parallel": 1,
+    "expert_parallel": 1,
+    "zero_groups": 1,
     "hops": "sender",
 }
 _DECIDED = (Status.OPTIMAL, Status.INFEASIBLE)
@@ -37,14 +40,13 @@ def draw(rng: Random) -> dict[str, Any]:
         fixed=_STATED if rng.random() < 0.95 else None,
     )
     if rng.random() < 0.95:
-        tree["workload"]["alternatives"] = {}
+        drawing.leave_choices_out(tree)
         if rng.random() < 0.8:  # layers that differ are refused
             tree["workload"]["costs"].pop("profile", None)
             tree["workload"]["costs"].pop("calibration", None)
             tree["workload"]["costs"]["layer_times"] = "analytic"
             if tree["workload"]["costs"]["activations"] == "calibrated":
                 tree["workload"]["costs"]["activations"] = "standard"
-                tree["workload"]["costs"]["context_parallel"] = 1
         for field in ("layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
         tree["model"].pop("dense_layers", None)
