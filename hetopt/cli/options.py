@@ -101,8 +101,9 @@ RunsOn = Annotated[
     typer.Option(
         "--for",
         metavar="TARGET",
-        help="Plans that this can run: megatron, torchtitan, deepspeed, flagscale, "
-        "galvatron, hexiscale, sailor, executor (hetopt run: every shape), "
+        help="Plans that this can run: megatron, megatron_bridge, torchtitan, "
+        "deepspeed, flagscale, galvatron, hexiscale, sailor, executor (hetopt run: "
+        "every shape), "
         "architecture (all that it allows), or any.",
     ),
 ]

@@ -3,7 +3,7 @@
 `recipe.py` begins with the library's `vanilla_gpt_pretrain_config`, which leaves all to
 Megatron's own defaults, and sets what `settings.json` beside it tells: the model, how
 it is divided, the layout of the pipeline, batches and precision. Ranks are Megatron's,
-and so are the rules (`RULES`). Data, tokenizer, optimiser and checkpoints are the
+and so are the rules. Data, tokenizer, optimiser and checkpoints are the
 user's: change `config()`, or pass `section.name=value` words on to `launch.sh`. A name
 that the installed release does not know ends the run before it trains.
 
@@ -18,15 +18,11 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
-from ..schema.targets import Feature
 from ..schema.widths import words
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
+from .megatron.model import experts_of, windows_of
 
-#: The target of `hetopt.schema.targets` whose plans it runs.
-RULES = "megatron"
-#: Its Muon divides states, by whole matrices.
-WITHOUT = frozenset({Feature.MUON})
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"
 _ABOUT = """\
 # Further arguments are passed on: words as train.train_iters=1000.
@@ -66,7 +62,9 @@ def put(config, section, name, value):
     part = getattr(config, section) if section else config
     if not hasattr(part, name):
         sys.exit(f"this release of Megatron-Bridge has no {section}.{name}")
-    if name == "activation_func":
+    if name == "window_size":
+        value = tuple(value)
+    elif name == "activation_func":
         value = ACTIVATIONS[value]
     elif name == "mixed_precision" and value is not None:
         value = get_mixed_precision_config(value)  # its fields are those of others, too
@@ -148,7 +146,6 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Fields by the section of the configuration; those of the whole under ''."""
-    length = data.workload.sequence_length
     shape: dict[str, Any] = {}
     for name, value in told.items():
         if name in _NOT:
@@ -157,8 +154,14 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
             shape |= {"gated_linear_unit": True, "activation_func": "silu"}
         elif name not in (*_TRAIN, *_ELSEWHERE, *_UPDATED, _SHARDED, _GROUPS):
             shape[_NAMES.get(name, name)] = value
-    if dense := data.model.dense_layers:
-        shape["moe_layer_freq"] = [0] * dense + [1] * (data.model.layers - dense)
+    length = data.workload.sequence_length
+    # Patterns and pairs that are arguments' texts are lists here.
+    if "moe_layer_freq" in shape:
+        shape["moe_layer_freq"] = experts_of(data.model)
+    if "window_attn_skip_freq" in shape:
+        shape["window_attn_skip_freq"] = windows_of(data.model, length)
+    if "window_size" in shape:
+        shape["window_size"] = list(map(int, shape["window_size"].split(",")))
     sharded = bool(told.get(_SHARDED))
     groups = {_GROUPS: told[_GROUPS]} if _GROUPS in told else {}
     updated = {name: told[name] for name in _UPDATED if name in told}

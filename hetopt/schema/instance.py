@@ -217,6 +217,7 @@ class Instance(Record):
 
         Gradients have the width that the target keeps (`launched_by`).
         """
+        target = target.replace("-", "_")
         if target not in TARGETS:
             raise UnknownName("target", target, [*TARGETS])
         made = self.launched_by(target)

@@ -27,6 +27,7 @@ RunsOn = Literal[
     "architecture",
     "executor",
     "megatron",
+    "megatron_bridge",
     "torchtitan",
     "deepspeed",
     "flagscale",
@@ -176,7 +177,10 @@ _DIVIDED = {
     Feature.CONTEXT_PARALLEL,
     Feature.EXPERT_PARALLEL,
 }
+#: Of Megatron's own (core/transformer/transformer_config.py); windows since core 0.15.
 _MEGATRON = {
+    Feature.MORE_NORMS,
+    Feature.PLACED_EXPERTS,
     Feature.ZERO_1,
     Feature.SELECTIVE,
     Feature.NOT_RECOMPUTED,
@@ -185,6 +189,22 @@ _MEGATRON = {
     Feature.BFLOAT16,
     Feature.WIDE_UNDIVIDED,
 }
+#: Its distributed optimiser is Adam's alone, and only that goes to hosts
+#: (megatron/core/optimizer, core 0.12 to 0.20); Muon since core 0.16.
+_MEGATRON_LM = frozenset(
+    _GRID
+    | _MEGATRON
+    | _DIVIDED
+    | {
+        Feature.INTERLEAVED,
+        Feature.ZERO_GROUPS,
+        Feature.WINDOWS,
+        Feature.SGD,
+        Feature.MUON,
+        Feature.HOSTED_STATES,
+        Feature.LORA,
+    }
+)
 
 #: By the names that `runs_on` and exporters have.
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -196,24 +216,14 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             frozenset({Rule.TOGETHER}),
             program="our executor (hetopt run)",
         ),
-        # Its distributed optimiser is Adam's alone, and only that goes to hosts
-        # (megatron/core/optimizer, core 0.12 to 0.20); Muon since core 0.16.
         "megatron": Target(
-            frozenset(
-                _GRID
-                | _MEGATRON
-                | _DIVIDED
-                | {
-                    Feature.INTERLEAVED,
-                    Feature.ZERO_GROUPS,
-                    Feature.SGD,
-                    Feature.MUON,
-                    Feature.HOSTED_STATES,
-                    Feature.LORA,
-                }
-            ),
+            _MEGATRON_LM, symmetric=True, program="our Megatron-LM export"
+        ),
+        # Its Muon divides states, by whole matrices.
+        "megatron_bridge": Target(
+            _MEGATRON_LM - {Feature.MUON},
             symmetric=True,
-            program="our Megatron-LM export",
+            program="our Megatron-Bridge export",
         ),
         # Optimisers by name are its own or torch.optim's; ZeRO flattens what they
         # update, and has it on hosts (deepspeed/runtime/engine.py).

@@ -21,9 +21,14 @@ HOSTS = {"a100-1", "a100-2", "rtx-1"}
 LINKS = ["-o", "inter_gbytes_per_s=25GbE", "--island", "a100-*=25GB/s"]
 
 
-def hetopt(*words: str | Path) -> None:
+#: Models of families that a trainer has not, and so refuses.
+NOT_RUN = {("torchtitan", "mixtral-8x7b"), ("torchtitan", "qwen2.5-14b")}
+
+
+def hetopt(*words: str | Path, code: int = 0) -> str:
     told = CliRunner().invoke(cli.app, [str(word) for word in words])
-    assert told.exit_code == 0, (words, told.output)
+    assert told.exit_code == code, (words, told.output)
+    return told.output
 
 
 def test_the_story_has_four_models() -> None:
@@ -42,7 +47,12 @@ def test_what_is_planned_for_a_trainer_is_exported_to_it(
     hetopt("assemble", config, hosts, *WORK, *LINKS, "--out", cluster)
     for target in ("megatron", "torchtitan"):
         plan, out = tmp_path / f"{target}.json", tmp_path / target
-        hetopt("plan", cluster, "--for", target, "--time-limit", "3", "--out", plan)
+        words = ("plan", cluster, "--for", target, "--time-limit", "3", "--out", plan)
+        if (target, model) in NOT_RUN:
+            assert "not supported by our torchtitan export" in hetopt(*words, code=2)
+            assert not plan.exists()
+            continue
+        hetopt(*words)
         hetopt("export", plan, "--to", target, "--out", out)
         hetopt("check", plan)
         made = json.loads(plan.read_text(encoding="utf-8"))

@@ -3,15 +3,17 @@
 Names are those of `megatron/training/arguments.py` and of its configuration classes
 (core_v0.13.0 to 0.20.0), without dashes. Data, tokenizer, rates of the optimiser and
 checkpoints are the user's; an optimiser other than Adam is told by its name (Muon since
-core 0.16), and where its states lie in the memory of hosts.
+core 0.16), and where its states lie in the memory of hosts. Windows are core 0.15's.
 Where the instance has no `model.architecture`, norms, positions, biases and dropout are
 left to the user, too: Megatron's own defaults are GPT-2's.
 """
 
+from itertools import groupby
 from typing import Any
 
-from ...schema import CostSettings, Instance
+from ...schema import CostSettings, Instance, ModelSpec
 from ...schema.architecture import Architecture, RopeScaling
+from ...schema.layers import EXPERTS, WINDOW
 from ...schema.widths import words
 
 
@@ -53,6 +55,9 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         made |= _experts(data)
     if model.vocabulary and model.vocabulary % degree == 0:
         made |= {"vocab_size": model.vocabulary, "make_vocab_size_divisible_by": 1}
+    if model.qk_norm:
+        made["qk_layernorm"] = True
+    made |= _windows(data)
     if model.architecture is not None:
         made |= architecture(model.architecture, workload.sequence_length)
     return made
@@ -94,8 +99,6 @@ def architecture(told: Architecture, length: int) -> dict[str, Any]:
         made["disable_bias_linear"] = True
         if told.qkv_bias:
             made["add_qkv_bias"] = True
-    if told.query_key_norm:
-        made["qk_layernorm"] = True
     if told.router is not None:
         made["moe_router_load_balancing_type"] = "aux_loss"
         made["moe_aux_loss_coeff"] = told.router.auxiliary_loss
@@ -117,9 +120,10 @@ def untold(data: Instance) -> list[str]:
     if data.model.architecture is not None:
         return []
     return [
-        "normalization, positions, biases, dropout: add --normalization, "
-        "--position-embedding-type, --disable-bias-linear and their like, or assemble "
-        "the instance from a config.json"
+        "normalization, positions, biases, dropout, attention sinks: add "
+        "--normalization, --position-embedding-type, --disable-bias-linear, "
+        "--softmax-type and their like, or assemble the instance from the config.json "
+        "of a family that is told whole"
     ]
 
 
@@ -133,7 +137,42 @@ def _experts(data: Instance) -> dict[str, Any]:
     }
     if model.shared_experts:
         made["moe_shared_expert_intermediate_size"] = model.shared_experts * width
-    if model.dense_layers:
-        sparse = model.layers - model.dense_layers
-        made["moe_layer_freq"] = f"([0]*{model.dense_layers}+[1]*{sparse})"
+    if 0 in (sparse := experts_of(model)):
+        made["moe_layer_freq"] = pattern(sparse)
     return made
+
+
+def _windows(data: Instance) -> dict[str, Any]:
+    """The window of those layers that see one, since core 0.15.
+
+    Megatron counts the tokens before a token, the instance this one, too.
+    """
+    model = data.model
+    seen = windows_of(model, data.workload.sequence_length)
+    if model.window is None or 1 not in seen:
+        return {}
+    made: dict[str, Any] = {"window_size": f"{model.window - 1},0"}
+    if 0 in seen:
+        made["window_attn_skip_freq"] = pattern(seen)
+    return made
+
+
+def experts_of(model: ModelSpec) -> list[int]:
+    """Return 1 for each layer that has experts, 0 for each that has none."""
+    return [int(EXPERTS in kind) for kind in model.kinds]
+
+
+def windows_of(model: ModelSpec, length: int) -> list[int]:
+    """Return 1 for each layer whose attention sees less than the whole sequence."""
+    less = (model.window or 0) < length
+    return [int(less and WINDOW in kind) for kind in model.kinds]
+
+
+def pattern(bits: list[int]) -> str:
+    """Return a list of layers as Megatron reads one, `([0]*3+[1]*29)`, `([1,0]*12)`."""
+    for period in range(2, len(bits) // 2 + 1):
+        times, rest = divmod(len(bits), period)
+        if not rest and bits[:period] * times == bits and len(set(bits)) > 1:
+            return f"([{','.join(map(str, bits[:period]))}]*{times})"
+    runs = ((bit, len(list(run))) for bit, run in groupby(bits))
+    return "(" + "+".join(f"[{bit}]*{count}" for bit, count in runs) + ")"

@@ -8,7 +8,8 @@ capture CUDA graphs unless told not to, and refuse that of pipelines.
 
 A model of Llama 3's kind (RMSNorm, rope, gated MLP, no biases, no experts) is told
 whole: the configuration's own is given its shape, and `hetopt_flavour.py` registers it
-with older releases. Any other is the user's, by BASE_CONFIG.
+with older releases. Any other is the user's, by BASE_CONFIG, whose model must have as
+many layers; families that torchtitan has not are refused before.
 
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
@@ -31,6 +32,7 @@ from typing import Any
 from ...costs import under
 from ...plans import Pipeline, TrainingPlan
 from ...problems import training_plan
+from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
 from ..exporting.launching import ranks, torchruns
@@ -112,10 +114,7 @@ def _model(model: ModelSpec, length: int) -> dict[str, Any]:
     By the names of torchtitan's arguments; what is absent is not so.
     """
     of = model.architecture
-    if of is None or of.rope_base is None or of.normalization != "rms":
-        return {}
-    other = (of.bias, of.qkv_bias, of.query_key_norm, of.dropout, of.attention_dropout)
-    if any(other) or model.experts or not model.gated or of.activation != "silu":
+    if of is None or not like_llama(model):
         return {}
     made: dict[str, Any] = {
         "dim": model.hidden,
@@ -129,10 +128,7 @@ def _model(model: ModelSpec, length: int) -> dict[str, Any]:
         "rope_theta": of.rope_base,
         "max_seq_len": of.positions_for(length),
     }
-    scaling = of.rope_scaling
-    if scaling is not None and scaling.kind != "llama3":
-        return {}
-    if scaling is not None:
+    if (scaling := of.rope_scaling) is not None:
         made["rope_scaling"] = {
             "scaling": "llama",
             "scaling_factor": scaling.factor,
@@ -158,6 +154,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
     return {
         **_model(data.model, data.workload.sequence_length),
+        "layers": data.model.layers,
         "pipeline_parallel_degree": len(pipeline.stages),
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),

@@ -9,6 +9,7 @@ of the configuration is given its shape.
 """
 
 import os
+import sys
 from dataclasses import replace
 from importlib import import_module
 
@@ -21,6 +22,8 @@ def plan():
     config = getattr(import_module(module), name)()
     if "model" in PLAN:
         _shape(config, PLAN["model"])
+    else:
+        _same_layers(config)
     if "weights" in PLAN:
         load = {"enable": True, "initial_load_path": PLAN["weights"]}
         put(config.checkpoint, {**load, "initial_load_in_hf": True})
@@ -46,6 +49,17 @@ def plan():
         config.training.disable_cuda_graphs = True
     _recomputation(config)
     return config
+
+
+def _same_layers(config):
+    """End where the configuration's model is not the planned one by its layers."""
+    model = getattr(getattr(config, "model_spec", None), "model", None)
+    layers = getattr(model, "layers", None)
+    if layers is not None and len(layers) != PLAN["layers"]:
+        sys.exit(
+            f"BASE_CONFIG {os.environ['BASE_CONFIG']} has {len(layers)} layers, the "
+            f"plan is of {PLAN['layers']}: name the configuration of its model"
+        )
 
 
 def _shape(config, told):

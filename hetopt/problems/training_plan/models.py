@@ -7,13 +7,16 @@ real, and only who writes its shape asks for it.
 HexiScale trains four models of its own, of any number of layers (llama/llama-config of
 FlashFlex, commit 5ee1726): without grouped keys and values, as wide between the
 matrices of the MLP as flash-attn makes it where nothing is told, on sequences of 4096
-tokens.
+tokens. torchtitan has its own models, too (torchtitan/models, 0.3.0): those of Llama's
+kind are told whole, others are the user's configuration of a family that it has.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from ...schema import Instance, ModelSpec
+from ...schema.targets import Feature
+from . import shapes
 
 #: HexiScale's names of models, by their width and attention heads.
 HEXISCALE: Mapping[tuple[int, int], str] = MappingProxyType(
@@ -28,10 +31,40 @@ _VOCABULARY, _LENGTH = 32_000, 4096
 _LLAMA_3 = (1.0, 4.0, 8192)  # what megatron-core has of rope scaling beside its factor
 
 
+#: Families that torchtitan has beside Llama's kind, by transformers' names.
+_OF_TORCHTITAN = ("qwen3", "qwen3_moe")
+_SHIPPED = "llama3, qwen3, qwen3_5, deepseek_v3, gpt_oss, kimi_k2_7"
+
+
 def unfit(target: str, data: Instance) -> list[str]:
     """What of an instance a target cannot be told, in words."""
     rule = _RULES.get(target)
     return [] if rule is None else list(rule(data))
+
+
+def like_llama(model: ModelSpec) -> bool:
+    """Whether a model is one of Llama 3's kind, of any shape.
+
+    It has RMSNorm, rope scaled as Llama's or not, a gated MLP, and neither biases nor
+    experts nor norms of queries and keys.
+    """
+    of = model.architecture
+    if of is None or of.rope_base is None or of.normalization != "rms":
+        return False
+    other = (of.bias, of.qkv_bias, of.query_key_norm, of.dropout, of.attention_dropout)
+    if any(other) or model.experts or not model.gated or of.activation != "silu":
+        return False
+    return of.rope_scaling is None or of.rope_scaling.kind == "llama3"
+
+
+def _torchtitan(data: Instance) -> Iterator[str]:
+    told = data.model.architecture
+    if told is None or like_llama(data.model) or told.family in _OF_TORCHTITAN:
+        return
+    if told.rope_scaling is not None and told.rope_scaling.kind != "llama3":
+        yield f"rope scaling {told.rope_scaling.kind}"
+    if told.family != "llama":
+        yield f"models of the family {told.family} (torchtitan has {_SHIPPED})"
 
 
 def _galvatron(data: Instance) -> Iterator[str]:
@@ -76,6 +109,8 @@ def _with_adapters(data: Instance) -> Iterator[str]:
 
 def _megatron(data: Instance) -> Iterator[str]:
     told, length = data.model.architecture, data.workload.sequence_length
+    if data.model.chunked and Feature.WINDOWS in shapes.of_layers(data.model, length):
+        yield "attention within chunks of the sequence"
     if told is None:
         return
     if told.positions_for(length) < length:
@@ -101,5 +136,7 @@ _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(
         "galvatron": _galvatron,
         "hexiscale": _hexiscale,
         "megatron": _with_adapters,
+        "megatron_bridge": _with_adapters,
+        "torchtitan": _torchtitan,
     }
 )

@@ -1,0 +1,225 @@
+"""Families of models: told in the words of the trainers that have them, or refused."""
+
+import json
+import sys
+from pathlib import Path
+from random import Random
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from exporter_plans import EVEN, instance, one
+from model_configs import GPT, LLAMA_3_8B, MIXTRAL, QWEN, made_of
+from typer.testing import CliRunner
+
+from hetopt.cli import app
+from hetopt.formats import exporting
+from hetopt.formats.megatron.model import pattern
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.problems.training_plan import support
+from hetopt.schema import Instance
+
+PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"
+QWEN_3 = {**LLAMA_3_8B, "model_type": "qwen3", "num_hidden_layers": 12, "head_dim": 128}
+QWEN_3_MOE = {
+    **QWEN_3,
+    "model_type": "qwen3_moe",
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 256,
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+}
+MEGATRONS = ("megatron", "megatron_bridge")
+
+
+def whole(data: Instance) -> TrainingPlan:
+    return one([(data.model.layers, 1, 1)])
+
+
+def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
+    """Megatron's words by the names of its configuration, values as they are read."""
+    files = exporting.exported(target, data, plan)
+    if target == "megatron_bridge":
+        found: dict[str, Any] = json.loads(files["settings.json"])["model"]
+        return found
+    lines = [x[2:] for x in files["arguments.txt"].splitlines() if x.startswith("--")]
+    pairs = (line.partition(" ") for line in lines)
+    words = {name.replace("-", "_"): value.strip("'") for name, _, value in pairs}
+    lists = ("window_attn_skip_freq", "moe_layer_freq")
+    made: dict[str, Any] = {name: True if x == "" else x for name, x in words.items()}
+    made |= {name: eval(words[name]) for name in lists if name in words}
+    if "window_size" in words:
+        made["window_size"] = [int(x) for x in words["window_size"].split(",")]
+    return made
+
+
+@pytest.mark.parametrize("target", MEGATRONS)
+@pytest.mark.parametrize("config", [QWEN_3, QWEN_3_MOE], ids=["dense", "moe"])
+def test_norms_of_queries_and_keys_are_told(
+    target: str, config: dict[str, Any]
+) -> None:
+    data = made_of(config, {"precision": "bf16_mixed"})
+    assert support.reason(data.on(target)) is None
+    assert told(target, data, whole(data))["qk_layernorm"] is True
+    plain = made_of(LLAMA_3_8B, {"precision": "bf16_mixed"})
+    assert "qk_layernorm" not in told(target, plain, whole(plain))
+
+
+def test_a_model_with_such_norms_goes_from_its_configuration_to_a_launch(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_3_MOE))
+    (tmp_path / "hosts").write_text("a slots=4 type=A100-80GB-SXM4\n")
+    made, plan, run = (str(tmp_path / name) for name in ("i.yaml", "p.json", "run"))
+    words = [
+        *("assemble", str(tmp_path / "config.json"), str(tmp_path / "hosts")),
+        *("--from", "hostfile", "--global-batch", "8", "--sequence-length", "1024"),
+        *("-o", "inter_gbytes_per_s=25", "--out", made),
+    ]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    words = ["plan", made, "--for", "megatron", "--time-limit", "2", "--out", plan]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    words = ["export", plan, "--to", "megatron", "--out", run]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "--qk-layernorm" in (tmp_path / "run" / "arguments.txt").read_text()
+
+
+def kinds_of(random: Random, layers: int) -> list[str]:
+    """Layers with and without windows and experts, often repeated."""
+    parts = [
+        f"{attention}+{mlp}"
+        for attention in ("attention", "window")
+        for mlp in ("dense", "experts")
+    ]
+    period = random.choice([1, 2, 3, 4, 6, layers])
+    return random.choices(parts, k=period)
+
+
+@pytest.mark.parametrize("target", MEGATRONS)
+@pytest.mark.parametrize("seed", range(25))
+def test_layers_are_those_that_megatron_builds(target: str, seed: int) -> None:
+    """Its own rules (`is_layer_window_attention`, `moe_layer_freq`) for each layer."""
+    random = Random(seed)
+    kinds = kinds_of(random, 12)
+    experts = {"experts": 8, "active_experts": 2} if "experts" in str(kinds) else {}
+    window = {"window": random.choice([1, 2, 100, 127])} if "win" in str(kinds) else {}
+    data = instance(
+        costs={"precision": "bf16_mixed"}, layer_kinds=kinds, **experts, **window
+    )
+    assert support.reason(data.on(target)) is None
+    words = told(target, data, EVEN)
+    skip = words.get("window_attn_skip_freq")
+    freq = words.get("moe_layer_freq", 1)
+    for number, kind in enumerate(data.model.kinds):
+        seen = "window_size" in words and (skip is None or bool(skip[number]))
+        assert seen == ("window" in kind)
+        sparse = bool(freq[number]) if isinstance(freq, list) else bool(experts)
+        assert sparse == ("experts" in kind)
+    if window:  # tokens before it, and none behind; itself is one of the window's
+        before, behind = words["window_size"]
+        assert (before + 1, behind) == (window["window"], 0)
+
+
+def test_a_window_of_the_whole_sequence_is_not_told() -> None:
+    data = instance(layer_kinds=["window+dense"], window=128)
+    assert "window_size" not in told("megatron", data, EVEN)
+
+
+def test_patterns_are_the_lists_that_they_are_short_for() -> None:
+    random = Random(3)
+    for _ in range(300):
+        bits = random.choices([0, 1], k=random.randint(1, 6)) * random.randint(1, 6)
+        assert eval(pattern(bits)) == bits
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("gemma-3", "norms behind attention and MLP"),
+        ("llama-4", "attention within chunks of the sequence"),
+        ("deepseek-v3", "latent attention (MLA)"),
+        ("nemotron-h", "Mamba-2 layers"),
+    ],
+)
+def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
+    paths = [path for path in PUBLIC.glob("*.json") if path.stem.startswith(name)]
+    assert paths, sorted(path.stem for path in PUBLIC.glob("*.json"))
+    config = json.loads(paths[0].read_text("utf-8"))
+    data = made_of(config, {"precision": "bf16_mixed"})
+    tree = data.model_dump(mode="json")
+    tree["workload"]["sequence_length"] = 16_384
+    data = Instance.model_validate_json(json.dumps(tree))
+    for target in MEGATRONS:
+        why = str(support.reason(data.on(target)))
+        assert why.startswith("not supported by our Megatron")
+        assert lacks in why
+        assert "infeasible" not in why
+
+
+@pytest.mark.parametrize(
+    ("config", "family"),
+    [(MIXTRAL, "mixtral"), (QWEN, "qwen2"), (GPT, "gpt2")],
+    ids=["mixtral", "qwen2", "gpt2"],
+)
+def test_torchtitan_refuses_families_that_it_has_not(
+    config: dict[str, Any], family: str
+) -> None:
+    data = made_of(config, {"precision": "bf16_fp32_gradients"})
+    why = str(support.reason(data.on("torchtitan")))
+    assert f"models of the family {family}" in why
+    assert any(family in x for x in exporting.reasons("torchtitan", data, whole(data)))
+    rows = {row["name"]: row for row in exporting.explained(data, whole(data))}
+    assert f"the family {family}" in rows["torchtitan"]["unsupported"]
+    (broken,) = training_plan.evaluate(data.on("torchtitan"), whole(data)).violations
+    assert family in broken.by
+
+
+@pytest.mark.parametrize("config", [LLAMA_3_8B, QWEN_3, QWEN_3_MOE])
+def test_torchtitan_takes_families_that_it_has(config: dict[str, Any]) -> None:
+    data = made_of(config, {"precision": "bf16_fp32_gradients"})
+    assert support.reason(data.on("torchtitan")) is None
+    assert exporting.exported("torchtitan", data, whole(data))
+
+
+@pytest.mark.parametrize("layers", [12, 32])
+def test_a_configuration_of_another_model_ends_the_start(
+    layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's BASE_CONFIG is of a model of as many layers as the plan."""
+
+    class Section(SimpleNamespace):
+        pass
+
+    def config() -> Any:
+        parallel = Section(
+            pipeline_parallel_degree=1,
+            tensor_parallel_degree=1,
+            data_parallel_shard_degree=1,
+            data_parallel_replicate_degree=1,
+            fsdp_reshard_after_forward="never",
+        )
+        training = Section(local_batch_size=1, global_batch_size=1, seq_len=1)
+        model = SimpleNamespace(layers=[None] * layers)
+        return SimpleNamespace(
+            model_spec=SimpleNamespace(model=model),
+            parallelism=parallel,
+            training=training,
+            activation_checkpoint=Section(mode=None),
+        )
+
+    mine = ModuleType("my_configs")
+    mine.mine = config  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_configs", mine)
+    monkeypatch.setenv("BASE_CONFIG", "my_configs:mine")
+    data = made_of(QWEN_3, {"precision": "bf16_fp32_gradients"})
+    text = exporting.exported("torchtitan", data, whole(data))["hetopt_plan.py"]
+    names: dict[str, Any] = {"__name__": "hetopt_plan"}
+    exec(compile(text, "hetopt_plan.py", "exec"), names)
+    if layers == data.model.layers:
+        assert names["plan"]().training.seq_len == data.workload.sequence_length
+    else:
+        with pytest.raises(SystemExit, match="has 32 layers, the plan is of 12"):
+            names["plan"]()
