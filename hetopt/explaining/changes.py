@@ -27,7 +27,7 @@ class Change:
 
 def changes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     """Every change that is looked at; the first is none, planned anew all the same."""
-    yield Change("search", "search on, nothing else changed", instance, (plan,))
+    yield Change("search", "just search longer", instance, (plan,))
     yield from _nodes(instance, plan)
     yield from _links(instance, plan)
     yield from _sizes(instance, plan)

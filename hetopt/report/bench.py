@@ -254,6 +254,6 @@ def _plans(report: Report) -> Iterator[Section]:
         if instance != last:
             yield Section(instance, level=3)
         last = instance
-        note = f"{words.amount(result.objective, 'us')} an iteration"
+        note = f"{words.amount(result.objective, 'us')} per iteration"
         folded = instance != results[0][0]
         yield pipelines.section(result, palette, method, note, folded=folded)

@@ -51,7 +51,7 @@ def page(found: Beside) -> str:
     )
     return writers.page(
         Sheet(
-            f"{ran} an iteration measured, {told} predicted", sections, kind="timeline"
+            f"{ran} per iteration measured, {told} predicted", sections, kind="timeline"
         ),
         "timeline.html.j2",
         last_us=last,

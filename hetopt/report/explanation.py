@@ -84,11 +84,11 @@ def limits(found: Explanation) -> Iterator[str]:
     slow, tight = found.bottleneck, found.tightest
     yield (
         f"slowest: {found.place(slow.pipeline, slow.stage)}, "
-        f"{words.amount(slow.busy_us, 'us')} a micro-batch"
+        f"{words.amount(slow.busy_us, 'us')} per micro-batch"
     )
     if found.interval_s is not None:
-        low, high = map(words.duration, found.interval_s)
-        yield f"80 % of runs: {low} to {high}, by the spread of measured runs"
+        told = words.interval(*found.interval_s)
+        yield f"80% interval: {told}, by the spread of measured runs"
     if found.ports:
         yield f"busiest network ports: {words.ports(found.ports)}"
     if found.faster is not None:
@@ -145,7 +145,7 @@ def sheet(found: Explanation) -> Sheet:
     broken = (f"breaks {violation}" for violation in found.violations)
     begin = Section(points=(*limits(found), *broken))
     parts = (begin, *_sections(found))
-    return Sheet(f"{title} an iteration", parts, kind="explanation")
+    return Sheet(f"{title} per iteration", parts, kind="explanation")
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
@@ -159,7 +159,7 @@ def _sections(found: Explanation) -> Iterator[Section]:
     if found.effects:
         note = "each judged on this plan and planned again"
         if not found.complete:
-            note += "; the time was over before all changes were looked at"
+            note += "; time limit reached before every change was tried"
         effects = (*found.helpful, *(e for e in found.effects if e.kind == "search"))
         table = _effect_table(effects)
         yield Section("What would help most", (f"{note}.",), table=table)
@@ -180,7 +180,7 @@ def _kinds(found: Explanation) -> Section:
         ]
         for row in found.kinds
     ]
-    note = "one layer of each, a micro-batch where the first of them lies."
+    note = "one layer of each, per micro-batch, where the first of them lies."
     return Section("Kinds of layers", (note,), table=Table.of(head, rows))
 
 

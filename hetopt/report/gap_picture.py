@@ -105,7 +105,7 @@ def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow], width: float) ->
         ylim=(len(ordered) - 0.5, -0.5),
         xlim=(0, max(times) / _room(width, names, told)),
     )
-    axes.set_xlabel(f"{_UNITS[name]} an iteration")
+    axes.set_xlabel(f"{_UNITS[name]} per iteration")
     axes.spines[["top", "right"]].set_visible(False)
 
 

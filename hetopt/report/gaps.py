@@ -101,7 +101,7 @@ SUMMARY_HEADINGS = {
     "proved_infeasible": "proved infeasible",
     "without_plan_or_proof": "neither",
     "median_gap_to_bound": "median gap to bound",
-    "p90_gap_to_bound": "90 % within",
+    "p90_gap_to_bound": "90% within",
     "worst_gap_to_bound": "worst gap to bound",
 }
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
@@ -320,7 +320,7 @@ def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
 def _note(row: Row, of: GapRow) -> str:
     parts = of.result.evaluation.parts if of.result.evaluation else {}
     return (
-        f"{row.iteration} an iteration, of which "
+        f"{row.iteration} per iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
         f"{_counted(row.pipelines, 'pipeline')}, {_counted(row.stages, 'stage')}, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"

@@ -110,7 +110,7 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
     sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
     axes.set_yticks(range(len(pipelines)), sizes)
     axes.set(
-        xlabel=f"{name} of a micro-batch",
+        xlabel=f"{name} per micro-batch",
         xlim=(0, longest / unit),
         ylim=(len(pipelines) - 0.5, -0.5),
     )

@@ -16,7 +16,7 @@ _MOST_MOVED = 12
 
 def terminal(found: Predicted) -> Iterator[RenderableType]:
     """A line a run, then the errors by set."""
-    grid = _grid("run", "model", "GPUs", "measured", "predicted", "80 %", "error",
+    grid = _grid("run", "model", "GPUs", "measured", "predicted", "80%", "error",
                  "memory")  # fmt: skip
     for row in found.rows[:_MOST_ROWS]:
         run = found.runs[row.row]
@@ -34,7 +34,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
         cells = (
             "" if measured is None else words.duration(measured),
             words.duration(row.iteration_s),
-            f"{words.duration(row.low_s)} to {words.duration(row.high_s)}",
+            words.interval(row.low_s, row.high_s),
             error,
             memory + _fit(row),
         )

@@ -101,7 +101,7 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     proved = found.result.stop is Stop.PROVED and found.result.status is Status.OPTIMAL
     moved = words.amount(found.result.objective, "us")
     yield "states are there in", moved + ", proved least" * proved
-    yield "then an iteration takes", words.amount(found.chosen.iteration_us, "us")
+    yield "time per iteration then", words.amount(found.chosen.iteration_us, "us")
     if busiest := _parts_of(found.result).get("busiest"):
         yield "busiest link", str(busiest)
 

@@ -81,7 +81,7 @@ def picture(found: "Replayed") -> Any:
         }
         middle.step(*_speed(replay, batch), where="post", linewidth=1, **look)
         bottom.plot(*_progress(replay, batch, found.end_us), **look)
-    middle.set_ylabel("samples a second")
+    middle.set_ylabel("samples per second")
     bottom.set_ylabel("samples that count")
     bottom.set_xlabel("hours")
     for axes in (top, middle, bottom):

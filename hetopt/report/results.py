@@ -22,7 +22,7 @@ from ..plans import (
 )
 from ..problems import Evaluation
 from ..problems.provisioning import Offer
-from ..result import Result
+from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
 from . import words, writers
 from .runs import runs_of
@@ -102,8 +102,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     method = result.method
     by = [method.name, method.kind, method.formulation, method.backend]
     by += [f"{name}={value}" for name, value in method.options.items()]
-    stop = _STOPS.get(result.stop.value, result.stop.value)
-    yield "status", f"{result.status.value} ({stop})"
+    yield "status", f"{result.status.value} ({_stopped(result)})"
     yield "method", ", ".join(dict.fromkeys(word for word in by if word))
     if result.objective is not None:
         yield "objective", words.amount(result.objective, unit)
@@ -123,16 +122,30 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
             yield "a bug", failure
 
 
+def _stopped(result: Result) -> str:
+    """Why the work ended, and of whose work that is said."""
+    if result.stop is not Stop.FINISHED:
+        return _STOPS.get(result.stop.value, result.stop.value)
+    if result.method.kind == "exact":
+        who = "the search"
+    else:  # what the planners took is told where all were asked
+        who = "every planner" if "planners" in result.seconds else result.method.name
+    told = f"{who} finished"
+    if result.gap and who != result.method.name:
+        told += f"; the search stopped at a gap of {words.share(result.gap)}"
+    return told
+
+
 def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The judge's totals, whichever problem they are of."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
         "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
         "bytes": ("bytes", _ways),
-        "divided": ("divided", _divided),
+        "divided": ("sharded", _sharded),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
         "ports": ("busiest ports", words.ports),
-        "tokens_per_second": ("tokens a second", lambda v: f"{v:,.0f}"),
+        "tokens_per_second": ("tokens per second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
         "hfu": ("HFU", lambda v: f"{v:.1%}"),
         "chosen": ("chosen", _chosen),
@@ -143,13 +156,13 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "makespan_s": ("makespan", words.duration),
         "trials": ("trials out of memory", str),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
-        "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD an hour"),
+        "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD per hour"),
         "storage_usd": ("of which storage", lambda v: f"{words.number(v)} USD"),
         "egress_usd": ("of which egress", lambda v: f"{words.number(v)} USD"),
         "machines": ("to rent", words.machines),
         "deadline_slack_s": ("slack to the deadline", words.duration),
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
-        "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD an iteration"),
+        "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
         "links": ("within nodes", _within_nodes),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
@@ -159,7 +172,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if parts.get(key) is not None and (said := text(parts[key])):
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):
-            yield "80 % of runs", expected
+            yield "80% interval", expected
 
 
 def _chosen(choice: dict[str, Any]) -> str:
@@ -169,18 +182,27 @@ def _chosen(choice: dict[str, Any]) -> str:
     return f"recompute {choice['recompute']}, {zero}, {batches}"
 
 
-def _divided(degrees: dict[str, int]) -> str:
-    """What of states, sequences and experts replicas and groups share."""
-    ways = {
-        "states, ZeRO {}": degrees["zero"],
-        "in {} groups of replicas": degrees.get("groups", 0),
-        "sequences by {}": degrees["context"] if degrees["context"] > 1 else 0,
-        "experts by {}": degrees["experts"] if degrees["experts"] > 1 else 0,
-        "stages in {} runs of layers": (
-            degrees["interleave"] if degrees["interleave"] > 1 else 0
+_SHARDED_BY_ZERO = {
+    1: "optimiser states (ZeRO-1)",
+    2: "optimiser states and gradients (ZeRO-2)",
+    3: "optimiser states, gradients and weights (ZeRO-3)",
+}
+
+
+def _sharded(degrees: dict[str, int]) -> str:
+    """What replicas and groups share, and how many stages a GPU has."""
+    groups, several = degrees.get("groups", 0), {k for k, v in degrees.items() if v > 1}
+    parts = [
+        (degrees["zero"], _SHARDED_BY_ZERO.get(degrees["zero"], "")),
+        (groups, f"in {groups} groups of replicas"),
+        ("context" in several, f"sequences over {degrees['context']} GPUs"),
+        ("experts" in several, f"experts over {degrees['experts']} GPUs"),
+        (
+            "interleave" in several,
+            f"{degrees['interleave']} virtual stages per GPU (interleaved)",
         ),
-    }
-    return ", ".join(text.format(degree) for text, degree in ways.items() if degree)
+    ]
+    return ", ".join(text for there, text in parts if there)
 
 
 def _ways(sizes: dict[str, int]) -> str:
@@ -189,11 +211,11 @@ def _ways(sizes: dict[str, int]) -> str:
 
 
 def _within_nodes(links: dict[str, dict[str, int]]) -> str:
-    """What the links within nodes carry: '4 of 4 groups, 0 of 7 hops'."""
+    """What the links within nodes carry, of all."""
     nouns = {
         "tensor_parallel": "tensor-parallel groups",
         "synchronisation": "gradient pairs",
-        "hops": "hops",
+        "hops": "transfers between stages",
     }
     counts = [(v["intra"], v["intra"] + v["inter"], nouns[k]) for k, v in links.items()]
     some = [f"{near} of {all_} {noun}" for near, all_, noun in counts if all_]

@@ -151,7 +151,7 @@ def _bars(axes: Any, rows: list[TargetRow]) -> None:
             axes.vlines(proved, place - 0.42, place + 0.42, colors=figures.INK)
     axes.set_yticks(places, [words.plain(row.target) for row in planned])
     axes.set(ylim=(len(planned) - 0.5, -0.5), xlim=(0, max(times) * 1.25))
-    axes.set_xlabel("seconds an iteration; upright line: proved for its plans")
+    axes.set_xlabel("seconds per iteration; upright line: proved for its plans")
     axes.spines[["top", "right"]].set_visible(False)
 
 

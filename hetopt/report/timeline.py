@@ -111,7 +111,7 @@ def page(found: Simulation) -> str:
             table=Table.of(PIPELINE_HEADINGS, _pipelines(found)),
         ),
     )
-    title = f"{amount(found.iteration_us)} an iteration, simulated"
+    title = f"{amount(found.iteration_us)} per iteration, simulated"
     return writers.page(
         Sheet(title, sections, kind="timeline"),
         "timeline.html.j2",
@@ -126,7 +126,7 @@ def sentences(found: Simulation) -> Iterator[str]:
     """What was run, what an iteration is made of, and where its time goes."""
     name = {"1f1b": "1F1B", "gpipe": "GPipe"}[found.schedule]
     if found.runs > 1:
-        name = f"Interleaved {name}, {found.runs} runs of layers a stage"
+        name = f"Interleaved {name}, {found.runs} virtual stages per GPU"
     sending = "not " if found.transfers == "charged" else ""
     yield f"{name}; stages do {sending}compute while they send."
     last = max(line.total_us for line in found.timelines)

@@ -10,6 +10,8 @@ from ..problems import Objective
 from ..schema import Cluster
 
 NONE = "–"
+# Units of long times: seconds of one, and of how many on they are used.
+_LONG = (("days", 86_400, 2), ("h", 3_600, 1))
 
 
 def plain(text: str) -> str:
@@ -45,12 +47,17 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time in the unit that a person would choose: ms, s, and from two on h, days."""
+    """A time in the unit that a person would choose, `9.72 days`, `1.24 h`, `6.23 s`.
+
+    With three to four significant digits.
+    """
     if seconds is None:
         return NONE
-    for unit, size in (("days", 86_400), ("h", 3_600)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    for unit, size, least in _LONG:
+        if seconds >= least * size:
+            return f"{_three_digits(seconds / size)} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"
     if seconds >= 1:
@@ -60,11 +67,24 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
+def _three_digits(value: float) -> str:
+    if value < 10:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def interval(low_s: float | None, high_s: float | None) -> str:
+    """`9.10-10.62 s`; with both units where they differ."""
+    low, high = duration(low_s), duration(high_s)
+    unit = high.rpartition(" ")[2]
+    return f"{low.removesuffix(f' {unit}')}-{high}" if unit else f"{low}-{high}"
+
+
 def interval_of(parts: Mapping[str, Any]) -> str | None:
-    """`9.10 s to 10.6 s`, of the judge's parts; None where times are not calibrated."""
+    """An interval of the judge's parts; None where times are not calibrated."""
     if (low := parts.get("low_s")) is None:
         return None
-    return f"{duration(low)} to {duration(parts['high_s'])}"
+    return interval(low, parts["high_s"])
 
 
 def share(value: float | None, signed: bool = False) -> str:

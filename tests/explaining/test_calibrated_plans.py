@@ -88,11 +88,11 @@ def test_commands_tell_the_interval_and_the_terms(tmp_path: Path) -> None:
     file, plan = tmp_path / "one.json", tmp_path / "plan.json"
     file.write_text(instance.model_dump_json(exclude_unset=True), encoding="utf-8")
     told = hetopt("plan", file, "--planner", "megatron", "--out", plan)
-    assert "80 % of runs" in told
+    assert "80% interval" in told
     parts = json.loads(plan.read_text(encoding="utf-8"))["evaluation"]
     assert parts["low_s"] <= parts["iteration_us"] / 1e6 <= parts["high_s"]
     told = hetopt("explain", plan, "--time-limit", "0")
-    assert "80 % of runs" in told
+    assert "80% interval" in told
     assert "One layer" in told
     document = json.loads(hetopt("explain", plan, "--time-limit", "0", "--json"))
     assert document["low_s"] == parts["low_s"]

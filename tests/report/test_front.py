@@ -107,7 +107,7 @@ def test_the_command_rents_by_a_planner() -> None:
 
 def test_the_command_says_what_to_rent_and_what_is_left() -> None:
     told = command()
-    for heading in ("to rent", "slack to the deadline", "headroom", "an iteration"):
+    for heading in ("to rent", "slack to the deadline", "headroom", "per iteration"):
         assert heading in told.stdout
 
 

@@ -172,7 +172,7 @@ function verdict(board) {
   $("verdict-title").textContent = own ? "Your plan" : at === 0 && planned ? "The planner’s plan" : "This plan";
   const said = [];
   if (us === null) said.push(el("strong", {}, "cannot be timed"));
-  else said.push(el("strong", { class: "whole" }, time(us)), violations.length ? " an iteration, if it could run" : " an iteration");
+  else said.push(el("strong", { class: "whole" }, time(us)), violations.length ? " per iteration, if it could run" : " per iteration");
   if (own && planned.longer !== null) {
     const worse = planned.longer > 0, same = planned.longer === 0;
     const words = same ? "as long as" : `${share(planned.longer, true)}, ${time(Math.abs(planned.longer_us))} ${worse ? "longer than" : "shorter than"}`;
@@ -181,7 +181,7 @@ function verdict(board) {
   }
   if (board.gap !== null) said.push(el("span", {}, board.gap === 0 ? "; proved: none is shorter" : `; at most ${share(board.gap)} from the best possible`));
   if (board.totals.tokens_per_second) said.push(el("span", { class: "soft" }, ` · ${Math.round(board.totals.tokens_per_second).toLocaleString("en")} tokens/s`));
-  if (board.totals.low_s) said.push(el("span", { class: "soft" }, ` · 80 % of such runs: ${time(board.totals.low_s * 1e6)} to ${time(board.totals.high_s * 1e6)}`));
+  if (board.totals.low_s) said.push(el("span", { class: "soft" }, ` · 80% interval: ${time(board.totals.low_s * 1e6)} to ${time(board.totals.high_s * 1e6)}`));
   $("verdict").replaceChildren(...said);
   $("violations").replaceChildren(
     ...violations.map(({ rule, where, by }) => el("li", {}, el("strong", {}, `⚠ ${rule.replaceAll("_", " ")}`), ` ${placed(where)}: ${by}`)),

@@ -212,7 +212,7 @@ export function show(instance) {
   fill($("instance"),
     el("h3", {}, instance.name),
     el("p", {}, `${plural(instance.gpus, "GPU")}; ${model.layers} layers, ${billions(model.parameters)} parameters; `
-      + `${count(workload.global_batch)} × ${count(workload.sequence_length)} tokens an iteration. `,
+      + `${count(workload.global_batch)} × ${count(workload.sequence_length)} tokens per iteration. `,
       el("strong", {}, `No plan takes less than ${time(instance.bound_us)}.`)),
     el("p", { class: "soft" }, `${instance.source ?? ""}${links}`),
     assumptions(instance.assumed));
