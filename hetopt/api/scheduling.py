@@ -14,7 +14,7 @@ from ..catalogue.architectures import from_config
 from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
 from ..problems.job_scheduling import Data
 from ..result import Bound, Result, Stop
-from ..scheduling import metrics, simulator, traces
+from ..scheduling import fitting, metrics, simulator, traces
 from ..scheduling.bounds import bound
 from ..scheduling.fitting import Fit, fits, named_gpus
 from ..scheduling.metrics import Metrics
@@ -143,14 +143,24 @@ def fit(
     `model` is a preset, a `config.json`, an instance, or a `ModelSpec`; a text `on`
     names an instance or queue, a list of texts GPUs.
     """
-    spec = model if isinstance(model, ModelSpec) else load_model(model)
+    return fits(_spec_of(model), _cluster_of(on), batch, sequence)
+
+
+def least_gpus(
+    model: Place | ModelSpec, on: Cluster | Place | Iterable[str], sequence: int = 1024
+) -> dict[str, int]:
+    """Return how many GPUs of each type hold the states of training, as in `fit`."""
+    return fitting.least_gpus(_spec_of(model), _cluster_of(on), sequence)
+
+
+def _spec_of(model: Place | ModelSpec) -> ModelSpec:
+    return model if isinstance(model, ModelSpec) else load_model(model)
+
+
+def _cluster_of(on: Cluster | Place | Iterable[str]) -> Cluster:
     if isinstance(on, Cluster):
-        cluster = on
-    elif isinstance(on, str | Path):
-        cluster = load_cluster(on)
-    else:
-        cluster = named_gpus([*on])
-    return fits(spec, cluster, batch, sequence)
+        return on
+    return load_cluster(on) if isinstance(on, str | Path) else named_gpus([*on])
 
 
 def load_model(model: Place) -> ModelSpec:

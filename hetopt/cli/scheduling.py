@@ -47,13 +47,15 @@ def fit(
     ] = 1024,
     as_json: AsJson = False,
 ) -> None:
-    """Say on which GPUs, and on how many, a model fits: Frenzy's MARP.
+    """Say on which GPUs a model fits by data and tensor parallelism: Frenzy's MARP.
 
-    Memory of a GPU by part, by the paper's formula and by the cost model.
+    Memory of a GPU by part, by the paper's formula and by the cost model, without ZeRO
+    and without pipelines: with them `hetopt plan` needs fewer GPUs.
 
     Example: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`
     """
     from ..api import scheduling
+    from ..scheduling import fitting
 
     if (cluster is None) == (gpus is None):
         found = "neither" if cluster is None else "both"
@@ -65,14 +67,18 @@ def fit(
     except Interrupted as signal:
         rows, complete = signal.best, False
         output.complain("interrupted: this is what was looked at until then")
+    least = scheduling.least_gpus(model, on, sequence)
     document = {
         "model": model,
         "batch": batch,
         "sequence": sequence,
         "complete": complete,
+        "looked_at": fitting.LOOKED_AT,
+        "least_gpus": least,
         "fits": [row.to_json() for row in rows],
     }
-    output.give(document, [_fit_table(rows)] if rows else ["nothing fits"], as_json)
+    shown = [_fit_table(rows) if rows else "nothing fits", *_fit_scope(least)]
+    output.give(document, shown, as_json)
     raise typer.Exit(output.PLAN if rows else output.NO_PLAN)
 
 
@@ -200,6 +206,19 @@ def _deliver(
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)
+
+
+def _fit_scope(least: dict[str, int]) -> list[str]:
+    """Return in words what was looked at, and where to ask for more."""
+    from ..scheduling.fitting import LOOKED_AT
+
+    counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
+    return [
+        f"Looked at: {LOOKED_AT}.",
+        "With ZeRO and pipelines fewer GPUs may do: weights, gradients and optimiser "
+        f"states alone, divided among all, fill {counts}. `hetopt assemble` makes an "
+        "instance of this model and your hosts, `hetopt plan` looks for such plans.",
+    ]
 
 
 def _fit_table(rows: list["Fit"]) -> Any:

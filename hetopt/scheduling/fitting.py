@@ -3,6 +3,8 @@
 Both memory formulas stand side by side; a row is there where either of them fits. The
 ranking is Frenzy's: what MARP takes for fitting comes first, then samples per second of
 a GPU, the highest first; ties go to fewer GPUs, then to less tensor parallelism.
+Neither formula divides states among replicas (ZeRO) or layers among stages: a plan may
+fit where no row does, from `least_gpus` on.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,11 @@ from ..schema import Cluster, CostSettings, ModelSpec, exact
 from .catalogue import GPUS, cluster, sheet
 
 NODES, A_NODE = 8, 8  # of a type that is given by its name alone
+LOOKED_AT = (
+    "data x tensor parallelism on GPUs of one type, no ZeRO, no pipelines (Frenzy's "
+    "MARP)"
+)
+_USUAL = CostSettings(recompute="none", sync_overlap="backward")
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,7 @@ def fits(
         if value < 1:
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
     trained = Trained(model.name, model, sequence, batch)
-    rates = JobRates(
-        on, costs or CostSettings(recompute="none", sync_overlap="backward"), "marp"
-    )
+    rates = JobRates(on, costs or _USUAL, "marp")
     found: list[Fit] = []
     with keeping(lambda: _ranked(found) or None):
         for gpu, count in rates.count.items():
@@ -93,6 +98,19 @@ def fits(
                         fit = _fit(trained, rates, gpu, d, t)
                         found += [] if fit is None else [fit]
     return _ranked(found)
+
+
+def least_gpus(
+    model: ModelSpec, on: Cluster, sequence: int, costs: CostSettings | None = None
+) -> dict[str, int]:
+    """Return how many GPUs of each type hold the states of training, and no less.
+
+    Weights, gradients and the optimiser's states are divided among all of the GPUs, as
+    ZeRO-3 does; nothing is kept for activations.
+    """
+    memory = formulas.cost_model(model, sequence, 1, 1, 1, costs or _USUAL)
+    states = memory.weights + memory.gradients + memory.optimiser
+    return {gpu: -(-states // formulas.capacity(x)) for gpu, x in on.gpus.items()}
 
 
 def _ranked(found: list[Fit]) -> list[Fit]:

@@ -16,6 +16,7 @@ from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.problems import training_plan
 from hetopt.scheduling import catalogue
+from hetopt.scheduling.fitting import least_gpus, named_gpus
 from hetopt.schema import CostSettings, GpuType, Instance, ModelSpec
 
 SIZES = ("gpt2", "gpt2-medium", "gpt2-xl", "gpt2-7b", "bert-base", "bert-large")
@@ -263,6 +264,26 @@ def test_fit_says_when_nothing_fits() -> None:
     code, out, _ = told("llama-65b", "--gpus", "RTX2080Ti", "--batch", "1")
     assert code == 3
     assert "nothing fits" in out
+
+
+def test_fit_says_what_it_looks_at_and_where_to_ask_for_more() -> None:
+    words = ("llama-2-70b", "--gpus", "H100-80GB-SXM5", "--batch", "64")
+    code, out, _ = told(*words)
+    assert code == 3
+    assert "no ZeRO, no pipelines" in out
+    assert "`hetopt plan`" in out
+    document = json.loads(told(*words, "--json")[1])
+    least = document["least_gpus"]["H100-80GB-SXM5"]
+    assert f"fill {least} H100-80GB-SXM5" in out
+    assert "no pipelines" in document["looked_at"]
+
+
+@pytest.mark.parametrize("name", ["gpt2-xl", "llama-2-70b", "mixtral-8x7b"])
+def test_fewest_gpus_hold_sixteen_bytes_of_each_parameter(name: str) -> None:
+    on, spec = named_gpus(["A100-80GB-SXM4"]), model(name)
+    ((gpu, least),) = least_gpus(spec, on, 1024).items()
+    held = 16 * spec.total_parameters / (float(on.gpus[gpu].memory_gib) * 2**30)
+    assert 0.99 * held <= least <= 1.01 * held + 1
 
 
 @pytest.mark.parametrize(
