@@ -68,7 +68,8 @@ def assembly(
     found = put_in(importer.read(paths, **told), format, None)
     cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
-        cluster.setdefault("inter", {})["islands"] = links
+        inter = cluster.setdefault("inter", {})
+        inter["islands"] = [*inter.get("islands", ()), *links]
     cards = {name: known(name) for name in cluster["gpus"]}
     cluster["gpus"] = finetuning.linked(cluster["gpus"], cards, how)
     trained, rows = _training(cards, how) if own else ({}, ())

@@ -2,65 +2,97 @@
 
 One file a host, named after it, as in `node1.csv`, holds
 `nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits`; beside
-it may stand `node1.topo`, what `nvidia-smi topo -m` prints. The slowest link between
-two GPUs of a host is taken for all of them: NV12 as 12 NVLinks of the card, PIX, PXB,
-PHB, NODE and SYS as its bus. Options are those of all importers of clusters.
+it may stand `node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring
+of NVLinks, else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the
+card, PIX, PXB, PHB, NODE and SYS as its bus. A host with several types of GPUs becomes
+a node a type, joined by the bus. Options are those of all importers of clusters.
 """
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
-from .importing import clusters
+from .importing import clusters, topology
 from .importing.clusters import Host
+from .importing.topology import BUS, SELF, Pairs, nvlinks
 
 OPTIONS = clusters.OPTIONS
-# The further down, the slower: the order of the legend of `nvidia-smi topo -m`.
-_BUS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Listed(NamedTuple):
+    """A GPU of a list."""
+
+    name: str
+    mib: int
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the hosts, in the order of their files."""
-    lists: dict[str, Host] = {}
-    links: dict[str, tuple[str | None, int, str]] = {}
+    lists: dict[str, tuple[list[Listed], str]] = {}
+    tables: dict[str, Pairs] = {}
     for path in paths:
         text, where, name = read_text(path), str(path), path.stem
         if _is_topology(text):
-            links[name] = (*topology(text, where), where)
+            tables[where] = table(text, where)
         elif name in lists:
             raise InstanceError(
                 f"{where}: found a second list of GPUs of host {name!r}, expected one; "
                 "name each file after its host"
             )
         else:
-            lists[name] = gpus(text, where, name)
-    for name, (worst, count, where) in links.items():
-        if name not in lists or lists[name].gpus != count:
-            has = lists[name].gpus if name in lists else "no list of"
+            lists[name] = gpus(text, where), where
+    pairs: dict[str, Pairs] = {}
+    for where, found in tables.items():
+        name = Path(where).stem
+        has = len(lists[name][0]) if name in lists else "no list of"
+        if has != len(found):
             raise InstanceError(
-                f"{where}: found a topology of {count} GPUs, host {name!r} has {has} "
-                f"GPUs; give its list as {name}.csv"
+                f"{where}: found a topology of {len(found)} GPUs, host {name!r} has "
+                f"{has} GPUs; give its list as {name}.csv"
             )
-        lists[name] = lists[name]._replace(worst_link=worst)
-    return clusters.document("nvidia-smi", paths, list(lists.values()), options)
+        pairs[name] = found
+    hosts = [
+        host
+        for name, (listed, where) in lists.items()
+        for host in hosts_of(name, listed, pairs.get(name), where)
+    ]
+    return clusters.document("nvidia-smi", paths, hosts, options)
 
 
-def gpus(text: str, where: str, host: str) -> Host:
-    """The GPUs of a host, all of one type, with the least memory among them."""
-    names: list[str] = []
-    memory: list[int] = []
+def hosts_of(
+    name: str, listed: Sequence[Listed], pairs: Pairs | None, place: str
+) -> list[Host]:
+    """Return a machine as hosts, one a type; each has the least memory of its GPUs."""
+    types: dict[str | None, list[int]] = {}
+    for number, gpu in enumerate(listed):
+        types.setdefault(gpu.name, []).append(number)
+    counts = {gpu: len(numbers) for gpu, numbers in types.items()}
+    return [
+        host._replace(
+            memory_mib=min(listed[number].mib for number in numbers),
+            links=topology.links(topology.part(pairs, numbers)) if pairs else None,
+        )
+        for host, numbers in zip(
+            clusters.parts(name, counts, place), types.values(), strict=True
+        )
+    ]
+
+
+def gpus(text: str, where: str) -> list[Listed]:
+    """Return the GPUs of a host."""
+    found: list[Listed] = []
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{where}: line {number}"
         if not line.strip() or line.startswith("index"):
             continue
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 3 or fields[0] != str(len(names)):
+        if len(fields) != 3 or fields[0] != str(len(found)):
             raise InstanceError(
-                f"{place}: found {line.strip()!r}, expected `{len(names)}, NAME, MIB`; "
+                f"{place}: found {line.strip()!r}, expected `{len(found)}, NAME, MIB`; "
                 "print it with nvidia-smi --query-gpu=index,name,memory.total "
                 "--format=csv,noheader,nounits"
             )
@@ -70,56 +102,40 @@ def gpus(text: str, where: str, host: str) -> Host:
                 f"{place}: memory.total: found {fields[2]!r}, expected whole MiB; "
                 "correct it"
             )
-        names.append(fields[1])
-        memory.append(int(mib))
-    if not names:
+        found.append(Listed(fields[1], int(mib)))
+    if not found:
         raise InstanceError(
             f"{where}: found no GPU, expected a line for each; add them"
         )
-    if len(set(names)) > 1:
-        raise InstanceError(
-            f"{where}: found GPUs of several types ({', '.join(sorted(set(names)))}), "
-            "expected one; list the GPUs of one type"
-        )
-    return Host(host, names[0], len(names), where, min(memory))
+    return found
 
 
 def _is_topology(text: str) -> bool:
     return re.match(r"\s*GPU0\b", _COLOUR.sub("", text)) is not None
 
 
-def topology(text: str, where: str) -> tuple[str | None, int]:
-    """The slowest link between two GPUs (None for one GPU), and how many there are."""
+def table(text: str, where: str) -> Pairs:
+    """Return the links between all pairs of GPUs."""
     lines = _COLOUR.sub("", text).splitlines()
     start = next(i for i, line in enumerate(lines) if line.strip())
     header = lines[start].split()
-    count = sum(re.fullmatch(r"GPU[0-9]+", word) is not None for word in header)
+    names = [word for word in header if re.fullmatch(r"GPU[0-9]+", word)]
     rows: dict[str, list[str]] = {}
     for number, line in enumerate(lines[start + 1 :], start + 2):
         words = line.split()
         if words and re.fullmatch(r"GPU[0-9]+", words[0]):
-            rows[words[0]] = links = words[1 : count + 1]
+            rows[words[0]] = links = words[1 : len(names) + 1]
             for link in links:
-                if link != "X" and link not in _BUS and not _nvlinks(link):
+                if link not in (SELF, *BUS) and not nvlinks(link):
                     raise InstanceError(
                         f"{where}: line {number}: found the link {link!r}, expected X, "
-                        f"NV#, {', '.join(_BUS)}; correct it"
+                        f"NV#, {', '.join(BUS)}; correct it"
                     )
-    if sorted(rows) != sorted(f"GPU{i}" for i in range(count)) or any(
-        len(links) != count for links in rows.values()
+    if list(rows) != [f"GPU{i}" for i in range(len(names))] or any(
+        len(links) != len(names) for links in rows.values()
     ):
         raise InstanceError(
-            f"{where}: found {len(rows)} rows for {count} GPUs, expected a square "
+            f"{where}: found {len(rows)} rows for {len(names)} GPUs, expected a square "
             "table; give the whole output of nvidia-smi topo -m"
         )
-    found = {link for links in rows.values() for link in links if link != "X"}
-    return max(found, key=_slowness, default=None), count
-
-
-def _nvlinks(link: str) -> int:
-    match = re.fullmatch(r"NV([1-9][0-9]?)", link)
-    return int(match[1]) if match else 0
-
-
-def _slowness(link: str) -> tuple[int, int]:
-    return (_BUS.index(link) + 1, 0) if link in _BUS else (0, -_nvlinks(link))
+    return list(rows.values())

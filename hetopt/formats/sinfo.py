@@ -1,11 +1,12 @@
 """Slurm's `sinfo -N -h -o "%N %G"` as the cluster of an instance.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
-resources are `(null)`, are left out. A node that several partitions list counts once.
-Nodes may be ranges, `n[01-04,07]`. Without a header the first two columns are nodes and
-resources; under one they are those called NODELIST (or HOSTNAMES) and GRES, and nodes
-whose STATE is down, drained or the like are left out and told. The type is kept as the
-node's `gres`, by which `hetopt export --to slurm` asks for it. Options are those of all
+resources are `(null)`, are left out. A node that several partitions list counts once;
+one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
+ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources;
+under one they are those called NODELIST (or HOSTNAMES) and GRES, and nodes whose STATE
+is down, drained or the like are left out and told. The type is kept as the node's
+`gres`, by which `hetopt export --to slurm` asks for it. Options are those of all
 importers of clusters; a node whose GPUs have no type gets the option `gpu`.
 """
 
@@ -56,7 +57,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     A line that is none of sinfo's is an `InstanceError`, as is a file without any.
     """
     columns = _Columns()
-    found: dict[str, Host] = {}
+    found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
     has_gres = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -77,23 +78,25 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
         gres = words[columns.gres]
         has_gres = has_gres or _GRES_FORM.fullmatch(gres) is not None
         gpus = _gpus(gres, place)
-        if gpus is None:
+        if not gpus:
             continue
         state = "" if columns.state is None else words[columns.state]
         for name in expanded(words[columns.nodes], place):
             if state.lower().startswith(_OUT) or state.endswith("*"):
                 left_out[name] = LeftOut(name, f"its state is {state}", _COMMAND)
                 continue
-            host = Host(name, *gpus, place, gres=gpus[0])
-            before = found.setdefault(name, host)
-            if before[:3] != host[:3]:
+            those = [
+                one._replace(gres=one.gpu) for one in clusters.parts(name, gpus, place)
+            ]
+            before = found.setdefault(name, those)
+            if [one[:3] for one in before] != [one[:3] for one in those]:
                 raise InstanceError(
                     f"{place}: found node {name!r} with {gres}, expected the same "
-                    f"as in {before.place.rpartition(': ')[2]}; remove one"
+                    f"as in {before[0].place.rpartition(': ')[2]}; remove one"
                 )
     if not found:
         raise InstanceError(_no_host(where, columns, has_gres, list(left_out.values())))
-    return list(found.values()), list(left_out.values())
+    return [one for those in found.values() for one in those], list(left_out.values())
 
 
 def _header(words: list[str], place: str) -> _Columns:
@@ -126,8 +129,8 @@ def _no_host(
     )
 
 
-def _gpus(gres: str, place: str) -> tuple[str | None, int] | None:
-    """Type and number of a node's GPUs; None where it has none."""
+def _gpus(gres: str, place: str) -> dict[str | None, int]:
+    """Return the numbers of a node's GPUs by their types."""
     types: dict[str | None, int] = {}
     # Commas also stand within the parentheses of sockets, as in gpu:8(S:0,3).
     for entry in re.findall(r"(?:[^,(]|\([^)]*\))+", gres):
@@ -140,14 +143,7 @@ def _gpus(gres: str, place: str) -> tuple[str | None, int] | None:
             )
         kind = fields[1] if len(fields) == 3 else None
         types[kind] = types.get(kind, 0) + int(fields[-1])
-    types = {kind: count for kind, count in types.items() if count}
-    if len(types) > 1:
-        listed = ", ".join(str(kind) for kind in types)
-        raise InstanceError(
-            f"{place}: found GPUs of {len(types)} types on a node ({listed}), expected "
-            "one; list the GPUs of one type"
-        )
-    return next(iter(types.items())) if types else None
+    return {kind: count for kind, count in types.items() if count}
 
 
 def expanded(nodes: str, place: str) -> Iterator[str]:

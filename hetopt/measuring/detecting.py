@@ -2,21 +2,19 @@
 
 GPUs of one type become one node. A machine with several types becomes a node a type,
 joined by the slowest bus among them unless `inter_gbytes_per_s` says otherwise. The
-link within a node is read from the topology: the NVLinks between the pair that has the
-fewest, or the bus of the pair that is furthest apart.
+link within a node is that of the topology, as of nvidia-smi's.
 """
 
-import re
 import socket
-from collections.abc import Iterator
 from importlib import import_module
 from itertools import combinations
 from typing import Any
 
-from ..errors import InstanceError, Unsupported
+from ..errors import Unsupported
 from ..formats.importing import clusters
-from ..formats.importing.assumptions import Assumption
 from ..formats.importing.clusters import Host
+from ..formats.importing.topology import SELF, Pairs
+from ..formats.nvidia_smi import Listed, hosts_of
 
 OPTIONS = clusters.OPTIONS
 _MIB = 2**20
@@ -40,23 +38,16 @@ def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
             "with what nvidia-smi prints on the machine that has the GPUs"
         ) from None
     try:
-        hosts = list(_hosts_here(nvml, name or socket.gethostname().split(".")[0]))
+        hosts = _hosts_here(nvml, name or socket.gethostname().split(".")[0])
     finally:
         nvml.nvmlShutdown()
     if not hosts:
         raise Unsupported("NVML finds no GPU on this machine")
-    settings = _settings(hosts, options)
-    assumed = clusters.assumed(hosts, settings)
-    if settings != clusters.Settings(**options):
-        value = f"{settings.inter_gbytes_per_s:g} GB/s"
-        change = "-o inter_gbytes_per_s=X"
-        assumed.append(
-            Assumption("links between types", value, "the slowest bus", change)
-        )
+    settings = clusters.Settings(**options)
     return {
         "source": "NVML",
         "cluster": clusters.cluster(hosts, settings),
-        "assumed": assumed,
+        "assumed": clusters.assumed(hosts, settings),
     }
 
 
@@ -69,36 +60,17 @@ def _nvml() -> Any:
         ) from None
 
 
-def _settings(hosts: list[Host], options: dict[str, Any]) -> clusters.Settings:
-    """The options; types of one machine are joined by its bus where none is given."""
-    settings = clusters.Settings(**options)
-    if len(hosts) == 1 or settings.host_gbytes_per_s is not None:
-        return settings
-    cards = clusters.sheets(hosts, settings)
-    buses = {
-        name: None if sheet is None else sheet.pcie_gbytes_per_s
-        for name, sheet in cards.items()
-    }
-    if unknown := [name for name, rate in buses.items() if rate is None]:
-        raise InstanceError(
-            f"found GPUs {', '.join(unknown)}, whose bus is not known; give the option "
-            "inter_gbytes_per_s=X"
+def _hosts_here(nvml: Any, machine: str) -> list[Host]:
+    count = nvml.nvmlDeviceGetCount()
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+    listed = [
+        Listed(
+            _text(nvml.nvmlDeviceGetName(handle)),
+            nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB,
         )
-    slowest = min(rate for rate in buses.values() if rate is not None)
-    return settings._replace(inter_gbytes_per_s=slowest)
-
-
-def _hosts_here(nvml: Any, machine: str) -> Iterator[Host]:
-    by_type: dict[str, list[Any]] = {}
-    for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        by_type.setdefault(_text(nvml.nvmlDeviceGetName(handle)), []).append(handle)
-    for gpu, handles in by_type.items():
-        short = re.sub(r"[^A-Za-z0-9]+", "-", gpu).strip("-").lower()
-        name = machine if len(by_type) == 1 else f"{machine}-{short}"
-        memory = min(nvml.nvmlDeviceGetMemoryInfo(h).total for h in handles) // _MIB
-        link = _worst_link(nvml, handles)
-        yield Host(name, gpu, len(handles), f"GPU {gpu!r}", memory, link)
+        for handle in handles
+    ]
+    return hosts_of(machine, listed, _pairs(nvml, handles), "NVML")
 
 
 def _text(value: str | bytes) -> str:
@@ -106,20 +78,18 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _worst_link(nvml: Any, handles: list[Any]) -> str | None:
-    """The slowest link between two of the GPUs, in nvidia-smi's words."""
+def _pairs(nvml: Any, handles: list[Any]) -> Pairs:
+    """The links between all pairs of GPUs, in nvidia-smi's words."""
     ports = [_ports(nvml, handle) for handle in handles]
     addresses = [_text(nvml.nvmlDeviceGetPciInfo(handle).busId) for handle in handles]
-    nvlinks, levels = [], [0]
+    table = [[SELF] * len(handles) for _ in handles]
     for (i, one), (j, two) in combinations(enumerate(handles), 2):
         direct = ports[i].count(addresses[j])
-        nvlinks.append(direct or min(ports[i].count(None), ports[j].count(None)))
-        levels.append(nvml.nvmlDeviceGetTopologyCommonAncestor(one, two))
-    if not nvlinks:
-        return None
-    if all(nvlinks):
-        return f"NV{min(nvlinks)}"
-    return next(word for level, word in _BUSES if max(levels) >= level)
+        width = direct or min(ports[i].count(None), ports[j].count(None))
+        level = nvml.nvmlDeviceGetTopologyCommonAncestor(one, two)
+        bus = next(word for least, word in _BUSES if level >= least)
+        table[i][j] = table[j][i] = f"NV{width}" if width else bus
+    return table
 
 
 def _ports(nvml: Any, handle: Any) -> list[str | None]:

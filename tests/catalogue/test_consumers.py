@@ -14,6 +14,7 @@ from hetopt.errors import HetoptError, InstanceError
 from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
 from hetopt.formats.importing.clusters import Host, Settings, assumed, cluster
+from hetopt.formats.importing.topology import Links
 from hetopt.scheduling.fitting import named_gpus
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
@@ -113,7 +114,7 @@ def test_cards_without_sixteen_bits_in_common_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_bus_that_no_sheet_tells_is_asked_for() -> None:
-    host = Host("n1", "GB200", 4, "n1.topo", worst_link="SYS")
+    host = Host("n1", "GB200", 4, "n1.topo", links=Links("SYS"))
     with pytest.raises(InstanceError, match=r"n1.topo.*SYS.*'GB200-186GB', whose bus"):
         cluster([host], Settings())
     (node,) = cluster([host], Settings(intra_gbytes_per_s=20.0))["nodes"]

@@ -1,6 +1,7 @@
 """Importers: what people have of their machines and models becomes an instance."""
 
 import json
+from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from hetopt.formats import (
     nvidia_smi,
     sinfo,
 )
-from hetopt.schema import Cluster, ModelSpec
+from hetopt.formats.assembling import assembly
+from hetopt.schema import Cluster, Instance, ModelSpec
 
 RUN = "sinfo -N -h -o '%N %G'"
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -171,7 +173,7 @@ def test_the_rate_of_links_within_a_host_can_be_given(tmp_path: Path) -> None:
         ("n1.csv", ["0, T4"], "line 1: found '0, T4', expected `0, NAME, MIB`"),
         ("n1.csv", ["1, Tesla T4, 15360"], "line 1: found '1, Tesla T4, 15360'"),
         ("n1.csv", ["0, Tesla T4, [N/A]"], "line 1: memory.total: found '[N/A]'"),
-        ("n1.csv", ["0, Tesla T4, 1", "1, L4, 1"], "GPUs of several types"),
+        ("n1.csv", ["0, GB200, 9999", "1, L4, 9999"], "GB200-186GB, whose bus is not"),
         ("n1.csv", ["index, name, memory.total"], "found no GPU"),
         ("n1.topo", topology("NV12", "NV12", "NVX"), "line 3: found the link 'NVX'"),
         ("n1.topo", topology("NV1", "NV1", "NV1")[:3], "2 rows for 3 GPUs"),
@@ -184,6 +186,59 @@ def test_what_is_wrong_with_nvidia_smi_is_told_by_line(
     with pytest.raises(InstanceError) as caught:
         nvidia_smi.read([put(tmp_path, name, *lines)])
     assert message in str(caught.value)
+
+
+BOX = ["0, RTX 3090, 24576", "1, NVIDIA GeForce RTX 4090, 24564", "2, RTX 3090, 24000"]
+NAMES = ["box-rtx-3090", "box-nvidia-geforce-rtx-4090"]
+
+
+def test_a_machine_with_two_types_of_cards_is_two_nodes_joined_by_the_bus(
+    tmp_path: Path,
+) -> None:
+    box = put(tmp_path, "box.csv", *BOX)
+    topo = put(tmp_path, "box.topo", *topology("SYS", "NV4", "SYS"))
+    read = nvidia_smi.read([box, topo], reserve_mib=0)
+    found = cluster(read)
+    assert [(n.name, n.gpu, n.count) for n in found.nodes] == [
+        (NAMES[0], "RTX3090", 2),
+        (NAMES[1], "RTX4090", 1),
+    ]
+    assert found.nodes[0].intra_gbytes_per_s == 4 * 14.0625  # the bridge of 0 and 2
+    assert found.gpus["RTX3090"].memory_gib == 23.437  # the least of the type
+    assert found.link(*NAMES) == (0, Fraction("31.5e9"))
+    (row,) = [row for row in read["assumed"] if row.what.startswith("box, which")]
+    assert row.value == f"nodes {', '.join(NAMES)}, joined at 31.5 GB/s"
+    assert row.change == f"--island '{','.join(NAMES)}=X'"
+    alone = cluster(nvidia_smi.read([box], inter_gbytes_per_s=12.0))
+    assert alone.link(*NAMES) == (0, 12 * 10**9)
+
+
+def test_a_mixed_machine_beside_others_keeps_its_bus(tmp_path: Path) -> None:
+    box = put(tmp_path, "box.csv", *BOX)
+    other = put(tmp_path, "n2.csv", *smi(2))
+    with pytest.raises(InstanceError, match="found 2 hosts, and no file tells how"):
+        nvidia_smi.read([box, other])
+    found = cluster(nvidia_smi.read([box, other], inter_gbytes_per_s=1.25))
+    assert found.link(*NAMES) == (0, Fraction("31.5e9"))
+    assert {found.link(name, "n2") for name in NAMES} == {(0, Fraction("1.25e9"))}
+
+
+def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
+    tmp_path: Path,
+) -> None:
+    path = put(tmp_path, "hosts", "n1 gpu:rtx4090:1,gpu:rtx3090:2", "n2 gpu:l40s:2")
+    workload = {"sequence_length": 128, "global_batch": 8, "micro_batch_sizes": [1]}
+    args: Any = (Path("gpt2"), "sinfo", [path], ["inter_gbytes_per_s=1"], workload)
+    rows = [row for row in assembly(*args).assumed if row.what.startswith("n1, which")]
+    words = rows[0].change.removeprefix("--island '").removesuffix("X'") + "64Gb/s"
+    made = assembly(*args, islands=[words, "n1-*,n2=2GB/s@1us"]).document
+    data = Instance.model_validate_json(json.dumps(made))
+    link = data.planned_cluster.link
+    assert link("n1-rtx4090", "n1-rtx3090") == (Fraction(1, 10**6), 2 * 10**9)
+    made = assembly(*args, islands=[words]).document
+    link = Instance.model_validate_json(json.dumps(made)).planned_cluster.link
+    assert link("n1-rtx4090", "n1-rtx3090") == (0, 8 * 10**9)
+    assert link("n1-rtx4090", "n2") == (0, 10**9)
 
 
 def test_nvlinks_of_a_card_without_any_are_refused(tmp_path: Path) -> None:
@@ -264,7 +319,7 @@ def test_nodes_that_no_job_starts_on_are_left_out_and_told(tmp_path: Path) -> No
     [
         (["n1"], "line 1: found 'n1', expected `NODES GRES ...`. Run: sinfo"),
         (["n1 gpu:a:b:c 1 1"], "line 1: found 'gpu:a:b:c'"),
-        (["n1 gpu:t4:2,gpu:l4:2 1 1"], "line 1: found GPUs of 2 types on a node"),
+        (["n1 gpu:t4:2,gpu:l4:2", "n1 gpu:t4:2"], "line 2: found node 'n1' with gpu:t"),
         (["n1 gpu:t4:2", "n1 gpu:t4:3"], "line 2: found node 'n1' with gpu:t4:3"),
         (["n[4-1] gpu:t4:2"], "line 1: found the range 4-1"),
         (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
@@ -337,7 +392,8 @@ def test_nodes_of_kubernetes_are_the_cluster_by_their_labels(tmp_path: Path) -> 
         ("a", "A100-80GB-SXM4", 4),
     ]
     one = put(tmp_path, "one.yaml", json.dumps(k8s("b")))
-    assert cluster(kubectl.read([one])).nodes == found.nodes[:1]
+    alone = cluster(kubectl_of(tmp_path, k8s("b")))
+    assert cluster(kubectl.read([one])) == alone
 
 
 def test_the_label_of_a_product_that_jobs_ask_for_means_the_card(

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from fractions import Fraction
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -114,13 +115,30 @@ def test_two_types_are_two_nodes_joined_by_the_slower_bus(
     cluster = found(monkeypatch, FakeNvml(gpus))
     assert sorted(node.count for node in cluster.nodes) == [2, 2]
     assert len({node.gpu for node in cluster.nodes}) == 2
-    assert cluster.inter.gbytes_per_s == 15.75  # PCIe 3.0, the T4's
+    one, two = (node.name for node in cluster.nodes)
+    assert cluster.link(one, two) == (0, Fraction("15.75e9"))  # PCIe 3.0, the T4's
     given = found(monkeypatch, FakeNvml(gpus), inter_gbytes_per_s=12.0)
     assert given.inter.gbytes_per_s == 12
     assert {node.adapters for node in given.nodes} == {None}  # no network is between
     ported = found(monkeypatch, FakeNvml(gpus), ports=2, port_gbytes_per_s=5.0)
     assert ported.inter.gbytes_per_s == 10
     assert {node.adapters for node in ported.nodes} == {2}
+
+
+def test_a_ring_of_nvlinks_counts_where_pairs_have_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ring: list[list[int | None]] = [[1, 1, 3, 3], [0, 0, 2], [1, 3], [0, 0, 2]]
+    nvml = FakeNvml([A100] * 4, ring)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    read = detected("box")
+    assert read["cluster"]["nodes"][0]["intra_gbytes_per_s"] == 25
+    (row,) = [row for row in read["assumed"] if row.what == "links within box"]
+    assert row[1:] == (
+        "25 GB/s",
+        "the ring of NVLinks 0-3-2-1; a pair has NODE",
+        "-o intra_gbytes_per_s=X",
+    )
 
 
 def test_no_driver_is_said_with_another_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ is not for tensors, and how many ports a host has, is the catalogue's where the 
 do not say. `assumed` tells what of it was assumed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
+from .topology import Links, nvlinks
 
 OPTIONS: dict[str, Any] = {
     "inter_gbytes_per_s": GbytesPerS,
@@ -53,15 +55,20 @@ class Settings(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A machine: its GPUs by the name found; memory and links where a file tells."""
+    """A machine: its GPUs by the name found; memory and links where a file tells.
+
+    Of a machine with GPUs of several types it is the part that has one; `machine` then
+    is the name of the whole.
+    """
 
     name: str
     gpu: str | None
     gpus: int
     place: str
     memory_mib: int | None = None
-    worst_link: str | None = None
+    links: Links | None = None
     gres: str | None = None  # what Slurm calls its GPUs
+    machine: str | None = None
 
 
 class LeftOut(NamedTuple):
@@ -86,6 +93,24 @@ class Card(NamedTuple):
     peak_tflops: float
     total_mib: int
     sheet: Gpu | None = None
+
+
+def parts(machine: str, types: Mapping[str | None, int], place: str) -> list[Host]:
+    """Return a machine as hosts, one for each type of its GPUs.
+
+    `types` says how many there are of each. Where there are several types, their names
+    follow the machine's.
+    """
+    if len(types) == 1:
+        return [Host(machine, gpu, count, place) for gpu, count in types.items()]
+    return [
+        Host(f"{machine}-{_label(gpu)}", gpu, count, place, machine=machine)
+        for gpu, count in types.items()
+    ]
+
+
+def _label(gpu: str | None) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", gpu or "gpu").strip("-").lower()
 
 
 def document(
@@ -132,10 +157,10 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     _once(hosts)
     for host in hosts:
         named_well(host.place, "host", host.name)
-    rate = settings.host_gbytes_per_s
-    if rate is None and len(hosts) > 1:
+    rate, count = settings.host_gbytes_per_s, len(_machines(hosts))
+    if rate is None and count > 1:
         raise InstanceError(
-            f"found {len(hosts)} hosts, and no file tells how fast they are joined; "
+            f"found {count} hosts, and no file tells how fast they are joined; "
             "give the option inter_gbytes_per_s=X, the rate of a host"
         )
     cards = [card(host, settings) for host in hosts]
@@ -162,6 +187,8 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     if rate is not None:
         latency = settings.inter_latency_us or 0.0
         found["inter"] = {"gbytes_per_s": rate, "latency_us": latency}
+    if islands := [island for island, _ in _mixed(hosts, settings)]:
+        found.setdefault("inter", {})["islands"] = islands
     return found
 
 
@@ -173,13 +200,62 @@ def _ports(
     None where ports are told, or of no use.
     """
     rate = settings.host_gbytes_per_s
-    if settings.ports is not None or rate is None or len(hosts) == 1:
+    if settings.ports is not None or rate is None or len(_machines(hosts)) == 1:
         return []
     cards = [card(host, settings) for host in hosts]
     return [
         (held.name, held.sheet, ports.usual(held.sheet, host.gpus, rate))
         for host, held in zip(hosts, cards, strict=True)
     ]
+
+
+def _machines(hosts: Sequence[Host]) -> dict[str, list[Host]]:
+    """Return the hosts of every machine, by its name."""
+    found: dict[str, list[Host]] = {}
+    for host in hosts:
+        found.setdefault(host.machine or host.name, []).append(host)
+    return found
+
+
+def _mixed(
+    hosts: Sequence[Host], settings: Settings
+) -> Iterator[tuple[dict[str, Any], Assumption]]:
+    """Yield what joins the parts of each machine with several types of GPUs.
+
+    That is the slowest bus of its cards. Where there is no other machine, the rate
+    between hosts may be told for it.
+    """
+    of = _machines(hosts)
+    for machine, those in of.items():
+        is_told = len(of) == 1 and settings.host_gbytes_per_s is not None
+        if len(those) == 1 or is_told:
+            continue
+        rate = settings.intra_gbytes_per_s or _slowest_bus(those, settings)
+        names = [host.name for host in those]
+        yield (
+            {"nodes": names, "gbytes_per_s": rate},
+            Assumption(
+                f"{machine}, which has GPUs of {len(those)} types",
+                f"nodes {', '.join(names)}, joined at {rate:g} GB/s",
+                "slowest bus of its cards; the network counts for each node, and the "
+                "names are none of hosts",
+                f"--island '{','.join(names)}=X'",
+            ),
+        )
+
+
+def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
+    sheets = {held.name: held.sheet for held in (card(h, settings) for h in hosts)}
+    buses = {
+        name: None if sheet is None else sheet.pcie_gbytes_per_s
+        for name, sheet in sheets.items()
+    }
+    if unknown := [name for name, rate in buses.items() if rate is None]:
+        raise InstanceError(
+            f"{hosts[0].place}: found GPUs {', '.join(unknown)}, whose bus is not "
+            "known; give the option intra_gbytes_per_s=X"
+        )
+    return min(rate for rate in buses.values() if rate is not None)
 
 
 def _counted(
@@ -200,11 +276,6 @@ def _counted(
     }
 
 
-def sheets(hosts: Sequence[Host], settings: Settings) -> dict[str, Gpu | None]:
-    """The sheets of the types by name, None where there is none."""
-    return {held.name: held.sheet for held in (card(h, settings) for h in hosts)}
-
-
 def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
     """What `cluster` takes for granted of these hosts."""
     rows: dict[str, Assumption] = {}
@@ -213,6 +284,8 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
         for row in (_meaning(host, held, settings), _joined(host, held, settings)):
             if row is not None:
                 rows[row.what] = row
+    for _, row in _mixed(hosts, settings):
+        rows[row.what] = row
     for _, counted in _counted(hosts, settings).values():
         rows |= {row.what: row for row in counted.rows}
     joined = settings.host_gbytes_per_s is not None
@@ -235,16 +308,21 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
 
 
 def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
-    """That the links within a host are those of the data sheet."""
-    told = settings.intra_gbytes_per_s is not None or host.worst_link is not None
+    """That the links within a host are those of the data sheet, or of some pairs."""
+    told = settings.intra_gbytes_per_s is not None
     if told or host.gpus == 1 or held.sheet is None:
         return None
+    change = "-o intra_gbytes_per_s=X"
+    if host.links is not None:
+        if host.links.told is None:
+            return None
+        value = f"{_intra(host, held, settings):g} GB/s"
+        return Assumption(f"links within {host.name}", value, host.links.told, change)
     sheet = held.sheet
     bus = sheet.link_gbytes_per_s == sheet.pcie_gbytes_per_s
     kind = "NVLinks" if sheet.maker == "NVIDIA" else f"links of {sheet.nvlink}"
     source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
-    change = "-o intra_gbytes_per_s=X"
     return Assumption(links_of(held.name), value, source, change)
 
 
@@ -325,19 +403,20 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
             f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
             "the option intra_gbytes_per_s=X"
         )
-    if host.worst_link is None:
+    if host.links is None:
         return gpu.link_gbytes_per_s
-    if host.worst_link.startswith("NV"):
+    link = host.links.name
+    if width := nvlinks(link):
         if gpu.nvlink_gbytes_per_s is None:
             raise InstanceError(
-                f"{host.place}: found {host.worst_link} between GPUs {card.name!r}, "
+                f"{host.place}: found {link} between GPUs {card.name!r}, "
                 "which have no NVLink by their data sheet; give the option "
                 "intra_gbytes_per_s=X"
             )
-        return int(host.worst_link[2:]) * gpu.nvlink_gbytes_per_s
+        return width * gpu.nvlink_gbytes_per_s
     if gpu.pcie_gbytes_per_s is None:
         raise InstanceError(
-            f"{host.place}: found {host.worst_link} between GPUs {card.name!r}, whose "
+            f"{host.place}: found {link} between GPUs {card.name!r}, whose "
             "bus is not in the catalogue; give the option intra_gbytes_per_s=X"
         )
     return gpu.pcie_gbytes_per_s

@@ -1,0 +1,116 @@
+"""The link that counts within a host is that of the widest ring of NVLinks."""
+
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hetopt.formats import nvidia_smi
+from hetopt.formats.importing.topology import Links, links, part, ring
+
+# A DGX-1 with V100, as `nvidia-smi topo -m` shows it: the hybrid cube mesh.
+DGX1 = """\
+        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    CPU Affinity
+GPU0     X      NV1     NV1     NV2     NV2     SYS     SYS     SYS     0-19,40-59
+GPU1    NV1      X      NV2     NV1     SYS     NV2     SYS     SYS     0-19,40-59
+GPU2    NV1     NV2      X      NV2     SYS     SYS     NV1     SYS     0-19,40-59
+GPU3    NV2     NV1     NV2      X      SYS     SYS     SYS     NV1     0-19,40-59
+GPU4    NV2     SYS     SYS     SYS      X      NV1     NV1     NV2     20-39,60-79
+GPU5    SYS     NV2     SYS     SYS     NV1      X      NV2     NV1     20-39,60-79
+GPU6    SYS     SYS     NV1     SYS     NV1     NV2      X      NV2     20-39,60-79
+GPU7    SYS     SYS     SYS     NV1     NV2     NV1     NV2      X      20-39,60-79
+"""
+CUBE = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV2\tNV1\tSYS\t0-19\t0
+GPU1\tNV2\t X \tSYS\tNV1\t0-19\t0
+GPU2\tNV1\tSYS\t X \tNV2\t20-39\t1
+GPU3\tSYS\tNV1\tNV2\t X \t20-39\t1
+"""
+
+
+def widest(widths: Sequence[Sequence[int]]) -> int:
+    """The narrowest link of the widest ring, by trying all orders; 0: there is none."""
+    first, *others = range(len(widths))
+    rings = ((first, *order, first) for order in permutations(others))
+    return max(min(widths[i][j] for i, j in pairwise(order)) for order in rings)
+
+
+def drawn(random: Random, count: int, share: float) -> list[list[int]]:
+    table = [[0] * count for _ in range(count)]
+    for i in range(count):
+        for j in range(i):
+            width = random.randint(1, 4) if random.random() < share else 0
+            table[i][j] = table[j][i] = width
+    return table
+
+
+@pytest.mark.parametrize("count", range(3, 8))
+def test_the_ring_is_the_widest_of_all_orders(count: int) -> None:
+    random, found = Random(count), 0
+    for _ in range(60):
+        table = drawn(random, count, random.choice((0.3, 0.6, 0.9)))
+        order = ring(table)
+        if order is None:
+            assert widest(table) == 0
+            continue
+        found += 1
+        assert sorted(order) == list(range(count))
+        assert min(table[i][j] for i, j in pairwise((*order, order[0]))) == widest(
+            table
+        )
+    assert 0 < found < 60
+
+
+def test_a_dgx_1_is_as_fast_as_its_double_links() -> None:
+    found = links(nvidia_smi.table(DGX1, "dgx.topo"))
+    assert found is not None
+    assert found.name == "NV2"
+    assert "; a pair has SYS" in str(found.told)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "name", "told"),
+    [
+        ((0,), None, None),
+        ((0, 1), "NV2", None),
+        ((0, 3), "SYS", None),
+        ((0, 1, 2), "SYS", "the slowest pair's, SYS; NVLinks make no ring"),
+        ((0, 1, 2, 3), "NV1", "the ring of NVLinks 0-2-3-1; a pair has SYS"),
+    ],
+)
+def test_where_there_is_no_ring_the_slowest_pair_counts_and_is_told(
+    gpus: tuple[int, ...], name: str | None, told: str | None
+) -> None:
+    found = links(part(nvidia_smi.table(CUBE, "box.topo"), gpus))
+    if name is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.name == name
+        assert str(found.told).startswith(str(told))
+
+
+def test_pairs_that_are_alike_are_not_told() -> None:
+    for name in ("NV12", "SYS"):
+        table = [["X" if i == j else name for j in range(40)] for i in range(40)]
+        assert links(table) == Links(name)
+    buses = [["X", "PIX", "SYS"], ["PIX", "X", "SYS"], ["SYS", "SYS", "X"]]
+    assert links(buses) == Links("SYS")
+
+
+def test_a_host_has_the_rate_of_its_ring_and_says_so(tmp_path: Path) -> None:
+    names = [f"{i}, Tesla V100-SXM2-16GB, 16160\n" for i in range(4)]
+    (tmp_path / "box.csv").write_text("".join(names))
+    (tmp_path / "box.topo").write_text(CUBE)
+    read = nvidia_smi.read([tmp_path / "box.csv", tmp_path / "box.topo"])
+    (node,) = read["cluster"]["nodes"]
+    assert node["intra_gbytes_per_s"] == 25  # one NVLink of a V100
+    (row,) = [row for row in read["assumed"] if row.what == "links within box"]
+    assert row[1:] == (
+        "25 GB/s",
+        "the ring of NVLinks 0-2-3-1; a pair has SYS",
+        "-o intra_gbytes_per_s=X",
+    )
