@@ -147,10 +147,10 @@ def _best_for(result: Result, others: Iterable[Result]) -> Result:
     for other in others:
         if other.plan is None or other.objective is None:
             continue
-        if result.objective is not None and other.objective >= result.objective:
-            continue
+        # Gradients may be wider here, so that the same plan takes longer.
         judged = training_plan.evaluate(result.data, other.plan)
-        if judged.valid:
+        own, its = result.objective, judged.objective
+        if judged.valid and its is not None and (own is None or its < own):
             status = Status.FEASIBLE
             if result.bound is not None and result.bound.value == judged.objective:
                 status = Status.OPTIMAL
