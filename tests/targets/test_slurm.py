@@ -1,0 +1,198 @@
+"""A Slurm of this machine takes jobs that are made of its own list, and runs them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+
+import pytest
+from exporter_plans import pipeline
+from model_configs import LLAMA_31
+from slurm_cluster import cluster, free_port, lacking
+
+from hetopt import api
+from hetopt.formats import exporting
+from hetopt.formats.assembling import assembly
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
+from hetopt.text.complaints import validated
+
+pytestmark = [pytest.mark.targets, pytest.mark.tool("slurm")]
+
+SMALL = {
+    **{key: value for key, value in LLAMA_31.items() if key != "rope_scaling"},
+    **{"num_hidden_layers": 6, "hidden_size": 64, "intermediate_size": 128},
+    **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 256},
+}
+TYPES = "types=a100:A100-80GB-SXM4,l40s:L40S"
+WORDS = "--cpu --steps 2 --seed 1 --data synthetic"
+# Names of nodes are no hosts of this machine, which all of them are.
+HERE = """\
+#!/usr/bin/env bash
+MASTER_ADDR=127.0.0.1 exec bash ./train.sh "$@"
+"""
+TELLS = """\
+#!/usr/bin/env bash
+set -- $*
+echo "$SLURMD_NODENAME ${CUDA_VISIBLE_DEVICES:-none} $4" >> told
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What tells Slurm's commands of the cluster."""
+    if why := lacking():
+        pytest.skip(why)
+    with cluster(tmp_path_factory.mktemp("slurm")) as env:
+        yield env
+
+
+def said(env: dict[str, str], *words: str, cwd: Path | None = None) -> str:
+    """The output of a command, which ends well."""
+    told = subprocess.run(
+        words, env=env, cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout
+
+
+def planned(env: dict[str, str], place: Path) -> tuple[Instance, TrainingPlan]:
+    """An instance of the list that sinfo prints, and a plan on parts of all nodes."""
+    (place / "nodes").write_text(said(env, "sinfo", "-N", "-h", "-o", "%N %G %c %m"))
+    (place / "config.json").write_text(json.dumps(SMALL))
+    workload = {"sequence_length": 32, "global_batch": 4, "micro_batch_sizes": [1]}
+    options = [TYPES, "inter_gbytes_per_s=3", "recompute=none", "zero=0"]
+    made = assembly(
+        *(place / "config.json", "sinfo", [place / "nodes"], options, workload)
+    )
+    gpus = ["nfast1:2", "nfast1:3", "nold1:0", "nold2:1"]
+    whole = pipeline(gpus, [(3, 2, 1), (2, 1, 1), (1, 1, 1)], 4, 1)
+    data = validated(Instance, made.document, "the instance", file="")
+    return data, TrainingPlan(pipelines=(whole,))
+
+
+def accepted(env: dict[str, str], place: Path, *options: str) -> tuple[bool, str]:
+    """Whether Slurm would run the job at once or later, and what it says."""
+    files = exporting.exported("slurm", *planned(env, place), options)
+    exporting.write(place / "job", files)
+    told = subprocess.run(
+        ["sbatch", "--test-only", "job.sbatch"],
+        cwd=place / "job",
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.returncode == 0, told.stderr
+
+
+def test_slurm_accepts_the_names_of_its_own_list(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    nodes = planned(slurm, tmp_path)[0].planned_cluster.nodes
+    assert {node.gpu for node in nodes} == {"A100-80GB-SXM4", "L40S"}
+    took, words = accepted(slurm, tmp_path)
+    assert took, words
+    assert "on nfast1,nold[1-2]" in words
+
+
+def test_slurm_refuses_other_names(slurm: dict[str, str], tmp_path: Path) -> None:
+    types = ("A100-80GB-SXM4", "L40S")
+    option = f"gres={','.join(f'{name}:{name}' for name in types)}"
+    took, words = accepted(slurm, tmp_path, option)
+    assert not took
+    assert "Requested node configuration is not available" in words
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["gres=A100-80GB-SXM4:gpu,L40S:gpu", "partition=all", "time=1:00:00"],
+        ["cpus_per_gpu=1", "mem_per_gpu=10M"],
+    ],
+)
+def test_slurm_accepts_what_options_say(
+    options: list[str], slurm: dict[str, str], tmp_path: Path
+) -> None:
+    took, words = accepted(slurm, tmp_path, *options)
+    assert took, words
+
+
+def test_slurm_accepts_nodes_by_name_where_no_list_told_types(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    data, plan = planned(slurm, tmp_path)
+    text = re.sub(r'"gres":"\w+"', '"gres":null', data.model_dump_json())
+    files = exporting.exported("slurm", Instance.model_validate_json(text), plan)
+    assert "--nodelist=nold1,nold2" in files["job.sbatch"]
+    exporting.write(tmp_path / "job", files)
+    said(slurm, "sbatch", "--test-only", "job.sbatch", cwd=tmp_path / "job")
+
+
+def test_ranks_get_the_gpus_that_slurm_grants(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    """A job of another holds GPU 0 of nold1, and the plan says 0 there."""
+    options = ["cpus_per_gpu=1", "mem_per_gpu=10M"]
+    folder = tmp_path / "job"
+    files = exporting.exported("slurm", *planned(slurm, tmp_path), options)
+    exporting.write(folder, files)
+    (tmp_path / "torchrun").write_text(TELLS)
+    (tmp_path / "torchrun").chmod(0o755)
+    wants = ["-w", "nold1", "--gres=gpu:l40s:1", "--mem=10M", "-o", "/dev/null"]
+    said(slurm, "sbatch", *wants, "--wrap", "sleep 600", cwd=tmp_path)
+    path = f"{tmp_path}{os.pathsep}{slurm['PATH']}"
+    env = {**slurm, "PATH": path, "ARGS": WORDS}
+    try:
+        said(env, "sbatch", "--wait", "job.sbatch", cwd=folder)
+    finally:
+        said(slurm, "scancel", "--me")
+    told = sorted((folder / "told").read_text().splitlines())
+    # The node, what is visible, and the rank of the node.
+    assert told == ["nfast1 0,1 0", "nold1 1 1", "nold2 0 2"]
+
+
+def test_a_job_without_words_fails_and_says_so(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    files = exporting.exported("slurm", *planned(slurm, tmp_path))
+    exporting.write(tmp_path / "job", files)
+    words = ["sbatch", "--wait", "-o", "out", "job.sbatch"]
+    env = {name: value for name, value in slurm.items() if name != "ARGS"}
+    ended = subprocess.run(words, cwd=tmp_path / "job", env=env, check=False)
+    assert ended.returncode == 2
+    assert "found no --steps in ARGS" in (tmp_path / "job" / "out").read_text()
+
+
+def test_the_executor_trains_under_slurm_as_it_does_alone(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    if util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    data, plan = planned(slurm, tmp_path)
+    exporting.write(tmp_path / "job", exporting.exported("slurm", data, plan))
+    (tmp_path / "job" / "here.sh").write_text(HERE)
+    (tmp_path / "job" / "here.sh").chmod(0o755)
+    torchrun = f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n'
+    (tmp_path / "torchrun").write_text(torchrun)
+    (tmp_path / "torchrun").chmod(0o755)
+    env = {
+        **slurm,
+        "PATH": f"{tmp_path}{os.pathsep}{slurm['PATH']}",
+        "ARGS": f"{WORDS} --json",
+        "TRAIN": "./here.sh",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
+    words = ["sbatch", "--wait", "-o", "out", "job.sbatch"]
+    ended = subprocess.run(words, cwd=tmp_path / "job", env=env, check=False)
+    out = (tmp_path / "job" / "out").read_text()
+    assert ended.returncode == 0, out[-4000:]
+    found = json.loads(out[out.index("{") :])
+    alone = api.run(plan, data, steps=2, seed=1, cpu=True, data="synthetic")
+    losses = [step["loss"] for step in alone.steps]
+    assert [step["loss"] for step in found["steps"]] == pytest.approx(losses, rel=1e-6)
