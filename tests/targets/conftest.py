@@ -7,6 +7,7 @@ of the test in `--junitxml`, where `benchmarks/held.py` has them from.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -25,11 +26,44 @@ while [ "$1" = -ntt ] || [ "$1" = -- ]; do shift; done
 shift
 exec bash -c "$*"
 """
+# How a tool says that it wants GPUs, itself or by a module that is made for them.
+WANTS_GPUS = re.compile(
+    r"(?i:cuda|nvidia|\bgpus?\b)|\bTE\b|"
+    r"No module named '(?:apex|flash_attn|transformer_engine)"
+)
 # What each part of a run would be started with, in place of the start.
 RECORD = """\
 #!/usr/bin/env bash
 { printf '%s\\n' "$@"; echo; } > "$0.$$"
 """
+
+
+def need(*modules: str) -> None:
+    """Skip a test where one of the modules is not installed."""
+    for module in modules:
+        try:
+            found = util.find_spec(module)
+        except ModuleNotFoundError:  # nor what it is a part of
+            found = None
+        if found is None:
+            pytest.skip(f"{module} is not installed")
+
+
+def lack_of_gpus(said: str) -> str:
+    """The error of a tool that ended because it wants GPUs; any other is a failure.
+
+    Where it wants a module that needs no GPU the test is skipped.
+    """
+    found = re.findall(
+        r"^(?:\[rank\d\]:)? *([\w.]*(?:Error|Exception): .+)$", said, re.M
+    )
+    own = [error for error in found if "ChildFailed" not in error]
+    assert own, said[-4000:]
+    if WANTS_GPUS.search(own[-1]) is None:
+        if module := re.search(r"No module named '([\w.]+)'", own[-1]):
+            pytest.skip(f"{module[1]} is not installed")
+        raise AssertionError(f"found {own[-1]}, expected a lack of GPUs")
+    return own[-1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,9 +109,7 @@ def told(tmp_path: Path) -> Callable[..., Any]:
     def run(
         program: str, needs: str, *words: str, folder: Path = tmp_path, **env: str
     ) -> Any:
-        for module in needs.split():
-            if util.find_spec(module) is None:
-                pytest.skip(f"{module} is not installed")
+        need(*needs.split())
         path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         ended = subprocess.run(
             [sys.executable, str(PROGRAMS / program), *words],

@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import need
 from exporter_plans import UNEVEN, instance, pipeline
 from exporter_plans import one as pipelined
 from model_configs import LLAMA_3_8B, made_of
@@ -49,9 +49,7 @@ def test_hosts_and_gpus_are_read_as_they_are_written(
 def test_two_steps_lose_alike_on_all_ranks_and_end(
     note: Callable[[object], None], tmp_path: Path
 ) -> None:
-    for module in ("deepspeed", "transformers"):
-        if util.find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
+    need("deepspeed", "transformers")
     plan = pipelined([(7, 1, 1), (5, 1, 1)], size=2)
     data = made_of(SMALL, {"precision": "fp32", "recompute": "none"})
     exporting.write(tmp_path, exporting.exported("deepspeed", data, plan))

@@ -93,7 +93,7 @@ def test_a_config_becomes_a_launch_that_megatron_takes(
     assert all(one == words[0] for one in words)
     made = told(
         "validate_megatron.py",
-        "megatron.core typing_extensions",
+        "megatron.core typing_extensions triton",
         str(world),
         *words[0],
         PYTHONPATH=str(source),

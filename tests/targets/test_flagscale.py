@@ -6,11 +6,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import need
 from exporter_plans import EVEN, MIXED, UNEVEN
 from model_configs import LLAMA_31, made_of
 
@@ -81,9 +81,7 @@ def test_its_runner_starts_every_host_as_planned(
     tmp_path: Path,
 ) -> None:
     source = checkout("FLAGSCALE")
-    for module in ("hydra", "aiohttp", "torch"):
-        if util.find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
+    need("hydra", "aiohttp", "torch")
     exporting.write(tmp_path, exporting.exported("flagscale", made_of(LLAMA_31), plan))
     words = ["--config-path", str(tmp_path), "--config-name", "config", "action=dryrun"]
     ended = subprocess.run(

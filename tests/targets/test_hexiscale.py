@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import lack_of_gpus
 from exporter_plans import EVEN, asymmetric, instance_for, two_alike
 
 from hetopt.formats import exporting
@@ -87,4 +88,4 @@ def test_it_says_what_its_training_lacks_here(
     )
     if ended.returncode == 0:
         pytest.skip("it has what it needs here")
-    note(ended.stderr.splitlines()[-1])
+    note(lack_of_gpus(ended.stderr))

@@ -27,12 +27,10 @@ def ranks_of(
     data = made_of(config)
     exporting.write(folder, exporting.exported(target, data, plan))
     world = sum(replica.degree for replica in plan.replicas())
-    env = {}
+    env, needs = {}, "megatron.core"
     if checkout := os.environ.get("MEGATRON_LM"):
-        env["PYTHONPATH"] = checkout
-    found: list[dict[str, Any]] = told(
-        "megatron_core.py", "megatron.core", str(world), **env
-    )
+        env["PYTHONPATH"], needs = checkout, f"{needs} triton"
+    found: list[dict[str, Any]] = told("megatron_core.py", needs, str(world), **env)
     return found
 
 

@@ -1,7 +1,6 @@
 """What tools that train on CUDA alone say here, started as exports start them."""
 
 import os
-import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import lack_of_gpus
 from exporter_plans import one as pipelined
 from model_configs import LLAMA_31, made_of
 
@@ -16,7 +16,6 @@ from hetopt.formats import exporting
 
 pytestmark = pytest.mark.targets
 LLAMA = {key: value for key, value in LLAMA_31.items() if key != "rope_scaling"}
-SAYS = re.compile(r"^(?:\[rank\d\]:)? *([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +63,7 @@ def test_its_own_script_says_what_it_needs(
     env = {variables: str(source / script), "PYTHONPATH": path}
     ended = launched(tmp_path / "run", *words, **env)
     assert ended.returncode != 0
-    found = [
-        one
-        for one in SAYS.findall(ended.stdout + ended.stderr)
-        if "ChildFailed" not in one
-    ]
-    note(found[-1])
+    note(lack_of_gpus(ended.stdout + ended.stderr))
 
 
 def without_gpus() -> Callable[[Any], Any]:

@@ -1,10 +1,10 @@
 """Tasks of SkyPilot as its own parser reads them."""
 
-from importlib import util
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import need
 from exporter_plans import MIXED, instance
 
 from hetopt.formats import exporting
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.targets
 
 @pytest.mark.tool("skypilot")
 def test_skypilot_reads_every_task(tmp_path: Path) -> None:
-    if util.find_spec("sky") is None:
-        pytest.skip("skypilot is not installed")
+    need("sky")
     import sky
 
     text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')

@@ -6,10 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import util
 from pathlib import Path
 
 import pytest
+from conftest import need
 from exporter_plans import pipeline
 from model_configs import LLAMA_31
 from slurm_cluster import cluster, free_port, lacking
@@ -171,8 +171,7 @@ def test_a_job_without_words_fails_and_says_so(
 def test_the_executor_trains_under_slurm_as_it_does_alone(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
-    if util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+    need("torch")
     data, plan = planned(slurm, tmp_path)
     exporting.write(tmp_path / "job", exporting.exported("slurm", data, plan))
     (tmp_path / "job" / "here.sh").write_text(HERE)

@@ -4,16 +4,14 @@ The exported `launch.sh` starts them, and ends when they have ended: by themselv
 """
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS
+from conftest import PROGRAMS, lack_of_gpus, need
 from exporter_plans import one as pipelined
 from model_configs import LLAMA_31, MIXTRAL, made_of
 
@@ -90,8 +88,7 @@ def test_megatron_core_trains_the_plan(
     note: Callable[[object], None],
     tmp_path: Path,
 ) -> None:
-    if util.find_spec("megatron") is None:
-        pytest.skip("megatron-core is not installed")
+    need("megatron.core")
     data, folder = small(config), tmp_path / "run"
     exported("megatron", data, plan, folder)
     program = PROGRAMS / "train_megatron.py"
@@ -136,8 +133,7 @@ def test_torchtitan_trains_the_plan(
     note: Callable[[object], None],
     tmp_path: Path,
 ) -> None:
-    if util.find_spec("torchtitan") is None:
-        pytest.skip("torchtitan is not installed")
+    need("torchtitan")
     folder = tmp_path / "run"
     exported("torchtitan", small(LLAMA_31, "bf16_mixed"), plan, folder)
     (folder / "base.py").write_text(BASE)
@@ -157,8 +153,7 @@ def test_torchtitan_itself_says_what_it_needs(
     note: Callable[[object], None],
     tmp_path: Path,
 ) -> None:
-    if util.find_spec("torchtitan") is None:
-        pytest.skip("torchtitan is not installed")
+    need("torchtitan")
     import torch
 
     if torch.cuda.is_available():
@@ -169,5 +164,4 @@ def test_torchtitan_itself_says_what_it_needs(
     )
     ended = launched(folder)
     assert ended.returncode != 0
-    said = re.findall(r"^(?:\[rank0\]:)? *(\w*Error: .+)$", ended.stderr, re.MULTILINE)
-    note(said[0])
+    note(lack_of_gpus(ended.stdout + ended.stderr))
