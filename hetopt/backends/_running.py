@@ -4,7 +4,7 @@ import math
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import cache
@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import modelling
 from ..errors import BackendMissing
-from ..modelling import Answer, Limits, Span
+from ..modelling import SIZE, Answer, Limits, Span
 from ..result import Status, Stop
 
 Report = Callable[[float | None, float | None], None]
@@ -30,6 +30,10 @@ def solver_module(module: str, backend: str, package: str) -> Any:
         raise BackendMissing(backend, package) from error
 
 
+def _unwatched(parts: int) -> None:
+    """Let a model grow as it likes."""
+
+
 class Model(modelling.Model):
     """What the models of all solvers keep and time alike."""
 
@@ -37,10 +41,38 @@ class Model(modelling.Model):
         self.name = name
         self.variables: dict[str, Any] = {}
         self.span = Span()
+        self.parts = 0
+        self.watch: Callable[[int], None] = _unwatched
 
     def _keep(self, name: str, variable: Any) -> Any:
         self.variables[name] = variable
+        self._grow()
         return variable
+
+    def _grow(self) -> None:
+        self.parts += 1
+        if self.parts % SIZE.between == 0:
+            self.watch(self.parts)
+
+    def _counted(self, terms: Iterable[Any]) -> Iterator[Any]:
+        for term in terms:
+            self._grow()
+            yield term
+
+    def total(self, terms: Iterable[Any]) -> Any:
+        return self._sum(self._counted(terms))
+
+    def add(self, family: str, index: Any, constraint: Any) -> None:
+        self._grow()
+        self._state(family, index, constraint)
+
+    @abstractmethod
+    def _sum(self, terms: Iterable[Any]) -> Any:
+        """The sum of terms."""
+
+    @abstractmethod
+    def _state(self, family: str, index: Any, constraint: Any) -> None:
+        """State one constraint."""
 
     def solve(self, limits: Limits, report: Report) -> Answer:
         start = time.monotonic()

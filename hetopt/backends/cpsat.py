@@ -69,10 +69,10 @@ class Model(_running.Model):
             "use back end scip or pulp"
         )
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Any]) -> Any:
         return self._cp.LinearExpr.sum(list(terms))
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Any, constraint: Any) -> None:
         self.native.add(constraint)
 
     def minimise(self, expression: Any) -> None:

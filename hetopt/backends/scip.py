@@ -65,10 +65,10 @@ class Model(_running.Model):
         self._bounded &= max(abs(low), abs(high)) < NOTHING
         return self._keep(name, self.native.addVar(name, vtype="C", lb=low, ub=high))
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Any]) -> Any:
         return self._scip.quicksum(terms)
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Any, constraint: Any) -> None:
         if constraint is True:
             return
         if constraint is False:

@@ -22,10 +22,10 @@ from typing import Any
 
 from .. import problems, registry
 from ..errors import BackendMissing, PlanRejected, Unsupported
-from ..modelling import Answer, Limits, ReadPlan, Span
+from ..modelling import SIZE, Answer, Limits, ReadPlan, Span
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop
-from .run import Report, Run, listed
+from .run import Halt, Report, Run, listed
 
 TOLERANCE = Fraction(1, 10**6)  # of SCIP, CBC and HiGHS, relative and absolute
 COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
@@ -58,6 +58,10 @@ def solve(
         for number, case in enumerate(cases):
             run.solve_case(case, warm_start, left=len(cases) - number)
         run.confirm()
+    except Halt as end:
+        run.stops.append(end.stop)
+    except MemoryError:
+        run.stops.append(Stop.MEMORY)
     except KeyboardInterrupt:
         run.stops.append(Stop.INTERRUPTED)
     return run.result()
@@ -129,12 +133,15 @@ class _Run(Run):
         """State and solve one case; `left` cases share the time that is left."""
         begun = time.monotonic()
         model = self.solver.backend(self.problem, **self.choice)
-        read_plan = self.statement.build(case, model)
-        if warm_start is not None and hasattr(self.statement, "hint"):
-            hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
-            for name, value in hinted.items():
-                model.hint(model.variables[name], value)
-        self.spent["build"] += time.monotonic() - begun
+        model.watch = self._watch
+        try:
+            read_plan = self.statement.build(case, model)
+            if warm_start is not None and hasattr(self.statement, "hint"):
+                hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
+                for name, value in hinted.items():
+                    model.hint(model.variables[name], value)
+        finally:
+            self.spent["build"] += time.monotonic() - begun
         listener = self._listener(case, left, model.span)
         answer = model.solve(self._limits(left), listener)
         self.spent["solve"] += answer.seconds
@@ -142,6 +149,16 @@ class _Run(Run):
         self._take_word(case, answer, model.span)
         if answer.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
+
+    def _watch(self, parts: int) -> None:
+        """End the building at the limits, and where a statement grows too large."""
+        if parts > SIZE.most:
+            self.reasons += (
+                f"{self.formulation} has more than {SIZE.most:,} variables, terms and "
+                "rows here: use the exact method, or a smaller instance",
+            )
+            raise Halt(Stop.MEMORY)
+        self.check()
 
     def confirm(self) -> None:
         """Ask CP-SAT for what was claimed and is no proof, if there is time left."""

@@ -74,10 +74,10 @@ class Model(_running.Model):
         self._listed.append(variable)
         return self._keep(name, variable)
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Any]) -> Any:
         return self._mathopt.fast_sum(terms)
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Any, constraint: Any) -> None:
         if constraint is True:
             return
         if constraint is False:

@@ -60,10 +60,10 @@ class Model(_running.Model):
         plain = f"x{len(self.variables)}"
         return self._keep(name, self.native.add_variable(plain, low, high, kind))
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Any]) -> Any:
         return self._pulp.lpSum(terms)
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Any, constraint: Any) -> None:
         if constraint is True:
             return
         if constraint is False or not len(constraint):
