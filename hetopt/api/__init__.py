@@ -21,7 +21,14 @@ from .judging import (
 from .planning import compare, plan
 from .proving import bound_checked, check_bound
 from .provisioning import alternatives, frontier, provision, tradeoffs
-from .solving import carriers, methods_for, options_of, solve, write_statement
+from .solving import (
+    carriers,
+    has_two_kinds,
+    methods_for,
+    options_of,
+    solve,
+    write_statement,
+)
 
 if TYPE_CHECKING:
     from .executing import run
@@ -49,6 +56,7 @@ __all__ = [
     "explain",
     "fit",
     "frontier",
+    "has_two_kinds",
     "load",
     "methods_for",
     "no_plan_is_shorter",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from .. import problems, registry
 from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
-from ..errors import Interrupted, Unsupported
+from ..errors import Interrupted, UnknownName, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
 from ..problems.training_plan import settings, shapes, support
@@ -40,7 +40,11 @@ from .calling import (
 from .judging import posed
 from .plugins import Plugin, placed
 
-_KINDS = ("exact", "formulations", "planners")
+_KINDS = {
+    "exact": "exact method",
+    "formulations": "statement",
+    "planners": "planner",
+}
 NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 
@@ -58,7 +62,8 @@ def solve(
     """Solve one problem that is stated by itself, in a file or as a record.
 
     `method` is an exact method (the default), a statement or a planner, as listed by
-    `methods_for`, or a Python file of one; for an instance also the exact method of a
+    `methods_for`, or a Python file of one; a name of both a statement
+    and a planner is the statement; for an instance also the exact method of a
     problem that narrows its own, such as `one_pipeline`: the result is then of that.
     With `backend` it is a statement, by default the first that the back end carries.
     `options` are of a planner, by name (`options_of`). Raises `InstanceError`,
@@ -87,7 +92,10 @@ def solve(
         raise Unsupported(
             "a queue of jobs has policies, no methods: use `hetopt schedule`"
         )
-    refuse_unknown("method", [named or name], [*chain.from_iterable(known.values())])
+    asked_for = named or name
+    if asked_for not in chain.from_iterable(known.values()):
+        listed = [f"{x} ({_KINDS[kind]})" for kind in _KINDS for x in known[kind]]
+        raise UnknownName("method", asked_for, listed)
     if named is None or named in known["exact"]:
         return exact_result(name, data, asked, warm_start, report)
     if named in known["formulations"]:
@@ -113,6 +121,12 @@ def write_statement(
 def methods_for(problem: str) -> dict[str, list[str]]:
     """Names that work on a problem, by kind: exact, formulations, planners."""
     return {kind: registry.entries_for(kind, problem) for kind in _KINDS}
+
+
+def has_two_kinds(problem: str, method: str) -> bool:
+    """Whether a name is of a statement, which `solve` takes, and of a planner."""
+    known = methods_for(problem)
+    return method in known["formulations"] and method in known["planners"]
 
 
 def planners_for(problem: str) -> list[str]:

@@ -464,3 +464,21 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
         seen = "plan 12.00 s, bound 10.00 s, gap 20.00%" in stream.getvalue()
         assert seen == terminal
         assert (stream.getvalue() == "") == (not terminal)
+
+
+def test_a_name_of_a_statement_and_a_planner_is_told() -> None:
+    words = ("solve", SMALL, "--method", "hexiscale", "--time-limit", "20", "--json")
+    told = hetopt(*words)
+    assert "hexiscale is a statement and a planner" in told.stderr
+    assert f"hetopt plan {SMALL} --planner hexiscale" in told.stderr
+    assert json.loads(told.stdout)["method"]["formulation"] == "hexiscale"
+    unlike = hetopt("solve", SMALL, "--method", "hexiscale", "--backend", "cpsat")
+    assert "is a statement and a planner" not in unlike.stderr
+
+
+def test_unknown_methods_are_listed_with_their_kinds() -> None:
+    told = hetopt("solve", SMALL, "--method", "hexiscala", "--json")
+    message = json.loads(told.stdout)["error"]["message"]
+    for known in ("hexiscale (statement)", "hexiscale (planner)"):
+        assert known in message
+    assert "training_plan (exact method)" in message
