@@ -80,7 +80,7 @@ class State:
         if not new_lines:
             return None
         counts = shared(cost, timings, [line.size for line in new_lines])
-        if counts is None or not self._fit(new_lines, counts, len(kept)):
+        if counts is None or not self._fit(new_lines, counts, kept):
             return None
         signatures = cost.syncs.changed(
             self.signatures,
@@ -89,15 +89,20 @@ class State:
         )
         return State(cost, new_lines, timings, counts, free, signatures)
 
-    def _fit(self, lines: list[Line], counts: list[int], kept: int) -> bool:
-        """Whether memory suffices; kept pipelines with enough in flight still fit."""
+    def _fit(self, lines: list[Line], counts: list[int], kept: list[int]) -> bool:
+        """Whether memory suffices; `kept` are those that this state has, by number.
+
+        They still fit where they had as much in flight as they can have.
+        """
+        before = [self.counts[i] for i in kept]
         fits, costs = self.cost.fits, self.cost.costs
         flight = costs.in_flight
         for i, (line, n) in enumerate(zip(lines, counts, strict=True)):
-            settled = i < kept and (
-                flight == "one" or (flight == "1f1b" and n >= len(line.slots))
+            settled = i < len(before) and (
+                flight == "one" or (flight == "1f1b" and before[i] >= len(line.slots))
             )
-            settled &= not (costs.zero or costs.interleave > 1)
+            divided = costs.zero or costs.flat_gradients  # by how many pipelines
+            settled &= not (divided or costs.interleave > 1)
             if not settled and not fits(Pipe(n, line.size, line.slots), len(lines)):
                 return False
         return True
