@@ -1,7 +1,7 @@
 """A cheap proved lower bound on the iteration time of every training plan.
 
 It holds for whatever the judge accepts: any number of pipelines, several replicas a
-stage with unequal samples, any degree, idle GPUs. Three arguments, the best counts:
+stage with unequal samples, any degree, idle GPUs. Four arguments, the best counts:
 
 work      a stage is busy for each of its micro-batches, so n tau <= pipeline, and all
           GPUs together do all the work (`_work_us`);
@@ -11,7 +11,9 @@ crossing  samples that stay in one node need the layers in many nodes, whose gra
           cross links; samples that do not, cross links themselves. It is proved (in
           `crossing`) for stages of one replica, that is, where all
           micro-batches are one sequence, for analytic layer times, and for
-          synchronisation that nothing hides.
+          synchronisation that nothing hides;
+ports     the same for clusters whose nodes tell their network ports, whatever the
+          stages and times (in `ports`).
 
 To each comes the optimiser, which all GPUs together run for every parameter.
 
@@ -21,7 +23,7 @@ plan may have has a bound of its own, as none takes the least of everything: the
 divides all states, and gathers what others need not.
 
 What an iteration takes beside its pipelines counts where it is the same for all plans
-(`iteration_overhead_us`); adapters, updates and tied embeddings only add to it.
+(`iteration_overhead_us`); updates and tied embeddings only add to it.
 
 Lockstep pipelines are never shorter than critical ones: in the slot k < j before the
 slowest stage j, stage k is active; then j is, n times; then each stage behind it.
@@ -43,6 +45,7 @@ from ..problems.training_plan import settings
 from ..result import Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
+from .ports import Ports
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
 
@@ -100,6 +103,12 @@ def _bound(instance: Instance) -> Bound:
         value = crossing.least_us(float(max(work, chain))) + update
         source = "total work, with activations or gradients across nodes"
         found.append(Bound(value + over, source))
+    works = Counter[tuple[Fraction | None, ...]]()
+    for column in columns:
+        works[column.work_us] += column.layers
+    if (ports := Ports.of(own, list(kinds), works)) is not None:
+        value = ports.least_us(max(work, chain)) + end
+        found.append(Bound(value, "work, with what network ports carry"))
     return max(found, key=lambda bound: bound.value)
 
 

@@ -14,9 +14,9 @@ chain  Of m pipelines one has B / m sequences or more. Its first micro-batch pas
        layers, in interleaved pipelines at least the slowest of them; during each of
        the others the stage with that layer is busy for it.
 
-What must cross links between nodes beside the work is in `crossing`. The optimiser and
-what an iteration takes beside all that come to each. Of stages of ZeRO, rules of
-recomputation and splits it is the least over all that the target runs.
+What must cross links between nodes beside the work is in `crossing` and `ports`. The
+optimiser and what an iteration takes beside all that come to each. Of stages of ZeRO,
+rules of recomputation and splits it is the least over all that the target runs.
 """
 
 from collections import Counter
@@ -28,12 +28,14 @@ from ...costs import CostTable, compute
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
-from . import crossing
+from . import crossing, ports
 
 WORK = "total work, by the judge's tables"
 CHAIN = "longest chain of layers, by the judge's tables"
 CROSSING = "total work and what crosses links, by code of its own"
-_NAMES = (WORK, CHAIN, CROSSING)
+PORTS = "total work and what ports carry, by code of its own"
+BEST = "of each choice of settings the best of these arguments"
+_NAMES = (WORK, CHAIN, CROSSING, PORTS)
 _MIB = 2**20
 _GAIN = 1 + 1e-12  # a smaller one is rounding
 _STARTS = 24  # prices to climb from
@@ -43,16 +45,19 @@ _Row = tuple[Fraction | None, ...]  # of a layer by kind; None: none can hold it
 
 
 def derived(instance: Instance) -> list[Bound]:
-    """Times in us that no plan of the instance is below, by up to three arguments."""
-    each = map(_all, settings.variants(instance))
-    return [
+    """Times in us that no plan of the instance is below, by each argument."""
+    each = [_all(variant) for variant in settings.variants(instance)]
+    found = [
         Bound(min(values), name)
         for values, name in zip(zip(*each, strict=True), _NAMES, strict=True)
     ]
+    if len(each) > 1:
+        found.append(Bound(min(map(max, each)), BEST))
+    return found
 
 
-def _all(instance: Instance) -> tuple[int, int, int]:
-    """Work, chain and crossing under one stage of ZeRO and one split; 0 for none."""
+def _all(instance: Instance) -> tuple[int, int, int, int]:
+    """Return each bound under one stage of ZeRO and one split; 0 for none."""
     own = CostTable(instance)
     tables = [own.under(rule) for rule in instance.workload.recomputes]
     kinds = _kinds(own)
@@ -64,10 +69,12 @@ def _all(instance: Instance) -> tuple[int, int, int]:
     chain = _chain_us(tables, once)
     lightest = min(tables, key=lambda table: compute.passes(table.workload.costs))
     crossed = crossing.least_us(lightest, float(max(work, chain)))
+    carried = ports.least_us(own, kinds, needs, max(work, chain))
     return (
         ceil(factor * work) + end,
         ceil(factor * chain) + end,
         0 if crossed is None else crossed + end,
+        0 if carried is None else carried + end,
     )
 
 
