@@ -3,6 +3,7 @@
 Plans choose how they are divided; GPUs have what a random plan needs, and little more.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -14,46 +15,66 @@ from hetopt.bounds import impossible
 from hetopt.bounds.again.grids import refuted
 from hetopt.bounds.again.training_plan import derived
 from hetopt.bounds.training_plan import spending_bound, training_plan_bound
+from hetopt.costs import under
 from hetopt.exact.training_plan import fitting, holding
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.shapes import split_of
 from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.schema.splits import FIELDS
 from hetopt.schema.targets import TARGETS
 from soaking import Contradiction
 
+_DRAWS = 12  # of instances, until one divides what is wanted
 _TRIES = 8  # plans, of which the most divided is taken
 
 WEIGHT = 200
 
 
 def draw(rng: Random) -> dict[str, Any]:
-    """An instance of 2 to 16 GPUs, a plan that fits, and whether methods are asked."""
-    counts = tuple(
-        rng.choice([1, 1, 1, 2, 2, 4]) for _ in range(rng.choice([2, 2, 3, 4, 5, 8]))
-    )
-    tree = drawing.instance(
+    """An instance of 2 to 16 GPUs, a plan that fits, and whether methods are asked.
+
+    The plan divides what is wanted, most likely: each field in its turn.
+    """
+    wanted = rng.choice(FIELDS)
+    for _ in range(_DRAWS):
+        tree = _drawn(rng)
+        if max(_offered(tree["workload"], wanted)) > 1:
+            break
+    target = "any" if rng.random() < 0.7 else rng.choice(sorted(TARGETS))
+    plan = _made_to_fit(rng, tree, target, wanted)
+    return {
+        "instance": tree,
+        "target": target,
+        "plan": None if plan is None else plan.model_dump(mode="json"),
+        "solve": rng.random() < 0.05,
+    }
+
+
+def _drawn(rng: Random) -> dict[str, Any]:
+    """Half of the nodes have one GPU each: what lies in several is in several nodes."""
+    alone = (1,) * rng.randint(2, 10)
+    several = tuple(rng.choice([1, 1, 2, 2, 4]) for _ in range(rng.randint(2, 4)))
+    return drawing.instance(
         rng,
-        counts[:5] if sum(counts) > 16 else counts,
-        layers=rng.choice([1, 1, 2, 2, 3, 4, 8]),
+        rng.choice([alone, several]),
+        layers=rng.choice([1, 1, 1, 2, 2, 3, 4, 8]),
         batch=rng.choice([1, 2, 3, 4, 6, 8, 10]),
         sizes=rng.choice([(1,), (1,), (1, 2), (2,), (1, 3)]),
         even=rng.random() < 0.7,
         divides=True,
     )
-    target = "any" if rng.random() < 0.7 else rng.choice(sorted(TARGETS))
-    plan = _made_to_fit(rng, tree, target)
-    return {
-        "instance": tree,
-        "target": target,
-        "plan": None if plan is None else plan.model_dump(mode="json"),
-        "solve": rng.random() < 0.1,
-    }
 
 
-def _made_to_fit(rng: Random, tree: dict[str, Any], target: str) -> TrainingPlan | None:
+def _offered(workload: dict[str, Any], field: str) -> list[int]:
+    return [workload["costs"][field], *workload["alternatives"].get(field, ())]
+
+
+def _made_to_fit(
+    rng: Random, tree: dict[str, Any], target: str, wanted: str
+) -> TrainingPlan | None:
     """A plan that breaks no rule once the GPUs have the memory that it needs."""
     gpus = tree["cluster"]["gpus"]
     for gpu in gpus.values():
@@ -66,7 +87,10 @@ def _made_to_fit(rng: Random, tree: dict[str, Any], target: str) -> TrainingPlan
     ]
     if not found:
         return None
-    plan, memory = max(found, key=lambda pair: len(_divided(pair[0])))
+    plan, memory = max(
+        found,
+        key=lambda pair: (wanted in _divided(pair[0]), len(_divided(pair[0]))),
+    )
     need = dict.fromkeys(gpus, 1)
     for gpu, mib in memory.items():
         kind = ample.planned_cluster.node[gpu.rpartition(":")[0]].gpu
@@ -87,11 +111,9 @@ def check(data: dict[str, Any]) -> str:
     if not judged.valid:
         return "too large"  # beside more than GPUs may have
     us = judged.objective
-    bounds = [training_plan_bound(instance), *derived(instance)]
-    told = [f"{bound}" for bound in bounds if bound.value > us]
-    told += [f"{reason}" for reason in _reasons(instance) if reason]
-    if refuted(instance, us + 1):
-        told.append("every grid is refuted at more than its time")
+    zero = instance.workload.costs.zero if plan.zero is None else plan.zero
+    way = under(instance, zero=zero, split=split_of(instance, plan))
+    told = [text for one in (instance, way) for text in _wrong(one, us)]
     spent = us * sum(replica.degree for replica in plan.replicas())
     prices = dict.fromkeys(instance.planned_cluster.gpus, Fraction(1))
     least = spending_bound(instance, prices)
@@ -111,9 +133,15 @@ def _divided(plan: TrainingPlan) -> list[str]:
     return [field for field in FIELDS if (getattr(plan, field) or 1) > 1]
 
 
-def _reasons(instance: Instance) -> list[str | None]:
-    """What methods would say that leaves no plan, on the whole and of each way."""
-    found = [impossible.reason(instance), holding.no_room(instance)]
+def _wrong(instance: Instance, us: int) -> Iterator[str]:
+    """What is said of an instance, or of a way to be divided, that the plan denies."""
+    for bound in (training_plan_bound(instance), *derived(instance)):
+        if bound.value > us:
+            yield f"{bound}"
+    for reason in (impossible.reason(instance), holding.no_room(instance)):
+        if reason is not None:
+            yield reason
     if fitting.impossible(instance, Limits(time_s=0.5)):
-        found.append("no pipeline fits")
-    return found
+        yield "no pipeline fits"
+    if refuted(instance, us + 1):
+        yield "every grid is refuted at more than its time"
