@@ -16,6 +16,7 @@ from ..api.solving import bounded
 from ..api.starts import NOTHING, Known
 from ..errors import Unsupported
 from ..modelling import Limits
+from ..problems.training_plan import support
 from ..result import Result, Status, Stop
 from ..schema import Instance
 
@@ -93,7 +94,8 @@ def searched(
     """The best plan that is found in so many seconds, with the best bound.
 
     It starts from what is known. Ctrl-C ends it and keeps what there is: None where
-    that is nothing.
+    that is nothing. Raises `Unsupported` where the program that has to run the plan
+    can run none of the instance.
     """
     best, start = _Best(hearing), monotonic()
     stop = None
@@ -111,6 +113,7 @@ def _work(data: Instance, end: float, time_s: float, best: _Best, known: Known) 
     def left() -> float:
         return max(0.0, end - monotonic())
 
+    support.require(data)
     best.know(None, int(api.no_plan_is_shorter(data).value))
     if (proved := known.bound(data)) is not None:
         best.know(None, int(proved.value))

@@ -113,6 +113,16 @@ def test_the_last_event_of_the_worker_is_a_plan_file_that_check_takes(
     assert judged.objective == document["objective"]
 
 
+def test_what_a_program_lacks_is_the_last_event_and_nothing_is_searched() -> None:
+    told = StringIO()
+    tree = TINY.on("hexiscale").model_dump(mode="json")
+    last = answered({"instance": tree, "time_limit": 5}, Teller(told))
+    assert last["kind"] == "error"
+    assert last["error"]["kind"] == "unsupported"
+    assert "not supported by our HexiScale export" in last["error"]["message"]
+    assert "tried" not in told.getvalue()
+
+
 def test_the_search_starts_from_what_is_known() -> None:
     data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
     data = data.model_copy(update={"name": "mine"})
