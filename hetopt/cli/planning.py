@@ -30,14 +30,13 @@ from .options import (
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from ..api.nodes import NodeChoice
     from ..api.proving import BoundCheck
     from ..api.provisioning import Tradeoffs
     from ..files import Origin
     from ..modelling import Limits
     from ..plans import Plan
+    from ..problems import Evaluation
     from ..result import Bound, Result
     from ..schema import Instance
 
@@ -465,10 +464,11 @@ def check(
         )
     other = None
     made: Plan
+    notes: tuple[str, ...] = ()
     if plan is None:
         if bound:
             raise Unsupported("--bound: a run has no bound to derive; leave it out")
-        name, (data, made) = "training_plan", _running(files, instance)
+        name, (data, made, notes) = "training_plan", _running(files, instance)
     else:
         name, data, made = api.posed_plan(plan, instance)
         other = None if instance is None else _other_origin(plan, data)
@@ -486,6 +486,7 @@ def check(
         document = _judgement(name, data, made, found) | beside.to_json()
         if reached is not None:
             document |= {"bound": reached.value, "bound_source": reached.source}
+            document |= {"notes": list(notes)}
         if other is not None:
             document |= {"made_for": other._asdict()}
         output.print_json(document | _proved(proof))
@@ -494,9 +495,11 @@ def check(
 
         output.show([*results.judged(data, made, found), *beside.shown()])
         if reached is not None and found.objective is not None:
-            output.show([_distance(found.objective, reached)])
+            output.show([_distance(found, reached)])
         if proof is not None and not proof.missing:
             output.show([f"the bound is proved again: {proof.by}"])
+    for note in notes:
+        output.tell(f"{from_megatron or from_torchtitan}: {note}")
     if other is not None:
         output.tell(f"{plan}: this plan was made for {_worded(other)}")
     if not found.valid:
@@ -521,25 +524,32 @@ def _proved(proof: "BoundCheck | None") -> dict[str, Any]:
     }
 
 
-def _running(files: dict[str, Path], instance: str | None) -> "tuple[Instance, Plan]":
-    """The instance and the plan of a run, by the arguments of its trainer."""
-    from ..files import load_instance
+def _running(
+    files: dict[str, Path], instance: str | None
+) -> "tuple[Instance, Plan, tuple[str, ...]]":
+    """The instance and the plan of a run, by its trainer's arguments, and notes."""
     from ..formats import importing
-    from ..plans import TrainingPlan
 
     ((format, file),) = files.items()
-    document = importing.document(format, [file], [], instance)
-    assert instance is not None  # the importer asks for it
-    made = TrainingPlan.model_validate(document["plan"], strict=False)
-    return load_instance(instance), made
+    return importing.running(format, file, instance)
 
 
-def _distance(objective: "int | Fraction", bound: "Bound") -> str:
-    """How far a run is at most from the best one."""
-    share = float(objective / bound.value - 1) if bound.value else 0.0
+def _distance(found: "Evaluation", bound: "Bound") -> str:
+    """How far a run is at most from the best one; nothing of one that breaks rules."""
+    least = f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source})"
+    if not found.valid:
+        memory = any(broken.rule == "memory" for broken in found.violations)
+        what = "does not fit" if memory else "breaks rules"
+        return (
+            f"{least}: that is of plans that fit, and the run {what} by this model, so "
+            "its time says nothing of how far it is from the best one; hetopt plan "
+            "looks for it"
+        )
+    assert found.objective is not None
+    share = float(found.objective / bound.value - 1) if bound.value else 0.0
     return (
-        f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source}): the run "
-        f"is at most {share:.1%} slower than the best one; hetopt plan looks for it"
+        f"{least}: the run is at most {share:.1%} slower than the best one; hetopt "
+        "plan looks for it"
     )
 
 

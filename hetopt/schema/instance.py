@@ -25,7 +25,7 @@ from .record import (
 from .splits import FIELDS
 from .states import lora_fault
 from .targets import TARGETS
-from .workload import Workload
+from .workload import CostSettings, Workload
 
 
 class Offer(Record):
@@ -226,7 +226,13 @@ class Instance(Record):
 
     def launched_by(self, target: str) -> Self:
         """The instance with gradients as a program keeps and exchanges them."""
-        costs = self.workload.costs.launched_by(target)
+        return self._with_costs(self.workload.costs.launched_by(target))
+
+    def in_precision(self, precision: str) -> Self:
+        """The instance with parameters weighed and sent in another precision."""
+        return self._with_costs(self.workload.costs.in_precision(precision))
+
+    def _with_costs(self, costs: CostSettings) -> Self:
         if costs is self.workload.costs:
             return self
         workload = self.workload.model_copy(update={"costs": costs})

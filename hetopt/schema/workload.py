@@ -368,7 +368,10 @@ class CostSettings(Record):
         times are calibrated, `sync_factor` counts that weights of two bytes are
         gathered whatever gradients are.
         """
-        precision = launched(target, self.precision)
+        return self.in_precision(launched(target, self.precision))
+
+    def in_precision(self, precision: str | None) -> Self:
+        """The settings with the bytes of another precision, which may send more."""
         if precision == self.precision:
             return self
         told = {name: getattr(self, name) for name in self.model_fields_set}

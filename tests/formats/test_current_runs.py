@@ -15,7 +15,9 @@ from hetopt import cli, formats
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
+from hetopt.formats.importing.placing import Claim
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal
 from hetopt.schema import Alternatives, Instance, Split
 from hetopt.schema.splits import FIELDS
@@ -28,11 +30,17 @@ def settings(target: str) -> Instance:
     return instance(costs={"zero": 2} if target == "torchtitan" else {})
 
 
-def read(target: str, file: Path, data: Instance, hosts: str = "") -> TrainingPlan:
+def claimed(target: str, file: Path, data: Instance, hosts: str = "") -> Claim:
     importer: Any = formats.importer(f"{target}-plan")
     (claim,) = importer.claims(file, data, hosts)
-    assert claim.plan is not None
-    return claim.plan
+    made: Claim = claim
+    return made
+
+
+def read(target: str, file: Path, data: Instance, hosts: str = "") -> TrainingPlan:
+    plan = claimed(target, file, data, hosts).plan
+    assert plan is not None
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -299,9 +307,14 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
         ("--num-layers 13", "num-layers: found 13, expected 12"),
         ("--global-batch-size 30", "found 30, expected 32"),
         ("--tensor-model-parallel-size 5", "expected a multiple of stages"),
-        ("--context-parallel-size 2", "context_parallel 2.* does not offer"),
-        ("--recompute-granularity selective", "the instance weighs full"),
-        ("--num-layers-per-virtual-pipeline-stage 2", "interleave 2, .* not offer"),
+        (
+            "--context-parallel-size 2",
+            "has context_parallel 2, .* layer_times and activations 'calibrated'.* -o "
+            "context_parallel=1,2",
+        ),
+        ("--fp16 ", "precision: found fp16_mixed, expected bf16_mixed"),
+        ("--fp8-format hybrid", "products of layers: found fp8, .* -o products=fp8"),
+        ("--optimizer sgd", "optimizer: found sgd, expected adamw.*-o optimiser=sgd"),
         ("--num-virtual-stages-per-pipeline-rank 5", "found 15 parts of 12 layers"),
         (
             "--pipeline-model-parallel-layout Et*6|t*6L",
@@ -312,8 +325,153 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
 def test_another_run_than_the_instances_is_refused(
     change: str, message: str, tmp_path: Path
 ) -> None:
+    data = instance(costs={"precision": "bf16_mixed"} if "fp16" in change else {})
     with pytest.raises(InstanceError, match=message):
-        read("megatron", arguments(tmp_path, change), instance())
+        read("megatron", arguments(tmp_path, change), data)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ("--recompute-granularity selective", "recompute", "selective"),
+        ("--num-layers-per-virtual-pipeline-stage 2", "interleave", 2),
+        ("--use-distributed-optimizer ", "zero", 1),
+    ],
+)
+def test_a_run_is_judged_with_its_own_settings(
+    change: str, name: str, value: object, tmp_path: Path
+) -> None:
+    """One that the instance does not offer is offered, and said; no other is named."""
+    path = arguments(tmp_path, change, "--global-batch-size 36")
+    claim = claimed("megatron", path, instance(36))
+    assert claim.plan is not None
+    assert claim.data is not None
+    assert training_plan.evaluate(claim.data, claim.plan).valid
+    assert value in getattr(claim.data.workload.alternatives, name)
+    assert (
+        f"judged with {name} {value}, which the instance does not offer" in claim.notes
+    )
+    assert not any(other in str(claim.notes) for other in {*FIELDS} - {name})
+    # Judged as on an instance that has the setting for its own.
+    costs = {name: value} | ({"pipeline": "critical"} if name == "interleave" else {})
+    own = instance(36, costs=costs)
+    same = read("megatron", path, own)
+    there = training_plan.evaluate(own, same).objective
+    assert training_plan.evaluate(claim.data, claim.plan).objective == there
+
+
+GRADIENTS = [
+    (["--bf16"], "bf16_fp32_gradients"),
+    (["--bf16", "--grad-reduce-in-bf16"], "bf16_mixed"),
+    (["--fp16"], "fp16_mixed"),
+]
+
+
+@pytest.mark.parametrize("own", [kind for _, kind in GRADIENTS])
+@pytest.mark.parametrize(("flags_", "told"), GRADIENTS)
+def test_a_run_has_the_gradients_that_its_flags_say(
+    flags_: list[str], told: str, own: str, tmp_path: Path
+) -> None:
+    """Weighed and sent so; another kind of 16 bits is another run."""
+    path = arguments(tmp_path, *(f"{flag} " for flag in flags_))
+    data = instance(costs={"precision": own})
+    if "fp16_mixed" in {told, own} and told != own:
+        with pytest.raises(InstanceError, match=f"-o precision={told}"):
+            read("megatron", path, data)
+        return
+    claim = claimed("megatron", path, data)
+    assert claim.data is not None
+    assert claim.data.workload.costs.precision == told
+    said = [note for note in claim.notes if "adds gradients up" in note]
+    assert len(said) == (told != own)
+    assert all(told in note and own in note for note in said)
+
+
+def test_what_changes_time_or_memory_and_is_not_read_is_told(tmp_path: Path) -> None:
+    unread = [
+        "--fp8-param-gather ",
+        "--overlap-grad-reduce ",
+        "--recompute-num-layers 4",
+        "--exp-avg-dtype bf16",
+    ]
+    neutral = ["--lr 1e-4", "--exp-avg-sq-dtype fp32", "--recompute-method uniform"]
+    path = arguments(tmp_path, "--bf16 ", *unread, *neutral)
+    data = instance(costs={"precision": "bf16_fp32_gradients"})
+    (note,) = claimed("megatron", path, data).notes
+    assert note.startswith("not read: ")
+    assert all(flag.strip() in note for flag in unread)
+    assert not any(flag.split()[0] in note.split() for flag in neutral)
+
+
+def test_products_of_eight_bits_are_of_an_instance_that_times_them(
+    tmp_path: Path,
+) -> None:
+    path = arguments(tmp_path, "--bf16 ", "--fp8-format hybrid", "--fp8-param-gather ")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=8 type=H100-80GB-SXM5\nb slots=8 type=H100-80GB-SXM5\n")
+    config = tmp_path / "config.json"
+    shape = {"hidden_size": 512, "num_hidden_layers": 12, "num_attention_heads": 8}
+    shape |= {"intermediate_size": 2048, "vocab_size": 32_000, "hidden_act": "silu"}
+    config.write_text(json.dumps({"model_type": "llama", **shape}))
+    for products, taken in (("bf16", False), ("fp8", True)):
+        made = tmp_path / f"{products}.yaml"
+        words = [
+            *("assemble", str(config), str(hosts), "--from", "hostfile"),
+            *("--global-batch", "32", "--sequence-length", "128"),
+            *("-o", "inter_gbytes_per_s=25", "-o", f"products={products}"),
+            *("--out", str(made)),
+        ]
+        assert CliRunner().invoke(cli.app, words).exit_code == 0
+        path = arguments(
+            tmp_path,
+            *("--bf16 ", "--fp8-format hybrid", "--fp8-param-gather "),
+            *("--pipeline-model-parallel-size 2", "--micro-batch-size 4"),
+        )
+        words = ["check", "--from-megatron", str(path), "--instance", str(made)]
+        shown = CliRunner().invoke(cli.app, [*words, "--json"])
+        document = json.loads(shown.stdout)
+        if taken:
+            assert shown.exit_code == 0, shown.output
+            told = " ".join(document["notes"])
+            assert "not read: --fp8-param-gather" in told
+            assert "bf16_fp32_gradients" in told
+        else:
+            assert shown.exit_code == 2
+            assert "found fp8, expected bf16" in document["error"]["message"]
+            assert "-o products=fp8" in document["error"]["message"]
+
+
+def test_a_run_that_does_not_fit_is_not_called_near_the_best(tmp_path: Path) -> None:
+    tree = instance().model_dump(mode="json")
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 0.05
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(tree))
+    words = ["check", "--from-megatron", str(arguments(tmp_path)), "--instance"]
+    shown = CliRunner().invoke(cli.app, [*words, str(file)])
+    text = " ".join(shown.output.split())
+    assert shown.exit_code == 2
+    assert "slower than the best one" not in text
+    assert "the run does not fit by this model" in text
+    assert "no plan takes less than" in text
+
+
+def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(
+    tmp_path: Path,
+) -> None:
+    """The executor has no groups of ZeRO; the run is Megatron's."""
+    path = arguments(
+        tmp_path,
+        "--use-distributed-optimizer ",
+        "--num-distributed-optimizer-instances 2",
+        "--tensor-model-parallel-size 2",
+    )
+    claim = claimed("megatron", path, instance(costs={"zero": 1}).on("executor"))
+    assert claim.plan is not None
+    assert claim.data is not None
+    assert claim.data.workload.runs_on == "megatron"
+    assert "judged as a run of megatron, which executor does not run" in claim.notes
+    assert training_plan.evaluate(claim.data, claim.plan).valid
 
 
 def test_the_command_says_how_far_the_run_is_from_the_best(tmp_path: Path) -> None:

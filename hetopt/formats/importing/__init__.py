@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
+from ...plans import TrainingPlan
 from ...problems import Evaluation, training_plan
 from ...schema import Cluster, Instance, ModelSpec
 from ...text import options, writing
@@ -194,7 +195,7 @@ def judged(
     faults are in `broken`, or in `refused` where the plan cannot be put in our terms.
     """
     data, claims, _ = _claimed(format, paths, options, instance)
-    return [_judged(data, claim) for claim in claims]
+    return [_judged(claim.data or data, claim) for claim in claims]
 
 
 def _judged(data: Instance, claim: Claim) -> dict[str, Any]:
@@ -223,6 +224,18 @@ def _judged(data: Instance, claim: Claim) -> dict[str, Any]:
     }
 
 
+def running(
+    format: str, path: Path, instance: str | None
+) -> tuple[Instance, TrainingPlan, tuple[str, ...]]:
+    """The instance and the plan of a run that goes on, and notes of how it was read.
+
+    The instance has the settings of the run. Raises as `imported` does.
+    """
+    data, (claim,), _ = _claimed(format, [path], [], instance)
+    assert claim.plan is not None  # such readers refuse what they cannot put in a plan
+    return claim.data or data, claim.plan, claim.notes
+
+
 def _plan_file(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> dict[str, Any]:
@@ -237,8 +250,9 @@ def _plan_file(
     if found.plan is None:
         raise InstanceError(str(found.refused))
     own: Any = instance
-    if instance not in files.instance_names():
-        own = data.model_dump(mode="json", exclude_unset=True)
+    judged_on = found.data or data
+    if judged_on != data or instance not in files.instance_names():
+        own = judged_on.model_dump(mode="json", exclude_unset=True)
     return {"instance": own, "plan": found.plan.model_dump(mode="json")}
 
 

@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from ...errors import InstanceError, UnknownName
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...schema import Instance, Recompute, Split
+from ...problems.training_plan import targets
+from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from ...schema.targets import ONE
+from .placing import Claim
 
 
 class Layout(NamedTuple):
@@ -91,14 +95,38 @@ def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> N
             )
 
 
-def plan_of(
-    layout: Layout, ranks: list[str], data: Instance, place: str
-) -> TrainingPlan:
-    """The plan, a pipeline for each replica, as micro-batches are a replica's.
+def claim_of(
+    layout: Layout,
+    ranks: list[str],
+    data: Instance,
+    place: str,
+    *,
+    trainer: str,
+    notes: Sequence[str] = (),
+) -> Claim:
+    """The run as a claim: its plan, and the instance with the settings that it has.
 
-    Raises `InstanceError` for settings that the instance does not weigh.
+    Where the program that the instance names runs no such plan, it is judged as one of
+    the `trainer` that does. Raises `InstanceError` for a setting that the instance
+    cannot weigh.
     """
-    rule, zero = _settings(layout, data, place)
+    offering, missing = _offering(layout, data, place)
+    plan = _plan_of(layout, ranks, offering)
+    if missing:
+        told = ", ".join(missing)
+        notes = [*notes, f"judged with {told}, which the instance does not offer"]
+    own = offering.workload.runs_on
+    if next(targets.broken(offering, plan), None) is not None:
+        offering = offering.on(trainer)
+        notes = [*notes, f"judged as a run of {trainer}, which {own} does not run"]
+    return Claim(1, None, plan, data=offering, notes=tuple(notes))
+
+
+def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
+    """The plan, a pipeline for each replica, as micro-batches are a replica's."""
+    costs = data.workload.costs
+    rule = None if layout.recompute == costs.recompute else layout.recompute
+    zero = None if layout.zero == costs.zero else layout.zero
     left = iter(ranks)
     rows = []
     for span in pairwise(accumulate(layout.layers, initial=0)):
@@ -124,40 +152,47 @@ def plan_of(
         )
         for stages in zip(*rows, strict=True)
     )
-    own = data.workload.costs.split
     chosen = {
         name: value
-        for name, value, usual in zip(FIELDS, layout.split, own, strict=True)
+        for name, value, usual in zip(FIELDS, layout.split, costs.split, strict=True)
         if value != usual
     }
     return TrainingPlan(pipelines=pipelines, zero=zero, **chosen)
 
 
-def _settings(
-    layout: Layout, data: Instance, place: str
-) -> tuple[Recompute | None, int | None]:
-    """Recomputation and ZeRO as a plan says them: None where the instance does."""
+def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, list[str]]:
+    """The instance that offers what the run has, and what it did not, in words."""
     workload = data.workload
-    for name, value, offered in (
-        ("recompute", layout.recompute, workload.recomputes),
-        ("zero", layout.zero, workload.zeros),
-    ):
-        if value not in offered:
+    asked: dict[str, Any] = {"recompute": layout.recompute, "zero": layout.zero}
+    asked |= dict(zip(FIELDS, layout.split, strict=True))
+    asked["micro_batch_sizes"] = layout.samples
+    missing = []
+    for name, value in asked.items():
+        if value in _offered(workload, name):
+            continue
+        fields = {x: getattr(workload, x) for x in workload.model_fields_set}
+        if name == "micro_batch_sizes":
+            fields[name] = (*workload.micro_batch_sizes, value)
+        else:
+            other = workload.alternatives
+            more = (*getattr(other, name), value)
+            fields["alternatives"] = other.model_copy(update={name: more})
+        try:
+            workload = Workload.model_validate(fields)
+        except ValidationError as error:
+            why = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             raise InstanceError(
-                f"{place}: the run has {name} {value}, the instance weighs "
-                f"{', '.join(map(str, offered))}; add it to "
-                f"workload.alternatives.{name}"
-            )
-    if layout.split not in workload.splits:
-        wanted = ", ".join(
-            f"{name} {value}" for name, value in zip(FIELDS, layout.split, strict=True)
-        )
-        raise InstanceError(
-            f"{place}: the run has {wanted}, which the instance does not offer; add "
-            "them to workload.alternatives"
-        )
-    own = workload.costs
-    return (
-        None if layout.recompute == own.recompute else layout.recompute,
-        None if layout.zero == own.zero else layout.zero,
-    )
+                f"{place}: the run has {name} {value}, which the instance does not "
+                f"offer and cannot weigh: {why}; assemble it with -o "
+                f"{name}={','.join(map(str, (*_offered(workload, name), value)))}"
+            ) from None
+        missing.append(f"{name} {value}")
+    return data.model_copy(update={"workload": workload}), missing
+
+
+def _offered(workload: Workload, name: str) -> tuple[Any, ...]:
+    """Values of a setting that plans of the workload may have."""
+    if name == "micro_batch_sizes":
+        return workload.micro_batch_sizes
+    own, other = getattr(workload.costs, name), getattr(workload.alternatives, name)
+    return tuple(dict.fromkeys((own, *other)))

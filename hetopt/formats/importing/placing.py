@@ -10,12 +10,18 @@ from ...schema import Instance
 
 
 class Claim(NamedTuple):
-    """One plan of a file; without `plan`, `refused` says why it has no form of ours."""
+    """One plan of a file; without `plan`, `refused` says why it has no form of ours.
+
+    `data` is what a run is judged on, where it has settings that the instance does not
+    offer; `notes` say what these are, and what of its arguments was not read.
+    """
 
     rank: int
     claimed_us: int | None
     plan: TrainingPlan | None
     refused: str | None = None
+    data: Instance | None = None
+    notes: tuple[str, ...] = ()
 
 
 def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
-from ..importing.current import Layout, cut, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, claim_of, cut, gpus, replicas_of, same
 from ..importing.placing import Claim
+from . import meanings
 from .arguments import read_arguments
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -70,7 +71,8 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         zero=int("use-distributed-optimizer" in given),
         split=Split(context, experts, runs, groups),
     )
-    yield Claim(1, None, plan_of(layout, ranks, data, place))
+    data, notes = meanings.weighed(given, data, place)
+    yield claim_of(layout, ranks, data, place, trainer="megatron", notes=notes)
 
 
 def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
 from ...text.parsing import read_text
-from ..importing.current import Layout, cut, gpus, plan_of, replicas_of, same
+from ..importing.current import Layout, claim_of, cut, gpus, replicas_of, same
 from ..importing.placing import Claim
 
 OPTIONS: dict[str, type] = {"hosts": str}
@@ -81,7 +81,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         zero=_zero(parallel, replicas, stages),
         split=Split(context, experts, runs, groups),
     )
-    yield Claim(1, None, plan_of(layout, ranks, data, place))
+    yield claim_of(layout, ranks, data, place, trainer="torchtitan")
 
 
 def _tree(path: Path, place: str) -> dict[str, Any]:

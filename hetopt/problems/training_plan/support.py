@@ -41,7 +41,9 @@ def reason(instance: Instance) -> str | None:
     ]
     remedy = "plan with --for any"
     if others:
-        remedy += f", or with --for {' or '.join(others)}"
+        *some, last = others
+        listed = f"{', '.join(some)} or {last}" if some else last
+        remedy += f", or with --for {listed}"
     program = instance.workload.target.program
     return f"not supported by {program}: {'; '.join(lacks)}; {remedy}"
 
