@@ -116,7 +116,12 @@ class Elastic:
     @property
     def slots(self) -> list[int]:
         """The devices of the job's ranks, counted over the first cluster's GPUs."""
-        return [self._devices[self.home(rank)] for rank in range(len(self.job.gpus))]
+        return [self._devices[name] for name in self.names]
+
+    @property
+    def names(self) -> list[str]:
+        """What the GPUs of the job's ranks are called in the first cluster."""
+        return [self.home(rank) for rank in range(len(self.job.gpus))]
 
     @property
     def data(self) -> Instance:

@@ -76,12 +76,15 @@ class _Heard(NamedTuple):
 
 
 @contextmanager
-def crew(job: Job, slots: Sequence[int] | None = None) -> Iterator["Crew"]:
+def crew(
+    job: Job, slots: Sequence[int] | None = None, names: Sequence[str] | None = None
+) -> Iterator["Crew"]:
     """A process for each rank, which end with the context.
 
-    `slots` are the devices of the ranks on this machine, by default 0, 1, 2 and so on.
+    `slots` are the devices of the ranks on this machine, by default 0, 1, 2 and so on;
+    `names` are what messages call their GPUs, by default as the plan does.
     """
-    made = Crew(job)
+    made = Crew(job, names or job.gpus)
     with TemporaryDirectory(prefix="hetopt-run-") as folder:
         try:
             made.start(Path(folder), slots or range(len(job.gpus)))
@@ -93,8 +96,8 @@ def crew(job: Job, slots: Sequence[int] | None = None) -> Iterator["Crew"]:
 class Crew:
     """The processes of a job's ranks."""
 
-    def __init__(self, job: Job) -> None:
-        self._job, self._ranks = job, list[_Rank]()
+    def __init__(self, job: Job, names: Sequence[str]) -> None:
+        self._job, self._names, self._ranks = job, names, list[_Rank]()
         self._lines: queue.Queue[_Heard] = queue.Queue()
         self._silent_s = min(_SILENT_S, job.settings.timeout_s)
 
@@ -212,7 +215,7 @@ class Crew:
         return self._ranks[number].failure or {}
 
     def _name(self, number: int) -> str:
-        return f"rank {number} ({self._job.gpus[number]})"
+        return f"rank {number} ({self._names[number]})"
 
     def _ending(self, number: int) -> str:
         rank = self._ranks[number]

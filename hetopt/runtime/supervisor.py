@@ -50,6 +50,10 @@ class Site(Protocol):
     def slots(self) -> Sequence[int]:
         """The devices of this machine that the job's ranks have."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """What the GPUs of the job's ranks are called, whatever a plan calls them."""
+
     def is_better_left(self) -> bool:
         """Whether the run is to stop for another plan; asked about each second."""
 
@@ -167,7 +171,8 @@ class _Run:
         """Run until all ranks have ended; whether they are not to start again."""
         site, start = self._site, time.monotonic
         try:
-            with crew(self._job, site.slots if site else None) as ranks:
+            places = (site.slots, site.names) if site else (None, None)
+            with crew(self._job, *places) as ranks:
                 stopped = ranks.watch(self._note, site.is_better_left if site else None)
         except RunFailed as error:
             noticed = start()

@@ -173,6 +173,31 @@ def test_a_run_goes_on_without_a_rank(
     assert_as_if_nothing_was(ran, tmp_path)
 
 
+def test_every_loss_is_told_by_the_names_of_the_first_cluster(
+    started: list[Any], tmp_path: Path
+) -> None:
+    """After the first loss the plan counts anew: a:1 is its a:0."""
+    killed: list[str] = []
+    since = [0]  # steps since the last change
+
+    def hurt(row: dict[str, Any]) -> None:
+        since[0] = since[0] + 1 if "step" in row else 0
+        if since[0] != 2 or len(killed) == 2:
+            return
+        ranks = range(len(site.job.gpus))
+        other = [r for r in ranks if site.home(r) != site.job.gpus[r]]
+        rank = other[0] if killed else 0
+        killed.append(site.home(rank))
+        os.kill(started[len(started) - len(ranks) + rank].pid, signal.SIGKILL)
+
+    site = Elastic(DATA, PLAN, settings(tmp_path, timeout_s=10))
+    ran = supervisor.run(site.job, hurt, site)
+    assert [change["lost"] for change in ran.changes] == [[name] for name in killed]
+    assert killed[0] == "a:0"
+    for change, name in zip(ran.changes, killed, strict=True):
+        assert f"({name}) ended by signal 9" in change["reason"]
+
+
 @pytest.mark.slow
 def test_nodes_leave_and_come_with_notice(started: list[Any], tmp_path: Path) -> None:
     file = tmp_path / "nodes"

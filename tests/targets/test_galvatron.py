@@ -39,7 +39,7 @@ def test_it_reads_the_plan_from_what_its_script_is_started_with(
     assert words[0].endswith(".yaml")  # or it says how it is used, and ends
     (pipeline,) = plan.pipelines
     world = sum(replica.degree for replica in plan.replicas())
-    needs = "hydra omegaconf pydantic torch"
+    needs = "hydra omegaconf pydantic torch transformers"
     read = told("galvatron_read.py", needs, str(world), *words, PYTHONPATH=str(source))
     note(f"pp_division {read['division']}, tp {sorted(set(read['degrees']))}")
     assert read["unknown"] == []
