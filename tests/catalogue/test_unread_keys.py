@@ -238,6 +238,27 @@ def test_what_is_neither_known_nor_dangerous_is_told() -> None:
     assert remarks(changed) == (f"keys that were not read: {', '.join(odd)}",)
 
 
+def test_what_a_family_is_taken_to_have_is_told() -> None:
+    plain = {**LLAMA_3_8B, "model_type": "unheard-of"}
+    said = {**plain, "tie_word_embeddings": False}
+    start = "the family 'unheard-of', whose norms and biases are taken as Llama's"
+    no_gate = f"{start}; its MLP is taken to have no gate"
+    relu = {**said, "hidden_act": "relu2"}
+    silent = {key: x for key, x in said.items() if key != "hidden_act"}
+    assert remarks(said) == (start,)
+    assert remarks(relu) == (f"{no_gate}, as its activation says",)
+    assert remarks(silent) == (no_gate,)
+    assert remarks(plain) == (f"{start}; its head is taken to have weights of its own",)
+
+
+def test_a_known_family_has_its_gate_and_its_ties_where_its_file_is_silent() -> None:
+    silent = {key: x for key, x in LLAMA_3_8B.items() if key != "hidden_act"}
+    assert from_config(silent, "m").parameters == PLAIN.parameters
+    ernie = READ["ernie-4.5-0.3b"]
+    silent = {key: x for key, x in ernie.items() if key != "tie_word_embeddings"}
+    assert from_config(silent, "m") == from_config(ernie, "m")
+
+
 def test_lists_of_one_entry_a_layer_are_read_where_all_are_equal() -> None:
     each = {
         key: [LLAMA_3_8B[key]] * LAYERS

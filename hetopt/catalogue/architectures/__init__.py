@@ -28,7 +28,6 @@ _SILENT: dict[str, Fields] = {
     "qwen3": {"head_dim": 128},
 }
 _ALIASES = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
-_UNGATED = ", and whose MLP is taken to have no gate, as its activation says"
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USED_EXPERTS = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
@@ -115,9 +114,10 @@ def remarks(config: Fields) -> tuple[str, ...]:
     spec = _read(reading, family, "model", mtp=False)
     found = []
     if not families.known(family):
+        own = families.traits(reading, family)
         found.append(
-            f"the family {family or 'that model_type should name'!r}, whose norms and "
-            f"biases are taken as Llama's{'' if spec.gated else _UNGATED}"
+            f"the family {family or 'that model_type should name'!r}, whose "
+            f"{families.told(reading, family, own)}"
         )
     if any(key in outer for key in ("vision_config", "audio_config")):
         found.append("the towers of other inputs than text (vision_config ...)")

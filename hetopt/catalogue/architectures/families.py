@@ -77,14 +77,11 @@ FAMILIES: dict[str, Traits] = {
     "seed_oss": Traits(said_bias="qkv"),
     "arcee": Traits(gated=False),
     "glm4_moe_lite": _LATENT,
-    "minicpm3": _LATENT,
-    **dict.fromkeys(
-        ("cwm", "ernie4_5", "ernie4_5_moe", "exaone", "granite", "granitemoe"), Traits()
-    ),
-    **dict.fromkeys(("granitemoeshared", "granitemoehybrid", "bamba"), Traits()),
-    **dict.fromkeys(
-        ("helium", "internlm3", "ministral3", "smollm3", "solar_open"), Traits()
-    ),
+    "minicpm3": _LATENT._replace(tied=True),
+    **dict.fromkeys(("ernie4_5", "ernie4_5_moe", "smollm3"), Traits(tied=True)),
+    **dict.fromkeys(("granite", "granitemoe", "granitemoeshared"), Traits()),
+    **dict.fromkeys(("granitemoehybrid", "bamba", "cwm", "exaone"), Traits()),
+    **dict.fromkeys(("helium", "internlm3", "ministral3", "solar_open"), Traits()),
     **dict.fromkeys(
         ("exaone4", "exaone_moe", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3"),
         Traits(qk_norm=True),
@@ -94,10 +91,11 @@ FAMILIES: dict[str, Traits] = {
         ("olmo2", "olmo3", "olmoe", "minimax_m2"), Traits(qk_norm=True, qk_wide=True)
     ),
 }
+_TIED = Traits(tied=True)
 #: Others whose gate and ties are known, and whose norms and biases are not.
 _OTHERS = {
     "mpt": Traits(gated=False, tied=True),
-    "bert": Traits(tied=True),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "gpt_bigcode"), _TIED),
     "bitnet": Traits(gated=True),
     "vaultgemma": Traits(gated=True, tied=True),
 }
@@ -108,6 +106,17 @@ _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 def known(family: str) -> bool:
     """Whether norms and biases of a family are known."""
     return family in FAMILIES
+
+
+def told(config: Reading, family: str, own: Traits) -> str:
+    """Return what is taken for granted of a family that is not known, in words."""
+    words = "norms and biases are taken as Llama's"
+    if not own.gated and family not in _OTHERS:
+        words += "; its MLP is taken to have no gate"
+        words += ", as its activation says" if _activation(config) else ""
+    if "tie_word_embeddings" not in config and family not in _OTHERS:
+        words += "; its head is taken to have weights of its own"
+    return words
 
 
 def traits(config: Reading, family: str) -> Traits:
@@ -129,7 +138,9 @@ def traits(config: Reading, family: str) -> Traits:
     if not known(family) or family == "glm4_moe":
         found = _silent(config, found)
     if found.gated is None:
-        found = found._replace(gated=_gated(config))
+        activation = _activation(config) or ("silu" if known(family) else "")
+        gated = activation.lower().startswith(_GATED_ACTIVATIONS)
+        found = found._replace(gated=gated)
     tied = config.get("tie_word_embeddings")
     return found if tied is None else found._replace(tied=bool(tied))
 
@@ -165,8 +176,6 @@ def _falcon(config: Reading, found: Traits) -> Traits:
     return found._replace(norms=several, attention_bias=kind, mlp_bias=biased)
 
 
-def _gated(config: Reading) -> bool:
-    activation = config.get("hidden_act") or config.get("hidden_activation")
-    activation = activation or config.get("activation_function") or ""
-    activation = activation or config.get("mlp_hidden_act") or ""
-    return str(activation).lower().startswith(_GATED_ACTIVATIONS)
+def _activation(config: Reading) -> str:
+    names = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act")
+    return next((str(x) for x in map(config.get, names) if x), "")
