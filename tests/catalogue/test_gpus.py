@@ -1,5 +1,7 @@
 """Data sheets: every spelling means one card, and instances keep their figures."""
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
@@ -128,6 +130,13 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
         catalogue.gpu("H100-80GB-SMX", "hosts: line 3")
 
 
+@pytest.mark.parametrize("name", ["H20-3e", "RTX 3060 Ti", "Tesla P40", "TITAN V"])
+def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
+    assert catalogue.known(name) is None
+    with pytest.raises(InstanceError, match=re.escape(name)):
+        catalogue.gpu(name, "here")
+
+
 @pytest.mark.parametrize(
     ("written", "name"),
     [
@@ -135,6 +144,10 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
         ("nvidia_a100-sxm4-80gb", "A100-80GB-SXM4"),
         ("NVIDIA GeForce RTX 4090", "RTX4090"),
         ("Tesla-V100-SXM2-32GB", "V100-32GB-SXM2"),
+        ("NVIDIA GeForce RTX 4090 D", "RTX4090D"),
+        ("NVIDIA GeForce RTX 3090 Ti", "RTX3090Ti"),
+        ("rtx3060", "RTX3060"),
+        ("TITAN RTX", "TITAN-RTX"),
         ("A6000", "RTXA6000"),
         # As runs that others published have them.
         ("h100_96gb_hbm2e_500W", "H100-96GB-SXM5"),
