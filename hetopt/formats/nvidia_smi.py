@@ -1,11 +1,12 @@
 """What nvidia-smi says of each host as the cluster of an instance: GPUs and topology.
 
 One file a host, named after it, as in `node1.csv`, holds
-`nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits`; beside
-it may stand `node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring
-of NVLinks, else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the
-card, PIX, PXB, PHB, NODE and SYS as its bus. A host with several types of GPUs becomes
-a node a type, joined by the bus. Options are those of all importers of clusters.
+`nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits`, or what
+`nvidia-smi -L` prints, with the memory of data sheets; beside it may stand
+`node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring of NVLinks,
+else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the card, PIX,
+PXB, PHB, NODE and SYS as its bus. A host with several types of GPUs becomes a node a
+type, joined by the bus. Options are those of all importers of clusters.
 """
 
 import re
@@ -23,11 +24,14 @@ OPTIONS = clusters.OPTIONS
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+_NAMED = re.compile(r"GPU ([0-9]{1,3}): (.{1,200}?) \(UUID: \S{1,100}\)")
+
+
 class Listed(NamedTuple):
-    """A GPU of a list."""
+    """A GPU of a list; its memory where that is told."""
 
     name: str
-    mib: int
+    mib: int | None = None
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
@@ -73,7 +77,10 @@ def hosts_of(
     counts = {gpu: len(numbers) for gpu, numbers in types.items()}
     return [
         host._replace(
-            memory_mib=min(listed[number].mib for number in numbers),
+            memory_mib=min(
+                (mib for number in numbers if (mib := listed[number].mib) is not None),
+                default=None,
+            ),
             links=topology.links(topology.part(pairs, numbers)) if pairs else None,
         )
         for host, numbers in zip(
@@ -88,6 +95,15 @@ def gpus(text: str, where: str) -> list[Listed]:
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{where}: line {number}"
         if not line.strip() or line.startswith("index"):
+            continue
+        if line.lstrip().startswith("MIG "):
+            raise InstanceError(
+                f"{place}: found {line.strip()!r}, a part of a GPU, expected whole "
+                "ones. Run: nvidia-smi -mig 0"
+            )
+        named = _NAMED.fullmatch(line.strip())
+        if named and int(named[1]) == len(found):
+            found.append(Listed(named[2]))
             continue
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != 3 or fields[0] != str(len(found)):

@@ -1,18 +1,18 @@
-"""Slurm's `sinfo -N -h -o "%N %G"` as the cluster of an instance.
+"""Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
 ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources;
-under one they are those called NODELIST (or HOSTNAMES) and GRES, and nodes whose STATE
-is down, drained or the like are left out and told. The type is kept as the node's
-`gres`, by which `hetopt export --to slurm` asks for it. Options are those of all
-importers of clusters; a node whose GPUs have no type gets the option `gpu`.
+under one they are those called NODELIST (or HOSTNAMES) and GRES. Nodes whose state is
+down, drained or the like are left out and told. The type is kept as the node's `gres`,
+by which `hetopt export --to slurm` asks for it. Options are those of all importers of
+clusters; a node whose GPUs have no type gets the option `gpu`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,23 @@ OPTIONS = clusters.OPTIONS
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
 _NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
-# How sinfo's states of nodes begin on which no job starts, long or short; `idle~` is a
-# cloud's node that is off and starts when it is asked for.
-_OUT = ("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot")
+# How states of nodes begin on which no job starts, as sinfo (long or short) and
+# scontrol have them; `idle~` is a cloud's node that starts when it is asked for.
+_OUT = (
+    *("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot"),
+    *("inval", "not_resp"),
+)
 _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
+
+
+class _Row(NamedTuple):
+    """What is said of some nodes, and where; `field` is where their resources stand."""
+
+    place: str
+    nodes: str
+    gres: str
+    state: str
+    field: str
 
 
 class _Columns(NamedTuple):
@@ -56,10 +69,40 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
 
     A line that is none of sinfo's is an `InstanceError`, as is a file without any.
     """
-    columns = _Columns()
+    is_scontrol = re.search(r"^NodeName=", text, re.MULTILINE) is not None
+    rows = list((_scontrol if is_scontrol else _table)(text, where))
     found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
-    has_gres = False
+    for row in rows:
+        if not (gpus := _gpus(row.gres, row.place)):
+            continue
+        for name in expanded(row.nodes, row.place):
+            if _is_out(row.state):
+                left_out[name] = LeftOut(name, f"its state is {row.state}", _COMMAND)
+                continue
+            those = [
+                one._replace(gres=one.gpu)
+                for one in clusters.parts(name, gpus, row.place)
+            ]
+            before = found.setdefault(name, those)
+            if [one[:3] for one in before] != [one[:3] for one in those]:
+                raise InstanceError(
+                    f"{row.place}: found node {name!r} with {row.gres}, expected the "
+                    f"same as in {before[0].place.rpartition(': ')[2]}; remove one"
+                )
+    if not found:
+        raise InstanceError(_no_host(where, rows, list(left_out.values())))
+    return [one for those in found.values() for one in those], list(left_out.values())
+
+
+def _is_out(state: str) -> bool:
+    words = state.lower().split("+")  # as in IDLE+DRAIN
+    return state.endswith("*") or any(word.startswith(_OUT) for word in words)
+
+
+def _table(text: str, where: str) -> Iterator[_Row]:
+    """Yield the lines of sinfo."""
+    columns = _Columns()
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words:
@@ -75,28 +118,23 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
             raise InstanceError(
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
-        gres = words[columns.gres]
-        has_gres = has_gres or _GRES_FORM.fullmatch(gres) is not None
-        gpus = _gpus(gres, place)
-        if not gpus:
-            continue
         state = "" if columns.state is None else words[columns.state]
-        for name in expanded(words[columns.nodes], place):
-            if state.lower().startswith(_OUT) or state.endswith("*"):
-                left_out[name] = LeftOut(name, f"its state is {state}", _COMMAND)
-                continue
-            those = [
-                one._replace(gres=one.gpu) for one in clusters.parts(name, gpus, place)
-            ]
-            before = found.setdefault(name, those)
-            if [one[:3] for one in before] != [one[:3] for one in those]:
-                raise InstanceError(
-                    f"{place}: found node {name!r} with {gres}, expected the same "
-                    f"as in {before[0].place.rpartition(': ')[2]}; remove one"
-                )
-    if not found:
-        raise InstanceError(_no_host(where, columns, has_gres, list(left_out.values())))
-    return [one for those in found.values() for one in those], list(left_out.values())
+        field = f"column {columns.gres + 1}"
+        yield _Row(place, words[columns.nodes], words[columns.gres], state, field)
+
+
+def _scontrol(text: str, where: str) -> Iterator[_Row]:
+    """Yield the nodes of `scontrol show node`, in one line each or in several."""
+    starts = [m.start() for m in re.finditer("^NodeName=", text, re.MULTILINE)]
+    for start, end in pairwise([*starts, len(text)]):
+        place = f"{where}: line {text.count(chr(10), 0, start) + 1}"
+        said = dict(
+            word.partition("=")[::2]
+            for word in reversed(text[start:end].split())
+            if word.startswith(("NodeName=", "Gres=", "State="))
+        )
+        gres = said.get("Gres", "(null)")
+        yield _Row(place, said["NodeName"], gres, said.get("State", ""), "Gres")
 
 
 def _header(words: list[str], place: str) -> _Columns:
@@ -112,21 +150,16 @@ def _header(words: list[str], place: str) -> _Columns:
     return _Columns(nodes, words.index(_GRES), state, len(words))
 
 
-def _no_host(
-    where: str, columns: _Columns, has_gres: bool, left_out: Sequence[LeftOut]
-) -> str:
+def _no_host(where: str, rows: Sequence[_Row], left_out: Sequence[LeftOut]) -> str:
     """Return the message of a file that has no node with GPUs to plan on."""
     if left_out:
         return f"{where}: No usable GPU nodes found: {clusters.reasons(left_out)}"
-    if has_gres:
-        return (
-            f"{where}: No GPU nodes found: no GRES in column {columns.gres + 1} is a "
-            f"gpu. List the nodes that have GPUs, by: {_COMMAND}"
-        )
-    return (
-        f"{where}: No GPU nodes found: column {columns.gres + 1} is not a GRES. "
-        f"Run: {_COMMAND}"
-    )
+    field = rows[-1].field if rows else "column 2"
+    if any(_GRES_FORM.fullmatch(row.gres) for row in rows):
+        why = f"nothing in {field} is a gpu. List the nodes that have GPUs, by"
+    else:
+        why = f"{field} is not a GRES. Run"
+    return f"{where}: No GPU nodes found: {why}: {_COMMAND}"
 
 
 def _gpus(gres: str, place: str) -> dict[str | None, int]:

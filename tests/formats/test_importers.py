@@ -167,6 +167,20 @@ def test_the_rate_of_links_within_a_host_can_be_given(tmp_path: Path) -> None:
     assert found.nodes[0].intra_gbytes_per_s == 240.0
 
 
+def test_nvidia_smi_lists_gpus_by_name_with_the_memory_of_their_sheets(
+    tmp_path: Path,
+) -> None:
+    lines = [f"GPU {i}: {A100} (UUID: GPU-12-{i})" for i in range(4)]
+    found = cluster(nvidia_smi.read([put(tmp_path, "n1.txt", *lines)]))
+    hosts = put(tmp_path, "hosts", f"n1 slots=4 type={A100.replace(' ', '-')}")
+    assert found == cluster(hostfile.read([hosts]))
+    lines[1:] = ["  MIG 1g.10gb     Device  0: (UUID: MIG-ab)", *lines[1:]]
+    with pytest.raises(InstanceError, match=r"line 2: found 'MIG 1g.10gb.*-mig 0"):
+        nvidia_smi.read([put(tmp_path, "n1.txt", *lines)])
+    with pytest.raises(InstanceError, match="line 1: found 'GPU 3"):
+        nvidia_smi.read([put(tmp_path, "n1.txt", lines[-1])])
+
+
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
@@ -324,7 +338,7 @@ def test_nodes_that_no_job_starts_on_are_left_out_and_told(tmp_path: Path) -> No
         (["n[4-1] gpu:t4:2"], "line 1: found the range 4-1"),
         (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
         (["n[a] gpu:t4:2"], "line 1: found the range [a]"),
-        (["n1 (null)"], "No GPU nodes found: no GRES in column 2 is a gpu"),
+        (["n1 (null)"], "No GPU nodes found: nothing in column 2 is a gpu"),
         (["n1 64 gpu:t4:2"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
         (
             [
@@ -352,6 +366,51 @@ def test_what_is_wrong_with_sinfo_is_told_by_line(
     with pytest.raises(InstanceError) as caught:
         sinfo.read([put(tmp_path, "sinfo.txt", *lines)])
     assert message in str(caught.value)
+
+
+NODE = """\
+NodeName={name} Arch=x86_64 CoresPerSocket=32
+   CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.21
+   AvailableFeatures=ib,State=no
+   ActiveFeatures=(null)
+   Gres={gres}
+   NodeAddr={name} NodeHostName={name} Version=23.11.4
+   OS=Linux 5.14.0 #1 SMP
+   RealMemory=515000 AllocMem=0 FreeMem=480000 Sockets=2 Boards=1
+   State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A
+   Partitions=gpu
+   CfgTRES=cpu=64,mem=515000M,billing=64,gres/gpu=4
+   Reason=State=wrong [root@2026-01-01T00:00:00]
+
+"""
+
+
+@pytest.mark.parametrize("is_in_one_line", [False, True])
+def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -> None:
+    nodes = {
+        "gpu01": ("gpu:h100:4(S:0-1)", "IDLE"),
+        "gpu02": ("gpu:h100:4(S:0-1)", "MIXED+CLOUD+POWERED_DOWN"),
+        "cpu01": ("(null)", "IDLE"),
+        "gpu03": ("gpu:h100:4(S:0-1)", "IDLE+DRAIN"),
+        "gpu04": ("gpu:h100:4(S:0-1)", "DOWN*"),
+        "gpu05": ("gpu:h100:4(S:0-1)", "IDLE+NOT_RESPONDING"),
+    }
+    blocks = [NODE.format(name=n, gres=g, state=s) for n, (g, s) in nodes.items()]
+    if is_in_one_line:
+        blocks = [" ".join(block.split()) + "\n" for block in blocks]
+    told: dict[str, Any] = {"types": "h100:H100-80GB-SXM5", "inter_gbytes_per_s": 25.0}
+    read = sinfo.read([put(tmp_path, "nodes.txt", "".join(blocks))], **told)
+    lines = [f"{name} {gres}" for name, (gres, _) in [*nodes.items()][:3]]
+    listed = sinfo.read([put(tmp_path, "sinfo.txt", *lines)], **told)
+    assert read["cluster"] == listed["cluster"]
+    rows = [(row.what, row.source) for row in read["assumed"] if row.value == OUT]
+    assert rows == [(n, f"its state is {nodes[n][1]}") for n in [*nodes][3:]]
+    alone = put(tmp_path, "cpu.txt", NODE.format(name="a", gres="(null)", state="IDLE"))
+    with pytest.raises(InstanceError, match="No GPU nodes found: nothing in Gres is"):
+        sinfo.read([alone])
+
+
+OUT = "left out"
 
 
 # --- kubectl ---------------------------------------------------------------------

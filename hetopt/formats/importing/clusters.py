@@ -232,13 +232,15 @@ def _mixed(
             continue
         rate = settings.intra_gbytes_per_s or _slowest_bus(those, settings)
         names = [host.name for host in those]
+        value = f"nodes {', '.join(names)}, joined at {rate:g} GB/s"
+        if len(of) > 1:
+            value += ", each with the whole network of the machine"
         yield (
             {"nodes": names, "gbytes_per_s": rate},
             Assumption(
                 f"{machine}, which has GPUs of {len(those)} types",
-                f"nodes {', '.join(names)}, joined at {rate:g} GB/s",
-                "slowest bus of its cards; the network counts for each node, and the "
-                "names are none of hosts",
+                value,
+                "slowest bus of its cards; launch scripts name the nodes, not the host",
                 f"--island '{','.join(names)}=X'",
             ),
         )
