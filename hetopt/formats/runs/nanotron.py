@@ -250,7 +250,11 @@ def _benchmark_runs(source: Source, given: Given) -> list[Run]:
                 f"{place}, column {_RUN_COLUMN}",
                 "found 0, expected what was measured; leave the row out",
             )
-        said = {name: logs.literal(text) for name, text in row.items() if text.strip()}
+        said = {
+            name: logs.whole(logs.literal(text))
+            for name, text in row.items()
+            if text.strip()
+        }
         facts = _facts(source, given)
         facts.add(place, _settings(said))
         facts.add(place, {field: said.get(name) for field, name in _BENCHMARK.items()})
