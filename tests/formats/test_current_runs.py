@@ -227,6 +227,15 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
         ("--micro-batch-size $MBS", "micro-batch-size: found '$MBS', expected a whole"),
         ("$FLAG--x", "found no argument, expected some as --num-layers"),
         ("--$FLAG 1", "found '$FLAG', which may hold further"),
+        ("$ARGS", "found '$ARGS', which may hold further"),
+        (
+            "\nif [ -f x ]; then\n  torchrun a.py --num-layers 4\nfi",
+            "line 3: found a run under a condition that is not read",
+        ),
+        (
+            "--num-layers 4\ntorchrun b.py --num-layers 8",
+            "lines 1, 2: found 2 runs, expected one",
+        ),
     ],
 )
 def test_what_a_script_leaves_open_is_refused_by_name(
@@ -238,6 +247,20 @@ def test_what_a_script_leaves_open_is_refused_by_name(
         read("megatron", path, instance())
     assert message in str(caught.value)
     assert "paste the expanded command" in str(caught.value)
+
+
+def test_arguments_of_other_commands_are_none_of_the_runs(tmp_path: Path) -> None:
+    run = f"python3 -m torch.distributed.run x.py {' '.join(flags(RUN))}"
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "#!/bin/bash\nif [ ! -d data ]; then\n  mkdir --parents data $OTHERS\nfi\n"
+        "pip install --upgrade $PACKAGE $PACKAGES\n"
+        "python tools/preprocess_data.py --seq-length 99 --recompute-activations\n"
+        f"echo {run} --recompute-activations\nCMD='{run}'\necho $CMD; $CMD\n{run}\n"
+    )
+    data = instance(costs={"zero": 1})
+    args = arguments(tmp_path, "--use-distributed-optimizer")
+    assert read("megatron", path, data) == read("megatron", args, data)
 
 
 @pytest.mark.parametrize(

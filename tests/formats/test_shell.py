@@ -8,7 +8,7 @@ from shutil import which
 import pytest
 
 from hetopt.errors import InstanceError
-from hetopt.formats.importing.shell import Word, commands
+from hetopt.formats.importing.shell import Command, Word, commands
 
 EXAMPLE = """#!/bin/bash
 # Runs a model on one node
@@ -90,9 +90,9 @@ def bash(script: str, folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("script", [EXAMPLE, *LINES])
 def test_words_are_those_of_bash(script: str, tmp_path: Path) -> None:
     found = [
-        [word.text for word in words]
-        for words in commands(script, "run.sh")
-        if words and words[0].text == "torchrun"
+        [word.text for word in one.words]
+        for one in commands(script, "run.sh")
+        if one.words and one.words[0].text == "torchrun"
     ]
     assert found
     assert found == bash(script, tmp_path)
@@ -103,7 +103,8 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
     pieces = ("a", " ", "'b c'", '"$A d"', "${A}", '"${B[@]}"', "${B[@]}", "\\ ")
     lines = ["".join(three) for three in product(pieces, repeat=3)]
     script = "A=' 1  2 '; B=('x y' z)\n" + "\n".join(f"torchrun {x}" for x in lines)
-    found = [[word.text for word in words] for words in commands(script, "x") if words]
+    found = [[word.text for word in one.words] for one in commands(script, "x")]
+    found = [words for words in found if words]
     assert found == bash(script, tmp_path)
 
 
@@ -129,14 +130,41 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_read_is_named(script: str, unread: str) -> None:
-    last = commands(script, "x")[-1]
+    last = commands(script, "x")[-1].words
     assert [word.unread for word in last[:2]] == [None, None]
     assert str(last[2].unread).startswith(unread)
 
 
 def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
     script = "A=1; if [ a = b ]; then A=$(x); fi; run $A"
-    assert commands(script, "x")[-1] == [Word("run"), Word("1")]
+    assert commands(script, "x")[-1] == Command([Word("run"), Word("1")], 1, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "is_sure"),
+    [
+        ("run", True),
+        ("cd x && run", True),
+        ("[ 1 = 1 ] && run", True),
+        ("if [ -f x ]; then\n run; fi", False),
+        ("if [ -f x ]; then :; else\n run; fi", False),
+        ("if [ -f x ]; then :; elif [ 1 = 1 ]; then\n run; fi", False),
+        ("[ -f x ] || run", False),
+        ("for i in 1 2; do run; done", False),
+        ("case $1 in a) run ;; esac", False),
+        ("train() { run; }", False),
+        ("function train {\n run\n}", False),
+    ],
+)
+def test_whether_a_command_surely_runs_is_told(script: str, is_sure: bool) -> None:
+    found = [one for one in commands(script, "x") if one.words[-1] == Word("run")]
+    assert [one.is_sure for one in found] == [is_sure]
+
+
+def test_a_command_that_does_not_run_is_left_out() -> None:
+    script = "if [ 1 = 2 ]; then run; fi; [ 1 = 1 ] || run; [ 1 = 2 ] && run; end"
+    ends = [one.words[-1].text for one in commands(script, "x")]
+    assert ends == ["]", "]", "]", "end"]
 
 
 @pytest.mark.parametrize(
@@ -144,10 +172,6 @@ def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
     [
         ("run 'a", 'x: line 1: found "\'a", expected the quote that ends it'),
         ("a\nA=(1\n2", "x: line 2: found an array that does not end"),
-        (
-            "if [ -f y ]; then\nrun --a 1\nfi",
-            "x: line 2: found '--a' of a command under a condition that is not read",
-        ),
         ("a" * (2**17 + 1), "x: found 131073 characters, expected a launch script"),
         ("A=1\n" + "A=$A$A\n" * 60, "found '$A$A', where words stand for more"),
         ("A=('')\n" + 'A+=("${A[@]}")\n' * 60, "stand for more than 1048576"),

@@ -8,7 +8,7 @@ A subset of bash is read, as far as launch scripts go: quotes, comments, line br
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
 set elsewhere, `$(command)`, and what is set in a loop, a function, a `case` or under
-another test. Files that a script sources are not read.
+another test, where commands are not `is_sure`. Files that are sourced are not read.
 """
 
 import ast
@@ -53,7 +53,6 @@ _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
     **{"if": "fi", "case": "esac", "{": "}"},
 }
-_FLAG = re.compile("--[A-Za-z]")
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "-eq": operator.eq,
     "-ne": operator.ne,
@@ -81,6 +80,14 @@ class Word(NamedTuple):
     unread: str | None = None
 
 
+class Command(NamedTuple):
+    """The words of a command; `is_sure` where it is known to run."""
+
+    words: list[Word]
+    line: int
+    is_sure: bool
+
+
 class _Token(NamedTuple):
     """A word, an operator, a redirection, or an array with its items; not expanded."""
 
@@ -100,11 +107,10 @@ class _Block:
         self.was_taken: Truth = False  # an earlier branch of this `if`
 
 
-def commands(text: str, place: str) -> list[list[Word]]:
-    """Return the words of the commands that a script runs, in their order.
+def commands(text: str, place: str) -> list[Command]:
+    """Return the commands that a script runs, or may run, in their order.
 
-    `InstanceError` where the script cannot be split into words, and where a command
-    with flags runs under a condition that is not read.
+    `InstanceError` where the script cannot be split into words.
     """
     if len(text) > _MOST_CHARACTERS:
         raise InstanceError(
@@ -185,7 +191,7 @@ class _Script:
         self.blocks: list[_Block] = []
         self.expanded = 0
 
-    def run(self, tokens: Iterable[_Token]) -> Iterator[list[Word]]:
+    def run(self, tokens: Iterable[_Token]) -> Iterator[Command]:
         """Yield the commands; set variables as they do."""
         result: Truth = True  # of the commands so far that && and || join
         before = "\n"
@@ -253,25 +259,37 @@ class _Script:
 
     # --- commands ---
 
-    def _command(self, parts: list[_Token], runs: Truth) -> Iterator[list[Word]]:
-        """Set the variables that a command sets; yield its words, where it runs."""
-        if runs is None:
-            self._doubtful(parts)
-        if not runs:
+    def _command(self, parts: list[_Token], runs: Truth) -> Iterator[Command]:
+        """Set the variables that a command sets; yield its words, unless it is skipped.
+
+        What a command sets that may run or not is not known from there on.
+        """
+        if runs is False:
             return
         declares = parts[0].text in _DECLARING
         for number, part in enumerate(parts[declares:], declares):
             match = _ASSIGNMENT.match(part.text)
             if match is None and not (declares and part.kind == "word"):
-                rest = [one for one in parts[number:] if one.kind == "word"]
-                words = [word for one in rest for word in self._words(one.text)]
-                if words and words[0] == "unset":
-                    for name in words[1:]:
-                        self.variables.pop(name, None)
-                yield [self._told(word) for word in words]
+                yield self._called(parts[number:], runs)
                 return
-            if match is not None:
+            if match is not None and runs:
                 self._assign(match, part)
+            elif match is not None:
+                self._spoil(match["name"], part.line)
+
+    def _called(self, parts: list[_Token], runs: Truth) -> Command:
+        """Return a command, behind its assignments."""
+        texts = [part.text for part in parts if part.kind == "word"]
+        words = [word for text in texts for word in self._words(text)]
+        if words and words[0] == "unset":
+            for name in words[1:]:
+                self.variables.pop(name, None)
+        if runs is None:
+            # Behind the pattern of a `case` a command may stand in the same line.
+            for part in parts:
+                if match := _ASSIGNMENT.match(part.text):
+                    self._spoil(match["name"], part.line)
+        return Command(list(map(self._told, words)), parts[0].line, runs is True)
 
     def _assign(self, match: re.Match[str], part: _Token) -> None:
         name, more = match["name"], bool(match["more"])
@@ -282,19 +300,6 @@ class _Script:
         else:
             text = self._text(part.text[match.end() :])
             self.variables[name] = [*held[:-1], "".join(held[-1:]) + text]
-
-    def _doubtful(self, parts: list[_Token]) -> None:
-        """Spoil what a command sets that may run or not; flags of one are refused."""
-        for part in parts:
-            if match := _ASSIGNMENT.match(part.text):
-                self._spoil(match["name"], part.line)
-        flags = [part for part in parts[1:] if _FLAG.match(part.text)]
-        if flags and not any(block.end == "esac" for block in self.blocks):
-            raise InstanceError(
-                f"{self.place}: line {flags[0].line}: found {quoted(flags[0].text)} of "
-                "a command under a condition that is not read, expected one that "
-                f"surely runs; {_REMEDY}"
-            )
 
     def _spoil(self, name: str, line: int) -> None:
         self.variables[name] = [self._mark(f"${name} (line {line}, not surely set)")]
