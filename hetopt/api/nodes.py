@@ -41,7 +41,8 @@ from .starts import NOTHING, AnyStart, Known, known_of
 OBJECTIVES = ("time", *FIELDS)
 UNITS = {"time": "us", "usd": "USD", "energy": "Wh"}
 _MOST_WHOLE = 4  # groups of which all sets are looked at: 15
-_NO_BETTER = ("proved to be no better than the best set",)
+#: Why a set was not planned.
+NO_BETTER = ("proved to be no better than the best set",)
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ class _Search:
             best, least = self._best(), self.least_of(some).value
             reached = None if best is None else best.value(self._objective)
             if reached is not None and least >= reached:
-                self.sets.append(NodeSet(without, None, None, None, None, _NO_BETTER))
+                self.sets.append(NodeSet(without, None, None, None, None, NO_BETTER))
                 return
         share = None if left.time_s is None else left.time_s / parts
         made = self._planned(some, replace(left, time_s=share))
@@ -351,13 +352,15 @@ class _Search:
         self.sets = [*map(self._with_fastest, self.sets)]
         best = self._best()
         result = self._result if best is None else self._as_result(best)
+        spent = {**result.seconds, "node sets": monotonic() - self._start}
+        result = replace(result, seconds=spent)
         if self._interrupted:
             result = replace(result, stop=Stop.INTERRUPTED)
         return NodeChoice(self._objective, result, tuple(self.sets), best, bound)
 
     def _with_fastest(self, one: NodeSet) -> NodeSet:
         """The set with the fastest plan of any set that needs no node it leaves out."""
-        if one.reasons == _NO_BETTER:
+        if one.reasons == NO_BETTER:
             return one
         found = [
             (other.iteration_us, other.result)
@@ -389,7 +392,6 @@ class _Search:
             bound=None,
             certificate=None,
             trace=(),
-            seconds={**self._result.seconds, "node sets": monotonic() - self._start},
         )
         bound = self._result.bound if timed else None
         return found if bound is None else found.with_bound(bound)

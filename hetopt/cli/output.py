@@ -194,6 +194,16 @@ def watch(unit: str, time_limit: float) -> "Watch":
     return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))
 
 
+def tell_limit(seconds: float | None, whose: str, as_json: bool) -> None:
+    """Say what a time limit is of, where it is not of the whole command."""
+    from ..report import words
+
+    if seconds is None or as_json:
+        return
+    text = f"{seconds:g} s" if seconds < 3600 else words.duration(seconds)
+    tell(f"time limit: {text} {whose}")
+
+
 # --- what is wrong ---------------------------------------------------------------
 
 

@@ -138,6 +138,9 @@ def plan(
         "known": not fresh,
     }
     nodes = None
+    if without or objective is not Objective.TIME:
+        whose = "for all nodes, and as much for the sets without some"
+        output.tell_limit(limit_s(time_limit), whose, as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
             if exact:
@@ -271,10 +274,14 @@ def compare(
         _deliver_targets(instances, how, limits, out, as_json)
     if out is not None:
         gaps.FILES.check(out)
+    names = None if planners is None else listed(planners)
+    each = "planner" if names is None else f"of {_counted(len(names), 'planner')}"
+    whose = f"for each {each}" + ", and for the exact method" * exact
+    output.tell_limit(limit_s(time_limit), whose, as_json)
     with output.watch("us", time_limit) as watch:
         report = api.compare(
             instances,
-            None if planners is None else listed(planners),
+            names,
             exact=exact,
             runs_on=runs_on,
             start=start or None,
@@ -285,6 +292,10 @@ def compare(
     failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     output.give(report.to_json(), gaps.terminal(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _deliver_targets(
@@ -299,6 +310,7 @@ def _deliver_targets(
 
     if out is not None:
         targets.FILES.check(out)
+    output.tell_limit(limits.time_s, "for each target", as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     failed = output.written(out, lambda path: targets.FILES.write(report, path))

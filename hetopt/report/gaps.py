@@ -42,6 +42,7 @@ class Row:
     reference_by: str | None = None
     best_known: Objective | None = None
     best_known_by: str | None = None
+    started_from: str | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
@@ -69,6 +70,7 @@ class Row:
             low_s=parts.get("low_s"),
             high_s=parts.get("high_s"),
             objective=result.objective,
+            started_from=result.started_from,
             **referred(row.reference),
         )
 
@@ -86,8 +88,11 @@ class Row:
 
     @property
     def outcome(self) -> str:
-        """Status, and why there is no plan where there is none."""
-        return f"{self.status}: {self.reasons}" if self.reasons else self.status
+        """Status, why there is no plan, and which known plan was the start."""
+        parts = [f"{self.status}: {self.reasons}" if self.reasons else self.status]
+        if self.started_from is not None:
+            parts.append(f"started from {self.started_from}")
+        return ", ".join(parts)
 
 
 HEADINGS = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api.nodes import UNITS, NodeChoice, NodeGroup, NodeSet
+from ..api.nodes import NO_BETTER, UNITS, NodeChoice, NodeGroup, NodeSet
 from ..api.runs import TrainingRun
 from . import words, writers
 
@@ -67,7 +67,8 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
         name = f"without {names(one.without)}"
     if one.iteration_us is None:
         why = "; ".join(one.reasons) or "none was found in the time"
-        return f"{name}: no plan, {why}"
+        told = "not planned" if one.reasons == NO_BETTER else "no plan"
+        return f"{name}: {told}, {why}"
     idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
     told = [words.amount(one.iteration_us, "us") + idle]
     told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []

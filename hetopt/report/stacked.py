@@ -75,9 +75,20 @@ def used(bars: Sequence[Bar], names: Mapping[str, str]) -> list[str]:
     return [part for part in names if any(part in bar.parts for bar in bars)]
 
 
+_NAMES = {
+    "hops": "transfers",
+    "slower_stage": "waits for slowest stage",
+    "slower_pipeline": "waits for slowest pipeline",
+    "slower_sync": "waits for gradient sync",
+    "slower_update": "waits for optimiser",
+    "sync": "gradient sync",
+    "update": "optimiser",
+}
+
+
 def plain(part: str) -> str:
     """The name of a part as people read it."""
-    return part.replace("_", " ")
+    return _NAMES.get(part, part.replace("_", " "))
 
 
 def picture(panels: Sequence[Panel], width: float) -> Any:
