@@ -5,13 +5,14 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
 from ..errors import InstanceError, MixedData, UnknownName, escaped, naming
+from ..modelling import Limits
 from ..problems.job_scheduling import Data
 from ..result import Bound, Result, Stop
 from ..scheduling import fitting, metrics, simulator, traces
@@ -24,9 +25,12 @@ from ..solving.certificates import QueueCertificate
 from ..solving.heuristic import Heuristic
 from ..text.parsing import read_tree
 from .calling import (
+    AnyLimits,
     AnyProblem,
     AnyProgress,
     Place,
+    less,
+    limits_of,
     progress_of,
     public,
     refuse_unknown,
@@ -58,25 +62,34 @@ def schedule(
     policies: Sequence[Plugin] | None = None,
     *,
     rounds: bool | None = None,
+    limits: AnyLimits = None,
     progress: AnyProgress = None,
 ) -> list[Outcome]:
     """Simulate a queue under policies, all by default, and judge what they do.
 
     Ctrl-C ends the work: the policy that it found has no schedule, and is the last.
     `rounds` makes all of them decide at the same round boundaries (True) or at every
-    event (False). Each result has a bound that no schedule beats (`scheduling.bounds`).
+    event (False). The time of `limits` is of all of it: each policy has an equal share
+    of what is left, and a policy whose queue has no end by then no schedule; without a
+    limit all are simulated to the end. Each result has a bound that no schedule beats
+    (`scheduling.bounds`).
     A queue of which no job fits is infeasible. Raises `UnknownName` for a policy or
     queue that is not there.
     """
+    start, asked = monotonic(), limits_of(limits)
     data = load_queue(queue)
+    proved = _Proved(data)
     known = registry.names(_FOLDER)
     given = known if policies is None else [named(one, _FOLDER) for one in policies]
     chosen = list(dict.fromkeys(given))
     refuse_unknown("policy", chosen, registry.known_for(_FOLDER, "job_scheduling"))
     outcomes = []
-    proved = cache(partial(bound, data))  # by the first policy with a schedule
-    for name in chosen:
-        run = Heuristic("job_scheduling", data, name, part="simulation")
+    for waiting, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
+        left = less(asked, monotonic() - start)
+        parts = waiting + 1  # and the bound, by the first policy with a schedule
+        seconds = None if left.time_s is None else left.time_s / parts
+        mine = Limits(time_s=seconds)
+        run = Heuristic("job_scheduling", data, name, mine, part="simulation")
         # A policy by itself fails the call, one of several is a row with its reason.
         attempt = alone if len(chosen) == 1 else tried
         try:
@@ -182,27 +195,48 @@ def load_model(model: Place) -> ModelSpec:
 # --- how it is done --------------------------------------------------------------
 
 
+class _Proved:
+    """A queue's bound, derived once, when it is first asked for."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._found: tuple[Bound, QueueCertificate | None] | None = None
+
+    def within(self, seconds: float | None) -> tuple[Bound, QueueCertificate | None]:
+        """The bound, and what it can be checked by; sought in so many seconds."""
+        if self._found is None:
+            deadline = None if seconds is None else monotonic() + seconds
+            self._found = bound(self._data, deadline)
+        return self._found
+
+
 def _outcome(
     run: Heuristic,
     rounds: bool | None,
     attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
-    proved: Callable[[], tuple[Bound, QueueCertificate | None]],
+    proved: "_Proved",
 ) -> Outcome:
     data: Data = run.data
     refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]
     run.reasons, run.refuted = tuple(refusals[:10]), len(refusals) == len(data.jobs)
     simulated: list[simulator.Run] = []
+    seconds = run.limits.time_s
+    deadline = None if seconds is None else monotonic() + seconds
 
     def make() -> Any:
-        simulated.append(simulator.simulate(data, run.name, rounds=rounds))
+        simulated.append(
+            simulator.simulate(data, run.name, rounds=rounds, deadline=deadline)
+        )
         return simulated[0].schedule
 
     if not run.refuted:
         run.ask(make, attempt)
+        if run.plan is None and run.left_s() == 0.0:
+            run.stop = Stop.TIME
     result = run.result()
     if result.plan is None:
         return Outcome(run.name, result, None)
     measured = metrics.measure(data, result.plan, simulated[0].decision_s)
-    least, certificate = proved()
+    least, certificate = proved.within(seconds)
     result = replace(result.with_bound(least), certificate=certificate)
     return Outcome(run.name, result, measured)

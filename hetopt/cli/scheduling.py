@@ -138,6 +138,14 @@ def schedule(
         duration(least=1, metavar="S", help="Shorten the trace's jobs to that: 2h."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sample.")] = 0,
+    time_limit: Annotated[
+        float | None,
+        duration(
+            metavar="S",
+            help="Wall seconds, or 5min, for all policies and the bound; by default "
+            "until all jobs are done.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -180,6 +188,7 @@ def schedule(
         data,
         None if policy is None else listed(policy, "--policy"),
         rounds=rounds,
+        limits=time_limit,
         progress=Listener(started=output.tell),
     )
     _deliver(data, outcomes, out, as_json)

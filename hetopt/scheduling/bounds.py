@@ -32,14 +32,17 @@ ALONE = "each job alone on the best GPUs"
 MACHINE = "one shared machine, shortest remaining work first"
 
 
-def bound(data: Data) -> tuple[Bound, QueueCertificate | None]:
+def bound(
+    data: Data, deadline: float | None = None
+) -> tuple[Bound, QueueCertificate | None]:
     """The best of all bounds, in us, over the jobs that are not refused.
 
-    With what it leaves for `check --bound`; the quick ones need nothing.
+    With what it leaves for `check --bound`; the quick ones need nothing. After the
+    `deadline`, a `time.monotonic()` instant, prices are sought no further.
     """
     found: list[tuple[Bound, QueueCertificate | None]]
     found = [(alone(data), None), (one_machine(data), None)]
-    if (by_prices := priced(data)) is not None:
+    if (by_prices := priced(data, deadline)) is not None:
         found.append(by_prices)
     return max(found, key=lambda each: each[0].value)
 

@@ -29,6 +29,8 @@ to mu rate, and off by less than 10^-15 of these. Both are added up and taken of
 import heapq
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
+from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
@@ -83,16 +85,19 @@ class _Grid:
         return np.diff(self.edges)
 
 
-def priced(data: Data) -> tuple[Bound, QueueCertificate] | None:
+def priced(
+    data: Data, deadline: float | None = None
+) -> tuple[Bound, QueueCertificate] | None:
     """The least average completion time by prices, and these prices.
 
-    None for more jobs than `MOST_JOBS`. At least one job fits.
+    None for more jobs than `MOST_JOBS`. At least one job fits. After the `deadline`,
+    a `time.monotonic()` instant, the prices found by then count.
     """
     served = [job for job in data.jobs if data.rates.options(data.trained(job))]
     if len(served) > MOST_JOBS:
         return None
     queue = _queue(data, served)
-    total, certificate = _best(queue)
+    total, certificate = _best(queue, inf if deadline is None else deadline)
     waited = Fraction(total) - sum(map(int, queue.release))
     return Bound(max(Fraction(0), waited / len(served)), PRICES), certificate
 
@@ -221,15 +226,16 @@ def _used(
 # --- looking for prices -----------------------------------------------------------
 
 
-def _best(queue: _Queue) -> tuple[float, QueueCertificate]:
+def _best(queue: _Queue, deadline: float) -> tuple[float, QueueCertificate]:
     """The best prices found, and the sum of completion times that they prove, in us."""
     end = queue.release.max() + 2 * queue.alone.sum()
     edges = np.concatenate([[0.0], end * 0.5 ** np.arange(HALVINGS, -1, -1)])
     prices = np.zeros((len(queue.room), len(edges) - 1))
     worth, step = 2 * queue.alone, STEP * len(queue.release) / queue.room.sum()
     while True:
-        prices, worth = _climbed(queue, _grid(queue, edges), prices, worth, step)
-        if len(edges) > MOST_INTERVALS or not prices.any():
+        grid = _grid(queue, edges)
+        prices, worth = _climbed(queue, grid, prices, worth, step, deadline)
+        if len(edges) > MOST_INTERVALS or not prices.any() or monotonic() >= deadline:
             break
         step *= CALMER
         edges, prices = _divided(queue, edges, prices)
@@ -250,7 +256,12 @@ def _worths(worth: Array, count: int, ratio: float) -> Array:
 
 
 def _climbed(
-    queue: _Queue, grid: _Grid, prices: Array, worth: Array, step: float
+    queue: _Queue,
+    grid: _Grid,
+    prices: Array,
+    worth: Array,
+    step: float,
+    deadline: float,
 ) -> tuple[Array, Array]:
     """Better prices on a grid, and what jobs are worth at them.
 
@@ -261,6 +272,8 @@ def _climbed(
     best, kept = -np.inf, (prices, worth)
     mean, square = np.zeros_like(prices), np.zeros_like(prices)
     for number in range(1, ROUNDS + 1):
+        if monotonic() >= deadline:
+            break
         found = _answers(queue, grid, prices, _worths(worth, 48, 1.15))
         worth = found.worth
         if found.total > best:

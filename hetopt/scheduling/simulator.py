@@ -11,7 +11,7 @@ import heapq
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from .. import registry
@@ -170,18 +170,25 @@ class Run:
     decision_s: tuple[float, ...]
 
 
-def simulate(data: Data, policy: str, *, rounds: bool | None = None) -> Run:
+def simulate(
+    data: Data,
+    policy: str,
+    *,
+    rounds: bool | None = None,
+    deadline: float | None = None,
+) -> Run:
     """Run the queue under a policy of `policies`, to the end of its last job.
 
     `rounds` makes any policy decide at round boundaries only (True) or at events
-    (False); None leaves it to the policy. `UnknownName` lists the policies; `NoPlan`
-    where a policy never serves a job that fits.
+    (False); None leaves it to the policy. `deadline` is a `time.monotonic()` instant.
+    `UnknownName` lists the policies; `NoPlan` where a policy never serves a job that
+    fits, or the queue was not at its end in time.
     """
     module: Any = registry.entry("scheduling.policies", policy)
     made: Policy = module.policy(data)
     in_rounds = made.rounds if rounds is None else rounds
     simulation = Simulation(data, made, Idle(data.cluster, module.kinds(data)))
-    simulation.run(micro(data.assumptions.round_s) if in_rounds else None)
+    simulation.run(micro(data.assumptions.round_s) if in_rounds else None, deadline)
     return Run(policy, simulation.schedule(), tuple(simulation.decision_s))
 
 
@@ -203,9 +210,16 @@ class Simulation:
     def _refused(self, task: Task) -> bool:
         return self.refused[task.job.name] is not None
 
-    def run(self, round_us: int | None) -> None:
+    def run(self, round_us: int | None, deadline: float | None = None) -> None:
         state = self.state
         while self.coming or state.running or state.waiting:
+            if deadline is not None and monotonic() >= deadline:
+                jobs = (
+                    len(self.coming)
+                    + len(state.running)
+                    + sum(map(len, state.waiting.values()))
+                )
+                raise NoPlan(f"{jobs} of {len(self.tasks)} jobs had no end in time")
             self._advance(self._next_event())
             if round_us is not None:
                 self._advance_to_round(round_us)
