@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Unsupported
-from .quantities import count, duration, share
+from .quantities import count, duration, memory, share
 
 # A flag takes no value: nothing stands for one in the help.
 flag = partial(typer.Option, metavar="")
@@ -107,6 +107,14 @@ RunsOn = Annotated[
         "architecture (all that it allows), or any.",
     ),
 ]
+Memory = Annotated[
+    float | None,
+    memory(
+        metavar="GIB",
+        help="GiB, or 512MiB, that this process may hold before a proof ends with what "
+        "it has.",
+    ),
+]
 Start = Annotated[
     list[str] | None,
     typer.Option(
@@ -143,6 +151,11 @@ Out = Annotated[
 OutTree = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
 ]
+
+
+def limit_mib(gib: float | None) -> int | None:
+    """A limit of memory in MiB; None where there is none."""
+    return None if gib is None else max(1, round(gib * 1024))
 
 
 def limit_s(seconds: float) -> float | None:

@@ -16,6 +16,7 @@ from .options import (
     Fresh,
     Gap,
     InstanceWord,
+    Memory,
     Options,
     Out,
     RunsOn,
@@ -24,6 +25,7 @@ from .options import (
     Threads,
     TimeLimit,
     flag,
+    limit_mib,
     limit_s,
     listed,
 )
@@ -105,6 +107,7 @@ def plan(
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
+    memory: Memory = None,
     dask: Dask = None,
     seed: Seed = 0,
     out: Out = None,
@@ -128,7 +131,7 @@ def plan(
     output.check_writable(out)
     if dask is not None and (planner is not None or improve):
         raise Unsupported("--dask proves: leave --planner and --improve out")
-    limits = Limits(time_limit, gap, threads, seed, dask=dask)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
     how: dict[str, Any] = {
         "planner": planner,
         "improve": improve,
@@ -189,6 +192,7 @@ def solve(
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
+    memory: Memory = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: AsJson = False,
@@ -220,7 +224,7 @@ def solve(
             method,
             backend,
             options=values(option),
-            limits=Limits(time_limit, gap, threads, seed),
+            limits=Limits(time_limit, gap, threads, seed, limit_mib(memory)),
             progress=watch,
         )
     output.deliver(result, out, as_json)
@@ -247,6 +251,7 @@ def compare(
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
+    memory: Memory = None,
     dask: Dask = None,
     seed: Seed = 0,
     out: Annotated[
@@ -266,7 +271,7 @@ def compare(
     output.check_writable(out)
     if dask is not None and not (exact or targets):
         raise Unsupported("--dask proves: give --exact or --targets, too")
-    limits = Limits(time_limit, gap, threads, seed, dask=dask)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
     if targets:
         if planners is not None or exact or runs_on is not None:
             raise Unsupported("--targets asks for the best plan of each: give it alone")

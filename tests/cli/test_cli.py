@@ -18,6 +18,7 @@ from hetopt.cli import planning
 from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
 from hetopt.result import Method, Result, Status, Stop
+from hetopt.solving import run
 
 SMALL = "tiny/two-nodes"
 GROUPING = {
@@ -482,3 +483,17 @@ def test_unknown_methods_are_listed_with_their_kinds() -> None:
     for known in ("hexiscale (statement)", "hexiscale (planner)"):
         assert known in message
     assert "training_plan (exact method)" in message
+
+
+@pytest.mark.parametrize("command", ["plan", "solve"])
+def test_a_proof_ends_at_a_limit_of_memory(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_CHECKS_PER_LOOK", 1)
+    words = (command, "tiny/two-nodes", "--time-limit", "60", "--json")
+    held = json.loads(hetopt(*words, "--memory", "2MiB").stdout)
+    assert held["stop"] == "memory"
+    assert held["status"] in ("feasible", "undecided")
+    free = json.loads(hetopt(*words, "--memory", "64GiB").stdout)
+    assert free["status"] == "optimal"
+    assert hetopt(*words, "--memory", "0").exit_code == 2
