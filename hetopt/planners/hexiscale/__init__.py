@@ -7,9 +7,10 @@ model; the best is kept. The cut between groups is minimised or maximised, which
 has had the better moving average of costs; every fourth round takes the other one.
 
 Where the paper is silent: D is enumerated up to what memory allows, then drawn near
-the best; k_i starts at the number of nodes of the group and is then drawn; ties of
-the walk over equal links are broken by order. Layers and micro-batches are balanced
-exactly rather than in proportion to compute.
+the best; k_i is the number of nodes of the group, or by a draw one or two more, never
+fewer; ties of the walk over equal links are broken by order. Where it deviates: layers
+and micro-batches are balanced exactly rather than in proportion to compute, and cuts
+are refined by single moves and swaps, not by Kernighan-Lin (`graph`).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,10 @@
 """Multilevel partition of GPUs into groups: HexiScale's phase 1 (section 4.2).
 
 Coarsening by heavy edge matching, recursive bisection of the coarsest graph under a
-balance factor, projection, Kernighan-Lin refinement at every level. The cut is
+balance factor, projection, refinement at every level. The paper refines by
+Kernighan-Lin, which follows sequences of tentative swaps to their best prefix; here a
+vertex is moved, or swapped, only where that alone improves the cut, so that a cut is
+now and then worse. The cut is
 minimised (slow links between groups, fast ones inside) or maximised (the reverse:
 then light edges are matched, and refinement seeks heavy cuts).
 
@@ -164,7 +167,7 @@ class Graph:
         sign: float,
         balance: float,
     ) -> NDArray[np.intp]:
-        """Kernighan-Lin: moves and swaps that lessen `sign` times the cut."""
+        """Moves and swaps each of which lessens `sign` times the cut."""
         state = _Cut(
             sign * self._edges(vertices), vertices @ self.compute, part, groups
         )

@@ -2,16 +2,18 @@
 
 MARP's plans of a job are its (GPU type, d, t) that fit, ranked by training efficiency,
 each a number of GPUs and the memory that one of them needs. HAS takes the first plan
-that the idle GPUs can serve, whatever their type, and places it by best fit among all
-nodes whose GPUs have the memory (`Idle.best_fit`).
+that the idle GPUs can serve, and places it by best fit among all nodes whose GPUs have
+the memory (`Idle.best_fit`). That is Algorithm 1 as printed, which names no type; the
+paper's abstract and sections I and IV say that MARP predicts number *and type*, which
+this does not follow: GPUs of any type with the memory serve a plan.
 
 Where the paper is silent: efficiency is samples per second of a GPU of the plan's type
 (`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken
 in order of submission, and one that cannot be served does not hold up those after it;
 a running job is left alone; of nodes with as many idle GPUs, one of the smallest
-sufficient memory is taken. GPUs of several types may serve one job, as published: it
-then runs at the pace of the slowest. `frenzy_by_memory` uses up one size of memory
-before it takes of the next.
+sufficient memory is taken. GPUs of several types may serve one job, as Algorithm 1
+allows: it then runs at the pace of the slowest. `frenzy_by_memory` uses up one size of
+memory before it takes of the next.
 
 Source: Frenzy, section IV, algorithm 1, with >= for its >.
 """
