@@ -1,7 +1,9 @@
 """What the scripts of this folder share: medians, the machine, JSON lines."""
 
 import json
+import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -13,6 +15,10 @@ from hetopt.bench import machine
 from hetopt.result import Result
 
 RESULTS = Path(__file__).parent / "results"
+SINCE = "older than the code that came after."
+DATED = re.compile(
+    rf"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*)\); {re.escape(SINCE)}\*\n"
+)
 Answer = TypeVar("Answer")
 
 
@@ -61,6 +67,42 @@ def commit() -> str | None:
 
     changed = git("status", "--porcelain", "--untracked-files=no", "*.py")
     return (git("rev-parse", "--short=10", "HEAD") + "+" * bool(changed)) or None
+
+
+def publish(page: str | Path, text: str, lines: str | Path | None = None) -> None:
+    """Write a page of results, which says below its title what made it, and when.
+
+    That is told by the last row of `lines`; without them it is the code that runs now.
+    What rows do not tell stays as the page had it.
+    """
+    place = RESULTS / page
+    old = place.read_text("utf-8") if place.is_file() else ""
+    before = DATED.search(old)
+    made, day = _measured_by(RESULTS / lines) if lines else (None, None)
+    if before and lines and made in (None, before["commit"]):
+        made, day = before["commit"], before["day"]
+    made, day = made or commit() or "outside git", day or time.strftime("%Y-%m-%d")
+    title, _, rest = text.partition("\n")
+    rest = DATED.sub("", rest, count=1)
+    place.write_text(f"{title}\n{dated(made, day)}{rest}", encoding="utf-8")
+
+
+def dated(made: str, day: str) -> str:
+    """What stands below the title of a page."""
+    return f"\n*Made by {hetopt.__version__}-dev {made} ({day}); {SINCE}*\n"
+
+
+def _measured_by(lines: Path) -> tuple[str | None, str | None]:
+    """Commit and day of the last row that names one, or of the head of a suite's."""
+    made = day = None
+    for row in map(json.loads, lines.read_text("utf-8").splitlines()):
+        machine = row.get("machine")
+        told = machine.get("commit") if isinstance(machine, dict) else None
+        if told := told or row.get("commit"):
+            made = told[:10] + "+" * told.endswith("+")
+            begun = row.get("run") or row.get("started")
+            day = begun[:10] if isinstance(begun, str) else None
+    return made, day
 
 
 def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 
 from hetopt.text import markdown
 
@@ -51,7 +51,7 @@ def write(
         if rows := latest(lines, name):
             words += [f"## {section.__doc__}\n", *table(rows), *more(rows)]
             words.append(f"\n{why}\n\n{ran(lines, name)}\n")
-    (RESULTS / page).write_text("\n".join(words), encoding="utf-8")
+    publish(page, "\n".join(words), lines)
 
 
 def latest(lines: str, section: str) -> list[Row]:

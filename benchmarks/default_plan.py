@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import _pages
+from _measuring import publish
 
 import hetopt
 from hetopt.api import methods_for
@@ -116,7 +117,7 @@ def write_page() -> None:
         ratio = row["default / other"]
         row["default / other"] = None if ratio is None else f"{ratio:.4f}"
     text = "\n".join([_HEAD, *_pages.table(found), _WHY])
-    (_pages.RESULTS / PAGE).write_text(text, encoding="utf-8")
+    publish(PAGE, text, LINES)
 
 
 def main(words: list[str]) -> None:

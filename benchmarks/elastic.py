@@ -241,6 +241,7 @@ def measured(kills: int, seed: int) -> Row:
 
 def write_page() -> None:
     """The page, from the last run."""
+    from _measuring import publish
     from _pages import grid
 
     ran = json.loads((RESULTS / LINES).read_text(encoding="utf-8").splitlines()[-1])
@@ -270,7 +271,7 @@ def write_page() -> None:
     counts = {"changes": len(changes), "losses": len(losses), "after": after}
     told = {k: ran[k] for k in ("steps", "wall_s", "gaps", "restarts", "furthest")}
     text.append(TAIL.format(**counts, **told, again=sum(again), most=max(again)))
-    (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
+    publish(PAGE, "\n".join([*text, ""]), LINES)
 
 
 def main() -> None:

@@ -107,6 +107,7 @@ def run(folder: Path, steps: int) -> Iterator[Row]:
 
 def write_page() -> None:
     """The page, from the latest row of each plan."""
+    from _measuring import publish
     from _pages import grid
 
     lines = [json.loads(x) for x in (RESULTS / LINES).open(encoding="utf-8")]
@@ -143,7 +144,7 @@ def write_page() -> None:
     for row in rows:
         if "error" in row:
             text.append(f"\n{row['plan']}: {row['error']}")
-    (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
+    publish(PAGE, "\n".join([*text, ""]), LINES)
 
 
 def main() -> None:

@@ -297,6 +297,7 @@ def measured(steps: int) -> Iterator[Row]:
 
 def write_page() -> None:
     """The page, from the rows of the last run."""
+    from _measuring import publish
     from _pages import grid
 
     lines = [json.loads(x) for x in (RESULTS / LINES).open(encoding="utf-8")]
@@ -340,7 +341,7 @@ def write_page() -> None:
     text.append(
         TAIL.format(errors=mean(errors), ratios=mean(ratios), drifts=mean(drifts))
     )
-    (RESULTS / PAGE).write_text("\n".join([*text, ""]), encoding="utf-8")
+    publish(PAGE, "\n".join([*text, ""]), LINES)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import _pages
 import matplotlib as mpl
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
@@ -136,7 +136,7 @@ def write() -> None:
     )
     table = "\n".join(_pages.grid(headers, cells))
     text = f"{HEAD}\n{table}\n\n{_pages.ran(LINES, SECTION)}\n"
-    (RESULTS / PAGE).write_text(text, encoding="utf-8")
+    publish(PAGE, text, LINES)
     draw(rows)
 
 

@@ -1,6 +1,8 @@
 """The README's table of gaps, made from the rows of the suite `gaps`."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hetopt.bench import journal, statistics
 from hetopt.bench.statistics import Entry
@@ -36,13 +38,20 @@ def made(folder: Path) -> str:
         "gap to the proved bound. By `python benchmarks/run.py gaps --workers 2` and",
         f"then `python benchmarks/run.py --gaps`; time limits {limits}. The plans of",
         f"HexiScale's released planner take {', '.join(released)} s on the first",
-        f"{len(released)} of them.",
+        f"{len(released)} of them. {_dated(header)}",
+        "the leaderboard of [benchmarks](benchmarks/README.md) has what is best known.",
         "",
     ]
     columns = ["instance", "GPUs", "no plan is faster than", *methods]
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)]]
     lines += [_line(mine, methods) for mine in by_instance.values()]
     return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _dated(header: Mapping[str, Any]) -> str:
+    """What made the rows, and when."""
+    made, day = str(header.get("commit"))[:10], str(header.get("started"))[:10]
+    return f"Made by {header.get('hetopt')}-dev {made} ({day}); older than the code:"
 
 
 def replaced(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from _measuring import RESULTS
+from _measuring import RESULTS, publish
 from _pages import grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -194,7 +194,7 @@ def write_page() -> None:
     )]  # fmt: skip
     runs = sorted({row["run"] for row in rows})
     text.append(f"\n*Run {runs[0]}Z to {runs[-1]}Z.*\n")
-    (RESULTS / PAGE).write_text("\n".join(text), encoding="utf-8")
+    publish(PAGE, "\n".join(text), LINES)
 
 
 def of(target: str, rows: list[Row], test: str = "") -> list[Row]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _metis_balancing import INSTANCE, least_us
 from _metis_instances import NON_UNIFORM, generated, uniform
 from _metis_page import ORACLE, PLANNERS, Row, page, shown
@@ -169,7 +169,7 @@ def main() -> None:
         for row in SECTIONS[name](asked.time_limit):
             keep(LINES, {"section": name, "limit_s": asked.time_limit, **row})
             print(shown(row), flush=True)
-    (RESULTS / PAGE).write_text(page(_rows()))
+    publish(PAGE, page(_rows()), LINES)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from unittest.mock import patch
 import _pages
 import gap_table
 import numpy as np
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from joblib import Parallel, delayed
 
 import hetopt
@@ -323,7 +323,7 @@ def write() -> None:
     if found := _latest("ablations"):
         words += ["\n## Without each price\n", WHY, *_pages.table(found)]
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
-    writing.write_text(RESULTS / PAGE, "\n".join(words) + "\n")
+    publish(PAGE, "\n".join(words) + "\n", "proofs/rows.jsonl")
     text = README.read_text(encoding="utf-8")
     writing.write_text(README, gap_table.replaced(text, counts(rows), MARKS))
 

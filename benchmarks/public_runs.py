@@ -18,7 +18,7 @@ from typing import Any
 import _pages
 import numpy as np
 from _fidelity_picture import Cloud, draw
-from _measuring import RESULTS
+from _measuring import RESULTS, publish
 
 from hetopt.calibration import (
     Constant,
@@ -358,7 +358,7 @@ def main() -> None:
         words += [f"## {section.__doc__}\n", *_pages.table(rows), f"\n{why}\n"]
     if asked.page:
         picture(study)
-        (RESULTS / "public_runs.md").write_text("\n".join(words), encoding="utf-8")
+        publish("public_runs.md", "\n".join(words))
 
 
 if __name__ == "__main__":

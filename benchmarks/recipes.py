@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _pages import grid
 
 import hetopt
@@ -270,7 +270,7 @@ def write_page() -> None:
     slower = sum(ratio > 1 for ratio in ratios)
     text = [HEAD, *grid((*headers, "plan / recipe"), cells), ""]
     text.append(f"{len(ratios)} of {len(latest)} compared, {slower} slower.\n")
-    (RESULTS / PAGE).write_text("\n".join(text), encoding="utf-8")
+    publish(PAGE, "\n".join(text), LINES)
 
 
 def _s(value: float | None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from _measuring import RESULTS, keep, measured
+from _measuring import RESULTS, keep, measured, publish
 from _pages import machine
 
 import hetopt
@@ -304,7 +304,7 @@ def main() -> None:
         )
     text = "\n".join(page(rows, replanning())) + "\n"
     if (asked.scenario, asked.model) == ("A,B,C", ",".join(MODELS)):
-        (RESULTS / PAGE).write_text(text, encoding="utf-8")
+        publish(PAGE, text)
     else:
         print(text)
 

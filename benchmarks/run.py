@@ -16,6 +16,7 @@ from pathlib import Path
 
 import gap_table
 import leaderboard
+from _measuring import RESULTS, publish
 
 from hetopt import cli
 from hetopt.text import writing
@@ -38,7 +39,18 @@ def main(words: list[str]) -> None:
     else:
         out = [] if "--out" in words else ["--out", str(FOLDER / "results" / words[0])]
         sys.argv = ["hetopt", "bench", *words, *out]
-        cli.main()
+        try:
+            cli.main()
+        finally:
+            if out and (FOLDER / "results" / words[0] / "report.md").is_file():
+                date_report(words[0])
+
+
+def date_report(suite: str) -> None:
+    """Say in the report of a suite what made its rows, and when."""
+    report = f"{suite}/report.md"
+    text = (RESULTS / report).read_text(encoding="utf-8")
+    publish(report, text, f"{suite}/rows.jsonl")
 
 
 def _write_leaderboard() -> None:

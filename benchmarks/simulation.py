@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 
 import hetopt
 from hetopt.explaining.simulator import Simulation, simulate
@@ -233,7 +233,7 @@ def write_page() -> None:
         if mine:
             words += [f"## {section.__doc__}\n", *_table(mine[-1]["rows"])]
             words.append(f"\n{why}\n")
-    (RESULTS / PAGE).write_text("\n".join(words), encoding="utf-8")
+    publish(PAGE, "\n".join(words), LINES)
 
 
 def _table(rows: list[Row]) -> Iterator[str]:

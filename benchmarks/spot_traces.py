@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _pages import grid
 
 import hetopt
@@ -193,7 +193,7 @@ def main() -> None:
     text = "\n".join(page(rows, asked.checkpoint)) + "\n"
     if asked.series is None:
         report.FILES.write(found, RESULTS / PICTURE)
-        (RESULTS / PAGE).write_text(text, encoding="utf-8")
+        publish(PAGE, text)
     else:
         print(text)
 

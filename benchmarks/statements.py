@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from exact_device_grouping import FLOORS, cluster
 from exact_layer_partition import pipeline
 from hexiscale_milp import small
@@ -183,7 +183,7 @@ def main() -> None:
                 row = climbed(statement, ladder, backend, asked.time_limit)
                 keep(LINES, row, "ortools", "pyscipopt", "pulp")
                 print(statement, ladder, backend, shown(row), flush=True)
-    (RESULTS / PAGE).write_text(page(_rows()))
+    publish(PAGE, page(_rows()), LINES)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _pages import grid
 
 from hetopt import registry
@@ -141,7 +141,7 @@ def write_page() -> None:
             text += [f"## {model}\n", *_targets(for_targets), ""]
         if by_flags:
             text += [*_flags(by_flags, for_targets), ""]
-    (RESULTS / PAGE).write_text("\n".join(text), encoding="utf-8")
+    publish(PAGE, "\n".join(text), LINES)
 
 
 def _in_short(rows: list[Row]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _pages import grid
 
 import hetopt
@@ -126,7 +126,7 @@ def write_page() -> None:
             made += mine
             text += [_title(mine[0]), *grid(HEADERS, map(_cells, mine)), *_why(mine)]
     text.append(_summary(made))
-    (RESULTS / PAGE).write_text("\n".join(text), encoding="utf-8")
+    publish(PAGE, "\n".join(text), LINES)
     told = ({**x, "reasons": "; ".join(x["reasons"])} for x in made)
     table = [{key: x[key] for key in FIELDS} for x in told]
     writing.write_text(RESULTS / TABLE, writers.comma_separated(list(FIELDS), table))

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _measuring import RESULTS, keep
+from _measuring import RESULTS, keep, publish
 from _pages import grid
 
 import hetopt
@@ -171,7 +171,7 @@ def write_page() -> None:
                 *grid(list(_HEADERS), list(map(_cells, rows))),
                 "",
             ]
-    (RESULTS / PAGE).write_text("\n".join(words), encoding="utf-8")
+    publish(PAGE, "\n".join(words), LINES)
 
 
 _HEADERS = ("what", "limit, s", "CPU, s", "wall, s", "peak, MiB", "", "outcome")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from _measuring import RESULTS
+from _measuring import publish
 from _pages import grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,7 +97,7 @@ def main() -> None:
     if not asked.only:
         table = grid(("wish", "said", "answer"), rows)
         page = "\n".join((HEAD, *table, ""))
-        (RESULTS / "wishes.md").write_text(page, encoding="utf-8")
+        publish("wishes.md", page)
 
 
 def granted(wish: Wish, folder: Path, limit: float) -> tuple[str, str]:
