@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import api, registry
 from ..errors import BackendMissing, HetoptError
+from ..exact.training_plan.compiling import kernels
 from ..problems.layer_partition import Data
 from ..result import Status
 
@@ -89,7 +90,7 @@ def _program(name: str | None) -> str | None:
 
 
 def report(findings: list[Finding]) -> dict[str, Any]:
-    """The machine and the back ends as a document."""
+    """The machine, the back ends and what proofs run by as a document."""
     affinity = getattr(os, "sched_getaffinity", None)
     threads = len(affinity(0)) if affinity else os.cpu_count()
     return {
@@ -97,4 +98,5 @@ def report(findings: list[Finding]) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "threads": threads,
         "backends": [asdict(finding) for finding in findings],
+        "kernels": kernels()._asdict(),
     }

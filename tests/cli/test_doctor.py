@@ -1,6 +1,8 @@
 """`hetopt doctor`: a solver that is missing or wrong is told, and the exit says so."""
 
 import json
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 from hetopt import api, cli, registry
 from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
+from hetopt.exact.training_plan import compiling
 
 
 def test_every_back_end_is_tried_and_works() -> None:
@@ -44,3 +47,63 @@ def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) 
 def test_completion_of_the_shell_can_be_shown() -> None:
     told = CliRunner().invoke(cli.app, ["--help"])
     assert "--show-completion" in told.stdout
+
+
+@pytest.fixture
+def fresh_kernels() -> Iterator[None]:
+    compiling.kernels.cache_clear()
+    yield
+    compiling.kernels.cache_clear()
+
+
+def kernels() -> Any:
+    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    return json.loads(told.stdout)["kernels"]
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_what_proofs_run_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "absence", lambda: None)
+    numba = SimpleNamespace(__version__="9.9")
+    monkeypatch.setattr(compiling, "import_module", lambda name: numba)
+    assert kernels() == {"active": "compiled", "reason": "numba 9.9"}
+    told = CliRunner().invoke(cli.app, ["doctor"])
+    assert "kernels: compiled (numba 9.9)" in told.stdout
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_a_compiler_that_is_missing_or_broken_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(name: str) -> Any:
+        raise ImportError("numpy is too new")
+
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
+    found = kernels()
+    assert found["active"] == "numpy"
+    assert "pip install numba" in found["reason"]
+    compiling.kernels.cache_clear()
+    monkeypatch.setattr(compiling, "find_spec", lambda name: name)
+    monkeypatch.setattr(compiling, "import_module", broken)
+    assert kernels()["reason"] == "numba cannot be imported: numpy is too new"
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_without_a_compiler_or_with_it_off_the_plain_twin_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert compiling.kernels().active == "numpy"
+    assert compiling.compiled(min, max) is max
+
+
+def test_a_plan_ends_with_a_word_on_kernels_that_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["plan", "tiny/two-nodes", "--planner", "megatron"]
+    monkeypatch.setattr(compiling, "absence", lambda: "numba is not installed")
+    told = CliRunner().invoke(cli.app, words)
+    assert "kernels are not compiled" in told.stderr.splitlines()[-1]
+    assert "numba" not in CliRunner().invoke(cli.app, [*words, "--json"]).stderr
+    monkeypatch.setattr(compiling, "absence", lambda: None)
+    assert "kernels" not in CliRunner().invoke(cli.app, words).stderr

@@ -1,10 +1,43 @@
 """What takes longest, compiled by numba where that is installed."""
 
+import os
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+_OFF = "NUMBA_DISABLE_JIT"
+
+
+class Kernels(NamedTuple):
+    """Whether what takes longest is compiled, and by what; or why it is not."""
+
+    active: Literal["compiled", "numpy"]
+    reason: str
+
+
+def absence() -> str | None:
+    """Why nothing is compiled, as far as that is known without an import."""
+    if os.environ.get(_OFF, "0") not in ("", "0"):
+        return f"numba is switched off by {_OFF}: unset it"
+    if find_spec("numba") is None:
+        return "numba is not installed: pip install numba"
+    return None
+
+
+@cache
+def kernels() -> Kernels:
+    """What proofs run by here; imports the compiler."""
+    if (why := absence()) is not None:
+        return Kernels("numpy", why)
+    try:
+        numba = import_module("numba")
+    except ImportError as error:
+        return Kernels("numpy", f"numba cannot be imported: {error}")
+    return Kernels("compiled", f"numba {numba.__version__}")
 
 
 def compiled(
@@ -14,11 +47,11 @@ def compiled(
 
     `parts` are the functions of its module that it calls.
     """
-    # Plans that need no proof need not wait for its import.
-    try:
-        from numba import njit
-    except ImportError:
+    # Plans that need no proof need not wait for the import of a compiler.
+    if kernels().active == "numpy":
         return plainly
+    from numba import njit
+
     compile_ = njit(cache=True, nogil=True)
     # What is compiled calls what is compiled: the same names mean that there.
     plain: Any = number_by_number
