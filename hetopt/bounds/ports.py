@@ -130,15 +130,16 @@ class Ports:
         """Return the least time, up to `most`, if this node alone hosts layers."""
         if host.work is None:
             return ceil(self.factor * self.batch * host.pass_us)
-        alone = self.factor * self.batch * sum(w.layers * w.us for w in host.work)
+        each = (w.layers * w.us for w in host.work)
+        alone = self.factor * self.batch * sum(each, Fraction(0))
 
         def is_possible(time_us: int) -> bool:
-            away = min(self.batch, time_us / (self.factor * host.pass_us))
+            away = min(Fraction(self.batch), time_us / (self.factor * host.pass_us))
             spared = (
                 w.layers * min(Fraction(0), w.sync_us - self.factor * away * w.us)
                 for w in host.work or ()
             )
-            return alone + sum(spared) <= time_us
+            return alone + sum(spared, Fraction(0)) <= time_us
 
         return bisect_left(range(most), True, key=is_possible)
 
