@@ -67,8 +67,8 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
         name = f"without {names(one.without)}"
     if one.iteration_us is None:
         why = "; ".join(one.reasons) or "none was found in the time"
-        told = "not planned" if one.reasons == NO_BETTER else "no plan"
-        return f"{name}: {told}, {why}"
+        left_out = "not planned" if one.reasons == NO_BETTER else "no plan"
+        return f"{name}: {left_out}, {why}"
     idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
     told = [words.amount(one.iteration_us, "us") + idle]
     told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
