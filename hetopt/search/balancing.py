@@ -134,7 +134,9 @@ class Balancer:
             ]
             if not _enough(rows, layers):
                 return None
-            return list(accumulate(_best_counts(rows, layers, n)))
+            counts = _best_counts(rows, layers, n)
+            if min(counts) >= self.cost.costs.interleave:
+                return list(accumulate(counts))
 
         def whole(at: tuple[int, int]) -> int:
             return self.cost.prefix(*at, b)[0][layers]
@@ -159,7 +161,10 @@ class Balancer:
         rows = self._rows(b, n, chain, layers if most is None else most, replicas)
         if not _enough(rows, layers):
             return None
-        return _slots(chain, _best_counts(rows, layers, n))
+        counts = _best_counts(rows, layers, n)
+        if min(counts) < self.cost.costs.interleave:  # so few make no runs
+            return self._uneven(b, n, chain, most, replicas)
+        return _slots(chain, counts)
 
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
@@ -267,8 +272,9 @@ class Balancer:
         (node, t), stages = chain[j], len(chain)
         layers, prefix = self.cost.layers, self.cost.prefix(*chain[j], b)[0]
         fixed = self._fixed(b, chain, j)
-        left = stages - 1 - j  # stages behind, each of which needs a layer
-        ends = range(first + 1, min(layers - left, first + most) + 1)
+        least = self.cost.costs.interleave  # layers of a stage: one for each run
+        left = (stages - 1 - j) * least  # of the stages behind
+        ends = range(first + least, min(layers - left, first + most) + 1)
         found = []
         for last in ends:
             slot = Slot(node, t, first, last)

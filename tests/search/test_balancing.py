@@ -48,6 +48,29 @@ def test_layers_are_cut_as_well_as_by_trying_all_cuts(
             assert timing.total + (n - 1) * timing.slowest == best
 
 
+@examples(25)
+@given(st.data(), drawn(random_instance), st.integers(2, 3))
+def test_interleaved_stages_have_a_layer_for_each_run(
+    data: st.DataObject, instance: Instance, runs: int
+) -> None:
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    rules = {"interleave": runs, "pipeline": "critical", "in_flight": "1f1b"}
+    tree["workload"]["costs"] |= rules
+    interleaved = Instance.model_validate(tree, strict=False)
+    cost = FastCost(interleaved)
+    balancer = Balancer(cost)
+    for pipe in data.draw(drawn(random_pipes, instance)):
+        chain = tuple((slot.node, slot.t) for slot in pipe.slots)
+        n, b = pipe.micro_batches * len(chain), pipe.size
+        best = _best_cut(cost, b, n, chain, cost.layers)
+        slots = balancer.balanced(b, n, chain)
+        cuts = balancer.cuts(b, n, [chain])
+        assert (slots is None) == (cuts is None) == (best is None)
+        if slots is not None:
+            assert min(slot.last - slot.first for slot in slots) >= runs
+            assert cost.fits(Pipe(n, b, slots))
+
+
 def _ways(batch: int, pipes: int) -> list[tuple[int, ...]]:
     cuts = combinations(range(1, batch), pipes - 1)
     return [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
