@@ -32,6 +32,8 @@ QWEN_3_MOE = {
     "num_experts": 16,
     "num_experts_per_tok": 2,
 }
+#: Published models with one norm of the queries, and one of the keys, of all heads.
+WIDE = ("olmo", "minimax-m2")
 MEGATRONS = ("megatron", "megatron_bridge")
 
 
@@ -157,6 +159,25 @@ def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
         assert why.startswith("not supported by our Megatron")
         assert lacks in why
         assert "infeasible" not in why
+
+
+@pytest.mark.parametrize("target", MEGATRONS)
+def test_sinks_are_told_and_wide_norms_are_refused(target: str) -> None:
+    """Of published models: gpt-oss has sinks alone, OLMo 2 norms over all heads."""
+    sinks, refused = set(), set()
+    for path in PUBLIC.glob("*.json"):
+        data = made_of(json.loads(path.read_text("utf-8")), {"precision": "bf16_mixed"})
+        why = str(support.reason(data.on(target)))
+        if "keys of all heads together" in why:
+            refused.add(path.stem)
+        if not support.lacking(data.on(target)):
+            words = told(target, data, whole(data))
+            if "softmax_type" in words:
+                assert words["softmax_type"] == "learnable"
+                sinks.add(path.stem)
+    assert sinks == {x.stem for x in PUBLIC.glob("gpt-oss*.json")}
+    wide = [x.stem for x in PUBLIC.glob("*.json") if x.stem.startswith(WIDE)]
+    assert refused == set(wide)
 
 
 @pytest.mark.parametrize(

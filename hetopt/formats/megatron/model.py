@@ -3,7 +3,8 @@
 Names are those of `megatron/training/arguments.py` and of its configuration classes
 (core_v0.13.0 to 0.20.0), without dashes. Data, tokenizer, rates of the optimiser and
 checkpoints are the user's; an optimiser other than Adam is told by its name (Muon since
-core 0.16), and where its states lie in the memory of hosts. Windows are core 0.15's.
+core 0.16), and where its states lie in the memory of hosts. Windows and sinks are core
+0.15's.
 Where the instance has no `model.architecture`, norms, positions, biases and dropout are
 left to the user, too: Megatron's own defaults are GPT-2's.
 """
@@ -11,6 +12,7 @@ left to the user, too: Megatron's own defaults are GPT-2's.
 from itertools import groupby
 from typing import Any
 
+from ...problems.training_plan.models import has_sinks
 from ...schema import CostSettings, Instance, ModelSpec
 from ...schema.architecture import Architecture, RopeScaling
 from ...schema.layers import EXPERTS, WINDOW
@@ -57,6 +59,8 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
         made |= {"vocab_size": model.vocabulary, "make_vocab_size_divisible_by": 1}
     if model.qk_norm:
         made["qk_layernorm"] = True
+    if has_sinks(model):
+        made["softmax_type"] = "learnable"
     made |= _windows(data)
     if model.architecture is not None:
         made |= architecture(model.architecture, workload.sequence_length)
@@ -120,10 +124,10 @@ def untold(data: Instance) -> list[str]:
     if data.model.architecture is not None:
         return []
     return [
-        "normalization, positions, biases, dropout, attention sinks: add "
-        "--normalization, --position-embedding-type, --disable-bias-linear, "
-        "--softmax-type and their like, or assemble the instance from the config.json "
-        "of a family that is told whole"
+        "normalization, positions, biases, dropout, activations: add --normalization, "
+        "--position-embedding-type, --disable-bias-linear, --quick-geglu and their "
+        "like, or assemble the instance from the config.json of a family that is told "
+        "whole"
     ]
 
 

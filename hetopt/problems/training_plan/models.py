@@ -57,6 +57,36 @@ def like_llama(model: ModelSpec) -> bool:
     return of.rope_scaling is None or of.rope_scaling.kind == "llama3"
 
 
+def has_sinks(model: ModelSpec) -> bool:
+    """Whether each head of a model has a sink beside its scores, as those of gpt-oss.
+
+    A layer's parameters tell: what is neither its norms nor its biases.
+    """
+    return _is_beside_norms(model, model.heads)
+
+
+def _has_wide_norms(model: ModelSpec) -> bool:
+    """Whether one norm is of the queries of all heads, and one of the keys (OLMo 2)."""
+    each = 2 * (model.attention_width // model.heads)
+    wide = model.attention_width + model.kv_width - each
+    return model.qk_norm and wide > 0 and _is_beside_norms(model, wide)
+
+
+def _is_beside_norms(model: ModelSpec, count: int) -> bool:
+    """Whether an attention has so many parameters more than Megatron's has.
+
+    Those are products, whole norms of the layer, norms of each head, and biases.
+    """
+    if model.vectors is None or model.vectors.attention is None:
+        return False
+    width, h = model.attention_width, model.hidden
+    joint = width + 2 * model.kv_width
+    bias = {"none": 0, "qkv": joint, "all": joint + h}[model.attention_bias]
+    norms = 2 * (width // model.heads) if model.qk_norm else 0
+    left = model.vectors.attention - bias - norms - count
+    return left > 0 and left % h == 0
+
+
 def _torchtitan(data: Instance) -> Iterator[str]:
     told = data.model.architecture
     if told is None or like_llama(data.model) or told.family in _OF_TORCHTITAN:
@@ -111,6 +141,8 @@ def _megatron(data: Instance) -> Iterator[str]:
     told, length = data.model.architecture, data.workload.sequence_length
     if data.model.chunked and Feature.WINDOWS in shapes.of_layers(data.model, length):
         yield "attention within chunks of the sequence"
+    if _has_wide_norms(data.model):
+        yield "norms of the queries and of the keys of all heads together"
     if told is None:
         return
     if told.positions_for(length) < length:
