@@ -125,6 +125,7 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("while [ $# -gt 0 ]; do A=1; shift; done; run --a $A", "$A (line 1, "),
         ("A=1; if true; then A=2; fi; run --a $A", "$A (line 1, not surely set)"),
         ("[[ $HOST =~ x ]] && A=2; run --a $A", "$A (line 1, not surely set)"),
+        ("A=1; if [ -f x ]; then unset A; fi; run --a $A", "$A (line 1, not surely"),
         ("run --a $((2 ** 3))", "$((2 ** 3))"),
         ("run --a $((9999999999999 * 9))", "$((9999999999999 * 9))"),
     ],

@@ -154,7 +154,9 @@ def _items(text: str, at: int, place: str) -> tuple[tuple[str, ...], int]:
     """Return the items of an array, and where it ends."""
     items = []
     while not text.startswith(")", at):
-        if match := _BLANK.match(text, at) or re.compile("\n").match(text, at):
+        if text.startswith("\n", at):
+            at += 1
+        elif match := _BLANK.match(text, at):
             at = match.end()
         elif match := _ITEM.match(text, at):
             items.append(match[0])
@@ -281,9 +283,11 @@ class _Script:
         """Return a command, behind its assignments."""
         texts = [part.text for part in parts if part.kind == "word"]
         words = [word for text in texts for word in self._words(text)]
-        if words and words[0] == "unset":
-            for name in words[1:]:
+        for name in words[1:] if words and words[0] == "unset" else ():
+            if runs:
                 self.variables.pop(name, None)
+            else:
+                self._spoil(name, parts[0].line)
         if runs is None:
             # Behind the pattern of a `case` a command may stand in the same line.
             for part in parts:
