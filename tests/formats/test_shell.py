@@ -117,7 +117,7 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("run --a $(cat file | head)", "$(cat file | head)"),
         ("run --a `pwd`/b", "`pwd`"),
         ("A=$(nproc); B=$A; run --a x$B", "$(nproc)"),
-        ("A=2; run --a ${A%x}", "$A%x"),
+        ("A=2; run --a ${A%x}", "${A%x}"),
         ("for A in 1 2; do B=$A; done; run --a $B", "$B (line 1, not surely set)"),
         ("A=1\nif [ -f x ]; then A=2; fi; run --a $A", "$A (line 2, not surely set)"),
         ("case $1 in\n x) A=1 ;;\nesac; run --a $A", "$A (line 2, not surely set)"),

@@ -382,7 +382,7 @@ class _Script:
         return None
 
     def _parameter(self, inside: str, unset: str | None) -> list[str]:
-        written = f"${{{inside}}}" if "[" in inside or ":" in inside else f"${inside}"
+        written = f"${inside}" if re.fullmatch(r"\w+|\W", inside) else f"${{{inside}}}"
         match = _PARAMETER.fullmatch(inside)
         if match is None:
             return [self._mark(written)]
