@@ -7,7 +7,7 @@ COPY hetopt hetopt
 COPY formulations formulations
 COPY instances instances
 RUN python -m venv /opt/hetopt \
-    && /opt/hetopt/bin/pip install --no-cache-dir .
+    && /opt/hetopt/bin/pip install --no-cache-dir '.[fast]'
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 1000 hetopt
