@@ -116,7 +116,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     if result.seconds:
         yield "planning", words.duration(sum(result.seconds.values()))
     for reason in result.reasons:
-        yield "reason", reason
+        yield "reason", words.with_long_times(reason)
     for failure in result.failed:
         if failure not in result.reasons:
             yield "a bug", failure

@@ -1,5 +1,6 @@
 """Numbers and names as people read them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -65,6 +66,17 @@ def duration(seconds: float | None) -> str:
     if seconds >= 0.1:
         return f"{seconds * 1e3:.1f} ms"
     return f"{seconds * 1e3:.3g} ms"
+
+
+def with_long_times(text: str) -> str:
+    """The text with `(9.72 days)` behind seconds that are long: both are of use."""
+
+    def told(found: re.Match[str]) -> str:
+        seconds = float(found[1])
+        long = seconds >= min(least * size for _, size, least in _LONG)
+        return f"{found[0]} ({duration(seconds)})" if long else found[0]
+
+    return re.sub(r"\b([0-9]+(?:\.[0-9]+)?) s\b", told, text)
 
 
 def _three_digits(value: float) -> str:

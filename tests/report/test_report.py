@@ -238,3 +238,14 @@ def test_progress_says_what_is_known_and_no_more() -> None:
     assert words.progress(12_000_000, 10_000_000, "us") == (
         "plan 12.00 s, bound 10.00 s, gap 20.00%"
     )
+
+
+def test_long_times_of_a_reason_are_told_in_hours_and_days() -> None:
+    told = words.with_long_times
+    assert told("no plan ends within 840172.2 s") == (
+        "no plan ends within 840172.2 s (9.72 days)"
+    )
+    assert told("at least 5400.000000 s, at most 60 s") == (
+        "at least 5400.000000 s (1.50 h), at most 60 s"
+    )
+    assert told("3600.5 seconds, 12 stages") == "3600.5 seconds, 12 stages"
