@@ -2,13 +2,14 @@
 
 A pod is a node of the plan: it asks for the GPUs of that node, by the label
 `nvidia.com/gpu.product` that NVIDIA's feature discovery sets, and shares its machine
-with no other pod of the run. The label's value is the product of the catalogue, with
-dashes for blanks, or else the instance's name of the type. The plan and `train.sh`,
-which runs hetopt's executor, are a ConfigMap; `launch.sh` makes it and puts IMAGE and
-ARGS into `jobset.yaml` (https://jobset.sigs.k8s.io, v1alpha2). Both are named by the
-plan, so that runs of different plans stand side by side; the option `name` names them
-otherwise, `train` names another program than `train.sh`, and `queue` is the queue of
-Kueue that the JobSet is submitted to. Data and states are not its to place: mount them.
+with no other pod of the run. The label's value is the node's `product`, which a list
+of hosts told, or that of the catalogue, with dashes for blanks, or else the instance's
+name of the type. The plan and `train.sh`, which runs hetopt's executor, are a
+ConfigMap; `launch.sh` makes it and puts IMAGE and ARGS into `jobset.yaml`
+(https://jobset.sigs.k8s.io, v1alpha2). Both are named by the plan, so that runs of
+different plans stand side by side; the option `name` names them otherwise, `train`
+names another program than `train.sh`, and `queue` is the queue of Kueue that the JobSet
+is submitted to. Data and states are not its to place: mount them.
 
 A pod tolerates the taints `nvidia.com/gpu` of machines with GPUs, and has shared memory
 beyond a container's 64 MiB. Where one fails, the run fails; with the option `restarts`
@@ -25,7 +26,7 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from .exporting import allocation, programs
-from .exporting.allocation import PLAN, Share, plan_text, shares
+from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
 
 JOBSET, LAUNCH = "jobset.yaml", "launch.sh"
 OPTIONS: dict[str, Any] = {
@@ -80,12 +81,26 @@ kubectl apply -f - "$@" <<< "$text"
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Names that are none; GPUs not of NVIDIA; a plan too large for a ConfigMap."""
     found = allocation.refusals(data, plan)
-    for share in shares(data, plan):
-        card = known(share.gpu)
+    products: dict[str, set[str]] = {}
+    for share in machines(data, plan):
+        products.setdefault(share.gpu, set()).add(share.called or "")
+    for gpu, labels in products.items():
+        card = known(gpu)
         if card is not None and card.maker != "NVIDIA":
-            found.append(f"GPU type {share.gpu!r} is not NVIDIA's")
-        elif card is not None and card.product is None:
-            found.append(f"what nvidia-smi calls GPU type {share.gpu!r} is not known")
+            found.append(f"GPU type {gpu!r} is not NVIDIA's")
+        elif "" in labels:
+            found.append(f"what nvidia-smi calls GPU type {gpu!r} is not known")
+        elif len(labels) > 1:
+            listed = ", ".join(sorted(labels))
+            found.append(
+                f"nodes of GPU type {gpu!r} have several products ({listed}): make "
+                "each a type in cluster.gpus"
+            )
+        found += [
+            f"product {label!r} is no label: correct it in cluster.nodes"
+            for label in sorted(labels)
+            if label and label != gpu and not re.fullmatch(LABEL, label)
+        ]
     texts = (plan_text(data, plan), *programs.program(data, plan).files.values())
     size = sum(len(text.encode()) for text in texts)
     if size > LARGEST:
@@ -107,7 +122,7 @@ def export(
     Raises `InstanceError` for what Kubernetes does not take.
     """
     check(name=name, queue=queue or None, restarts=restarts)
-    found = shares(data, plan)
+    found = machines(data, plan)
     run = called(plan, found, name)
     head = f"{run}-{found[0].label}-0-0.{run}"
     jobset = {
@@ -224,7 +239,7 @@ def pod(
     }
     return {
         "restartPolicy": "Never",
-        "nodeSelector": selector(share.gpu),
+        "nodeSelector": selector(share),
         # Machines with GPUs usually keep other pods away by a taint of this name.
         "tolerations": [{"key": GPU, "operator": "Exists"}],
         "affinity": {
@@ -244,11 +259,25 @@ def pod(
     }
 
 
-def selector(gpu: str) -> dict[str, str]:
-    """The label of the machines of a GPU type."""
+def machines(data: Instance, plan: TrainingPlan) -> list[Share]:
+    """Return the machines of a plan, called as their label says."""
+    return shares(data, plan, lambda node: label_of(node.gpu, node.product))
+
+
+def label_of(gpu: str, product: str | None = None) -> str | None:
+    """Return the label of machines with a GPU type: their product, or else the card's.
+
+    A type that is no card of the catalogue is a label itself.
+    """
     card = known(gpu)
-    product = None if card is None else card.product
-    return {_PRODUCT: gpu if product is None else product.replace(" ", "-")}
+    own = gpu if card is None else card.product
+    return (product or own or "").replace(" ", "-") or None
+
+
+def selector(share: Share) -> dict[str, str]:
+    """Return the label of the machines of a share."""
+    assert share.called is not None  # it is refused else
+    return {_PRODUCT: share.called}
 
 
 def plain(gpu: str) -> str:

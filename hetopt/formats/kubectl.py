@@ -116,7 +116,8 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
     if why := _why_not(node, product or ""):
         yield LeftOut(name, *why)
         return
-    yield Host(name, product, count, place, _number(labels, _MEMORY, place) or None)
+    memory = _number(labels, _MEMORY, place) or None
+    yield Host(name, product, count, place, memory, product=product)
     if (missing := _number(labels, _COUNT, place) - count) > 0:
         what = f"{missing} more GPU{'s' * (missing > 1)} of {name}"
         yield LeftOut(what, "not allocatable", f"kubectl describe node {name}")

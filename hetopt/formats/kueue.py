@@ -14,7 +14,6 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
-from .exporting.allocation import shares
 
 OPTIONS = jobset.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"
@@ -28,8 +27,10 @@ def export(
     """`queue.yaml`, and the files of `jobset`."""
     files = jobset.export(data, plan, queue=queue, **asked)
     counts: dict[str, int] = {}
-    for share in shares(data, plan):
+    found = jobset.machines(data, plan)
+    for share in found:
         counts[share.gpu] = counts.get(share.gpu, 0) + share.gpus * len(share.nodes)
+    labels = {share.gpu: jobset.selector(share) for share in found}
     flavours = {gpu: f"{queue}-{jobset.plain(gpu)}" for gpu in counts}
     documents = [
         *(
@@ -37,7 +38,7 @@ def export(
                 "apiVersion": _API,
                 "kind": "ResourceFlavor",
                 "metadata": {"name": flavour},
-                "spec": {"nodeLabels": jobset.selector(gpu)},
+                "spec": {"nodeLabels": labels[gpu]},
             }
             for gpu, flavour in flavours.items()
         ),

@@ -81,6 +81,7 @@ def hosts_of(
                 (mib for number in numbers if (mib := listed[number].mib) is not None),
                 default=None,
             ),
+            product=host.gpu,
             links=topology.links(topology.part(pairs, numbers)) if pairs else None,
         )
         for host, numbers in zip(

@@ -14,7 +14,7 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
-from .exporting.allocation import Share, shares
+from .exporting.allocation import Share
 
 OPTIONS = jobset.OPTIONS
 JOB = "volcano.yaml"
@@ -39,7 +39,7 @@ def export(
     Raises `InstanceError` for what Kubernetes does not take.
     """
     jobset.check(name=name, queue=queue or None, restarts=restarts)
-    found = shares(data, plan)
+    found = jobset.machines(data, plan)
     called = jobset.called(plan, found, name)
     head = f"{called}-{found[0].label}-0.{called}"
     job = {

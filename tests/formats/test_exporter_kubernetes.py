@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import MIXED, instance
+from exporter_plans import EVEN, MIXED, instance
 
-from hetopt.errors import InstanceError
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats import exporting
+from hetopt.schema import Instance
 
 TARGETS = ("jobset", "kueue", "volcano")
 
@@ -67,3 +68,48 @@ def test_the_queue_of_kueue_is_of_a_version_that_is_kept() -> None:
     files = exporting.exported("kueue", instance(), MIXED)
     trees = yaml.safe_load(files["queue.yaml"])["items"]
     assert {tree["apiVersion"] for tree in trees} == {"kueue.x-k8s.io/v1beta2"}
+
+
+# --- the label of machines -------------------------------------------------------
+
+
+def sold_as(products: dict[str, str], gpu: str = "big") -> Instance:
+    """The instance with products of nodes, and another name of the big GPUs."""
+    tree = instance().model_dump(mode="json")
+    tree["cluster"]["gpus"][gpu] = tree["cluster"]["gpus"].pop("big")
+    for node in tree["cluster"]["nodes"]:
+        node["product"] = products.get(node["name"])
+        node["gpu"] = gpu if node["gpu"] == "big" else node["gpu"]
+    return Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("gpu", ["big", "A100-80GB-SXM4"])
+@pytest.mark.parametrize("product", ["NVIDIA A100X", "NVIDIA-A100X"])
+def test_machines_are_asked_for_by_the_product_that_was_read(
+    gpu: str, product: str
+) -> None:
+    data = sold_as({"a0": product, "a1": product}, gpu)
+    for target in TARGETS:
+        files = exporting.exported(target, data, EVEN)
+        name = "volcano.yaml" if target == "volcano" else "jobset.yaml"
+        (pod,) = pods(yaml.safe_load(files[name])["spec"])
+        assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
+    queue = yaml.safe_load(exporting.exported("kueue", data, EVEN)["queue.yaml"])
+    (flavour,) = (one for one in queue["items"] if one["kind"] == "ResourceFlavor")
+    assert flavour["spec"]["nodeLabels"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
+
+
+@pytest.mark.parametrize(
+    ("products", "error"),
+    [
+        ({"a0": "X", "a1": "Y"}, r"several products \(X, Y\)"),
+        ({"a0": "X"}, r"several products \(X, big\)"),
+        ({"a0": "X # Y", "a1": "X # Y"}, "product 'X-#-Y' is no label"),
+    ],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_products_that_are_no_label_of_a_type_are_refused(
+    target: str, products: dict[str, str], error: str
+) -> None:
+    with pytest.raises(Unsupported, match=error):
+        exporting.exported(target, sold_as(products), MIXED)

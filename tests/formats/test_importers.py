@@ -461,9 +461,23 @@ def test_the_label_of_a_product_that_jobs_ask_for_means_the_card(
     for name, card in gpus().items():
         if card.product is None or card.maker != "NVIDIA":
             continue
-        label = jobset.selector(name)["nvidia.com/gpu.product"]
+        label = jobset.label_of(name)
         found = cluster(kubectl_of(tmp_path, k8s("a", 1, label, labels=NO_MEMORY)))
         assert [node.gpu for node in found.nodes] == [name]
+
+
+def test_a_product_that_the_catalogue_has_not_is_kept(tmp_path: Path) -> None:
+    label, card = "NVIDIA-A100X", "A100-80GB-PCIe"
+    options = {"types": f"{label}:{card}", "inter_gbytes_per_s": 25.0}
+    items = [k8s("a", 4, label), k8s("b", 4, "NVIDIA-H100-80GB-HBM3")]
+    found = cluster(kubectl_of(tmp_path, *items, **options))
+    assert [(x.gpu, x.product) for x in found.nodes] == [
+        (card, label),
+        ("H100-80GB-SXM5", None),
+    ]
+    path = put(tmp_path, "n1.csv", "0, NVIDIA A100X, 81920\n")
+    read = cluster(nvidia_smi.read([path], types=f"NVIDIA A100X:{card}"))
+    assert [(x.gpu, x.product) for x in read.nodes] == [(card, "NVIDIA A100X")]
 
 
 NO_MEMORY = {"nvidia.com/gpu.memory": "0"}

@@ -81,7 +81,7 @@ def test_its_runner_starts_every_host_as_planned(
     tmp_path: Path,
 ) -> None:
     source = checkout("FLAGSCALE")
-    need("hydra", "aiohttp", "torch")
+    need("hydra", "aiohttp", "psutil", "torch")
     exporting.write(tmp_path, exporting.exported("flagscale", made_of(LLAMA_31), plan))
     words = ["--config-path", str(tmp_path), "--config-name", "config", "action=dryrun"]
     ended = subprocess.run(

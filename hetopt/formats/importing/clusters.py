@@ -68,6 +68,7 @@ class Host(NamedTuple):
     memory_mib: int | None = None
     links: Links | None = None
     gres: str | None = None  # what Slurm calls its GPUs
+    product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
 
 
@@ -174,6 +175,9 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
         if host.gres is not None:
             named_well(host.place, "type of GPU", host.gres)
             made["gres"] = host.gres
+        if host.product is not None and not _is_known(host.product, held.sheet):
+            named_well(host.place, "type of GPU", host.product)
+            made["product"] = host.product
         nodes.append(made)
     for name, (held, counted) in _counted(hosts, settings).items():
         gpus[name] = {
@@ -190,6 +194,12 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
     if islands := [island for island, _ in _mixed(hosts, settings)]:
         found.setdefault("inter", {})["islands"] = islands
     return found
+
+
+def _is_known(product: str, sheet: Gpu | None) -> bool:
+    """Return whether the catalogue has a card's product, blanks or dashes alike."""
+    known = None if sheet is None else sheet.product
+    return known is not None and known.replace(" ", "-") == product.replace(" ", "-")
 
 
 def _ports(
