@@ -13,6 +13,7 @@ refuse now. All of it takes a quarter of an hour on two cores.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,12 @@ FINDINGS = (
     ("sailor", "an option was named that it does not have",
      "test_its_controller_tells_every_group_its_ranks"),
     ("ray", "without labels it waited for ever", "test_nodes_without_labels_are_told"),
+    ("ray", "the words of `hetopt run` did not reach its workers",
+     "test_every_node_gets_its_gpus_and_the_plan"),
+    ("slurm", "GPUs were asked for by names that it does not have",
+     "test_slurm_accepts_the_names_of_its_own_list"),
+    ("slurm", "ranks took GPUs of other jobs",
+     "test_ranks_get_the_gpus_that_slurm_grants"),
     ("skypilot", "names of cards were not SkyPilot's",
      "test_skypilot_reads_every_task"),
 )  # fmt: skip
@@ -153,6 +160,9 @@ def found_version(target: str) -> str:
         found.append(f"checkout {commit(folder)}")
     if target in ("jobset", "kueue", "volcano") and os.environ.get("CRDS"):
         found.append(f"definitions of {HELD[target].oldest}")
+    if target == "slurm" and shutil.which("slurmd"):
+        asked = subprocess.run(["slurmd", "-V"], capture_output=True, text=True)
+        found.append(asked.stdout.strip())
     return ", ".join(found)
 
 
