@@ -10,7 +10,7 @@ from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
 from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
 from .layers import LatentAttention, MambaMixer, Vectors
-from .model import ModelSpec
+from .model import MOST_LAYERS, ModelSpec
 from .record import (
     LONGEST_NAME,
     Count,
@@ -44,6 +44,7 @@ from .workload import (
 
 __all__ = [
     "LONGEST_NAME",
+    "MOST_LAYERS",
     "PRECISIONS",
     "Alternatives",
     "Calibration",

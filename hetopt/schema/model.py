@@ -21,6 +21,8 @@ from .layers import (
 )
 from .record import Count, Name, Record
 
+MOST_LAYERS = 10_000
+
 
 class ModelSpec(Record):
     """A transformer: layers of equal width, parameters per layer equal or listed.
@@ -45,7 +47,7 @@ class ModelSpec(Record):
     """
 
     name: Name
-    layers: Annotated[int, Field(ge=1, le=10_000)]
+    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
     hidden: Annotated[int, Field(ge=1, le=1_000_000)]
     heads: Annotated[int, Field(ge=1, le=10_000)]
     vocabulary: Annotated[int, Field(ge=0, le=10_000_000)]

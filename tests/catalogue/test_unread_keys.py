@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from model_configs import LLAMA_3_8B, MIXTRAL, QWEN
 
 from hetopt.catalogue.architectures import from_config, remarks
 from hetopt.errors import InstanceError
+from hetopt.schema import ModelSpec
 
 HERE = Path(__file__).parent
 REFUSED: dict[str, dict[str, Any]] = json.loads((HERE / "refused.json").read_text())
@@ -389,3 +392,44 @@ def test_experts_are_in_the_layers_that_the_configuration_names(
     found = from_config({**MIXTRAL, **places}, "m")
     kinds = ["experts" in kind for kind in found.kinds]
     assert kinds == [x in sparse for x in range(12)]
+
+
+VALUES = st.sampled_from(
+    [
+        *(None, 0, 1, -1, 2, 64, 10**6, 10**30, 0.5, float("inf"), True, False),
+        *("", "auto", "M*-E", "x" * 5000, [], [0], [1, 2], [None] * 4, [[1]]),
+        *([{}], {}, {"a": 1}, [1] * LAYERS, [8] * 28, [{"a": 1}] * LAYERS),
+        *(["full_attention"] * LAYERS, ["sliding_attention"] * LAYERS),
+        *(["mamba"] * 40, ["attention"] * 40, [True, False] * 16),
+    ]
+)
+NAMES = sorted({key for x in (*READ.values(), *REFUSED.values()) for key in x})
+FAMILIES = sorted({x["model_type"] for x in (*READ.values(), *REFUSED.values())})
+
+
+@given(
+    name=st.sampled_from(sorted(READ)),
+    family=st.none() | st.sampled_from(FAMILIES),
+    changes=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4),
+    without=st.none() | st.sampled_from(NAMES),
+)
+def test_any_file_is_a_model_or_refused(
+    name: str, family: str | None, changes: dict[str, Any], without: str | None
+) -> None:
+    config = {**READ[name], **changes}
+    if family is not None:
+        config["model_type"] = family
+    config.pop(without, None)
+    found, said = None, ""
+    try:
+        found = from_config(config, "m")
+    except InstanceError as error:
+        said = str(error)
+    assert len(said) < 2000
+    assert said or (isinstance(found, ModelSpec) and found.total_parameters > 0)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "num_nextn_predict_layers"])
+def test_more_layers_than_any_model_has_are_refused_at_once(key: str) -> None:
+    with pytest.raises(InstanceError, match=f"^{key}: found 1000.*at most 10000"):
+        from_config({**LLAMA_3_8B, key: 10**30}, "m")

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from ...errors import InstanceError, cut
-from ...schema import ModelSpec
+from ...schema import MOST_LAYERS, ModelSpec
 from . import families, kinds, published, remainder, vectors
 from .families import Traits
 from .keys import DEPTH, Fields, Reading, need, whole
@@ -116,7 +116,7 @@ def remarks(config: Fields) -> tuple[str, ...]:
     if not families.known(family):
         own = families.traits(reading, family)
         found.append(
-            f"the family {family or 'that model_type should name'!r}, whose "
+            f"the family {cut(family or 'that model_type should name')!r}, whose "
             f"{families.told(reading, family, own)}"
         )
     if any(key in outer for key in ("vision_config", "audio_config")):
@@ -160,7 +160,7 @@ def _refuse(config: Reading) -> None:
     if width not in (None, hidden):
         raise InstanceError(
             f"word_embed_proj_dim: hetopt does not support embeddings of another width "
-            f"than the layers; found {width!r}, expected {hidden!r}; give "
+            f"than the layers; found {cut(repr(width))}, expected {hidden!r}; give "
             "layer_parameters of an instance instead"
         )
     for key in ("is_causal", "causal"):
@@ -181,7 +181,17 @@ def _layers(config: Reading) -> int:
     told = config.get("layers_block_type")
     if isinstance(told, list) and not any(key in config for key in DEPTH):
         return len(told)
-    return need(config, *DEPTH)
+    return _few("num_hidden_layers", need(config, *DEPTH))
+
+
+def _few(key: str, layers: int) -> int:
+    """Return a number of layers, before anything is made for each."""
+    if not 0 <= layers <= MOST_LAYERS:
+        raise InstanceError(
+            f"{key}: found {cut(str(layers))}, expected at most {MOST_LAYERS} layers; "
+            "correct the configuration"
+        )
+    return layers
 
 
 def _kv_heads(config: Reading, heads: int) -> int:
@@ -245,7 +255,8 @@ def _of_layers(
 ) -> Fields:
     """Return the fields of layers that are not all attention and an MLP."""
     layers = fields["layers"]
-    further = whole(config, "num_nextn_predict_layers") or 0
+    key = "num_nextn_predict_layers"
+    further = _few(key, whole(config, key) or 0)
     if family == "nemotron_h" or not mtp:
         further = 0  # Nemotron-H's further layers are blocks of their own
     made = made + made[-1:] * further

@@ -7,7 +7,7 @@ lies beside the layers.
 
 from typing import Literal, NamedTuple
 
-from .keys import Reading, whole
+from .keys import Reading, one_of
 
 Biased = Literal["none", "qkv", "all"]
 
@@ -167,7 +167,7 @@ def _silent(config: Reading, found: Traits) -> Traits:
 
 def _falcon(config: Reading, found: Traits) -> Traits:
     """Two norms with the newer decoder, or one behind the other; biases if said."""
-    several = whole(config, "num_ln_in_parallel_attn")
+    several = one_of(config, "num_ln_in_parallel_attn", (1, 2))
     newer = bool(config.get("new_decoder_architecture"))
     if several is None:
         several = 2 if newer or config.get("parallel_attn") is False else 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ...errors import InstanceError
+from ...errors import InstanceError, cut
 
 Fields = dict[str, Any]
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -48,8 +48,8 @@ def whole(config: Reading, *keys: str) -> int | None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
             raise InstanceError(
-                f"{key}: found {value!r}, expected a whole number; correct the "
-                "configuration"
+                f"{key}: found {cut(repr(value))}, expected a whole number; correct "
+                "the configuration"
             )
         unread = config.unread
         config.skip(x for x in keys if unread.get(x) == value)
@@ -90,9 +90,38 @@ def listed(config: Reading, key: str, length: int) -> list[Any] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != length:
-        found = f"{len(value)} entries" if isinstance(value, list) else repr(value)
+        found = f"{len(value)} entries" if isinstance(value, list) else cut(repr(value))
         raise InstanceError(
             f"{key}: found {found}, expected a list of {length}, one a layer; correct "
             "the configuration"
+        )
+    if any(isinstance(x, list | dict) for x in value):
+        raise InstanceError(
+            f"{key}: found lists or objects, expected a word or a number for each "
+            "layer; correct the configuration"
+        )
+    return value
+
+
+def places(config: Reading, key: str) -> list[int] | None:
+    """Return a list of numbers of layers; None where it is not given."""
+    value = config.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(x) is int for x in value):
+        raise InstanceError(
+            f"{key}: found {cut(repr(value))}, expected a list of numbers of layers; "
+            "correct the configuration"
+        )
+    return value
+
+
+def one_of(config: Reading, key: str, known: tuple[int, ...]) -> int | None:
+    """Return a whole number that is one of a few; None where it is not given."""
+    value = whole(config, key)
+    if value is not None and value not in known:
+        raise InstanceError(
+            f"{key}: hetopt does not support {cut(str(value))}, expected one of "
+            f"{' or '.join(map(str, known))}; give layer_parameters of an instance"
         )
     return value

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ...errors import InstanceError
-from .keys import Fields, Reading, listed, need, whole
+from ...errors import InstanceError, cut
+from .keys import Fields, Reading, listed, need, places, whole
 
 Kinds = list[str]
 _WINDOWS = ("sliding_attention", "chunked_attention")
@@ -126,9 +126,9 @@ def _told(types: list[Any], seen: int | None) -> Kinds:
 def _hybrid(config: Reading, types: list[Any] | None, layers: int) -> Kinds:
     """Return the kinds of layers of Mamba-2 or attention; all are Mamba-2 if untold."""
     told = listed(config, "layers_block_type", layers) if types is None else types
-    places = config.get("attn_layer_indices")
-    if told is None and isinstance(places, list):
-        told = ["attention" if x in places else "mamba" for x in range(layers)]
+    attending = places(config, "attn_layer_indices")
+    if told is None and attending is not None:
+        told = ["attention" if x in attending else "mamba" for x in range(layers)]
     told = ["mamba"] * layers if told is None else told
     _known("layer_types", {*told} - {*_FULL, *_MIXERS}, "attention, mamba")
     return ["mamba" if x in _MIXERS else "attention" for x in told]
@@ -138,7 +138,7 @@ def _known(key: str, other: set[Any], expected: str) -> None:
     if other:
         raise InstanceError(
             f"{key}: hetopt does not support layers of "
-            f"{', '.join(sorted(map(str, other)))}; expected {expected}; give "
+            f"{cut(', '.join(sorted(map(str, other))))}; expected {expected}; give "
             "layer_parameters of an instance instead"
         )
 
@@ -146,10 +146,11 @@ def _known(key: str, other: set[Any], expected: str) -> None:
 def blocks(config: Reading, layers: int) -> Kinds:
     """Layers of one part each: `hybrid_override_pattern` or `layers_block_type`."""
     told = config.get("hybrid_override_pattern") or config.get("layers_block_type")
-    if not isinstance(told, str | list) or len(told) != layers:
+    words = isinstance(told, str | list) and all(isinstance(x, str) for x in told)
+    if not words or len(told) != layers:
         raise InstanceError(
-            f"hybrid_override_pattern: found {told!r}, expected a letter for each of "
-            f"{layers} layers (M, *, -, E); add it"
+            f"hybrid_override_pattern: found {cut(repr(told))}, expected a letter for "
+            f"each of {layers} layers (M, *, -, E); add it"
         )
     _known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
     return [_BLOCKS[x] for x in told]
@@ -160,12 +161,11 @@ def _experts(config: Reading, layers: int) -> list[bool]:
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
         _known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
-    if isinstance(told := config.get("moe_layers"), list):
+    if (told := places(config, "moe_layers")) is not None:
         return [x in told for x in range(layers)]
     if isinstance(config.get("moe_layer_freq"), list):
         return [bool(x) for x in listed(config, "moe_layer_freq", layers) or ()]
-    if (dense := config.get("mlp_only_layers")) is None:
-        dense = []
+    dense = places(config, "mlp_only_layers") or ()
     first = whole(config, *_PLACES[4:7]) or 0
     every = whole(config, "moe_layer_freq") or 1
     step = whole(config, "decoder_sparse_step", "interleave_moe_layer_step") or 1

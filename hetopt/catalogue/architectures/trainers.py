@@ -58,10 +58,8 @@ def _gpt2(config: Reading) -> Fields | None:
 
 def _decoder(config: Reading, family: str) -> Fields | None:
     silent = _FAMILIES[family]
-    rope = config.get("rope_parameters") or {}
-    if not isinstance(rope, dict):
-        raise InstanceError("rope_parameters: expected an object; correct it")
-    scaling, known = _scaling(config.get("rope_scaling") or rope)
+    rope = _object(config, "rope_parameters")
+    scaling, known = _scaling(_object(config, "rope_scaling") or rope)
     activation = _ACTIVATIONS.get(str(config.get("hidden_act", "silu")))
     share = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
     biased = config.get("attention_bias", False) or config.get("mlp_bias", False)
@@ -81,6 +79,13 @@ def _decoder(config: Reading, family: str) -> Fields | None:
         "attention_dropout": config.get("attention_dropout", 0.0),
         "router": _router(config, family),
     }
+
+
+def _object(config: Reading, key: str) -> Fields:
+    value = config.get(key) or {}
+    if not isinstance(value, dict):
+        raise InstanceError(f"{key}: expected an object; correct it")
+    return value
 
 
 def _scaling(told: Fields) -> tuple[Fields | None, bool]:
