@@ -186,11 +186,8 @@ def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> N
         ("llama-3-8b", set()),
         ("mixtral-8x7b", set()),
         ("deepseek-v3", {Feature.LATENT, Feature.FURTHER_TOKENS}),
-        (
-            "gemma-3-27b",
-            {Feature.WINDOWS, Feature.MORE_NORMS, Feature.POST_NORMS},
-        ),
-        ("llama-4-maverick", {Feature.PLACED_EXPERTS}),  # chunks of 8192 tokens
+        ("gemma-3-27b", {Feature.POST_NORMS}),
+        ("llama-4-maverick", set()),  # experts in every second layer: --moe-layer-freq
         ("nemotron-h-8b", {Feature.MAMBA, Feature.SINGLE_PARTS}),
     ],
 )
@@ -202,6 +199,15 @@ def test_targets_that_write_the_model_refuse_layers_by_name(
     asked = of_instance(instance)
     assert asked - TARGETS["megatron"].supports == refused
     assert refused <= TARGETS["any"].supports
+
+
+@pytest.mark.parametrize("name", ["minimax-m2", "olmo-3-7b", "olmoe-1b-7b"])
+def test_a_norm_of_all_heads_is_no_norm_of_each(name: str) -> None:
+    spec = model(name)
+    assert not spec.qk_norm  # what trainers are told
+    assert spec.vectors is not None
+    told = spec.vectors.attention
+    assert told == spec.hidden + spec.attention_width + spec.kv_width
 
 
 def test_what_is_not_modelled_is_said() -> None:
