@@ -21,8 +21,8 @@ _PALETTE = (
 )
 NOTE = (
     "Plans are drawn: a row a pipeline, a box a stage with its layers and GPUs, whose "
-    "darker end is the hop to the next stage. Left: micro-batches × size. Right: the "
-    "pipeline's time. The axis is the time of one micro-batch."
+    "darker end is the transfer to the next stage. Left: micro-batches × size. Right: "
+    "the pipeline's time. The axis is the time of one micro-batch."
 )
 
 

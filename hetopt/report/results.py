@@ -126,12 +126,10 @@ def _stopped(result: Result) -> str:
     """Why the work ended, and of whose work that is said."""
     if result.stop is not Stop.FINISHED:
         return _STOPS.get(result.stop.value, result.stop.value)
-    if result.method.kind == "exact":
-        who = "the search"
-    else:  # what the planners took is told where all were asked
-        who = "every planner" if "planners" in result.seconds else result.method.name
-    told = f"{who} finished"
-    if result.gap and who != result.method.name:
+    # What the planners took is told where all of them were asked.
+    every = "planners" in result.seconds
+    told = f"{'every planner' if every else result.method.name} finished"
+    if every and result.gap:
         told += f"; the search stopped at a gap of {words.share(result.gap)}"
     return told
 
@@ -339,8 +337,9 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: dict[str, Any]) -> Ta
                     *shown[of_run[0]].cells,
                 )
             )
-    headings = ("pipeline", "micro-batches", "time", "layers", "GPUs", "compute", "hop")
-    return Table.of((*headings, "memory", "headroom"), rows, texts=("GPUs",))
+    headings = ("pipeline", "micro-batches", "time", "layers", "GPUs", "compute")
+    last = ("transfer", "memory", "headroom")
+    return Table.of((*headings, *last), rows, texts=("GPUs",))
 
 
 def _shown(

@@ -158,7 +158,7 @@ def test_check_shows_stage_times_and_headroom(tmp_path: Path) -> None:
     hetopt("plan", SMALL, "--planner", "megatron", "--out", out)
     told = hetopt("check", out)
     assert told.exit_code == 0
-    for word in ("compute", "hop", "headroom", "iteration", "synchronisation"):
+    for word in ("compute", "transfer", "headroom", "iteration", "synchronisation"):
         assert word in told.stdout
 
 

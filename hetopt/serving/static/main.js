@@ -8,7 +8,7 @@ import * as board from "./board.js";
 
 let instance = null;
 
-const WHY = { time: "the time is over", interrupted: "stopped", finished: "all was tried", gap: "near enough", memory: "out of memory" };
+const WHY = { time: "time limit reached", interrupted: "stopped", finished: "every planner finished", gap: "gap target reached", memory: "memory limit reached" };
 
 /** Another instance: the plan shown is none of its. */
 function posed(other) {

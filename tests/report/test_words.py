@@ -1,0 +1,58 @@
+"""Numbers and sentences on the screen, as a person would write them."""
+
+from dataclasses import replace
+
+import pytest
+
+import hetopt
+from hetopt.report import results, words
+from hetopt.result import Stop
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (None, "–"),
+        (0.00123, "1.23 ms"),
+        (0.5, "500.0 ms"),
+        (6.234, "6.23 s"),
+        (752.5, "752.5 s"),
+        (4_320, "1.20 h"),
+        (84_792.4, "23.6 h"),
+        (840_172.2, "9.72 days"),
+        (8_553_600, "99.0 days"),
+        (-23_827.8, "-6.62 h"),
+    ],
+)
+def test_a_time_is_in_the_unit_that_a_person_would_choose(
+    seconds: float | None, told: str
+) -> None:
+    assert words.duration(seconds) == told
+
+
+def test_an_interval_has_its_unit_once() -> None:
+    assert words.interval(4.64, 8.37) == "4.64-8.37 s"
+    assert words.interval(0.5, 8.37) == "500.0 ms-8.37 s"
+    assert words.interval_of({"low_s": None}) is None
+
+
+def known(result: hetopt.Result) -> dict[str, str]:
+    return dict(results._known(result))
+
+
+def test_what_is_finished_is_named() -> None:
+    one = hetopt.plan("tiny/two-nodes", "megatron")
+    assert one.stop is Stop.FINISHED
+    assert known(one)["status"] == "feasible (megatron finished)"
+    every = replace(one, seconds={"planners": 1.0})
+    gap = words.share(one.gap)
+    told = f"feasible (every planner finished; the search stopped at a gap of {gap})"
+    assert known(every)["status"] == told
+
+
+def test_planning_is_all_the_time_that_planning_took() -> None:
+    found = hetopt.plan("tiny/two-nodes", limits=20)
+    exact = {name: s for name, s in found.seconds.items() if name != "planners"}
+    assert sum(found.seconds.values()) > sum(exact.values())
+    total = sum(found.seconds.values())
+    assert known(found)["planning"] == words.duration(total)
