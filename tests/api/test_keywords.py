@@ -70,7 +70,7 @@ def test_old_and_new_together_are_refused() -> None:
 
 def test_a_keyword_that_a_function_never_had_is_refused() -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
-        hetopt.schedule("frenzy/example-2", **{"time_limit": 3})
+        hetopt.schedule("frenzy/example-2", **{"deadline": 3})
 
 
 def test_a_listener_is_progress() -> None:

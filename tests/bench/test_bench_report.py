@@ -229,6 +229,26 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
     assert "<script>" not in text.replace("\\<script\\>", "")
 
 
+def test_every_gap_follows_from_its_own_row() -> None:
+    lines = list(csv.DictReader(io.StringIO(reports.comma_separated(made()))))
+    followed = 0
+    for line in lines:
+        for reference, gap in (
+            ("reference_bound", "gap_to_bound"),
+            ("best_known", "gap_to_best"),
+        ):
+            if line[gap]:
+                distance = float(line["objective"]) / float(line[reference]) - 1
+                assert float(line[gap]) == pytest.approx(distance)
+                followed += 1
+    assert followed > 5
+    assert {line["reference_by"] for line in lines} == {"exact", ""}
+    known = {"sha256:a": (Fraction(110), Fraction(120))}
+    rows_ = [row("a", "one", "feasible", objective=150, bound=100)]
+    (found,) = statistics.entries(rows_, known)
+    assert found.references["reference_by"] == "the library"
+
+
 def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
     html = reports.page(made())
     assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
