@@ -9,7 +9,9 @@ each of them before anybody uses it. A bound is taken from the library alone.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from .. import files, registry
@@ -27,8 +29,9 @@ from .calling import AnyInstance, AnyPlan
 from .judging import posed_training
 
 LIBRARY = "the library"
-_MOST_FILES = 64  # of a folder, the newest
-_MOST_BYTES = 64 * 2**20  # of all of them
+_MOST_LISTED = 10_000  # files of a folder whose age is looked at
+_MOST_FILES = 64  # of these, the newest that are read
+_MOST_BYTES = 64 * 2**20  # of all of them; a file that has no room is left out
 _DIGEST = re.compile(r'"digest":\s*"(sha256:[0-9a-f]{64})"')
 
 
@@ -164,7 +167,7 @@ def known_of(
     if not library:
         return Known(tuple(plans))
     if (folder := _folder(instance)) is not None:
-        plans += _beside(folder, data)
+        plans += _beside(folder, data, Path(str(instance)))
     kept = _of_library(data.name)
     if kept is not None:
         plan = validated(TrainingPlan, kept.plan, kept.instance, ("plan",))
@@ -199,16 +202,18 @@ def _folder(instance: AnyInstance) -> Path | None:
     return Path(instance).parent
 
 
-def _beside(folder: Path, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
-    """Plans of result documents of a folder, made for the instance.
+def _beside(
+    folder: Path, data: Instance, own: Path
+) -> Iterator[tuple[str, TrainingPlan]]:
+    """Plans of result documents of a folder, made for the instance of the file `own`.
 
     A file that is no such document is none of ours, and passed over.
     """
     left, digests = _MOST_BYTES, _Digests(data)
-    for file, size in _newest(folder):
+    for file, size in _newest(folder, own):
+        if size > left:
+            continue
         left -= size
-        if left < 0:
-            return
         try:
             text = read_text(file)
             match = _DIGEST.search(text)
@@ -222,16 +227,18 @@ def _beside(folder: Path, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
             continue
 
 
-def _newest(folder: Path) -> list[tuple[Path, int]]:
-    """JSON files of a folder and their sizes, the newest first."""
+def _newest(folder: Path, but: Path) -> list[tuple[Path, int]]:
+    """JSON files of a folder and their sizes, the newest first, `but` for one."""
     found = []
     try:
-        for file in folder.glob("*.json"):
+        listed = [*islice(folder.glob("*.json"), _MOST_LISTED)]
+    except OSError:  # the folder is gone, or not ours to read
+        return []
+    for file in listed:
+        with suppress(OSError):  # it is gone, or leads nowhere
             stat = file.stat()
-            if file.is_file():
+            if file.is_file() and file != but:
                 found.append((-stat.st_mtime_ns, file, stat.st_size))
-    except OSError:  # the folder, or a file, is gone or not ours to read
-        pass
     return [(file, size) for _, file, size in sorted(found)[:_MOST_FILES]]
 
 

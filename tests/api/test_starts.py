@@ -113,12 +113,15 @@ def test_files_are_read_in_bounds(
 ) -> None:
     old = kept(place.parent, found)
     os.utime(old, (1, 1))
+    (place.parent / "newer.json").write_text("{}")
     monkeypatch.setattr(starts, "_MOST_FILES", 1)
-    assert hetopt.plan(place, limits=0).plan is None  # the newest is the instance
+    assert hetopt.plan(place, limits=0).plan is None
     monkeypatch.setattr(starts, "_MOST_FILES", 2)
     assert is_no_worse(hetopt.plan(place, limits=0), found)
     monkeypatch.setattr(starts, "_MOST_BYTES", old.stat().st_size)
     assert hetopt.plan(place, limits=0).plan is None
+    monkeypatch.setattr(starts, "_MOST_BYTES", old.stat().st_size + 2)
+    assert is_no_worse(hetopt.plan(place, limits=0), found)
 
 
 def test_a_plan_that_is_given_must_run(place: Path, found: Result) -> None:
