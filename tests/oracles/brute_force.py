@@ -68,9 +68,10 @@ def partitions(data: Any) -> Iterator[Partition]:
 
 
 def provisionings(data: Any) -> Iterator[Provisioning]:
-    """Every degree, sequence of offers and split of the layers."""
+    """Every variant, degree, sequence of offers and split of the layers."""
     names = [offer.gpu for offer in data.offers]
-    for d in data.data_parallel:
+    degrees = [(one.choice, d) for one in data.each for d in one.data_parallel]
+    for said, d in degrees:
         for count in range(1, min(data.max_stages, data.layers) + 1):
             for gpus in product(names, repeat=count):
                 for sizes in compositions(data.layers, count):
@@ -78,7 +79,7 @@ def provisionings(data: Any) -> Iterator[Provisioning]:
                         RentedStage(gpu=gpu, layers=size)
                         for gpu, size in zip(gpus, sizes, strict=True)
                     ]
-                    yield Provisioning(data_parallel=d, stages=tuple(stages))
+                    yield Provisioning(data_parallel=d, stages=tuple(stages), **said)
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:

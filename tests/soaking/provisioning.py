@@ -135,6 +135,9 @@ def _instance(rng: Random) -> dict[str, Any]:
     for offer in offers:
         if rng.random() < 0.3:
             offer["intra_gbytes_per_s"] = rng.choice([0.02, 1, 300])
+    search = {"data_parallel": degrees, "max_stages": rng.choice([1, 2, 3])}
+    if rng.random() < 0.7:
+        search["micro_batches"] = k
     spot = rng.random() < 0.3
     for offer in offers:
         offer["losses_per_hour"] = rng.choice([0, 0.02, 3.1]) if spot else 0
@@ -145,6 +148,20 @@ def _instance(rng: Random) -> dict[str, Any]:
             {"budget_usd": rng.choice([0.0, 0.0001, 0.01, 10.0])},
         ]
     )
+    costs = {
+        "recompute": rng.choice(["full", "selective", "none"]),
+        "in_flight": rng.choice(["1f1b", "gpipe", "one"]),
+        "activations": rng.choice(["standard", "checkpoint"]),
+        "reserve_mib": rng.choice([0, 0, 50]),
+        "precision": rng.choice([None, "fp32", "bf16_mixed"]),
+        "zero": rng.choice([0, 0, 3]),
+    }
+    other: dict[str, Any] = {}
+    if rng.random() < 0.4:
+        other["zero"] = rng.sample([0, 1, 2, 3], rng.randint(1, 2))
+    if costs["activations"] == "standard" and rng.random() < 0.4:
+        rules = ["full", "selective", "none"]
+        other["recompute"] = rng.sample(rules, rng.randint(1, 2))
     beside = {
         "gbytes": rng.choice([0, 100, 5000.5]),
         "usd_per_gbyte_month": rng.choice([0.08, 0.023]),
@@ -167,22 +184,13 @@ def _instance(rng: Random) -> dict[str, Any]:
             "iterations": rng.choice([1, 100]),
             "restart_s": 120 if spot else None,
             "checkpoint_every_s": rng.choice([0, 900.5]) if spot else None,
-            "costs": {
-                "recompute": rng.choice(["full", "selective", "none"]),
-                "in_flight": rng.choice(["1f1b", "gpipe", "one"]),
-                "activations": rng.choice(["standard", "checkpoint"]),
-                "reserve_mib": rng.choice([0, 0, 50]),
-                "precision": rng.choice([None, "fp32", "bf16_mixed"]),
-                "zero": rng.choice([0, 0, 3]),
-            },
+            "micro_batch_sizes": rng.choice([[1], [1], [1, 2], [2, 1]]),
+            "costs": costs,
+            "alternatives": other,
         },
         "offers": offers,
         "requirements": limits,
-        "search": {
-            "micro_batches": k,
-            "data_parallel": degrees,
-            "max_stages": rng.choice([1, 2, 3]),
-        },
+        "search": search,
     }
 
 
@@ -204,11 +212,16 @@ def check(data: dict[str, Any]) -> str:
 def _check_rings(instance: Instance, problem: provisioning.Data) -> None:
     """Gradients of a layer: passes (d - 1) (alpha + bytes p / (d beta)), rounded up."""
     costs = instance.workload.costs
-    passes = 3 if costs.zero == 3 else 2
     each = {None: 2, "fp32": 4, "bf16_mixed": 2}[costs.precision]
     volume = each * instance.model.parameters[0]
-    for offer, row in zip(instance.offers, problem.offers, strict=True):
-        for d in problem.data_parallel:
+    rows = [
+        (one, offer, row)
+        for one in problem.each
+        for offer, row in zip(instance.offers, one.offers, strict=True)
+    ]
+    for one, offer, row in rows:
+        passes = 3 if one.choice.get("zero", costs.zero) == 3 else 2
+        for d in one.data_parallel:
             rate = Fraction(str(offer.gbytes_per_s)) * 1000
             alpha = Fraction(str(offer.latency_us))
             if offer.intra_gbytes_per_s and offer.gpus_per_instance % d == 0:
