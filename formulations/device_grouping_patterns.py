@@ -38,7 +38,7 @@ from operator import mul
 from typing import Any, NamedTuple
 
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan, label
+from hetopt.modelling import Model, ReadPlan, label, look
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
@@ -144,6 +144,7 @@ def _patterns(case: Case) -> Patterns:
     limits: dict[Counts, Fraction] = {}
     worth: set[Fraction] = set()
     for pattern, size, g, m in everyone:
+        look()
         others = D - 1
         if m < data.minimum_memory_mib or memory - m < others * data.minimum_memory_mib:
             continue

@@ -1,6 +1,8 @@
 """The few words a statement may use, whatever the solver; and the limits of a run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -72,6 +74,22 @@ class Size:
 
 
 SIZE = Size()
+_LOOK: ContextVar[Callable[[], None]] = ContextVar("look", default=lambda: None)
+
+
+@contextmanager
+def looking(check: Callable[[], None]) -> Iterator[None]:
+    """Have `look` call `check`, which may end the work within by an exception."""
+    token = _LOOK.set(check)
+    try:
+        yield
+    finally:
+        _LOOK.reset(token)
+
+
+def look() -> None:
+    """Look at the limits: for loops of a statement that run long before it is built."""
+    _LOOK.get()()
 
 
 def label(family: str, index: Any = ()) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from hetopt.errors import Unsupported
+from hetopt.modelling import look
 from hetopt.problems.layer_partition import Data
 
 from .._partition import kinds, needs
@@ -172,6 +173,7 @@ class Lattice:
             for stage, tails, heads in moves:
                 ends = self.ends(stage, j, slow)
                 open_ = (least[tails] <= most[tails]) & (least[heads] <= most[heads])
+                look()
                 for tail, head in zip(tails[open_].tolist(), heads[open_].tolist(), strict=True):
                     for a in range(int(least[tail]), int(most[tail]) + 1):
                         for b in range(max(a + 1, int(least[head])), min(int(ends[a]), int(most[head])) + 1):

@@ -16,6 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from hetopt.errors import Unsupported
+from hetopt.modelling import look
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning
 from hetopt.problems.provisioning import Data
@@ -100,6 +101,7 @@ class Tables:
 
     def _allocation(self, stages: Counts) -> Allocation | None:
         """None where it is not asked for, or no iteration is short enough."""
+        look()
         price = self.data.storage_micro_usd_per_hour // unit(self.data)
         machines = 0
         for n, kind in zip(stages, self.kinds, strict=True):
@@ -195,6 +197,7 @@ class Tables:
         used = [i for i, n in enumerate(allocation.stages) if n]
         orders = list(permutations(used)) if len(used) <= MOST_ORDERED else [tuple(used), tuple(used[::-1])]
         for order in orders:
+            look()
             kinds = [i for i in order for _ in range(allocation.stages[i])]
             for slow in self.slowest:
                 if (self.data.micro_batches - 1) * slow > allocation.most:

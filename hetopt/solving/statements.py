@@ -22,7 +22,7 @@ from typing import Any
 
 from .. import problems, registry
 from ..errors import BackendMissing, PlanRejected, Unsupported
-from ..modelling import SIZE, Answer, Limits, ReadPlan, Span
+from ..modelling import SIZE, Answer, Limits, ReadPlan, Span, looking
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop
 from .run import Halt, Report, Run, listed
@@ -52,9 +52,10 @@ def solve(
     """
     run = _Run(problem, data, formulation, backend, limits or Limits(), report)
     run.start_from(warm_start)
-    cases = cases_of(run.statement, data)
-    run.asked = len(cases)
     try:
+        with looking(run.check):
+            cases = cases_of(run.statement, data)
+        run.asked = len(cases)
         for number, case in enumerate(cases):
             run.solve_case(case, warm_start, left=len(cases) - number)
         run.confirm()
@@ -118,7 +119,7 @@ class _Run(Run):
         self.solver: Any = registry.entry("backends", library)
         self.choice = {"solver": solver} if solver else {}
         self.source = f"{backend} dual"
-        self.asked = 0  # the number of cases
+        self.asked = 1  # the number of cases, once they are known
         # One a case that ended; None without a bound. Infeasible cases need none.
         self.bounds: list[Objective | None] = []
         self.refuted = 0  # cases without a plan
@@ -135,7 +136,8 @@ class _Run(Run):
         model = self.solver.backend(self.problem, **self.choice)
         model.watch = self._watch
         try:
-            read_plan = self.statement.build(case, model)
+            with looking(self.check):
+                read_plan = self.statement.build(case, model)
             if warm_start is not None and hasattr(self.statement, "hint"):
                 hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
                 for name, value in hinted.items():

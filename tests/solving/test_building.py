@@ -103,3 +103,43 @@ def test_time_left_after_the_building_is_the_solvers(monkeypatch):
     often(monkeypatch)
     found = solve("tiny/two-nodes", "hexiscale", "cpsat", time_s=600)
     assert found.status is Status.OPTIMAL
+
+
+LISTED = {
+    "device_grouping_patterns": {
+        "problem": "device_grouping",
+        "gpus": [{"type": "A", "count": 4, "gflops": 10, "memory_mib": 5}],
+        "minimum_memory_mib": 9,
+        "micro_batches": 4,
+    },
+    "layer_partition_lattice": {
+        "problem": "layer_partition",
+        "layer_mib": [1, 1, 1],
+        "in_flight_mib": [0, 0, 0],
+        "micro_batches": 2,
+        "objective": "iteration",
+        "order": "free",
+        "stages": [
+            {"name": name, "memory_mib": 3, "layer_us": [3, 1, 2], "hop_us": 0}
+            for name in ("first", "second")
+        ],
+    },
+    "provisioning_allocations": "tiny/offers",
+}
+
+
+@pytest.mark.parametrize("statement", LISTED)
+def test_tables_that_come_before_a_statement_end_at_the_limits(statement, monkeypatch):
+    """What is listed before anything is built is within the limits, too."""
+
+    def build(case, model):
+        raise AssertionError("it was built")
+
+    problem, data = posed(LISTED[statement])
+    module = registry.entry("formulations", statement)
+    assert statements.cases_of(module, data)
+    for kept in vars(module).values():
+        getattr(kept, "cache_clear", lambda: None)()
+    monkeypatch.setattr(module, "build", build)
+    found = statements.solve(problem, data, statement, "cpsat", limits=Limits(time_s=0))
+    assert (found.status, found.stop) == (Status.UNDECIDED, Stop.TIME)
