@@ -6,7 +6,7 @@ wins; what no way beats is a bound. So are planners of offers asked for each var
 a provisioning problem.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TypeVar
@@ -27,6 +27,7 @@ from ..solving.certificates import TrainingCertificate, joined
 #: count them, as groups of ZeRO ask for.
 _ALIKE = ("megatron", "grid")
 
+_STOPS = {Stop.INTERRUPTED: 0, Stop.TIME: 1}  # what ended one way ended all, first
 _SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
 _Make = Callable[[Instance, float | None], TrainingPlan | None]
@@ -163,23 +164,53 @@ def solved(
     """What an exact method finds over all ways, each by `solve`, as one result."""
     start = monotonic()
     end = None if limits.time_s is None else start + limits.time_s
-    results: list[Result] = []
-    bounds: list[Bound] = []
-    proofs: dict[Split, object] = {}
-    for (way, bound), until in _in_turn(_by_bound(ways), end):
-        best = _best(results)
-        interrupted = bool(results) and results[-1].stop is Stop.INTERRUPTED
-        if interrupted or (best and bound.value >= (best.objective or 0)):
-            bounds.append(bound)
-            continue
-        left = None if until is None else max(0.0, until - monotonic())
-        results.append(solve(way, replace(limits, time_s=left)))
-        proofs[way.workload.costs.split] = results[-1].certificate
-        if results[-1].status is not Status.INFEASIBLE:
-            bounds.append(results[-1].bound or bound)
+    found: dict[Split, Result] = {}
+    waiting = _by_bound(ways)
+    bounds = {way.workload.costs.split: bound for way, bound in waiting}
+    while waiting:
+        for (way, bound), until in _in_turn(waiting, end):
+            best = _best(found.values())
+            if _interrupted(found.values()) or (
+                best and bound.value >= (best.objective or 0)
+            ):
+                continue
+            left = None if until is None else max(0.0, until - monotonic())
+            mine = way.workload.costs.split
+            found[mine] = solve(way, replace(limits, time_s=left))
+            if found[mine].status is Status.INFEASIBLE:
+                bounds.pop(mine, None)
+            else:
+                bounds[mine] = found[mine].bound or bound
+        waiting = _cut_short(waiting, found, end)
     spent = {"solve": monotonic() - start}
-    whole = _joined([(way, proofs.get(way.workload.costs.split)) for way in ways])
-    return replace(_together(results, bounds), certificate=whole, seconds=spent)
+    results = [found.get(way.workload.costs.split) for way in ways]
+    proofs = [result and result.certificate for result in results]
+    together = _together([*found.values()], [*bounds.values()])
+    whole = _joined([*zip(ways, proofs, strict=True)])
+    return replace(together, certificate=whole, seconds=spent)
+
+
+def _cut_short(
+    waiting: Sequence[tuple[Instance, Bound]],
+    found: Mapping[Split, Result],
+    end: float | None,
+) -> list[tuple[Instance, Bound]]:
+    """Ways whose share of the time was too short, where others left some of theirs.
+
+    Only while there is no plan.
+    """
+    over = end is not None and monotonic() >= end
+    if over or _interrupted(found.values()) or _best(found.values()):
+        return []
+    return [
+        (way, bound)
+        for way, bound in waiting
+        if found[way.workload.costs.split].stop is Stop.TIME
+    ]
+
+
+def _interrupted(results: Iterable[Result]) -> bool:
+    return any(result.stop is Stop.INTERRUPTED for result in results)
 
 
 def _joined(proofs: Sequence[tuple[Instance, object]]) -> TrainingCertificate | None:
@@ -199,7 +230,7 @@ def _joined(proofs: Sequence[tuple[Instance, object]]) -> TrainingCertificate | 
     return joined([one for _, one in sorted(pairs, key=lambda pair: pair[0])])
 
 
-def _best(results: Sequence[Result]) -> Result | None:
+def _best(results: Iterable[Result]) -> Result | None:
     planned = [result for result in results if result.objective is not None]
     return min(planned, key=lambda result: result.objective or 0, default=None)
 
@@ -210,14 +241,14 @@ def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
         told = dict.fromkeys(reason for each in results for reason in each.reasons)
         return replace(results[0], reasons=tuple(told))
     least = min(bounds, key=lambda bound: bound.value)
-    interrupted = [each for each in results if each.stop is Stop.INTERRUPTED]
     best = _best(results)
     if best is None or best.objective is None:
-        unknown = (r for r in results if r.status is not Status.INFEASIBLE)
-        return replace([*interrupted, *unknown][0], bound=least)
+        unknown = [r for r in results if r.status is not Status.INFEASIBLE]
+        first = min(unknown, key=lambda result: _STOPS.get(result.stop, len(_STOPS)))
+        return replace(first, bound=least)
     if least.value >= best.objective:
         proved = Bound(best.objective, least.source)
         return replace(best, status=Status.OPTIMAL, stop=Stop.PROVED, bound=proved)
     stop = Stop.FINISHED if best.stop is Stop.PROVED else best.stop
-    stop = Stop.INTERRUPTED if interrupted else stop
+    stop = Stop.INTERRUPTED if _interrupted(results) else stop
     return replace(best, status=Status.FEASIBLE, stop=stop, bound=least)

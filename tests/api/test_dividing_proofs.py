@@ -8,6 +8,7 @@ from mixtures import mixture
 from places import TESTS
 
 from hetopt.api import dividing
+from hetopt.modelling import Limits
 from hetopt.problems.training_plan import settings
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -105,3 +106,25 @@ def test_an_interruption_of_any_way_is_told() -> None:
     results = [undecided(mixture([4]), 7), undecided(mixture([4]), 9, Stop.INTERRUPTED)]
     found = dividing._together(results, [Bound(7, "a test"), Bound(9, "a test")])
     assert found.stop is Stop.INTERRUPTED
+
+
+def test_a_way_whose_time_was_too_short_has_what_others_leave() -> None:
+    ways = settings.divided(chosen([0]))
+    asked: list[Instance] = []
+
+    def solve(way: Instance, limits: Limits) -> Result:
+        asked.append(way)
+        first = way is asked[0] and asked.count(way) == 1
+        return undecided(way, 7, Stop.TIME if first else Stop.FINISHED)
+
+    found = dividing.solved(ways, Limits(time_s=1000), solve)
+    assert found.status is Status.UNDECIDED
+    assert sorted(map(asked.count, ways)) == [1, 1, 1, 2]
+    assert asked[0] is asked[-1]
+
+
+def test_reasons_of_all_ways_are_told() -> None:
+    method = Method("training_plan", "exact")
+    of = ("training_plan", mixture([4]), method, Status.INFEASIBLE, Stop.PROVED)
+    results = [Result(*of, reasons=(reason,)) for reason in ("one", "other", "one")]
+    assert dividing._together(results, []).reasons == ("one", "other")

@@ -16,7 +16,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -56,6 +56,8 @@ problem = "training_plan"
 _BEYOND = 16.0  # times the cheap bound is tried without an incumbent
 # Quick ones, where there is no warm start, and the share of the time when each ends.
 _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
+# And where no plan was found before the bound: in all of the time that it leaves.
+_LATE_PLANNERS = {"megatron": 0.4, "grid": 0.8, "islands": 1.0}
 # Of the time, when the local search before the bound ends that found nothing better
 # since the one before: each begins anew.
 _SEARCH_SHARES = (0.2, 0.35, 0.5)
@@ -131,6 +133,8 @@ def _on_target(run: Run, instance: Instance, several: Processes | None) -> None:
     found = grid.search(instance, deadline=_deadline(run, _GRID_SHARE))
     if found.plan is not None:
         run.offer(found.plan)
+    else:
+        run.offer_of("megatron", _planner(run, instance, "megatron", _GRID_SHARE))
     if instance.workload.target.symmetric:
         if found.bound_us == inf:
             run.reasons = (_no_grid(instance),)
@@ -233,6 +237,8 @@ def _large(run: Run, instance: Instance, several: Processes | None) -> None:
     rows_won = few and _shares(run.plan)
     until = 1.0 if rows_won else _BOUND_SHARE
     _refute(run, instance, several, until, rows, alone_us)
+    if run.plan is None:
+        _start(run, instance, _LATE_PLANNERS)
     # Other seeds, or it would walk the same way again; and from where the first search
     # began, whose valley may have others beside the one that was found.
     for number in count(len(_SEARCH_SHARES)):
@@ -260,14 +266,23 @@ def _forget(run: Run) -> None:
         run.certificate = found if bound.value <= int(found.time_us) + 1 else None
 
 
-def _start(run: Run, instance: Instance) -> None:
-    for name, share in _PLANNERS.items():
+def _start(
+    run: Run, instance: Instance, planners: Mapping[str, float] = _PLANNERS
+) -> None:
+    for name, share in planners.items():
         run.check()
-        plan = partial(registry.entry("planners", name).plan, instance)
-        until = _deadline(run, share)
-        if run.plan is not None and until <= time.monotonic():
+        if run.plan is not None and _deadline(run, share) <= time.monotonic():
             continue
-        run.offer_of(name, partial(plan, seed=run.limits.seed, deadline=until))
+        run.offer_of(name, _planner(run, instance, name, share))
+
+
+def _planner(
+    run: Run, instance: Instance, name: str, share: float
+) -> Callable[[], TrainingPlan]:
+    """What asks a planner for a plan until a share of the time limit is over."""
+    plan = registry.entry("planners", name).plan
+    until = _deadline(run, share)
+    return partial(plan, instance, seed=run.limits.seed, deadline=until)
 
 
 def _visit_sites(run: Run, instance: Instance) -> None:
