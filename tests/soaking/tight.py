@@ -113,13 +113,19 @@ def check(data: dict[str, Any]) -> str:
     us = judged.objective
     zero = instance.workload.costs.zero if plan.zero is None else plan.zero
     way = under(instance, zero=zero, split=split_of(instance, plan))
-    told = [text for one in (instance, way) for text in _wrong(one, us)]
+    # The least over all ways is no more than what is said of the plan's own.
+    told = [*_none_fits(instance), *_none_fits(way)]
+    bounds = [training_plan_bound(way), *derived(way)]
+    told += [f"{bound}" for bound in bounds if bound.value > us]
+    if refuted(way, us + 1):
+        told.append("every grid is refuted at more than its time")
     spent = us * sum(replica.degree for replica in plan.replicas())
-    prices = dict.fromkeys(instance.planned_cluster.gpus, Fraction(1))
-    least = spending_bound(instance, prices)
+    least = spending_bound(way, dict.fromkeys(way.planned_cluster.gpus, Fraction(1)))
     if least.value > spent:
         told.append(f"{least.value} GPU us are spent at the least, {spent} are")
     if data["solve"]:
+        bounds = [training_plan_bound(instance), *derived(instance)]
+        told += [f"{bound} of all ways" for bound in bounds if bound.value > us]
         result = exactly(instance, 0.1)
         _, below = claim(instance, result)
         if result.status is Status.INFEASIBLE or below is None or below > us:
@@ -133,15 +139,10 @@ def _divided(plan: TrainingPlan) -> list[str]:
     return [field for field in FIELDS if (getattr(plan, field) or 1) > 1]
 
 
-def _wrong(instance: Instance, us: int) -> Iterator[str]:
-    """What is said of an instance, or of a way to be divided, that the plan denies."""
-    for bound in (training_plan_bound(instance), *derived(instance)):
-        if bound.value > us:
-            yield f"{bound}"
+def _none_fits(instance: Instance) -> Iterator[str]:
+    """What says that an instance, or a way to be divided, has no plan."""
     for reason in (impossible.reason(instance), holding.no_room(instance)):
         if reason is not None:
             yield reason
     if fitting.impossible(instance, Limits(time_s=0.5)):
         yield "no pipeline fits"
-    if refuted(instance, us + 1):
-        yield "every grid is refuted at more than its time"
