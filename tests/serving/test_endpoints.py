@@ -277,6 +277,9 @@ def test_options_are_those_of_assemble(client: TestClient) -> None:
     found = asked(client, "api/instances/form", form(options=options))
     assert found["workload"]["runs_on"] == "megatron"
     assert {card["efficiency"] for card in found["cards"]} == {0.4}
+    ported = form(options=["ports=8", "port_gbytes_per_s=400Gb/s"])
+    made = asked(client, "api/instances/form", ported)
+    assert made["network"]["gbytes_per_s"] == 400
     told = client.post("api/instances/form", json=form(options=["hue=1"]))
     assert "unknown option 'hue'" in refused(told, 400)["message"]
 
