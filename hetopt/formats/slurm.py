@@ -85,10 +85,13 @@ export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT="${{MASTER_PORT:-29500}}"
 pids=()
 for group in "${{!names[@]}}"; do
   grant "$group"
+  # As 8(x2),6: a task gets as many as the least node has.
+  each="$(sed 's/([^)]*)//g; s/,/\\n/g' <<< "${{processors[$group]}}")"
+  least="$(sort -n <<< "$each" | sed 1q)"
   i=0
   for name in ${{names[$group]}}; do
     srun {group}--nodes=1 --ntasks=1 --nodelist="${{hosts[$i]}}" \\
-      --cpus-per-task="${{processors[$group]%%[(,]*}}" --kill-on-bad-exit=1 \\
+      --cpus-per-task="$least" --kill-on-bad-exit=1 \\
       "$train" "$plan" "$name" & pids+=($!)
     i=$((i + 1))
   done

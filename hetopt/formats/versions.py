@@ -33,7 +33,7 @@ class Held(NamedTuple):
 HELD: Mapping[str, Held] = MappingProxyType(
     {
         "deepspeed": Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed"),
-        "flagscale": Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)",)),
+        "flagscale": Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)", "main (da4935e)")),
         "galvatron": Held(
             "Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron"
         ),

@@ -117,9 +117,14 @@ def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
         SLURM_JOB_NODELIST_HET_GROUP_0="a1 a0",
         SLURM_JOB_NODELIST_HET_GROUP_1="b0 c1",
         ARGS=ARGS,
-        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
+        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="128,8(x2),16",
         SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4(x2)",
     )
+    processors = {words[-1]: words[4] for _, words, _ in calls}
+    assert processors == {
+        **dict.fromkeys(("a0", "a1"), "--cpus-per-task=8"),
+        **dict.fromkeys(("b0", "b1"), "--cpus-per-task=4"),
+    }
     rows = {words[-1]: words[3] for _, words, _ in calls}
     assert rows == {
         **{"a0": "--nodelist=a0", "a1": "--nodelist=a1"},
