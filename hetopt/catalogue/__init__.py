@@ -2,7 +2,8 @@
 
 The data are `gpus.yaml`, `links.yaml`, `machines.yaml` and `models.yaml` beside this
 file, which say what an entry is; they are read when they are first asked for. A card, a
-machine or a model is added by one entry there, nothing else.
+machine or a model is added by one entry there, nothing else. `keys.yaml` has the keys
+of models' configurations that `architectures` does not read.
 """
 
 import json

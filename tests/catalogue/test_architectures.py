@@ -212,8 +212,8 @@ def test_a_text_configuration_inside_a_multimodal_one_is_read() -> None:
     [
         (
             {"hidden_size": None},
-            "missing key, expected one of hidden_size, n_embd, d_model; is this the "
-            "config.json of a language model?",
+            "missing key, expected one of hidden_size, n_embd, n_embed, d_model; is "
+            "this the config.json of a language model?",
         ),
         (
             {"num_hidden_layers": "32"},

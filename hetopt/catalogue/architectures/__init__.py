@@ -82,7 +82,7 @@ def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
     fields: Fields = {
         "name": name,
         "layers": _layers(config),
-        "hidden": need(config, "hidden_size", "n_embd", "d_model"),
+        "hidden": need(config, "hidden_size", "n_embd", "n_embed", "d_model"),
         "heads": need(config, "num_attention_heads", "n_head", "n_heads"),
         "vocabulary": need(config, "vocab_size"),
     }
