@@ -128,6 +128,7 @@ HARMLESS: dict[str, Any] = {
     "aux_loss_alpha": 0.001,
     "bad_words_ids": [[1], [2]],
     "bos_token_id": 128_000,
+    "context_window_size": 2048,
     "custom_pipelines": {"text-generation": {"impl": "x.Y"}},
     "embedding_multiplier": 12.0,
     "eos_token_id": [128_001, 128_009],
@@ -155,6 +156,7 @@ HARMLESS: dict[str, Any] = {
     "output_router_logits": False,
     "pad_token_id": 128_004,
     "partial_rotary_factor": 0.5,
+    "predict_special_tokens": True,
     "pretraining_tp": 2,
     "q_lora_rank": None,
     "quantization": {"group_size": 64, "bits": 4},
@@ -298,6 +300,13 @@ def test_a_second_name_of_a_key_is_read_where_both_agree() -> None:
     assert from_config({**LLAMA_3_8B, **both}, "m") == PLAIN
     with pytest.raises(InstanceError, match="n_embd 2048"):
         from_config({**LLAMA_3_8B, "n_embd": 2048}, "m")
+
+
+def test_gemma_2_has_its_window_by_two_names() -> None:
+    config = READ["gemma-2-9b"]
+    both = {**config, "sliding_window_size": config["sliding_window"]}
+    one = {key: x for key, x in both.items() if key != "sliding_window"}
+    assert from_config(both, "m") == from_config(one, "m") == from_config(config, "m")
 
 
 def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:

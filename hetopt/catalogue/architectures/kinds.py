@@ -26,13 +26,14 @@ _BLOCKS = {
 #: Of each so many layers the last sees all tokens, by family.
 _LAST_OF = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4}
 #: Keys that say which layers have a window, or how wide it is.
-_OF_WINDOWS = (
-    "sliding_window",
-    "use_sliding_window",
-    "max_window_layers",
+_PATTERNS = (
     "sliding_window_pattern",
     "_sliding_window_pattern",
     "global_attn_every_n_layers",
+)
+_OF_WINDOWS = (
+    *("sliding_window", "sliding_window_size", "use_sliding_window"),
+    *("max_window_layers", *_PATTERNS),
 )
 #: Keys that say which layers have experts.
 _PLACES = (
@@ -67,12 +68,14 @@ def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kin
 
 def window(config: Reading, family: str) -> int | None:
     """Return the tokens that a window sees; None where there are no windows."""
-    key = "attention_chunk_size" if chunked(family) else "sliding_window"
-    if key not in config:
+    keys: tuple[str, ...] = ("sliding_window", "sliding_window_size")
+    if chunked(family):
+        keys = ("attention_chunk_size",)
+    if not any(key in config for key in keys):
         return _SEEN.get(family)
     if config.get("use_sliding_window") is False:
         return None
-    return whole(config, key)
+    return whole(config, *keys)
 
 
 def chunked(family: str) -> bool:
@@ -104,7 +107,7 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
         first = whole(config, "max_window_layers") or 0
         return ["window" if x >= first else "attention" for x in range(layers)]
-    every = whole(config, *_OF_WINDOWS[3:])
+    every = whole(config, *_PATTERNS)
     every = every or whole(config, "no_rope_layer_interval") or _LAST_OF.get(family)
     if every is None:
         return ["window"] * layers
