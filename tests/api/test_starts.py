@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hetopt
-from hetopt.api import planning, starts
+from hetopt.api import planning, solving, starts
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.files import best
 from hetopt.modelling import Limits
@@ -126,6 +126,7 @@ def test_files_are_read_in_bounds(
 
 def test_a_plan_that_is_given_must_run(place: Path, found: Result) -> None:
     data = hetopt.load(place)
+    assert found.plan is not None
     assert hetopt.plan(data, start=found, limits=0).started_from == "the plan given"
     assert is_no_worse(hetopt.plan(data, start=[found.plan], limits=0), found)
     file = kept(place.parent, found)
@@ -215,7 +216,7 @@ def test_the_quickest_planners_have_all_the_time_until_there_is_a_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data, asked = hetopt.load(NAME), dict[str, float]()
-    whole = planning.heuristic
+    whole = solving.heuristic
 
     def heard(name: str, data: Instance, limits: Limits, **words: Any) -> Result:
         asked[name] = limits.time_s or 0

@@ -127,6 +127,7 @@ def test_the_search_starts_from_what_is_known() -> None:
     data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
     data = data.model_copy(update={"name": "mine"})
     made = hetopt.plan(data, "hexiscale", limits=20)
+    assert made.plan is not None
     heard = Heard()
     found = searching.searched(data, 0.5, heard, Known((("plan.json", made.plan),)))
     assert found is not None
