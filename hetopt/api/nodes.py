@@ -332,7 +332,7 @@ class _Search:
         A planner that was named is followed by local search.
         """
         if self._planner is None:
-            found = ((self._data.name, one) for one in self._plans())
+            found = (("another set of nodes", one) for one in self._plans())
             known = Known((*self.known.plans, *found))
             return planning.plan(some, start=known, limits=limits)
         return planning.searched(self._planner, some, limits, options=self._options)
@@ -392,6 +392,7 @@ class _Search:
             bound=None,
             certificate=None,
             trace=(),
+            started_from=made.started_from,
         )
         bound = self._result.bound if timed else None
         return found if bound is None else found.with_bound(bound)

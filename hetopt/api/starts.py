@@ -3,7 +3,7 @@
 Every command that plans, compares or explains asks here, so that none says less than
 another has found. Plans at hand are those that the caller gives, and those of result
 documents in the instance's folder that were made for the same instance, for whatever
-target; of an instance of the library the current folder is meant. The judge looks at
+target; of an instance by name the current folder is meant. The judge looks at
 each of them before anybody uses it. A bound is taken from the library alone.
 """
 
@@ -193,13 +193,16 @@ def _given(start: AnyStart, data: Instance) -> Iterator[tuple[str, TrainingPlan]
 
 
 def _folder(instance: AnyInstance) -> Path | None:
-    """Where plans of an instance may lie; None for one that was not named."""
+    """Where plans of an instance may lie; None for one that was not named.
+
+    The folder of its file, or for a name of the library or of a generated family the
+    current one.
+    """
     if not isinstance(instance, str | Path):
         return None
-    name = str(instance)
-    if isinstance(instance, str) and files.in_library(name):
-        return Path()
-    return Path(instance).parent
+    named = isinstance(instance, str) and files.in_library(instance)
+    file = Path(instance)
+    return file.parent if file.is_file() and not named else Path()
 
 
 def _beside(

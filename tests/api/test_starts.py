@@ -236,3 +236,15 @@ def test_the_quickest_planners_have_all_the_time_until_there_is_a_plan(
     asked.clear()
     next(planning.in_turn(data, Limits(100.0), known=[second]))
     assert asked[planning.QUICK[0]] < 10
+
+
+def test_plans_of_an_instance_by_name_lie_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "generated:unequal/16/3"
+    made = hetopt.plan(name, "islands", limits=20)
+    kept(tmp_path, made)
+    found = starts.known_of(name, hetopt.load(name)).starts(hetopt.load(name))
+    assert [(one.source, one.plan) for one in found] == [("plan.json", made.plan)]
+    assert starts.known_of(hetopt.load(name), hetopt.load(name)).plans == ()
