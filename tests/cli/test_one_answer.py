@@ -134,3 +134,22 @@ def test_replay_ends_as_fast_as_it_began(folder: Path, optimum: int) -> None:
         legs = method["legs"]
         assert len(legs) > 1
         assert legs[0]["iteration_us"] == legs[-1]["iteration_us"] == optimum
+
+
+def test_fresh_commands_know_nothing_and_a_plan_can_be_given(
+    folder: Path, optimum: int, tmp_path: Path
+) -> None:
+    alone = told("plan", folder / "mixed.json", "--fresh", "--time-limit", "5")
+    assert "started_from" not in alone
+    elsewhere = tmp_path / "mixed.json"
+    elsewhere.write_text((folder / "mixed.json").read_text())
+    given = ("--start", folder / "plan.json")
+    found = told("plan", elsewhere, *given, *LIMIT)
+    assert (found["objective"], found["started_from"]) == (optimum, str(given[1]))
+    words = ("compare", elsewhere, "--planners", "megatron", *given)
+    assert told(*words)["rows"][0]["best_known"] == optimum
+    refused = CliRunner().invoke(
+        cli.app, ["plan", "tiny/two-nodes", "--start", str(given[1])]
+    )
+    assert refused.exit_code == 2
+    assert "expected one to start from" in refused.output
