@@ -136,6 +136,7 @@ def plan(
         found = bounded(heuristic(name, data, left, options))
     else:
         found = planned(data, beforehand, left, heard, exact=exact)
+    found = beforehand.bounded(found)
     try:
         return remedied(found, less(whole, monotonic() - began))
     except KeyboardInterrupt:
@@ -157,10 +158,10 @@ def compare(
     """Set planners side by side, and with `exact` the exact method as well.
 
     All planners by default. The exact method's row is what `plan` finds in the same
-    time, from the best of the other rows and of what is known beforehand. Each gap is
-    to the best bound that is proved for the instance, by a method of this report or in
-    the library; `runs_on`, `start` and `known` as in `plan`. Raises as `plan` does,
-    before any work is done.
+    time, from the best of the other rows and of what is known beforehand; its bound is
+    its own. Each gap is to the best bound that is proved for the instance, by a method
+    of this report or in the library; `runs_on`, `start` and `known` as in `plan`.
+    Raises as `plan` does, before any work is done.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     given_as = several(instances)
@@ -233,7 +234,7 @@ def planned(
                 reasons=told,
                 started_from=best.started_from,
             )
-    return waited(known.bounded(found), monotonic() - began)
+    return waited(found, monotonic() - began)
 
 
 def waited(found: Result, seconds: float) -> Result:
@@ -291,7 +292,7 @@ def searched(
         found = heuristic(planner, data, replace(limits, time_s=most), options)
     try:
         left = less(limits, monotonic() - start)
-        return known.bounded(bounded(improved(found, left, progress.report)))
+        return bounded(improved(found, left, progress.report))
     except KeyboardInterrupt:  # before the search, which keeps what it has
         return bounded(interrupted(found))
 

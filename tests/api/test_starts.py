@@ -248,3 +248,14 @@ def test_plans_of_an_instance_by_name_lie_in_the_current_folder(
     found = starts.known_of(name, hetopt.load(name)).starts(hetopt.load(name))
     assert [(one.source, one.plan) for one in found] == [("plan.json", made.plan)]
     assert starts.known_of(hetopt.load(name), hetopt.load(name)).plans == ()
+
+
+def test_a_row_of_a_comparison_claims_no_proof_of_the_librarys() -> None:
+    report = hetopt.compare(NAME, ["megatron"], exact=True, limits=0.5)
+    exact = report.rows[-1]
+    assert exact.result.started_from == starts.LIBRARY
+    assert exact.result.bound is not None
+    assert starts.LIBRARY not in exact.result.bound.source
+    assert exact.reference.bound is not None
+    assert exact.reference.bound.value >= exact.result.bound.value
+    assert exact.gap_to_bound == 0
