@@ -17,9 +17,10 @@ from .sheet import Figure, Section, Sheet, Table
 
 _COLUMNS = (
     *("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers"),
-    "to rent",
+    *("to rent", "settings"),
 )
 
+_FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
 _BESIDE = ("planner", "deadline", "time", "USD", "above front", "to rent")
 _MOST_NAMED = 16  # that a picture has room for
 _TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
@@ -28,8 +29,7 @@ _TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
     """A row for each best trade of cost against time; then planners at deadlines."""
     front, rows = found.front, _front(found)
-    headings = ("time", "USD", "to rent", "layers", "status")
-    yield writers.terminal(Table.of(headings, rows, texts=headings[2:]))
+    yield writers.terminal(_table(rows))
     whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
     yield Text(f"{len(rows)} plans: {whole}", style="dim")
     if beside := list(_beside(found)):
@@ -44,10 +44,20 @@ def _front(found: Tradeoffs) -> list[tuple[str, ...]]:
             words.number(point.evaluation.parts["usd"]),
             words.machines(point.evaluation.parts["machines"]),
             _runs(point.plan),
+            words.chosen(dict(point.plan)),
             point.status.value,
         )
         for point in found.front.points
     ]
+
+
+def _table(rows: list[tuple[str, ...]]) -> Table:
+    """The front; without settings where plans choose none."""
+    at = _FRONT.index("settings")
+    kept = [i for i in range(len(_FRONT)) if i != at or any(row[at] for row in rows)]
+    headings = tuple(_FRONT[i] for i in kept)
+    cells = [tuple(row[i] for i in kept) for row in rows]
+    return Table.of(headings, cells, texts=headings[2:])
 
 
 def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
@@ -94,6 +104,7 @@ def rows(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
                 str(point.plan.data_parallel),
                 " ".join(str(stage.layers) for stage in point.plan.stages),
                 words.machines(point.machines),
+                words.chosen(dict(point.plan)),
             )
 
 
@@ -121,8 +132,7 @@ def page(found: Tradeoffs) -> str:
     )
     drawn = Figure("Cost against time", note, lambda: picture(found))
     sections = [Section(figures=(drawn,))]
-    headings = ("time", "USD", "to rent", "layers", "status")
-    table = Table.of(headings, _front(found), texts=headings[2:])
+    table = _table(_front(found))
     sections.append(Section("The front", table=table))
     if beside := list(_beside(found)):
         table = Table.of(_BESIDE, beside, texts=("planner", "to rent"))

@@ -146,7 +146,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "tokens_per_second": ("tokens per second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
         "hfu": ("HFU", lambda v: f"{v:.1%}"),
-        "chosen": ("chosen", _chosen),
+        "chosen": ("chosen", words.chosen),
         "total_s": ("all iterations", words.duration),
         "losses_factor": ("of which for losses", lambda v: f"{1 - 1 / v:.1%}"),
         "average_completion_s": ("average completion", words.duration),
@@ -171,13 +171,6 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):
             yield "80% interval", expected
-
-
-def _chosen(choice: dict[str, Any]) -> str:
-    """The settings of a provisioning that chooses some."""
-    zero = f"ZeRO-{choice['zero']}" if choice["zero"] else "no ZeRO"
-    batches = f"{choice['micro_batches']:,} micro-batches per iteration"
-    return f"recompute {choice['recompute']}, {zero}, {batches}"
 
 
 _SHARDED_BY_ZERO = {

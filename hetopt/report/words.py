@@ -142,6 +142,15 @@ def ports(busy: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
+def chosen(choice: Mapping[str, Any]) -> str:
+    """The settings that a provisioning chose; nothing where it had no choice."""
+    if choice["recompute"] is None:
+        return ""
+    zero = f"ZeRO-{choice['zero']}" if choice["zero"] else "no ZeRO"
+    batches = f"{choice['micro_batches']:,} micro-batches per iteration"
+    return f"recompute {choice['recompute']}, {zero}, {batches}"
+
+
 def machines(rows: Iterable[Mapping[str, Any]]) -> str:
     """What to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
     texts = []

@@ -139,3 +139,20 @@ def test_machines_are_counted_as_they_are_rented() -> None:
         [{"machines": 2, "gpus_of_each": 8, "gpu": "B200", "place": "aws/us"}]
     )
     assert shown == "2 machines of 8 × B200 at aws/us"
+
+
+def test_a_front_says_which_settings_its_plans_chose() -> None:
+    plain = hetopt.load("tiny/offers").model_dump(mode="json", exclude_unset=True)
+    costs = plain["workload"]["costs"]
+    plain["requirements"] = {}
+    chosen = {**plain, "workload": dict(plain["workload"])}
+    chosen["workload"]["costs"] = {**costs, "activations": "standard", "zero": 1}
+    chosen["workload"]["alternatives"] = {"recompute": ["none"], "zero": [0]}
+    shown = {}
+    for name, document in (("plain", plain), ("chosen", chosen)):
+        found = api.tradeoffs(document)
+        assert found.front.points
+        shown[name] = front.comma_separated(found)
+        assert ("settings" in front.page(found)) is (name == "chosen")
+    assert "recompute none" in shown["chosen"]
+    assert "recompute" not in shown["plain"]

@@ -201,13 +201,12 @@ def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
 
 def _chosen(workload: Document, search: Document) -> Iterator[Assumption]:
     """What is chosen for a plan, and from what."""
-    change = "--micro-batches N, of an iteration"
+    change = "--micro-batches N"
     if (told := search.get("micro_batches")) is not None:
         yield Assumption("micro-batches", str(told), "the instance", change)
     else:
         sizes = " / ".join(map(str, workload.get("micro_batch_sizes", [1])))
-        what = "sequences of a GPU at a time"
-        yield Assumption(what, sizes, "micro-batch sizes of the instance", change)
+        yield Assumption("micro-batch sizes", sizes, "the instance", change)
     for field, others in workload.get("alternatives", {}).items():
         own = workload.get("costs", {}).get(field, getattr(CostSettings(), field))
         values = " / ".join(map(str, dict.fromkeys((own, *others))))
