@@ -358,3 +358,24 @@ def test_what_divides_no_stage_of_offers_is_refused_with_the_option(
     assert told.exit_code == 2
     assert "-o context_parallel=1" in told.output
     assert not out.exists()
+
+
+def test_measured_layers_give_way_to_the_formula(tmp_path: Path) -> None:
+    base = load_instance("espresso/llama-1.3b")
+    tree = base.model_dump(mode="json", exclude_unset=True)
+    del tree["offers"]
+    tree["cluster"] = {
+        "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},
+        "nodes": [{"name": "a", "gpu": "A", "count": 1}],
+    }
+    row = {"gpu": "A", "tensor_parallel": 1, "micro_batch": 1}
+    row["layer_us"] = [5] * base.model.layers
+    tree["workload"].setdefault("costs", {})
+    tree["requirements"] = {}
+    tree["workload"]["costs"] |= {"layer_times": "profile", "profile": [row]}
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(tree))
+    made, told = imported(tmp_path, own)
+    assert made.workload.costs == base.workload.costs
+    assert "the profile of the instance" in told[0]["source"]
+    assert hetopt.provision(made).status == "optimal"

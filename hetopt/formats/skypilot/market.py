@@ -1,8 +1,8 @@
 """An instance with offers made one that `hetopt provision` takes, and what it assumes.
 
 Offers are timed by formula and their stages are divided by data parallelism alone:
-calibrated times, virtual stages and the like of the instance are left out, and told.
-What a plan may choose stays: recomputation, ZeRO, micro-batch sizes.
+calibrated or measured times, virtual stages and the like of the instance are left out,
+and told. What a plan may choose stays: recomputation, ZeRO, micro-batch sizes.
 
 Price lists say neither how long a job is nor which pipelines to look at. Without a
 search block of the instance's own: degrees of 1, 2, 4 and 8 that divide the global
@@ -23,11 +23,15 @@ _DEGREES = (1, 2, 4, 8)
 MOST_STAGES = 16
 UNTOLD = "no list tells it"
 NOT_PRICED = "sends between stages, tensor parallelism, writing checkpoints"
-#: What calibrated times bring along, and formulas do without.
-_OF_CALIBRATED = (
-    *("layer_times", "activations", "calibration", "sync_factor", "hop_factor"),
-    *("interleaved_hop_factor", "iteration_overhead_us", "gathers"),
-)
+#: What other times than a formula's bring along, by the layer_times of an instance.
+_BESIDE = {
+    "calibrated": (
+        *("layer_times", "activations", "calibration", "sync_factor", "hop_factor"),
+        *("interleaved_hop_factor", "iteration_overhead_us", "gathers"),
+    ),
+    "profile": ("layer_times", "profile"),
+}
+_TIMES = {"calibrated": "calibration", "profile": "profile"}
 
 Document = dict[str, Any]
 
@@ -61,9 +65,9 @@ def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
     """The workload as offers are timed, with what is left out of it."""
     costs, rows = dict(workload.get("costs", {})), []
     other = dict(workload.get("alternatives", {}))
-    if costs.get("layer_times") == "calibrated":
-        costs = {k: v for k, v in costs.items() if k not in _OF_CALIBRATED}
-        why = "offers are not timed by the calibration of the instance"
+    if (times := costs.get("layer_times")) in _BESIDE:
+        costs = {k: v for k, v in costs.items() if k not in _BESIDE[times]}
+        why = f"offers are not timed by the {_TIMES[times]} of the instance"
         value = "by formula, a share of the peak"
         rows.append(Assumption("times and memory", value, why, "--efficiency 40%"))
     for field in FIELDS:
