@@ -282,10 +282,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / LINES)
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
+    from _measuring import commit
+
     if asked.kills:
         row = measured(asked.kills, asked.seed)
         with asked.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps({**row, "commit": commit()}) + "\n")
     if asked.page:
         write_page()
 

@@ -157,13 +157,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / LINES)
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
+    from _measuring import commit
+
     if asked.make:
         make(asked.make, asked.host)
     if asked.run:
         for row in run(asked.run, asked.steps):
             print(json.dumps(row), flush=True)
             with asked.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps({**row, "commit": commit()}) + "\n")
     if asked.page:
         write_page()
 

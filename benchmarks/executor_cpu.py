@@ -353,13 +353,15 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--neighbour", metavar="RULE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    from _measuring import commit
+
     if asked.neighbour:
         train_for_ever(asked.neighbour)
     if asked.run:
         for row in measured(asked.steps):
             print(row["plan"], row["step_s"], row["predicted"]["step_s"], flush=True)
             with asked.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps({**row, "commit": commit()}) + "\n")
     if asked.page:
         write_page()
 

@@ -24,6 +24,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from _measuring import RESULTS, publish
+from _measuring import commit as of_the_code
 from _pages import grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +114,7 @@ def run(only: str) -> None:
             if only in path.name:
                 for row in outcomes(path):
                     print(row["outcome"], row["id"], flush=True)
-                    lines.write(json.dumps(row) + "\n")
+                    lines.write(json.dumps({**row, "commit": of_the_code()}) + "\n")
 
 
 def outcomes(path: Path) -> Iterator[Row]:
