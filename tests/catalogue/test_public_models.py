@@ -202,9 +202,9 @@ def test_targets_that_write_the_model_refuse_layers_by_name(
 
 
 @pytest.mark.parametrize("name", ["minimax-m2", "olmo-3-7b", "olmoe-1b-7b"])
-def test_a_norm_of_all_heads_is_no_norm_of_each(name: str) -> None:
+def test_a_norm_of_all_heads_is_as_wide_as_all_of_them(name: str) -> None:
     spec = model(name)
-    assert not spec.qk_norm  # what trainers are told
+    assert spec.qk_norm
     assert spec.vectors is not None
     told = spec.vectors.attention
     assert told == spec.hidden + spec.attention_width + spec.kv_width

@@ -215,7 +215,7 @@ def _intermediate(config: Reading, family: str, hidden: int) -> int:
 def _attention(config: Reading, own: Traits) -> Fields:
     """Widths of heads, and what is beside the products."""
     fields: Fields = {"attention_bias": own.attention_bias}
-    fields |= {"post_norm": own.norms == 4, "qk_norm": own.qk_norm and not own.qk_wide}
+    fields |= {"post_norm": own.norms == 4, "qk_norm": own.qk_norm}
     fields = {key: x for key, x in fields.items() if x not in ("none", False)}
     if config.get("kv_lora_rank") is None:
         width = whole(config, "head_dim", "attention_head_dim")

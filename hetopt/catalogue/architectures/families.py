@@ -24,9 +24,7 @@ class Traits(NamedTuple):
     norms: int = 2  # of a layer
     norm_bias: bool = False
     qk_norm: bool = False
-    #: One norm of all heads, not of each, which no trainer's argument says:
-    #: `ModelSpec.qk_norm` is that of each, this is among its `vectors`.
-    qk_wide: bool = False
+    qk_wide: bool = False  # one norm of all heads, not of each
     positions: int | None = None  # rows that learned ones have beside the context
     embedding_norm: bool = False
     head_bias: bool = False
