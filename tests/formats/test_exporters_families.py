@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance, one
-from model_configs import GPT, LLAMA_3_8B, MIXTRAL, QWEN, made_of
+from model_configs import (
+    GPT,
+    LLAMA_3_8B,
+    MIXTRAL,
+    QWEN,
+    QWEN_3,
+    QWEN_3_MOE,
+    made_of,
+)
 from typer.testing import CliRunner
 
 from hetopt.cli import app
@@ -21,17 +29,6 @@ from hetopt.problems.training_plan import support
 from hetopt.schema import Instance
 
 PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"
-QWEN_3 = {**LLAMA_3_8B, "model_type": "qwen3", "num_hidden_layers": 12, "head_dim": 128}
-QWEN_3_MOE = {
-    **QWEN_3,
-    "model_type": "qwen3_moe",
-    "hidden_size": 1024,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 256,
-    "num_experts": 16,
-    "num_experts_per_tok": 2,
-}
 #: Published models with one norm of the queries, and one of the keys, of all heads.
 WIDE = ("olmo", "minimax-m2")
 MEGATRONS = ("megatron", "megatron_bridge")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from exporter_plans import EVEN, UNEVEN
 from exporter_plans import one as pipelined
-from model_configs import GPT, LLAMA_31, MIXTRAL, made_of
+from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN_3, QWEN_3_MOE, made_of
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -59,7 +59,11 @@ def test_every_rank_has_the_layers_and_groups_of_the_plan(
         assert found["ends"] == [stage == 0, stage == last]
 
 
-@pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])
+@pytest.mark.parametrize(
+    "config",
+    [LLAMA_31, MIXTRAL, QWEN_3, QWEN_3_MOE],
+    ids=["llama", "mixtral", "qwen-3", "qwen-3-moe"],
+)
 def test_parameters_are_those_that_the_plan_was_judged_with(
     config: dict[str, Any], told: Callable[..., Any], tmp_path: Path
 ) -> None:
