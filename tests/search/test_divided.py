@@ -13,6 +13,7 @@ from random_calibrations import calibrated
 from random_pipelines import random_instance, random_pipes
 
 import hetopt
+from hetopt.bounds.again.grids import refuted
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import under
 from hetopt.errors import InstanceError
@@ -132,3 +133,20 @@ def test_what_cannot_be_divided_is_refused(
     tree["workload"]["alternatives"] = alternatives
     with pytest.raises((ValueError, InstanceError), match=message):
         Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("counts", [[1, 1, 1], [3]])
+def test_layers_without_experts_ask_nothing_of_those_that_divide_them(
+    counts: list[int],
+) -> None:
+    tree = mixture(counts, global_batch=3).model_dump(mode="json")
+    tree["model"]["dense_layers"] = tree["model"]["layers"]
+    tree["workload"]["costs"]["expert_parallel"] = 2
+    tree["workload"]["alternatives"] = {}
+    instance = Instance.model_validate(tree, strict=False)
+    best = best_grid(instance)
+    assert best is not None
+    found = hetopt.solve(instance, limits=20)
+    assert found.objective == best
+    assert training_plan_bound(instance).value <= best
+    assert not refuted(instance, best + 1)

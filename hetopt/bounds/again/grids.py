@@ -105,10 +105,9 @@ class _Setting:
         """Whether replicas share micro-batches, experts and states as they must."""
         if not any(d % k == 0 and k * size in sizes for k in range(1, d + 1)):
             return False
-        z = self.costs.zero_groups
-        return d * t % self.costs.expert_parallel == 0 and (
-            z == 1 or (d % z == 0 and d > z)
-        )
+        z, e = self.costs.zero_groups, self.costs.expert_parallel
+        whole = d * t % e == 0 or not any(self.model.routed_parameters)
+        return whole and (z == 1 or (d % z == 0 and d > z))
 
     def _chunks(self, n: int, p: int) -> bool:
         return self.v == 1 or (n % p == 0 and p * self.v <= self.layers)

@@ -28,6 +28,8 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
     alone = Rule.TIED_TOGETHER in rules and model.tied_embeddings
     runs = cost.costs.interleave
     sizes = set(workload.micro_batch_sizes)
+    # Without experts in any layer there is nothing that GPUs divide.
+    e = cost.costs.expert_parallel if any(cost.table.divided_parameters) else 1
     for size in sorted({d for whole in sizes for d in _divisors(whole)}):
         shares, rest = divmod(workload.global_batch, size)
         if rest:
@@ -35,7 +37,7 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
         for t in range(1, max(node.count for node in cost.nodes) + 1):
             groups = sum(groups_of(cost, t, size))
             for replicas in range(1, min(groups, shares) + 1):
-                if shares % replicas or replicas * t % cost.costs.expert_parallel:
+                if shares % replicas or replicas * t % e:
                     continue
                 if not cost.makes_groups(replicas):
                     continue
