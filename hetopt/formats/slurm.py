@@ -19,6 +19,7 @@ Nodes are asked for whole, with all of their processors and memory: a task of Sl
 one processor by default, whatever its GPUs. The options `cpus_per_gpu` and
 `mem_per_gpu` (as 64G) ask for a share of a node instead. `partition` is one, or one for
 each type, `A100:fast,V100:old`; `time` (as 2-00:00:00) and `account` are the job's.
+Components have nodes of their own, so no job has two types of GPUs of one machine.
 """
 
 import re
@@ -32,7 +33,7 @@ from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
 from .exporting import allocation, programs
 from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
-from .exporting.launching import WAIT
+from .exporting.launching import WAIT, parts
 
 OPTIONS: dict[str, Any] = {
     **programs.OPTION,
@@ -103,10 +104,16 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Return the names of GPU types, ours and Slurm's, that Slurm does not take."""
     found = allocation.refusals(data, plan)
     named = {node.gres for node in data.planned_cluster.nodes if node.gres is not None}
-    return found + [
+    found += [
         f"gres {name!r} is no type of Slurm's: correct it in cluster.nodes"
         for name in sorted(named)
         if not re.fullmatch(LABEL, name)
+    ]
+    return found + [
+        f"{' and '.join(map(repr, names))} are of machine {machine!r}, and a job has "
+        "GPUs of one type there: plan without the others"
+        for machine, names in parts(data, plan).items()
+        if len(names) > 1
     ]
 
 

@@ -79,8 +79,8 @@ class Node(Record):
     With `adapters`, the link to another node is what all of them carry together, which
     all stages of the node share, and a hop or a ring has the part of it that its GPUs
     reach; without, each has all of it.
-    `gres` is what Slurm calls its GPUs and `product` what nvidia-smi does, on which no
-    figure depends.
+    `gres` is what Slurm calls its GPUs, `product` what nvidia-smi does, and `machine`
+    the machine that it is a part of; no figure depends on them.
     """
 
     name: Name
@@ -91,8 +91,9 @@ class Node(Record):
     adapters: Annotated[int, Field(ge=1, le=4096)] | None = None
     gres: Name | None = None
     product: Name | None = None
+    machine: Name | None = None
 
-    _later = frozenset({"adapters", "gres", "product"})
+    _later = frozenset({"adapters", "gres", "product", "machine"})
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:

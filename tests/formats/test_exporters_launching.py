@@ -30,6 +30,7 @@ from hetopt.errors import InstanceError
 from hetopt.files import load_plan
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
 
 TELLS = """\
 #!/usr/bin/env python3
@@ -440,6 +441,21 @@ def test_over_ssh_the_gpus_are_the_plan_s_own(
     )
     visible = sorted(told["CUDA_VISIBLE_DEVICES"] for *_, told in calls)
     assert visible == ["1", "2,3"]
+
+
+def test_parts_of_a_machine_are_no_hosts_but_grants_of_slurm() -> None:
+    """Its GPUs are numbered over all types, which a part does not know."""
+    tree = instance().model_dump(mode="json")
+    for node in tree["cluster"]["nodes"]:
+        node["machine"] = {"a0": "box", "b0": "box"}.get(node["name"])
+    data = Instance.model_validate(tree, strict=False)
+    alone = TrainingPlan(pipelines=(pipeline(["a0:0"], [(12, 1, 1)], 32, 1),))
+    for target in exporting.names():
+        found = exporting.reasons(target, data, alone)
+        told = [reason for reason in found if reason.startswith("machine 'box'")]
+        assert len(told) == (target != "slurm"), target
+    (reason,) = exporting.reasons("slurm", data, PARTS)
+    assert reason.startswith("'a0' and 'b0' are of machine 'box'")
 
 
 # --- the words of `hetopt run` ----------------------------------------------------

@@ -217,6 +217,7 @@ def test_a_machine_with_two_types_of_cards_is_two_nodes_joined_by_the_bus(
         (NAMES[0], "RTX3090", 2),
         (NAMES[1], "RTX4090", 1),
     ]
+    assert {node.machine for node in found.nodes} == {"box"}
     assert found.nodes[0].intra_gbytes_per_s == 4 * 14.0625  # the bridge of 0 and 2
     assert found.gpus["RTX3090"].memory_gib == 23.437  # the least of the type
     assert found.link(*NAMES) == (0, Fraction("31.5e9"))

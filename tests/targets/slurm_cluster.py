@@ -17,11 +17,12 @@ from itertools import count
 from pathlib import Path
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "squeue")
-#: Of nodes the type and number of GPUs, as most clusters call them.
-NODES: Mapping[str, tuple[str, int]] = {
-    "nfast1": ("a100", 4),
-    "nold1": ("l40s", 2),
-    "nold2": ("l40s", 2),
+#: Of nodes the numbers of GPUs by type, as most clusters call them.
+NODES: Mapping[str, Mapping[str, int]] = {
+    "nfast1": {"a100": 4},
+    "nmixed": {"a100": 1, "l40s": 1},
+    "nold1": {"l40s": 2},
+    "nold2": {"l40s": 2},
 }
 _CPUS, _MIB, _PATIENCE_S = 8, 1000, 60.0
 _CONF = """\
@@ -60,18 +61,19 @@ def lacking() -> str:
         return f"{', '.join(missing)}: not installed"
     if os.geteuid() != 0:
         return "slurmd wants to be root"
-    absent = [name for names in devices().values() for name in names]
-    absent = [name for name in absent if not Path(name).is_char_device()]
+    absent = [file for *_, files in devices() for file in files]
+    absent = [file for file in absent if not Path(file).is_char_device()]
     return f"{absent[0]} is no device" if absent else ""
 
 
-def devices() -> dict[str, list[str]]:
-    """Of every node what stands for its GPUs: Slurm wants devices of any kind."""
+def devices() -> list[tuple[str, str, list[str]]]:
+    """Of every node and type what stands for GPUs: Slurm wants devices of any kind."""
     free = count(10)
-    return {
-        name: [f"/dev/tty{next(free)}" for _ in range(gpus)]
-        for name, (_, gpus) in NODES.items()
-    }
+    return [
+        (name, kind, [f"/dev/tty{next(free)}" for _ in range(gpus)])
+        for name, types in NODES.items()
+        for kind, gpus in types.items()
+    ]
 
 
 @contextmanager
@@ -106,17 +108,20 @@ def _configure(place: Path) -> None:
     text = _CONF.format(
         host=host, place=place, port=free_port(), user=getpass.getuser()
     )
-    gres = ""
     (place / "state").mkdir()
-    for name, files in devices().items():
+    for name, types in NODES.items():
         (place / f"spool-{name}").mkdir()
-        kind, gpus = NODES[name]
+        listed = ",".join(f"gpu:{kind}:{gpus}" for kind, gpus in types.items())
         text += (
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 "
             f"Port={free_port()} CPUs={_CPUS} RealMemory={_MIB} "
-            f"Gres=gpu:{kind}:{gpus} State=UNKNOWN\n"
+            # The more types a node has, the later a job gets it.
+            f"Gres={listed} Weight={len(types)} State=UNKNOWN\n"
         )
-        gres += f"NodeName={name} Name=gpu Type={kind} File={','.join(files)}\n"
+    gres = "".join(
+        f"NodeName={name} Name=gpu Type={kind} File={','.join(files)}\n"
+        for name, kind, files in devices()
+    )
     (place / "slurm.conf").write_text(text)
     (place / "gres.conf").write_text(gres)
 

@@ -15,6 +15,7 @@ from model_configs import LLAMA_31
 from slurm_cluster import cluster, free_port, lacking
 
 from hetopt import api
+from hetopt.errors import Unsupported
 from hetopt.formats import exporting
 from hetopt.formats.assembling import assembly
 from hetopt.plans import TrainingPlan
@@ -141,19 +142,56 @@ def test_ranks_get_the_gpus_that_slurm_grants(
     folder = tmp_path / "job"
     files = exporting.exported("slurm", *planned(slurm, tmp_path), options)
     exporting.write(folder, files)
-    (tmp_path / "torchrun").write_text(TELLS)
-    (tmp_path / "torchrun").chmod(0o755)
     wants = ["-w", "nold1", "--gres=gpu:l40s:1", "--mem=10M", "-o", "/dev/null"]
     said(slurm, "sbatch", *wants, "--wrap", "sleep 600", cwd=tmp_path)
-    path = f"{tmp_path}{os.pathsep}{slurm['PATH']}"
-    env = {**slurm, "PATH": path, "ARGS": WORDS}
     try:
-        said(env, "sbatch", "--wait", "job.sbatch", cwd=folder)
+        told = ran(slurm, tmp_path, folder)
     finally:
         said(slurm, "scancel", "--me")
-    told = sorted((folder / "told").read_text().splitlines())
-    # The node, what is visible, and the rank of the node.
     assert told == ["nfast1 0,1 0", "nold1 1 1", "nold2 0 2"]
+
+
+def parts_of_a_machine(number: int) -> TrainingPlan:
+    gpus = ["nmixed-a100:0", "nmixed-l40s:0"][:number]
+    shapes = [[(6, 1, 1)], [(4, 1, 1), (2, 1, 1)]][number - 1]
+    return TrainingPlan(pipelines=(pipeline(gpus, shapes, 4, 1),))
+
+
+def test_one_type_of_a_machine_with_several_is_granted(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    data, _ = planned(slurm, tmp_path)
+    files = exporting.exported("slurm", data, parts_of_a_machine(1))
+    exporting.write(tmp_path / "job", files)
+    (told,) = ran(slurm, tmp_path, tmp_path / "job")
+    assert told.split()[1:] == ["0", "0"]
+
+
+def test_several_types_of_a_machine_are_refused_by_slurm_and_so_by_us(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    data, _ = planned(slurm, tmp_path)
+    with pytest.raises(Unsupported, match="are of machine 'nmixed'"):
+        exporting.exported("slurm", data, parts_of_a_machine(2))
+    words = ["--gres=gpu:a100:1", ":", "-w", "nmixed", "--gres=gpu:l40s:1"]
+    told = subprocess.run(
+        ["sbatch", "-w", "nmixed", *words, "/dev/stdin"],
+        input="#!/bin/sh\n",
+        env=slurm,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Invalid node name specified" in told.stderr
+
+
+def ran(slurm: dict[str, str], place: Path, folder: Path) -> list[str]:
+    """Of every rank of nodes the node, what is visible there, and its number."""
+    (place / "torchrun").write_text(TELLS)
+    (place / "torchrun").chmod(0o755)
+    env = {**slurm, "PATH": f"{place}{os.pathsep}{slurm['PATH']}", "ARGS": WORDS}
+    said(env, "sbatch", "--wait", "job.sbatch", cwd=folder)
+    return sorted((folder / "told").read_text().splitlines())
 
 
 def test_a_job_without_words_fails_and_says_so(

@@ -19,10 +19,12 @@ from ...search import choices
 from ...text.writing import writable
 from ..importing import typed
 from ..versions import HELD
-from .launching import bad_hosts
+from .launching import bad_hosts, bad_parts
 
 #: Targets that take devices of any maker; what others start asks for CUDA or ROCm.
 ANY_MAKER = ("flagscale", "skypilot", "slurm")
+#: Targets that grant the GPUs of one type of a machine with several; others number all.
+BY_TYPE = ("slurm",)
 
 
 def names() -> list[str]:
@@ -55,7 +57,8 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
     cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
-    return [*bad_hosts(plan), *cards, *ruled, *own]
+    parts = [] if name in BY_TYPE else bad_parts(data, plan)
+    return [*bad_hosts(plan), *parts, *cards, *ruled, *own]
 
 
 def _lacks_memory(data: Instance, plan: TrainingPlan) -> bool:

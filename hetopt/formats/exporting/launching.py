@@ -12,6 +12,7 @@ from itertools import groupby
 
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import place
+from ...schema import Instance
 
 Parts = list[tuple[str, list[int]]]
 
@@ -26,6 +27,27 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
         for name in nodes
         if not re.fullmatch(HOST, name)
     ]
+
+
+def bad_parts(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Return reasons to refuse nodes that are parts of a machine.
+
+    They are no hosts, and their GPUs have other numbers on the machine.
+    """
+    return [
+        f"machine {machine!r} numbers GPUs of several types together, and the plan has "
+        f"{' and '.join(map(repr, names))} of it: plan without it, or export to slurm"
+        for machine, names in parts(data, plan).items()
+    ]
+
+
+def parts(data: Instance, plan: TrainingPlan) -> dict[str, list[str]]:
+    """Return the plan's nodes that are parts of machines, by their machines."""
+    node, found = data.planned_cluster.node, dict[str, list[str]]()
+    for name in sorted({replica.node for replica in plan.replicas()}):
+        if (machine := node[name].machine) is not None:
+            found.setdefault(machine, []).append(name)
+    return found
 
 
 def ranks(pipeline: Pipeline) -> list[str]:

@@ -175,6 +175,8 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
         if host.gres is not None:
             named_well(host.place, "type of GPU", host.gres)
             made["gres"] = host.gres
+        if host.machine is not None:
+            made["machine"] = host.machine
         if host.product is not None and not _is_known(host.product, held.sheet):
             named_well(host.place, "type of GPU", host.product)
             made["product"] = host.product
