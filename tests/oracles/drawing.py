@@ -252,6 +252,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "adapters": lambda d: d.maybe(None, None, 1, 2, 3),
         "gres": lambda d: d.maybe(None, "a100"),
         "product": lambda d: d.maybe(None, "NVIDIA-A100-SXM4-80GB"),
+        "machine": lambda d: d.maybe(None, "box"),
     },
     schema.Inter: {
         "gbytes_per_s": lambda d: d.limit(d.rng.choice([0.5, 5, 50]), 1e-6, 1e9),
