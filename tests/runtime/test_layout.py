@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis.strategies import data, integers, lists
-from inputs import drawn, examples
+from inputs import examples, seeds
 from runnable import runnable
 
 from hetopt.runtime.jobs import Job
@@ -18,7 +18,13 @@ from hetopt.runtime.layout import Layout, runs_of
 from hetopt.runtime.parameters import parameters
 from hetopt.runtime.schedule import actions
 
-JOBS = drawn(lambda rng: runnable(rng, 2, 8, runs=rng.choice([1, 1, 2, 3])))
+
+def job_of(seed: int) -> Job:
+    rng = Random(f"job {seed}")
+    return runnable(rng, 2, 8, runs=rng.choice([1, 1, 2, 3]))
+
+
+JOBS = seeds().map(job_of)
 
 
 def laid(job: Job) -> Layout:
