@@ -128,3 +128,12 @@ def test_reasons_of_all_ways_are_told() -> None:
     of = ("training_plan", mixture([4]), method, Status.INFEASIBLE, Stop.PROVED)
     results = [Result(*of, reasons=(reason,)) for reason in ("one", "other", "one")]
     assert dividing._together(results, []).reasons == ("one", "other")
+
+
+def test_ways_without_a_setting_that_the_target_runs_are_left_out() -> None:
+    path = TESTS / "found" / "divided_grids-185.json"
+    data = json.loads(path.read_text())["data"]
+    instance = Instance.model_validate(data["instance"], strict=False)
+    ways = settings.divided(instance.on(data["target"]))
+    assert [way.workload.costs.zero_groups for way in ways] == [1]
+    assert all(map(settings.offered, ways))

@@ -43,10 +43,14 @@ def splits(instance: Instance) -> tuple[Split, ...]:
 
 
 def divided(instance: Instance) -> list[Instance]:
-    """The instance once for each way to be divided that its target runs."""
+    """The instance once for each way to be divided that its target runs.
+
+    Groups of ZeRO it runs with a stage of ZeRO that it knows.
+    """
     if len(instance.workload.splits) == 1:
         return [instance]
-    return [under(instance, split=split) for split in splits(instance)]
+    ways = [under(instance, split=split) for split in splits(instance)]
+    return [way for way in ways if offered(way)] or ways
 
 
 def variants(instance: Instance) -> list[Instance]:

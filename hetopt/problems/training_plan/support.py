@@ -66,7 +66,9 @@ def _lacking(instance: Instance) -> Iterator[str]:
     never = shapes.never_run(instance)
     yield from (feature.value for feature in never)
     if not never and not settings.offered(instance):
-        zero, rule = workload.zeros[0], workload.recomputes[0]
+        grouped = min(split.groups for split in workload.splits) > 1  # so is ZeRO's
+        zero = max(workload.zeros) if grouped else workload.zeros[0]
+        rule = workload.recomputes[0]
         asked = shapes.of_choice(zero, rule) | shapes.of_states(workload.costs, zero)
         words = " and ".join(sorted(asked - has))
         yield f"{words} (offer another setting in workload.alternatives)"
