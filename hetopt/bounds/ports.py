@@ -28,7 +28,6 @@ so that its own gradients are sent, too. Of unlike layers the least s_l stands f
 What backward passes may hide of the synchronisation is not counted.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -141,7 +140,11 @@ class Ports:
             )
             return alone + sum(spared, Fraction(0)) <= time_us
 
-        return bisect_left(range(most), True, key=is_possible)
+        low, high = 0, most  # of any size: ranges of 2^63 and more have no length
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_possible(middle) else (middle + 1, high)
+        return low
 
 
 def _rates(table: CostTable, number: int) -> Fraction:
