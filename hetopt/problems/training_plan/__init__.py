@@ -46,6 +46,8 @@ from . import divided, ports, shapes, targets
 from . import links as plan_links
 
 sense: Literal["minimise"] = "minimise"
+_LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
+_LATEST_MOST = 8
 Data = Instance
 Plan = TrainingPlan
 
@@ -65,7 +67,20 @@ def unit(data: Instance) -> str:
 
 
 def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
-    """Judge a training plan: every rule it breaks, its iteration time and parts."""
+    """Judge a training plan: every rule it breaks, its iteration time and parts.
+
+    A plan is judged wherever it is handed on, which takes most of a second for
+    thousands of GPUs: the latest evaluations are kept.
+    """
+    key = data.digest, plan
+    if key not in _LATEST:
+        while len(_LATEST) >= _LATEST_MOST:
+            del _LATEST[next(iter(_LATEST))]
+        _LATEST[key] = _evaluated(data, plan)
+    return _LATEST[key]
+
+
+def _evaluated(data: Instance, plan: TrainingPlan) -> Evaluation:
     split = shapes.split_of(data, plan)
     table = CostTable(data).under(zero=plan.zero, split=split)
     broken = [*_structure(data, plan), *divided.groups(plan, split)]
