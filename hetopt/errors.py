@@ -76,10 +76,13 @@ class UnknownName(HetoptError, LookupError):
 
     kind = "unknown_name"
 
-    def __init__(self, kind: str, name: str, known: list[str]) -> None:
+    def __init__(
+        self, kind: str, name: str, known: list[str], *, remedy: str = ""
+    ) -> None:
         listed = ", ".join(sorted(known))
         super().__init__(
-            f"unknown {kind} {cut(name)!r}: expected one of {listed}", field=kind
+            f"unknown {kind} {cut(name)!r}: expected one of {listed}{remedy}",
+            field=kind,
         )
 
 

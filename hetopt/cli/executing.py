@@ -131,7 +131,7 @@ def run(
     Every plan that `check` calls valid runs; what does not is refused by name before
     anything starts. The same seed gives the same first weights and batches under every
     plan. Ctrl-C ends the run; with `--checkpoint` the next one goes on. Over hosts:
-    `hetopt export PLAN --to torchrun`. Needs `pip install 'hetopt[run]'`.
+    `hetopt export PLAN --to torchrun`. Needs `pip install torch safetensors`.
 
     Example: `hetopt run plan.json --steps 20 --cpu`
     """

@@ -254,7 +254,8 @@ def _path_of_instance(name_or_path: str | Path) -> Path:
 
 def _unknown_instance(name: str) -> UnknownName:
     near = get_close_matches(cut(name, 300), sorted(_library()), n=5, cutoff=0.4)
-    return UnknownName("instance", name, near or sorted(_library()))
+    remedy = ", or a file; `hetopt list instances` has all names"
+    return UnknownName("instance", name, near or sorted(_library()), remedy=remedy)
 
 
 def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Instance:

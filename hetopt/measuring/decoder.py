@@ -22,9 +22,7 @@ def torch() -> Any:
     try:
         return import_module("torch")
     except ImportError:
-        raise Unsupported(
-            "PyTorch is not installed: pip install 'hetopt[profile]'"
-        ) from None
+        raise Unsupported("PyTorch is not installed: pip install torch") from None
 
 
 class Shard(NamedTuple):

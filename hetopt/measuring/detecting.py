@@ -56,7 +56,7 @@ def _nvml() -> Any:
         return import_module("pynvml")
     except ImportError:
         raise Unsupported(
-            "NVML's Python binding is not installed: pip install 'hetopt[detect]'"
+            "NVML's Python binding is not installed: pip install nvidia-ml-py"
         ) from None
 
 

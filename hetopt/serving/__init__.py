@@ -37,7 +37,7 @@ def serve(
         except ImportError:
             raise Unsupported(
                 f"{library} is not installed, which serves the page: "
-                "pip install 'hetopt[serve]'"
+                "pip install starlette uvicorn"
             ) from None
     from .server import served
 

@@ -61,6 +61,9 @@ def test_an_unknown_name_lists_the_nearest_ones() -> None:
         "unknown instance 'tiny/two-node': expected one of "
     )
     assert "tiny/two-nodes" in str(caught.value)
+    assert str(caught.value).endswith(
+        "or a file; `hetopt list instances` has all names"
+    )
     assert "hexiscale" not in str(caught.value)
 
 

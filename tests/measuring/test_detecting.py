@@ -150,7 +150,7 @@ def test_no_binding_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pynvml", None)
     told = CliRunner().invoke(cli.app, ["detect"])
     assert told.exit_code == 2
-    assert "pip install 'hetopt[detect]'" in told.stderr
+    assert "pip install nvidia-ml-py" in told.stderr
 
 
 def test_what_is_detected_can_be_planned_on(
