@@ -49,7 +49,7 @@ class Known:
     """Plans at hand with their sources, and the library's best of the instance."""
 
     plans: tuple[tuple[str, TrainingPlan], ...] = ()
-    library: best.Best | None = field(default=None, repr=False)
+    best_known: best.Best | None = field(default=None, repr=False)
 
     def starts(self, data: Instance) -> tuple[Start, ...]:
         """The plans that can run on an instance, the fastest first.
@@ -87,7 +87,7 @@ class Known:
         None where the judge does not find the objective that the library has, for then
         the bound is of other costs, too.
         """
-        kept = self.library
+        kept = self.best_known
         if kept is None or kept.digest != data.digest or kept.bound_by is None:
             return None
         value, by = kept.value("bound"), kept.bound_by
@@ -121,11 +121,11 @@ class Known:
 
     def _certificate(self) -> Record | None:
         """What the library's bound can be checked by."""
-        if self.library is None or self.library.certificate is None:
+        if self.best_known is None or self.best_known.certificate is None:
             return None
         kind = registry.entry("exact", "training_plan").Certificate
         try:
-            found: Record = validated(kind, self.library.certificate, LIBRARY)
+            found: Record = validated(kind, self.best_known.certificate, LIBRARY)
         except InstanceError:  # of another edition
             return None
         return found
