@@ -67,8 +67,6 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     costs = data.workload.costs
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
-        Feature.INTERLEAVED: all(x.interleave > 1 for x in data.workload.splits),
-        Feature.ZERO_GROUPS: all(x.groups > 1 for x in data.workload.splits),
         Feature.SINGLE_PRECISION: costs.precision == "fp32",
         Feature.FLOAT16: costs.precision == "fp16_mixed",
         Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
@@ -82,8 +80,12 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     if costs.optimiser in _OPTIMISERS:
         found.add(_OPTIMISERS[costs.optimiser])
     found |= of_layers(data.model, data.workload.sequence_length)
-    each = (of_states(costs, zero) for zero in data.workload.zeros)
-    return frozenset(found.union(frozenset.intersection(*each)))
+    for choices in (
+        [of_states(costs, zero) for zero in data.workload.zeros],
+        [of_split(split) for split in data.workload.splits],
+    ):
+        found |= frozenset.intersection(*choices)
+    return frozenset(found)
 
 
 def never_run(data: Instance) -> list[Feature]:
