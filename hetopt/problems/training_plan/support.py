@@ -67,7 +67,8 @@ def _lacking(instance: Instance) -> Iterator[str]:
     yield from (feature.value for feature in never)
     asks = [shapes.of_split(split) - has for split in workload.splits]
     if not never and all(asks):
-        words = " and ".join(sorted(min(asks, key=len)))
+        fewest = min(asks, key=lambda features: len(features))
+        words = " and ".join(sorted(fewest))
         yield f"{words} (offer another way to divide in workload.alternatives)"
     if not never and not settings.offered(instance):
         grouped = min(split.groups for split in workload.splits) > 1  # so is ZeRO's
