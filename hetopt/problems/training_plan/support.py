@@ -65,12 +65,14 @@ def _lacking(instance: Instance) -> Iterator[str]:
     yield from models.unfit(name, instance)
     never = shapes.never_run(instance)
     yield from (feature.value for feature in never)
+    if never:
+        return
     asks = [shapes.of_split(split) - has for split in workload.splits]
-    if not never and all(asks):
+    if all(asks):
         fewest = min(asks, key=lambda features: len(features))
         words = " and ".join(sorted(fewest))
         yield f"{words} (offer another way to divide in workload.alternatives)"
-    if not never and not settings.offered(instance):
+    if not settings.offered(instance):
         grouped = min(split.groups for split in workload.splits) > 1  # so is ZeRO's
         zero = max(workload.zeros) if grouped else workload.zeros[0]
         rule = workload.recomputes[0]
